@@ -1,21 +1,22 @@
-//! A slow recogniser for GBNF, written to be obviously right: Earley's algorithm as in the textbook, over positions,
-//! with its own parser of the notation. It shares no code with the engine.
+//! A slow recognizer of GBNF, written to be obviously correct. It runs the textbook version of
+//! Earley's algorithm with its own parser of the notation, and shares no code with the engine.
 //!
-//! A character class is matched byte by byte: an item inside a class remembers the bytes of the character so far.
+//! A character class is matched byte by byte: an item inside a class stores the bytes of the
+//! character so far.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// A grammar in plain BNF: nonterminals are numbers, 0 is the root.
+/// A grammar in plain BNF. Nonterminals are numbers; 0 is the root.
 pub struct Reference {
-    /// Per nonterminal, its productions.
+    /// Productions of each nonterminal.
     productions: Vec<Vec<Vec<Symbol>>>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum Symbol {
     Byte(u8),
-    /// One character in these ranges, or outside them.
+    /// One character inside the ranges, or outside them if negated.
     Class {
         ranges: Vec<(u32, u32)>,
         negated: bool,
@@ -23,13 +24,13 @@ enum Symbol {
     Nonterminal(usize),
 }
 
-/// A production with a dot, and where in the text it began.
+/// A production with a dot, and the text position where it began.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Item {
     nonterminal: usize,
     production: usize,
     dot: usize,
-    /// The bytes of a character begun at the dot; zeros fill the rest.
+    /// Bytes of an unfinished character at the dot, padded with zeros.
     partial: [u8; 4],
     partial_len: usize,
     origin: usize,
@@ -45,12 +46,12 @@ impl Item {
     }
 }
 
-/// The items after some text.
+/// The Earley items after some text.
 #[derive(Default)]
 struct Set {
     items: Vec<Item>,
     known: HashSet<Item>,
-    /// Per nonterminal, the items whose dot stands before it.
+    /// Items whose dot is before a nonterminal, by nonterminal.
     waiting: HashMap<usize, Vec<Item>>,
 }
 
@@ -64,7 +65,7 @@ impl Reference {
     /// Parses GBNF.
     ///
     /// # Panics
-    /// When the grammar is not well formed: only valid grammars come here.
+    /// Panics if the grammar is malformed; tests pass valid grammars only.
     pub fn new(source: &str) -> Self {
         let mut parser =
             Parser { text: source.chars().collect(), at: 0, names: HashMap::new(), productions: Vec::new() };
@@ -75,7 +76,7 @@ impl Reference {
         reference
     }
 
-    /// The chart of the empty text.
+    /// Returns the chart of the empty text.
     pub fn start(&self) -> Chart {
         let mut chart = Chart { sets: Vec::new() };
         let first = (0..self.productions[0].len()).map(|production| Item::begin(0, production, 0));
@@ -83,10 +84,10 @@ impl Reference {
         chart
     }
 
-    /// The chart with one more byte. Its last set is empty when no completion exists.
+    /// Appends one byte to the chart. Its last set is empty if the text cannot be completed.
     ///
     /// # Panics
-    /// Never: a chart has at least one set.
+    /// Never panics: a chart has at least one set.
     pub fn push(&self, chart: &mut Chart, byte: u8) {
         let mut next = Vec::new();
         for &item in &chart.sets.last().expect("never empty").items {
@@ -108,23 +109,23 @@ impl Reference {
         self.close(chart, next);
     }
 
-    /// Whether the text of the chart can be completed.
+    /// Reports whether the text of the chart can be completed.
     pub fn viable(&self, chart: &Chart) -> bool {
         chart.sets.last().is_some_and(|set| !set.items.is_empty())
     }
 
-    /// How many items the last set holds.
+    /// Returns the number of items in the last set.
     pub fn width(chart: &Chart) -> usize {
         chart.sets.last().map_or(0, |set| set.items.len())
     }
 
-    /// Whether the text of the chart is complete.
+    /// Reports whether the text of the chart is complete.
     pub fn accepting(&self, chart: &Chart) -> bool {
         let done = |item: &Item| item.nonterminal == 0 && item.origin == 0 && self.symbol(*item).is_none();
         chart.sets.last().is_some_and(|set| set.items.iter().any(done))
     }
 
-    /// Whether `text` is complete.
+    /// Reports whether the grammar accepts `text`.
     pub fn accepts(&self, text: &[u8]) -> bool {
         let mut chart = self.start();
         for &byte in text {
@@ -133,16 +134,17 @@ impl Reference {
         self.accepting(&chart)
     }
 
-    /// The symbol after the dot.
+    /// Returns the symbol after the dot.
     fn symbol(&self, item: Item) -> Option<&Symbol> {
         self.productions[item.nonterminal][item.production].get(item.dot)
     }
 
-    /// Adds a set: prediction and completion, each item once.
+    /// Adds a set closed under prediction and completion, each item once.
     fn close(&self, chart: &mut Chart, first: Vec<Item>) {
         let here = chart.sets.len();
         let mut set = Set::default();
-        // What matched nothing from here to here: items that come to wait for it later go past it at once.
+        // Nonterminals that matched the empty text here. Items that begin to wait for one of these
+        // later advance immediately.
         let mut empty: HashSet<usize> = HashSet::new();
         let mut agenda = first;
         while let Some(item) = agenda.pop() {
@@ -172,7 +174,7 @@ impl Reference {
         chart.sets.push(Rc::new(set));
     }
 
-    /// Removes productions that match no finite text, so that a set that is not empty means a viable prefix.
+    /// Removes productions that match no finite text, so that a nonempty set means a viable prefix.
     fn drop_unproductive(&mut self) {
         let mut productive = vec![false; self.productions.len()];
         let ends = |production: &[Symbol], productive: &[bool]| {
@@ -203,7 +205,7 @@ enum Match {
     None,
 }
 
-/// Whether bytes are a character of the class, or the beginning of one.
+/// Matches bytes against the class: a whole character, a prefix of one, or no match.
 fn class_match(bytes: &[u8], ranges: &[(u32, u32)], negated: bool) -> Match {
     let inside = |c: char| ranges.iter().any(|&(low, high)| (low..=high).contains(&(c as u32))) != negated;
     if let Ok(text) = str::from_utf8(bytes) {
@@ -212,14 +214,14 @@ fn class_match(bytes: &[u8], ranges: &[(u32, u32)], negated: bool) -> Match {
             _ => Match::None,
         };
     }
-    // Characters that begin with these bytes are neighbours.
+    // The characters that begin with these bytes are consecutive.
     match neighbours(bytes) {
         Some((low, high)) if (low..=high).filter_map(char::from_u32).any(inside) => Match::Partial,
         _ => Match::None,
     }
 }
 
-/// The smallest and the largest code point whose encoding begins with `bytes` and goes on.
+/// Returns the smallest and largest code points whose encoding has `bytes` as a proper prefix.
 fn neighbours(bytes: &[u8]) -> Option<(u32, u32)> {
     let (length, mut low, smallest) = match *bytes.first()? {
         first @ 0xc2..=0xdf => (2, u32::from(first & 0x1f), 0x80),

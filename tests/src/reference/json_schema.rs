@@ -1,11 +1,13 @@
-//! A slow recogniser of JSON Schema on prefixes of JSON text.
+//! A slow recognizer of JSON Schema for prefixes of JSON text.
 //!
-//! The text is read into a tree whose last branch may be unfinished, and then the question is asked of the tree: can it
-//! be finished so that the schema holds? Nothing is compiled, and only satisfiability is remembered; numbers are finished by trying
-//! digits. Supported are the keywords of the core, boolean schemas, `anyOf`, `allOf` and references into the document.
+//! The text is parsed into a tree whose last branch may be unfinished. The recognizer then checks
+//! whether the tree can be completed so that the schema holds. Nothing is compiled, and only
+//! satisfiability is cached. Numbers are completed by trying digits. Supported are the core
+//! keywords, boolean schemas, `anyOf`, `allOf` and references into the document.
 //!
-//! Meant for schemas with small bounds and numbers below 10¹⁴: any number that can be finished is so with two more
-//! characters or as one of four, and values nested eight deep satisfy whatever can be satisfied.
+//! Intended for schemas with small bounds and numbers below 10¹⁴. A number that can be completed
+//! needs at most two more characters, or at most four characters in total. Any satisfiable schema
+//! has a value nested at most eight deep.
 
 mod number;
 mod object;
@@ -15,26 +17,26 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use number::{SCALE, json_number, scaled};
+use number::{SCALE, json_number, scaled, scientific};
 use object::Object;
 use serde_json::{Map, Value, json};
 use text::{End, Part, Reader, Text};
 
-/// What is known of a text.
+/// The judgement on a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// It is a whole text of the language.
+    /// True if the text is a whole text of the language.
     pub complete: bool,
-    /// It is one, or the beginning of one.
+    /// True if the text is a whole text or a prefix of one.
     pub viable: bool,
 }
 
-/// The spelling of values, whitespace and order.
+/// Spelling of values, whitespace and member order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// One spelling, a space after commas and colons, members in declared order.
     Generate,
-    /// Every spelling, any whitespace, any order.
+    /// Every spelling, any whitespace, any member order.
     Accept,
 }
 
@@ -42,12 +44,13 @@ pub enum Style {
 pub struct Reference {
     root: Value,
     style: Style,
-    /// Whether a value satisfies some schemas within some levels: asked again at every byte.
+    /// Cached satisfiability of sets of schemas within a number of levels, which every byte asks
+    /// again.
     satisfiable: RefCell<HashMap<(String, u32), bool>>,
 }
 
 impl Reference {
-    /// A judge of texts in `style`.
+    /// Creates a judge of texts in `style`.
     pub fn new(schema: &Value, style: Style) -> Self {
         Self { root: schema.clone(), style, satisfiable: RefCell::default() }
     }
@@ -73,11 +76,12 @@ impl Reference {
     }
 }
 
-/// Values nested so deep satisfy whatever can be satisfied.
+/// Maximum depth of values to search; any satisfiable schema here has a value of at most this
+/// depth.
 const LEVELS: u32 = 8;
 
 impl Reference {
-    /// Whether `part` can be finished so that all of `schemas` hold, in `fuel` levels.
+    /// Reports whether `part` can be completed within `fuel` levels so that all of `schemas` hold.
     fn fits(&self, part: &Part, schemas: &[Value], fuel: u32) -> bool {
         let fits = || {
             fuel > 0 && self.ways(schemas.to_vec(), 32).iter().any(|maps| self.fits_maps(part, maps, fuel))
@@ -94,7 +98,7 @@ impl Reference {
         fits
     }
 
-    /// Every way to choose branches, each as plain keywords, in the order of declaration.
+    /// Returns every combination of branches as plain keywords, in declared order.
     fn ways(&self, schemas: Vec<Value>, depth: u32) -> Vec<Vec<Map<String, Value>>> {
         let mut ways = vec![Vec::new()];
         let mut choices = Vec::new();
@@ -180,7 +184,7 @@ impl Reference {
         }
     }
 
-    /// Whether a text is `word`, or can become it.
+    /// Reports whether a text is `word`, or can be completed to `word`.
     fn becomes(&self, text: &Text, word: &str) -> bool {
         let Some(rest) = word.strip_prefix(&text.chars) else { return false };
         if text.ended || text.pending.is_empty() {
@@ -193,7 +197,7 @@ impl Reference {
         let short = if c == '"' { "\\\"" } else { short.strip_suffix('"').unwrap_or(short) };
         let mut units = String::new();
         for unit in c.encode_utf16(&mut [0; 2]) {
-            let _ = write!(units, "\\u{unit:04x}"); // a string always takes more
+            let _ = write!(units, "\\u{unit:04x}"); // writing to a string cannot fail
         }
         let mut spellings = vec![short.as_bytes().to_vec()];
         if self.style == Style::Accept {
@@ -217,6 +221,18 @@ impl Reference {
         }
         self.is_number(text, maps)
             || (!ended && self.extend_number(text, 4usize.saturating_sub(text.len()).max(2), maps))
+            || (!ended && self.gets_exponent(text, maps))
+    }
+
+    /// Whether some digits and an exponent complete a number.
+    fn gets_exponent(&self, text: &str, maps: &[Map<String, Value>]) -> bool {
+        let digits = (0..=3).flat_map(|count| (0..10_usize.pow(count)).map(move |n| (n, count as usize)));
+        let digits = digits.map(|(n, count)| if count == 0 { String::new() } else { format!("{n:0count$}") });
+        self.style == Style::Accept
+            && !text.contains(['e', 'E'])
+            && digits
+                .flat_map(|digits| [format!("{text}{digits}"), format!("{text}.{digits}")])
+                .any(|text| (-4..=4).any(|exponent| self.is_number(&format!("{text}e{exponent}"), maps)))
     }
 
     fn extend_number(&self, text: &str, more: usize, maps: &[Map<String, Value>]) -> bool {
@@ -231,7 +247,7 @@ impl Reference {
             })
     }
 
-    /// Whether the text is a number of the language.
+    /// Reports whether the text is a whole number that the keywords accept.
     fn is_number(&self, text: &str, maps: &[Map<String, Value>]) -> bool {
         if !json_number(text) {
             return false;
@@ -241,11 +257,24 @@ impl Reference {
         let integer = maps.iter().any(|map| !has_type(map, "number"));
         let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "is"];
         let bounded = maps.iter().any(|map| bounds.iter().any(|key| map.contains_key(*key)));
+        let in_bounds = |value: i128| {
+            maps.iter().all(|map| {
+                number(map, "minimum").is_none_or(|bound| value >= bound)
+                    && number(map, "maximum").is_none_or(|bound| value <= bound)
+                    && number(map, "exclusiveMinimum").is_none_or(|bound| value > bound)
+                    && number(map, "exclusiveMaximum").is_none_or(|bound| value < bound)
+                    && number(map, "multipleOf").is_none_or(|step| value % step == 0)
+                    && map.get("is").is_none_or(|is| is.is_number() && scaled(&is.to_string()) == value)
+            })
+        };
         if let Some((mantissa, exponent)) = text.split_once(['e', 'E']) {
             let whole =
                 mantissa.split_once('.').is_none_or(|(_, fraction)| fraction.bytes().all(|b| b == b'0'));
-            let fits = !integer || (whole && !exponent.starts_with('-'));
-            return self.style == Style::Accept && !bounded && fits;
+            let zero = bounded && scientific(mantissa, exponent) == Some(0);
+            let fits = !integer || (whole && (zero || !exponent.starts_with('-')));
+            let steps = maps.iter().any(|map| map.contains_key("multipleOf"));
+            let value = if bounded && !steps { scientific(mantissa, exponent) } else { None };
+            return self.style == Style::Accept && fits && (!bounded || value.is_some_and(in_bounds));
         }
         let digits = text.bytes().filter(u8::is_ascii_digit).count();
         let value = scaled(text);
@@ -257,15 +286,7 @@ impl Reference {
                 return false;
             }
         }
-        (!integer || value % SCALE == 0)
-            && maps.iter().all(|map| {
-                number(map, "minimum").is_none_or(|bound| value >= bound)
-                    && number(map, "maximum").is_none_or(|bound| value <= bound)
-                    && number(map, "exclusiveMinimum").is_none_or(|bound| value > bound)
-                    && number(map, "exclusiveMaximum").is_none_or(|bound| value < bound)
-                    && number(map, "multipleOf").is_none_or(|step| value % step == 0)
-                    && map.get("is").is_none_or(|is| is.is_number() && scaled(&is.to_string()) == value)
-            })
+        (!integer || value % SCALE == 0) && in_bounds(value)
     }
 
     fn fits_array(&self, items: &[Part], end: End, maps: &[Map<String, Value>], fuel: u32) -> bool {
@@ -296,13 +317,13 @@ impl Reference {
             return false;
         }
         let object = Object::new(maps);
-        // An unfinished name may become any declared one, or another.
+        // An unfinished name may become any declared name, or an undeclared one.
         if let Some(((name, value), before)) = members.split_last()
             && !name.ended
         {
             let mut names: Vec<String> =
                 object.names.iter().filter(|word| self.becomes(name, word)).cloned().collect();
-            // Longer than any name before it, so that it repeats none.
+            // Longer than all previous names, so that the name is not a duplicate.
             names.push(before.iter().fold(object.other_name(), |longer, (name, _)| longer + &name.chars));
             return names.into_iter().any(|chars| {
                 let name = Text { chars, pending: Vec::new(), ended: true };
@@ -365,7 +386,8 @@ fn has_type(map: &Map<String, Value>, kind: &str) -> bool {
     }
 }
 
-/// A schema without `const` that holds for just this value. `is` stands for equality of scalars.
+/// Returns a schema without `const` that accepts only this value. `is` stands for equality of
+/// scalars.
 fn constant(value: Value) -> Value {
     let each = |value: &Value| json!({"const": value});
     match value {

@@ -1,15 +1,16 @@
-//! Masks by simulating each token byte by byte.
+//! Computes masks by simulating each token byte by byte.
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
-/// The text tokens of a vocabulary in the order of their bytes, so that what two of them share is simulated once.
+/// The text tokens of a vocabulary, sorted by their bytes, so that common prefixes are simulated
+/// once.
 pub struct TextTokens<'a> {
     vocabulary: &'a Vocabulary,
     sorted: Vec<TokenId>,
 }
 
 impl<'a> TextTokens<'a> {
-    /// All text tokens of `vocabulary`.
+    /// Collects all text tokens of `vocabulary`.
     pub fn new(vocabulary: &'a Vocabulary) -> Self {
         let text =
             |token: &TokenId| vocabulary.kind(*token).is_text() && !vocabulary.bytes(*token).is_empty();
@@ -19,7 +20,8 @@ impl<'a> TextTokens<'a> {
     }
 }
 
-/// The tokens that may follow at `state`: those whose bytes `step` leads through, and with `ends` those that end the output.
+/// Returns the tokens allowed at `state`: tokens whose bytes `step` accepts one by one. If `ends`,
+/// also includes the tokens that end the output.
 pub fn reference_mask<S>(
     tokens: &TextTokens<'_>,
     state: &S,
@@ -42,7 +44,7 @@ pub fn reference_mask<S>(
             mask.insert(token);
             at += 1;
         } else {
-            // No token that begins with the byte that led nowhere, after the same bytes, can follow.
+            // Skip all tokens that share the same prefix and the byte that `step` rejected.
             let dead = &bytes[..=path.len()];
             at += sorted[at..].partition_point(|&token| vocabulary.bytes(token).starts_with(dead));
         }

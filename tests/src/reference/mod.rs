@@ -1,4 +1,4 @@
-//! Slow recognisers that share no code with the engine.
+//! Slow recognizers that share no code with the engine.
 
 pub mod cfg;
 pub mod finite;

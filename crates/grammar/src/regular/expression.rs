@@ -58,7 +58,7 @@ pub(crate) struct Expressions {
 }
 
 /// Steps of the ledger for one step of work here.
-const STEP: usize = 6;
+const STEP: usize = 7;
 
 /// The bytes that an expression takes, with its place in the tables.
 const BYTES: usize = 2 * size_of::<Node>() + size_of::<Facts>() + 24;

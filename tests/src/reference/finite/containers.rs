@@ -1,4 +1,4 @@
-//! The keywords of arrays and objects.
+//! Keywords of arrays and objects.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::pattern::matches;
 use super::valid::{Draft, Evaluated, Validator, equal, in_bounds, thousandths};
 
 impl Validator<'_> {
-    /// The schemas of the first items, and that of those after them.
+    /// Returns the schemas of the first items, and the schema of the items after them.
     pub(super) fn item_schemas<'s>(&self, map: &'s Map<String, Value>) -> (&'s [Value], Option<&'s Value>) {
         let list = |name| map.get(name).and_then(Value::as_array).map(Vec::as_slice);
         match self.draft {
@@ -70,7 +70,8 @@ impl Validator<'_> {
                 .is_none_or(|names| members.keys().all(|name| self.accepts(names, &text(name))))
     }
 
-    /// What applies to all that nothing else has evaluated.
+    /// Applies the `unevaluated` keywords to the items and members that no other keyword has
+    /// evaluated.
     pub(super) fn rest(&self, map: &Map<String, Value>, value: &Value, evaluated: &mut Evaluated) -> bool {
         match value {
             _ if self.draft == Draft::D7 => true,
@@ -93,7 +94,8 @@ impl Validator<'_> {
     }
 }
 
-/// The schemas that `properties`, `patternProperties` and `additionalProperties` have for a member.
+/// Returns the schemas that `properties`, `patternProperties` and `additionalProperties` apply to a
+/// member.
 pub(super) fn member_schemas<'s>(map: &'s Map<String, Value>, name: &str) -> Vec<&'s Value> {
     let all = |keyword| map.get(keyword).and_then(Value::as_object);
     let declared = all("properties").and_then(|properties| properties.get(name));

@@ -1,18 +1,22 @@
-//! A recogniser of JSON Schema that knows every keyword, for schemas with finitely many values.
+//! A recognizer of JSON Schema that supports every keyword, for schemas with finitely many values.
 //!
-//! A schema whose own keywords leave finitely many values is judged by writing them all down: [`values`] lists the values
-//! that the confining keywords leave, [`valid`] keeps those that the whole schema accepts, [`spell`] writes each as a
-//! sequence of symbols, and the sequences become a [`tree`]. A text can be finished exactly if it is the beginning of a
-//! spelling of one of the sequences, so there is nothing to decide about satisfiability.
+//! A schema whose own keywords leave finitely many values is judged by enumerating its texts.
+//! [`values`] lists the values that the confining keywords leave. [`valid`] keeps the values that
+//! the whole schema accepts. [`spell`] writes each value as sequences of symbols, and the sequences
+//! form a [`tree`]. A text can be completed exactly if it is a prefix of a spelling of one of the
+//! sequences. No separate test of satisfiability is needed.
 //!
-//! One character stands for many: [`OTHER`] in a value is any character that is not of the [`ALPHABET`]. Schemas tell
-//! apart no others: their words, names and patterns are made of the alphabet, and their classes are of its letters or all
-//! but them. So strings of free text are finite, too, as long as they are short.
+//! One character stands for many: [`OTHER`] in a value is any character outside the [`ALPHABET`].
+//! Schemas cannot distinguish the characters outside. Their words, names and patterns use the
+//! alphabet only, and their classes contain some of its letters or all except some. Short strings
+//! of free text are therefore finite, too.
 //!
-//! Where `uniqueItems` compares values, that one character will not do, and free text is not confined then.
+//! Where `uniqueItems` compares values, one character cannot stand for many. Free text does not
+//! count as confined there.
 //!
-//! What it does not know: `format`, numbers without bounds, strings without a maximum, objects open to more than one
-//! undeclared name, references between documents. [`json_schema`](super::json_schema) has some of these.
+//! Not supported are `format`, numbers without bounds, strings without a maximum length, objects
+//! open to more than one undeclared name, and references between documents.
+//! [`json_schema`](super::json_schema) supports some of these.
 
 mod containers;
 mod pattern;
@@ -27,28 +31,32 @@ use serde_json::Value;
 pub use tree::{Position, Tree};
 use valid::Validator;
 
-/// The characters that schemas may mention in words, names and patterns.
+/// Characters that schemas may mention in words, names and patterns.
 pub const ALPHABET: [char; 4] = ['a', 'b', 'é', '"'];
 
-/// Stands for every character that is not of the [`ALPHABET`].
+/// Stands for every character outside the [`ALPHABET`].
 pub const OTHER: char = '\u{e000}';
 
-/// The most values of a schema, and of each place in it.
+/// Maximum number of values of a schema, and of each of its subschemas.
 const MOST_VALUES: usize = 1500;
 
-/// The most texts, white space and spellings of scalars not counted.
+/// Maximum number of texts, not counting whitespace and different spellings of scalars.
 const MOST_TEXTS: usize = 5000;
 
-/// The texts of a schema.
+/// The values and texts of a schema.
 pub struct Reference {
-    /// Its values; [`OTHER`] stands for any other character.
+    /// Values of the schema; [`OTHER`] stands for any other character.
     pub values: Vec<Value>,
-    /// Their texts.
+    /// Texts of the values. A grammar accepts at least these.
     pub tree: Tree,
+    /// The same with numbers in scientific notation, if the profile has these. A grammar accepts no
+    /// other texts. Which of these numbers it accepts depends on the keywords about numbers.
+    pub widest: Tree,
 }
 
 impl Reference {
-    /// Writes down what `schema` accepts; `None` where its keywords do not confine it, or leave too much.
+    /// Enumerates the values and texts that `schema` accepts. Returns `None` if its keywords do not
+    /// confine the values, or leave too many.
     pub fn new(schema: &Value, options: &SchemaOptions) -> Option<Self> {
         let validator = Validator::new(schema);
         let values = values::Values::new(&validator).of(schema)?;
@@ -64,16 +72,17 @@ impl Reference {
                 tree.insert(text);
             }
         }
-        Some(Self { values, tree })
+        Some(Self { values, widest: tree.with_scientific(), tree })
     }
 
-    /// The positions after `text`; none where no text of the schema begins so.
+    /// Returns the positions in the tree after `text`, or none if no text of the schema begins with `text`.
     pub fn after(&self, text: &[u8]) -> Vec<Position> {
-        text.iter().fold(self.tree.start(), |positions, &byte| self.tree.step(&positions, byte))
+        self.tree.after(text)
     }
 }
 
-/// Whether a schema accepts a value: the judgement that the recogniser rests on, for comparison with that of others.
+/// Reports whether a schema accepts a value. The recognizer relies on this judgement, so tests
+/// compare it with another validator.
 pub fn is_valid(schema: &Value, value: &Value) -> bool {
     Validator::new(schema).accepts(schema, value)
 }

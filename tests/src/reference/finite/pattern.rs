@@ -1,24 +1,25 @@
-//! Regular expressions by trying: literals, classes, groups, look-ahead, alternatives, repetition and anchors.
+//! Regular expressions by backtracking: literals, classes, groups, look-ahead, alternatives,
+//! repetition and anchors.
 
 use std::collections::BTreeSet;
 
-/// A parsed expression.
+/// A parsed regular expression.
 enum Node {
-    /// One character: of the set, or with `true` not of it.
+    /// One character: in the set, or not in the set if `true`.
     Class(Vec<char>, bool),
     Start,
     End,
-    /// What follows matches, or with `true` does not.
+    /// A look-ahead; negative if `true`.
     Ahead(Box<Node>, bool),
     All(Vec<Node>),
     Any(Vec<Node>),
     Repeat(Box<Node>, usize, usize),
 }
 
-/// Whether some part of `text` matches `pattern`.
+/// Reports whether some part of `text` matches `pattern`.
 ///
 /// # Panics
-/// When the pattern has anything beside what the module describes.
+/// Panics if the pattern uses syntax that the module does not support.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut parser = Parser { rest: pattern.chars().collect() };
     parser.rest.reverse();
@@ -28,7 +29,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     (0..=text.len()).any(|from| !ends(&node, &text, from).is_empty())
 }
 
-/// Where a match that begins at `from` can end.
+/// Returns the positions where a match that begins at `from` can end.
 fn ends(node: &Node, text: &[char], from: usize) -> BTreeSet<usize> {
     let here = |holds: bool| if holds { BTreeSet::from([from]) } else { BTreeSet::new() };
     match node {
@@ -46,7 +47,7 @@ fn ends(node: &Node, text: &[char], from: usize) -> BTreeSet<usize> {
         Node::Repeat(node, min, max) => {
             let mut reached = BTreeSet::new();
             let mut froms = here(true);
-            // More rounds than characters, and than `min`, lead nowhere new.
+            // More rounds than `min` plus the number of characters reach no new positions.
             for round in 0..=(*max).min(*min + text.len() + 1) {
                 if round >= *min {
                     reached.extend(&froms);
@@ -59,7 +60,7 @@ fn ends(node: &Node, text: &[char], from: usize) -> BTreeSet<usize> {
 }
 
 struct Parser {
-    /// What is left, the next character last.
+    /// Remaining characters in reverse order.
     rest: Vec<char>,
 }
 

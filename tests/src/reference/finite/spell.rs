@@ -1,5 +1,6 @@
-//! The texts of a value as symbols: its layouts and the orders of its members written out, but the spellings of its
-//! characters and numbers, and white space of any length, left to the reader of the symbols.
+//! Writes a value as sequences of symbols. Layouts and member orders are enumerated. Spellings of
+//! characters and numbers, and whitespace of variable length, are single symbols that the tree
+//! expands.
 
 use formwork_grammar::{Layout, Order, Profile, SchemaOptions};
 use serde_json::Value;
@@ -7,17 +8,17 @@ use serde_json::Value;
 /// A part of a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Symbol {
-    /// Just this byte.
+    /// One fixed byte.
     Byte(u8),
     /// One character of a string, in any of its spellings.
     Char(char),
     /// A number, given in its shortest spelling.
     Number(String),
-    /// White space: at most so many spaces and line breaks, or any.
+    /// Whitespace: at most this number of spaces and line breaks, or any whitespace.
     Space(Option<u8>),
 }
 
-/// Every sequence of symbols that is a text of `value`.
+/// Returns every sequence of symbols that is a text of `value`.
 pub(super) fn texts(value: &Value, options: SchemaOptions) -> Vec<Vec<Symbol>> {
     let writer = Writer { options };
     let around = writer.anywhere();
@@ -32,7 +33,7 @@ struct Writer {
 type Texts = Vec<Vec<Symbol>>;
 
 impl Writer {
-    /// White space where only the accepting profile has any.
+    /// Whitespace at a position where only the accept profile allows any.
     fn anywhere(&self) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {
             (Layout::Flexible, Profile::Accept) => vec![Symbol::Space(None)],
@@ -40,7 +41,8 @@ impl Writer {
         }
     }
 
-    /// White space at a place where some layout has it: `line` where the one on lines breaks it.
+    /// Whitespace at a position where some layouts have any. `line` is true if the pretty layout
+    /// breaks the line there.
     fn gap(&self, line: bool, depth: usize) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {
             (Layout::Compact, _) => Vec::new(),
@@ -51,7 +53,7 @@ impl Writer {
         }
     }
 
-    /// White space inside a bracket.
+    /// Whitespace inside a bracket.
     fn inside(&self, depth: usize) -> Vec<Symbol> {
         if self.options.layout == Layout::Spaced { Vec::new() } else { self.gap(true, depth) }
     }
@@ -88,7 +90,7 @@ impl Writer {
         }
     }
 
-    /// All combinations of the texts of some parts, in brackets and with commas.
+    /// Returns all combinations of the parts' texts, in brackets and separated by commas.
     fn bracketed(&self, brackets: &str, parts: &[Texts], depth: usize) -> Texts {
         let (open, close) = brackets.split_at(1);
         if parts.is_empty() {

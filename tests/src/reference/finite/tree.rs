@@ -1,49 +1,63 @@
-//! Texts as a tree of symbols, and where in it a text may have come.
+//! Texts as a tree of symbols, and positions in the tree.
 
 use formwork_grammar::Profile;
 
 use super::spell::Symbol;
 use super::{ALPHABET, OTHER};
 
-/// Sequences of symbols; what they begin with in common is there once.
+/// Sequences of symbols, with common prefixes stored once.
+#[derive(Clone)]
 pub struct Tree {
     profile: Profile,
-    /// The first is the root, before all symbols.
+    /// True if numbers may be in scientific notation.
+    scientific: bool,
+    /// The nodes; the first is the root, before all symbols.
     nodes: Vec<Node>,
 }
 
+#[derive(Clone)]
 struct Node {
-    /// What leads here.
+    /// Symbol on the edge that leads to this node.
     symbol: Symbol,
     children: Vec<u32>,
-    /// A sequence ends here.
+    /// True if a sequence ends here.
     ends: bool,
 }
 
-/// Where a text may have come: at a node, or inside the character or number that leads to it.
+/// Position after a text: at a node, or inside the character or number that leads to the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
     node: u32,
-    /// The bytes of that character or number; zero of them after it.
+    /// Number of bytes read of that character or number; zero at the node.
     len: u8,
-    bytes: [u8; 12],
-    /// The length of the white space just read, where it is bounded.
+    bytes: [u8; 24],
+    /// Length of the whitespace just read, if it is limited.
     blanks: u8,
 }
 
-/// What some bytes are of a symbol's spellings.
+/// Relation of some bytes to the spellings of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spelled {
     No,
-    /// The beginning of one.
+    /// The bytes are a proper prefix of a spelling.
     Begun,
-    /// A whole one, and longer ones may begin so.
+    /// The bytes are a whole spelling, and possibly a prefix of longer ones.
     Whole,
 }
 
 impl Tree {
     pub(super) fn new(profile: Profile) -> Self {
-        Self { profile, nodes: vec![Node { symbol: Symbol::Byte(0), children: Vec::new(), ends: false }] }
+        Self {
+            profile,
+            scientific: false,
+            nodes: vec![Node { symbol: Symbol::Byte(0), children: Vec::new(), ends: false }],
+        }
+    }
+
+    /// Returns a tree that accepts numbers in scientific notation, too, if the profile has more than
+    /// one spelling of a number.
+    pub(super) fn with_scientific(&self) -> Self {
+        Self { scientific: self.profile == Profile::Accept, ..self.clone() }
     }
 
     pub(super) fn insert(&mut self, text: Vec<Symbol>) {
@@ -63,7 +77,7 @@ impl Tree {
         self.nodes[at].ends = true;
     }
 
-    /// Before any text; empty where no sequence was inserted.
+    /// Returns the positions before any text, or none if no sequence was inserted.
     pub fn start(&self) -> Vec<Position> {
         let mut positions = Vec::new();
         if !self.nodes[0].children.is_empty() {
@@ -72,12 +86,17 @@ impl Tree {
         positions
     }
 
-    /// Whether a text that has come to `positions` is whole.
+    /// Returns the positions after `text`, or none if no text of the tree begins with `text`.
+    pub fn after(&self, text: &[u8]) -> Vec<Position> {
+        text.iter().fold(self.start(), |positions, &byte| self.step(&positions, byte))
+    }
+
+    /// Reports whether a text that leads to `positions` is complete.
     pub fn accepts(&self, positions: &[Position]) -> bool {
         positions.iter().any(|position| position.len == 0 && self.nodes[position.node as usize].ends)
     }
 
-    /// Where one more byte leads: nowhere exactly if no text of the tree goes on so.
+    /// Returns the positions after one more byte, or none if no text of the tree continues with it.
     pub fn step(&self, positions: &[Position], byte: u8) -> Vec<Position> {
         let mut next = Vec::new();
         for position in positions {
@@ -97,7 +116,7 @@ impl Tree {
                 match self.nodes[child as usize].symbol {
                     Symbol::Byte(expected) if byte == expected => self.arrive(child, &mut next),
                     Symbol::Char(_) | Symbol::Number(_) => self.read(Position::at(child), byte, &mut next),
-                    // Space may be empty: what comes after it has a position of its own.
+                    // Space may be empty; `arrive` adds a position after the space.
                     Symbol::Byte(_) | Symbol::Space(_) => {}
                 }
             }
@@ -107,7 +126,8 @@ impl Tree {
         next
     }
 
-    /// After a node's symbol, and after the space behind it, which may be empty.
+    /// Adds the position after a node's symbol and the positions after the space that follows,
+    /// which may be empty.
     fn arrive(&self, node: u32, positions: &mut Vec<Position>) {
         positions.push(Position::at(node));
         self.pass(node, positions);
@@ -121,7 +141,7 @@ impl Tree {
         }
     }
 
-    /// One more byte of a character or number.
+    /// Reads one more byte of a character or number.
     fn read(&self, mut position: Position, byte: u8, next: &mut Vec<Position>) {
         let len = usize::from(position.len);
         position.bytes[len] = byte;
@@ -129,10 +149,14 @@ impl Tree {
         let bytes = &position.bytes[..=len];
         match &self.nodes[position.node as usize].symbol {
             Symbol::Number(number) => {
-                let spelled = number_spelled(number, bytes, self.profile);
-                // Zeros after the point are as good as one.
+                let spelled = self.number_spelled(number, bytes);
+                // Zeros after the point or before an exponent's digits are as good as one, and so are the
+                // digits of a zero's exponent.
                 let zeros = len > number.len() && bytes.ends_with(b"00");
-                let kept = if zeros { shorter(position) } else { position };
+                let exponent = bytes.iter().position(|byte| matches!(byte, b'e' | b'E'));
+                let digits =
+                    exponent.map_or(0, |at| bytes[at..].iter().filter(|b| b.is_ascii_digit()).count());
+                let kept = if zeros || (number == "0" && digits > 1) { shorter(position) } else { position };
                 if spelled != Spelled::No {
                     next.push(kept);
                 }
@@ -152,22 +176,41 @@ impl Tree {
 
 impl Position {
     const fn at(node: u32) -> Self {
-        Self { node, len: 0, bytes: [0; 12], blanks: 0 }
+        Self { node, len: 0, bytes: [0; 24], blanks: 0 }
     }
 }
 
-/// The position without its last byte.
+/// Returns the position without its last byte.
 fn shorter(mut position: Position) -> Position {
     position.len -= 1;
     position.bytes[usize::from(position.len)] = 0;
     position
 }
 
-/// A number of known value is spelled as given, or where all spellings are accepted also with zeros after its digits, and
-/// zero with a minus. Exponents are rejected wherever a number is bounded, so always here.
-fn number_spelled(number: &str, bytes: &[u8], profile: Profile) -> Spelled {
-    let accept = profile == Profile::Accept;
-    let bytes = if accept && number == "0" { bytes.strip_prefix(b"-").unwrap_or(bytes) } else { bytes };
+impl Tree {
+    /// Relates some bytes to the spellings of a number of known value.
+    ///
+    /// The number is spelled as given. Where all spellings are accepted, zeros may follow its digits, and zero
+    /// may have a minus.
+    fn number_spelled(&self, number: &str, bytes: &[u8]) -> Spelled {
+        if self.profile == Profile::Generate {
+            return match number.as_bytes().strip_prefix(bytes) {
+                Some([]) => Spelled::Whole,
+                Some(_) => Spelled::Begun,
+                None => Spelled::No,
+            };
+        }
+        let bytes = if number == "0" { bytes.strip_prefix(b"-").unwrap_or(bytes) } else { bytes };
+        let scientific = if self.scientific { scientific_spelled(number, bytes) } else { Spelled::No };
+        match (plain_spelled(number, bytes), scientific) {
+            (Spelled::Whole, _) | (_, Spelled::Whole) => Spelled::Whole,
+            (Spelled::No, Spelled::No) => Spelled::No,
+            _ => Spelled::Begun,
+        }
+    }
+}
+
+fn plain_spelled(number: &str, bytes: &[u8]) -> Spelled {
     let number = number.as_bytes();
     if bytes.len() < number.len() {
         return if number.starts_with(bytes) { Spelled::Begun } else { Spelled::No };
@@ -176,7 +219,6 @@ fn number_spelled(number: &str, bytes: &[u8], profile: Profile) -> Spelled {
     let fraction = number.contains(&b'.');
     match zeros {
         [] => Spelled::Whole,
-        _ if !accept => Spelled::No,
         [b'.'] if !fraction => Spelled::Begun,
         [b'.', zeros @ ..] if !fraction && zeros.iter().all(|&zero| zero == b'0') => Spelled::Whole,
         zeros if fraction && zeros.iter().all(|&zero| zero == b'0') => Spelled::Whole,
@@ -184,10 +226,58 @@ fn number_spelled(number: &str, bytes: &[u8], profile: Profile) -> Spelled {
     }
 }
 
-/// What some bytes are of the spellings of `c`, or of any character outside the alphabet.
+/// Relates some bytes to the spellings with one digit before the point and an exponent.
+fn scientific_spelled(number: &str, bytes: &[u8]) -> Spelled {
+    let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+    let (text, number) = match number.strip_prefix('-') {
+        Some(number) => match text.strip_prefix('-') {
+            Some(text) => (text, number),
+            None => return if text.is_empty() { Spelled::Begun } else { Spelled::No },
+        },
+        None => (text.as_str(), number),
+    };
+    let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let all = format!("{integer}{fraction}");
+    let digits = all.trim_start_matches('0').trim_end_matches('0');
+    let zeros = all.len() - all.trim_start_matches('0').len();
+    let exponent = if digits.is_empty() { 0 } else { integer.len() as i32 - 1 - zeros as i32 };
+    let digits = if digits.is_empty() { "0" } else { digits };
+
+    let (mantissa, power) = text.split_once('e').map_or((text, None), |(m, e)| (m, Some(e)));
+    let (first, rest) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let written = format!("{first}{rest}");
+    let continues = written.bytes().zip(digits.bytes().chain(std::iter::repeat(b'0'))).all(|(a, b)| a == b);
+    if first.len() > 1 || first.is_empty() && !mantissa.is_empty() || !continues {
+        return Spelled::No;
+    }
+    let Some(power) = power else { return Spelled::Begun };
+    if first.is_empty() || mantissa.ends_with('.') || written.len() < digits.len() {
+        return Spelled::No;
+    }
+    let (sign, power) = match power.as_bytes().first() {
+        Some(sign @ (b'+' | b'-')) => (Some(*sign), &power[1..]),
+        _ => (None, power),
+    };
+    let is_zero = digits == "0";
+    let may_have = is_zero || exponent == 0 || (sign == Some(b'-')) == (exponent < 0);
+    if !power.bytes().all(|byte| byte.is_ascii_digit()) || (sign.is_some() && !may_have) {
+        return Spelled::No;
+    }
+    let expected = if exponent == 0 { String::new() } else { exponent.abs().to_string() };
+    let significant = power.trim_start_matches('0');
+    match (power.is_empty(), is_zero || significant == expected) {
+        (false, true) if may_have => Spelled::Whole,
+        _ if !significant.is_empty() && !may_have => Spelled::No,
+        _ if is_zero || expected.starts_with(significant) => Spelled::Begun,
+        _ => Spelled::No,
+    }
+}
+
+/// Classifies bytes as a spelling of `c`; if `c` is [`OTHER`], of any character outside the
+/// alphabet.
 fn char_spelled(c: char, bytes: &[u8], profile: Profile) -> Spelled {
     match (decode(bytes, profile), c) {
-        // Whatever can be finished at all can be finished as more than the alphabet's characters.
+        // Every prefix of a spelling is also a prefix of a character outside the alphabet.
         (Decoded::Begun, OTHER) => Spelled::Begun,
         (Decoded::Whole(read), OTHER) if !ALPHABET.contains(&read) => Spelled::Whole,
         (Decoded::Whole(read), c) if read == c => Spelled::Whole,
@@ -198,7 +288,7 @@ fn char_spelled(c: char, bytes: &[u8], profile: Profile) -> Spelled {
                 spellings.push("\\\"".to_owned());
             }
             if profile == Profile::Accept {
-                spellings.push(format!("\\u{:04x}", u32::from(c))); // none of the alphabet needs two units
+                spellings.push(format!("\\u{:04x}", u32::from(c))); // no character of the alphabet needs two UTF-16 units
             }
             let bytes = bytes.to_ascii_lowercase();
             let begun = spellings.iter().any(|spelling| spelling.as_bytes().starts_with(&bytes));
@@ -207,10 +297,10 @@ fn char_spelled(c: char, bytes: &[u8], profile: Profile) -> Spelled {
     }
 }
 
-/// What some bytes inside a string are.
+/// The decoded state of some bytes inside a string.
 enum Decoded {
     Nothing,
-    /// The beginning of a character.
+    /// A proper prefix of a character's spelling.
     Begun,
     Whole(char),
 }
@@ -228,7 +318,7 @@ fn decode(bytes: &[u8], profile: Profile) -> Decoded {
     }
 }
 
-/// Generated texts have just these escapes.
+/// Decodes an escape of generated texts, which use only these escapes.
 fn generated_escape(bytes: &[u8]) -> Decoded {
     let named = [
         ('"', "\\\""),
@@ -249,7 +339,7 @@ fn generated_escape(bytes: &[u8]) -> Decoded {
     })
 }
 
-/// What follows a backslash, in texts that may escape any character.
+/// Decodes the bytes after a backslash, in texts that may escape any character.
 fn accepted_escape(escape: &[u8]) -> Decoded {
     let named = |c: u8| b"\"\\/bfnrt".iter().position(|&name| name == c).map(|at| b"\"\\/\x08\x0c\n\r\t"[at]);
     match escape {
@@ -287,7 +377,7 @@ fn low_surrogate(high: u32, rest: &[u8]) -> Decoded {
     }
 }
 
-/// The least and greatest number of four hexadecimal digits that begin with these.
+/// Returns the smallest and largest four-digit hexadecimal numbers that begin with these digits.
 fn units(digits: &[u8]) -> Option<(u32, u32)> {
     let given =
         digits.iter().try_fold(0, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))?;

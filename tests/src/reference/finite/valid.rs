@@ -1,4 +1,5 @@
-//! Whether a value is valid, keyword by keyword as the specifications say it (drafts 7, 2019-09 and 2020-12).
+//! Validates values keyword by keyword, as the specifications define (drafts 7, 2019-09 and
+//! 2020-12).
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::pattern::matches;
 
-/// The drafts that it knows, as their keywords differ.
+/// Supported drafts, whose keywords differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Draft {
     D7,
@@ -14,13 +15,13 @@ pub(super) enum Draft {
     D2020,
 }
 
-/// Judges values by the subschemas of one document.
+/// Validates values against the subschemas of one document.
 pub(super) struct Validator<'a> {
     pub(super) root: &'a Value,
     pub(super) draft: Draft,
 }
 
-/// The members and items that the keywords met so far have evaluated.
+/// Members and items that the keywords so far have evaluated.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Evaluated {
     pub(super) names: BTreeSet<String>,
@@ -51,14 +52,14 @@ impl<'a> Validator<'a> {
         self.evaluate(schema, value).is_some()
     }
 
-    /// What the schema evaluates of a value, or `None` where it does not hold.
+    /// Returns the members and items that the schema evaluates, or `None` if the value is invalid.
     pub(super) fn evaluate(&self, schema: &Value, value: &Value) -> Option<Evaluated> {
         let map = match schema {
             Value::Object(map) => map,
             schema => return (*schema == Value::Bool(true)).then(Evaluated::default),
         };
         if let (Draft::D7, Some(target)) = (self.draft, map.get("$ref")) {
-            return self.evaluate(self.target(target), value); // it replaces what stands beside it
+            return self.evaluate(self.target(target), value); // `$ref` replaces its sibling keywords
         }
         let mut evaluated = Evaluated::default();
         let holds = any_value(map, value)
@@ -75,13 +76,14 @@ impl<'a> Validator<'a> {
         self.rest(map, value, &mut evaluated).then_some(evaluated)
     }
 
-    /// What a reference leads to. The only dynamic anchor is the root's, so a dynamic reference leads there.
+    /// Returns the target of a reference. The root has the only dynamic anchor, so dynamic
+    /// references lead to the root.
     pub(super) fn target(&self, target: &Value) -> &'a Value {
         let fragment = target.as_str().unwrap_or_default().trim_start_matches('#');
         self.root.pointer(fragment).unwrap_or(self.root)
     }
 
-    /// The keywords that apply subschemas to the same value.
+    /// Applies the keywords with subschemas for the same value.
     fn branches(&self, map: &Map<String, Value>, value: &Value, evaluated: &mut Evaluated) -> bool {
         let schemas = |name| map.get(name).and_then(Value::as_array);
         let references =
@@ -119,7 +121,8 @@ impl<'a> Validator<'a> {
         self.dependent(map, value, evaluated)
     }
 
-    /// `dependentSchemas`, `dependentRequired` and draft 7's `dependencies`, which is both.
+    /// Applies `dependentSchemas`, `dependentRequired` and draft 7's `dependencies`, which combines
+    /// both.
     fn dependent(&self, map: &Map<String, Value>, value: &Value, evaluated: &mut Evaluated) -> bool {
         let Value::Object(members) = value else { return true };
         let old = self.draft == Draft::D7;
@@ -139,7 +142,7 @@ impl<'a> Validator<'a> {
     }
 }
 
-/// The keywords about values of every type.
+/// Checks the keywords that apply to values of every type.
 fn any_value(map: &Map<String, Value>, value: &Value) -> bool {
     let is = |name: &Value| match name.as_str() {
         Some("null") => value.is_null(),
@@ -179,14 +182,14 @@ fn string(map: &Map<String, Value>, text: &str) -> bool {
     in_bounds(map, len, "minLength", "maxLength") && pattern.is_none_or(|pattern| matches(pattern, text))
 }
 
-/// Whether a count is within two keywords' bounds.
+/// Reports whether a count is within the bounds of two keywords.
 pub(super) fn in_bounds(map: &Map<String, Value>, count: usize, min: &str, max: &str) -> bool {
     let bound = |name| map.get(name).map(|bound| thousandths(bound) / 1000);
     let count = count as i64;
     bound(min).is_none_or(|min| count >= min) && bound(max).is_none_or(|max| count <= max)
 }
 
-/// Equality of values: of numbers by value, of objects in any order.
+/// Compares values for equality: numbers by value, objects in any order.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(_), Value::Number(_)) => thousandths(one) == thousandths(other),
@@ -201,7 +204,7 @@ pub(super) fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A number in thousandths: schemas here have no finer ones.
+/// Returns a number in thousandths, since schemas here use at most three decimals.
 pub(super) fn thousandths(number: &Value) -> i64 {
     let text = number.to_string();
     let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));

@@ -1,8 +1,9 @@
-//! All values of a schema.
+//! Enumerates all values of a schema.
 //!
-//! One of the keywords at a place must confine it: `const`, `enum`, bounds of all the types it has, a reference or a
-//! combination of schemas that are confined. What that keyword leaves is listed, and the validator keeps what the others
-//! accept, too. Members are in the order of declaration.
+//! One keyword of each subschema must confine its values: `const`, `enum`, bounds of all its types,
+//! a reference, or a combination of confined schemas. The values that this keyword leaves are
+//! listed, and the validator keeps the ones that the other keywords accept, too. Members are in
+//! declared order.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +14,8 @@ use super::{ALPHABET, MOST_VALUES, OTHER};
 /// Enumerates the values of the subschemas of a document.
 pub(super) struct Values<'a> {
     validator: &'a Validator<'a>,
-    /// Whether values are compared with each other: [`OTHER`] stands for characters that may be equal or not.
+    /// True if values are compared with each other. [`OTHER`] stands for characters that may
+    /// differ, so free text is not confined then.
     compared: bool,
 }
 
@@ -24,12 +26,13 @@ impl<'a> Values<'a> {
         Self { validator, compared: validator.root.to_string().contains("\"uniqueItems\":true") }
     }
 
-    /// The values of `schema`, each once for each order of its members; `None` where they are not confined.
+    /// Returns the distinct values of `schema`, counting each order of members, or `None` if they
+    /// are not confined.
     pub(super) fn of(&self, schema: &Value) -> Option<Vec<Value>> {
         self.within(schema, 8)
     }
 
-    /// The same for schemas that refer to others at most `depth` times.
+    /// Like [`Values::of`], with at most `depth` nested subschemas and references.
     fn within(&self, schema: &Value, depth: usize) -> Option<Vec<Value>> {
         let map = match schema {
             Value::Bool(false) => return Some(Vec::new()),
@@ -49,7 +52,7 @@ impl<'a> Values<'a> {
     fn candidates(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
         let reference = map.get("$ref").map(|target| self.validator.target(target));
         if let (Some(target), Draft::D7) = (reference, self.validator.draft) {
-            return self.within(target, depth); // it replaces what stands beside it
+            return self.within(target, depth); // `$ref` replaces its sibling keywords
         }
         if let Some(value) = map.get("const") {
             return Some(vec![value.clone()]);
@@ -74,7 +77,7 @@ impl<'a> Values<'a> {
         Some(values?.concat())
     }
 
-    /// The values of the types that `type` names.
+    /// Returns the values of the types that `type` names.
     fn typed(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
         let names = match map.get("type")? {
             Value::Array(names) => names.as_slice(),
@@ -96,7 +99,7 @@ impl<'a> Values<'a> {
         (values.len() <= MOST_VALUES).then_some(values)
     }
 
-    /// Every string of at most so many characters.
+    /// Returns every string of at most `longest` characters.
     fn texts(&self, longest: usize) -> Option<Vec<Value>> {
         (longest == 0 || !self.compared).then(|| texts(longest))
     }
@@ -121,11 +124,11 @@ impl<'a> Values<'a> {
         Some(all.into_iter().map(Value::Array).collect())
     }
 
-    /// Objects with the names that are declared and no others, with those that `propertyNames` lists, or with at most one
-    /// member, of a short name.
+    /// Returns objects with declared names only, with names listed in `propertyNames`, or with at
+    /// most one member of a short name.
     fn objects(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
         let member = |name: &str| {
-            // Any of the schemas for the member confines it.
+            // Any schema of the member may confine it.
             member_schemas(map, name).into_iter().find_map(|schema| self.within(schema, depth))
         };
         let names = map.get("propertyNames").and_then(Value::as_object);
@@ -172,12 +175,12 @@ impl<'a> Values<'a> {
     }
 }
 
-/// A bound that is at most `limit`.
+/// Returns a keyword's bound if it is at most `limit`.
 fn most(map: &Keywords, name: &str, limit: u64) -> Option<usize> {
     map.get(name)?.as_u64().filter(|&most| most <= limit).map(|most| most as usize)
 }
 
-/// The multiples of so many thousandths that are within the bounds.
+/// Returns the multiples of `step` thousandths that are within the bounds.
 fn numbers(map: &Keywords, step: i64) -> Option<Vec<Value>> {
     let bound = |names: [&str; 2]| names.into_iter().find_map(|name| map.get(name)).map(thousandths);
     let low = bound(["minimum", "exclusiveMinimum"])?;
@@ -189,7 +192,7 @@ fn numbers(map: &Keywords, step: i64) -> Option<Vec<Value>> {
     Some(values.take(MOST_VALUES).collect())
 }
 
-/// Every string of at most so many characters.
+/// Returns every string of at most `longest` characters.
 fn texts(longest: usize) -> Vec<Value> {
     let mut texts = vec![String::new()];
     let mut last = 0..1;

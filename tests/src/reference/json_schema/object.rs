@@ -1,10 +1,10 @@
-//! What schemas say about an object.
+//! Object keywords of several schemas.
 
 use serde_json::{Map, Value};
 
 use super::counts;
 
-/// What some maps together say about an object.
+/// The combined object keywords of several schemas.
 pub(super) struct Object<'a> {
     maps: &'a [Map<String, Value>],
     pub(super) names: Vec<String>,
@@ -37,7 +37,7 @@ impl<'a> Object<'a> {
         self.maps.iter().filter_map(of).collect()
     }
 
-    /// A name that is not declared, like any other such name.
+    /// Returns an undeclared name, which stands for all undeclared names.
     pub(super) fn other_name(&self) -> String {
         self.names.iter().fold("z".to_owned(), |longer, name| longer + name)
     }

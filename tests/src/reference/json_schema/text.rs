@@ -1,8 +1,8 @@
-//! JSON text, perhaps unfinished, as a tree.
+//! Parses JSON text, which may be unfinished, into a tree.
 
 use super::Style;
 
-/// A value as far as it was read.
+/// A value, possibly unfinished.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Nothing,
@@ -16,7 +16,7 @@ pub(super) enum Part {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Text {
     pub(super) chars: String,
-    /// Bytes of a character that has begun.
+    /// Bytes of an unfinished character.
     pub(super) pending: Vec<u8>,
     pub(super) ended: bool,
 }
@@ -24,7 +24,7 @@ pub(super) struct Text {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Open,
-    /// An item or member follows.
+    /// A comma was read, so an item or member must follow.
     Comma,
     Closed,
 }
@@ -35,7 +35,7 @@ pub(super) struct Reader<'a> {
     pub(super) style: Style,
 }
 
-/// `None` where no JSON text of the style begins so.
+/// Methods return `None` if no JSON text of the style begins with the input.
 impl Reader<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
@@ -47,7 +47,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The space that generated texts have after commas and colons.
+    /// Reads the space that generated texts have after commas and colons.
     fn one_space(&mut self) -> Option<()> {
         if self.style == Style::Generate && self.peek().is_some() {
             (self.peek() == Some(b' ')).then(|| self.at += 1)?;
@@ -166,7 +166,8 @@ impl Reader<'_> {
                 self.at += 1;
                 return Some(Text { chars, pending: Vec::new(), ended: true });
             }
-            // Some character's spelling starts the rest, or the rest starts some character's spelling.
+            // Either a prefix of the rest spells a character, or the rest is a prefix of some
+            // character's spelling.
             let lens = 1..=rest.len().min(12);
             let next = lens.into_iter().find_map(|len| Some((len, spelled(&rest[..len], self.style)?)));
             if let Some((len, c)) = next {
@@ -181,7 +182,7 @@ impl Reader<'_> {
     }
 }
 
-/// The character that exactly these bytes spell.
+/// Returns the character that exactly these bytes spell.
 fn spelled(bytes: &[u8], style: Style) -> Option<char> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut chars = text.chars();
@@ -197,7 +198,7 @@ fn spelled(bytes: &[u8], style: Style) -> Option<char> {
     }
 }
 
-/// Whether these bytes are the beginning of a spelling, found by trying to complete them.
+/// Reports whether these bytes are a prefix of a spelling, by trying to complete them.
 fn begins(bytes: &[u8], style: Style) -> bool {
     let with = |more: &[u8]| spelled(&[bytes, more].concat(), style).is_some();
     if bytes.first() == Some(&b'\\') {

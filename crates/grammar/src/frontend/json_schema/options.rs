@@ -38,9 +38,10 @@ pub enum Profile {
     /// bound of the schema itself has more), and are never `-0`.
     #[default]
     Generate,
-    /// Every spelling that JSON has, except that a number with an exponent is rejected where the schema bounds it,
-    /// and that an integer with one needs it non-negative and its fraction zero. Lone surrogates (`"\ud800"`)
-    /// are rejected: they stand for no string.
+    /// Every spelling that JSON has, with exceptions. Where the schema bounds a number, an exponent needs
+    /// exactly one digit before the point, which is zero only if all are (`1.5e3`, not `15e2`). Where
+    /// the remainder by `multipleOf` matters, exponents are rejected. In an integer, the exponent must not be negative and the
+    /// fraction must be zero. Lone surrogates (`"\ud800"`) are rejected: they stand for no string.
     Accept,
 }
 

@@ -86,7 +86,7 @@ const TRIED_ITEMS: usize = 1 << 17;
 const LIGHT: usize = 256;
 const TRIED_STEPS: usize = 1 << 11;
 const TRIED_DEPTH: usize = 10;
-const TRIED_PLACES: usize = 1 << 18;
+const TRIED_PLACES: usize = 1 << 19;
 
 impl CfgMachine {
     /// Refuses a program that may be at too many places at once, as far as some walks from the start tell.

@@ -13,11 +13,13 @@
 mod normal;
 mod residues;
 mod rule;
+mod scientific;
 mod walk;
 
 pub(crate) use normal::normalize;
 pub(crate) use rule::{Bound, Multiple, NumberForm, NumberRule};
 use rustc_hash::FxHashMap;
+use scientific::Scientific;
 use walk::{End, Span, Walk, spans};
 
 use crate::frontend::json_schema::Profile;
@@ -167,14 +169,15 @@ struct Base {
 
 impl Base {
     fn new(spans: &[Span], ledger: &Ledger) -> Result<Self, NumberError> {
-        let start: Vec<_> = (0..spans.len() as u32).map(Walk::start).collect();
+        let start: Vec<_> =
+            spans.iter().zip(0..).flat_map(|(span, rule)| Reading::starts(span, rule)).collect();
         let mut ids = FxHashMap::from_iter([(start.clone(), 0_u32)]);
         let mut states = vec![start];
         let mut base = Self { rows: Vec::new(), ends: Vec::new() };
         let mut next = Vec::new();
         while let Some(state) = states.get(base.rows.len()).cloned() {
             ledger.note(CLASSES * (2 + state.len()));
-            let bytes = size_of::<Row>() + 2 * size_of::<Walk>() * state.len() + 96;
+            let bytes = size_of::<Row>() + 2 * size_of::<Reading>() * state.len() + 96;
             if ledger.hold(bytes).is_err() {
                 return Err(NumberError::Ledger);
             }
@@ -187,11 +190,11 @@ impl Base {
                 next.clear();
                 let mut divides = false;
                 let mut counts = false;
-                for walk in &state {
-                    let span = &spans[walk.rule as usize];
-                    if let Some(after) = walk.step(span, CLASS_BYTES[class]) {
+                for reading in &state {
+                    let span = &spans[reading.rule() as usize];
+                    if let Some(after) = reading.step(span, CLASS_BYTES[class]) {
                         divides |= after.divides(span);
-                        counts |= after.divides(span) && after.counts_digit(walk, span);
+                        counts |= after.counts_digit(reading, span);
                         next.push(after);
                     }
                 }
@@ -340,9 +343,57 @@ impl Base {
     }
 }
 
-/// How a number may end in a state, as far as its walks are concerned: always, or by conditions on the remainder.
-fn ends(state: &[Walk], spans: &[Span]) -> Box<[End]> {
-    let mut ends: Vec<_> = state.iter().filter_map(|walk| walk.ends(&spans[walk.rule as usize])).collect();
+/// One rule and one notation, read up to a place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Reading {
+    Plain(Walk),
+    Scientific(Scientific),
+}
+
+impl Reading {
+    /// Returns the start of each notation that a rule reads.
+    fn starts(span: &Span, rule: u32) -> impl Iterator<Item = Self> {
+        let scientific = span.scientific.then(|| Self::Scientific(Scientific::start(rule)));
+        std::iter::once(Self::Plain(Walk::start(rule))).chain(scientific)
+    }
+
+    const fn rule(&self) -> u32 {
+        match self {
+            Self::Plain(walk) => walk.rule,
+            Self::Scientific(walk) => walk.rule,
+        }
+    }
+
+    fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+        Some(match self {
+            Self::Plain(walk) => Self::Plain(walk.step(span, byte)?),
+            Self::Scientific(walk) => Self::Scientific(walk.step(span, byte)?),
+        })
+    }
+
+    fn ends(&self, span: &Span) -> Option<End> {
+        match self {
+            Self::Plain(walk) => walk.ends(span),
+            Self::Scientific(walk) => walk.ends(span),
+        }
+    }
+
+    /// Returns true if the remainder of the digits so far matters.
+    fn divides(&self, span: &Span) -> bool {
+        matches!(self, Self::Plain(walk) if walk.divides(span))
+    }
+
+    /// Returns true if the last digit changes the remainder.
+    fn counts_digit(&self, before: &Self, span: &Span) -> bool {
+        let (Self::Plain(walk), Self::Plain(before)) = (self, before) else { return false };
+        walk.divides(span) && walk.counts_digit(before, span)
+    }
+}
+
+/// Returns the ways to end a number in a state: always, or under conditions on the remainder.
+fn ends(state: &[Reading], spans: &[Span]) -> Box<[End]> {
+    let end = |reading: &Reading| reading.ends(&spans[reading.rule() as usize]);
+    let mut ends: Vec<_> = state.iter().filter_map(end).collect();
     if ends.contains(&End::ALWAYS) {
         return Box::new([End::ALWAYS]);
     }
@@ -452,6 +503,75 @@ mod tests {
                 }
                 let accepted = state.is_some_and(|state| dfa.closing(state).0 == 0);
                 assert_eq!(accepted, expected, "{text} {rules:?}");
+            }
+        }
+    }
+
+    /// Scientific notation with every digit, sign and exponent near those of the bounds.
+    #[test]
+    fn compares_scientific_notation_with_bounds() {
+        use crate::machine::json::decimal::Decimal;
+        let decimal = |text: &str| Decimal::parse(text).expect("not too long");
+        let bounds = [
+            "-1e30",
+            "-120",
+            "-1.05",
+            "-0.0012",
+            "0",
+            "1e-6",
+            "0.5",
+            "1",
+            "7",
+            "10",
+            "99.5",
+            "1.7976931348623157e308",
+        ];
+        let mantissas = [
+            "0", "0.0", "1", "1.0", "1.04", "1.05", "1.2", "1.20000", "1.21", "5", "7", "9.94", "9.95",
+            "9.951",
+        ];
+        let exponents =
+            ["0", "00", "1", "2", "3", "6", "7", "06", "29", "30", "31", "307", "308", "309", "4000"];
+        let signs = ["e", "e+", "e-"];
+        let bound = |at: Option<&str>, inclusive| at.map(|text| Bound { value: decimal(text), inclusive });
+        let choices: Vec<Option<&str>> = std::iter::once(None).chain(bounds.map(Some)).collect();
+        for (at, &low) in choices.iter().enumerate() {
+            for &high in choices.iter().skip(at).chain(&[None]).filter(|high| low.or(**high).is_some()) {
+                for (inclusive, form) in
+                    [(true, NumberForm::Any), (false, NumberForm::Any), (true, NumberForm::Integer)]
+                {
+                    let (low, high) = (bound(low, inclusive), bound(high, inclusive));
+                    let rule = NumberRule { low, high, form, ..NumberRule::ANY };
+                    let ledger = Ledger::new(&Limits::default());
+                    let dfa =
+                        NumberDfa::new(std::slice::from_ref(&rule), Profile::Accept, &ledger).expect("small");
+                    for text in
+                        ["", "-"].iter().flat_map(|minus| mantissas.map(|digits| format!("{minus}{digits}")))
+                    {
+                        for end in signs
+                            .iter()
+                            .flat_map(|sign| exponents.map(|exponent| format!("{sign}{exponent}")))
+                        {
+                            let text = format!("{text}{end}");
+                            let expected = rule.literal(&decimal(&text)).is_some();
+                            let mut state = dfa.as_ref().map(|_| 0);
+                            for byte in text.bytes() {
+                                state = state.and_then(|state| dfa.as_ref()?.step(state, byte));
+                            }
+                            let accepted = state.is_some_and(|state| {
+                                dfa.as_ref().is_some_and(|dfa| dfa.closing(state).0 == 0)
+                            });
+                            // An integer with a fraction or a negative exponent is refused: see
+                            // `Profile::Accept`.
+                            let is_refused = form == NumberForm::Integer && accepted != expected;
+                            let is_odd = text.contains('-') || text.contains('.');
+                            assert!(
+                                accepted == expected || is_refused && is_odd && !accepted,
+                                "{text} {rule:?}"
+                            );
+                        }
+                    }
+                }
             }
         }
     }

@@ -1,10 +1,11 @@
-//! One rule, digit by digit.
+//! One rule, digit by digit, for numbers without an exponent and for those without bounds.
 
 use std::cmp::Ordering;
 
 use rustc_hash::FxHashMap;
 
 use super::residues::{Residues, decimals};
+use super::scientific::Normal;
 use super::{Bound, GENERATED_DIGITS, NumberError, NumberForm, NumberRule};
 use crate::frontend::json_schema::Profile;
 use crate::ledger::Ledger;
@@ -43,14 +44,16 @@ pub(super) struct Span {
     /// Where there is any divisor.
     residues: Option<Divisors>,
     exponent: bool,
+    /// True if numbers in scientific notation are compared with the bounds.
+    pub(super) scientific: bool,
     /// Digits after the point that may be other than zero, where bounded by a divisor.
     decimals: Option<u16>,
     /// Digits in all, where bounded.
     digits: Option<usize>,
     /// Digits after the point, where bounded.
     places: Option<u16>,
-    /// Whether there is one value only.
-    single: bool,
+    /// True if the rule has one value.
+    pub(super) single: bool,
 }
 
 /// What a rule needs to know of its condition on remainders.
@@ -63,16 +66,18 @@ struct Divisors {
 }
 
 /// The bounds of a number's absolute value.
-struct Magnitudes {
-    low: Option<Bound>,
-    high: Option<Bound>,
-    possible: bool,
+pub(super) struct Magnitudes {
+    pub(super) low: Option<Bound>,
+    pub(super) high: Option<Bound>,
+    pub(super) possible: bool,
+    /// The low and the high bound in scientific notation, where numbers in it are compared with them.
+    pub(super) normals: (Option<Normal>, Option<Normal>),
     /// More digits than this before or after the point make no difference to the comparisons.
     longest: (u16, u16),
 }
 
 impl Magnitudes {
-    fn new(low: Option<&Bound>, high: Option<&Bound>, negate: bool) -> Self {
+    fn new((low, high): (Option<&Bound>, Option<&Bound>), negate: bool, scientific: bool) -> Self {
         let (low, high) = if negate { (high, low) } else { (low, high) };
         let sign = |bound: &&Bound| bound.value.negative == negate || bound.value.is_zero();
         let possible = high.as_ref().is_none_or(sign);
@@ -80,7 +85,9 @@ impl Magnitudes {
         let longest = low.iter().chain(&high).fold((0, 0), |(integer, fraction), bound| {
             (integer.max(bound.value.integer.len() as u16), fraction.max(bound.value.fraction.len() as u16))
         });
-        Self { low: low.cloned(), high: high.cloned(), possible, longest }
+        let normal = |bound: Option<&Bound>| bound.filter(|_| scientific).and_then(Normal::of);
+        let normals = (normal(low), normal(high));
+        Self { low: low.cloned(), high: high.cloned(), possible, normals, longest }
     }
 }
 
@@ -103,17 +110,18 @@ impl Span {
         // Beside a bound that is not part of the range, the nearest number may have a digit more than the bound.
         let open = usize::from(bounds().any(|bound| !bound.inclusive));
         let digits = GENERATED_DIGITS.max(integer + fraction.max(places) + open).max(units + places);
+        let is_divided = divisors.is_some() || decimals.is_some();
+        let may_have_exponent = !generate && rule.form != NumberForm::Digits && !is_divided;
         let generated_integer = generate && rule.form != NumberForm::Any;
+        let scientific = may_have_exponent && rule.is_bounded() && rule.other_than.is_none();
+        let range = (rule.low.as_ref(), rule.high.as_ref());
         Self {
-            positive: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), false),
-            negative: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), true),
+            positive: Magnitudes::new(range, false, scientific),
+            negative: Magnitudes::new(range, true, scientific),
             form: if generated_integer { NumberForm::Digits } else { rule.form },
             other_than: rule.other_than,
-            exponent: profile == Profile::Accept
-                && rule.form != NumberForm::Digits
-                && !rule.is_bounded()
-                && divisors.is_none()
-                && decimals.is_none(),
+            exponent: may_have_exponent && !rule.is_bounded(),
+            scientific,
             decimals,
             residues: divisors,
             digits: generate.then_some(digits),
@@ -122,7 +130,11 @@ impl Span {
         }
     }
 
-    fn magnitudes(&self, negative: bool) -> &Magnitudes {
+    pub(super) const fn form(&self) -> NumberForm {
+        self.form
+    }
+
+    pub(super) const fn magnitudes(&self, negative: bool) -> &Magnitudes {
         if negative { &self.negative } else { &self.positive }
     }
 }

@@ -1,0 +1,226 @@
+//! Compares a number in scientific notation with the bounds of one rule.
+//!
+//! Scientific notation has one digit before the point, then an exponent. Programs write large and small
+//! numbers in it. The first digit is zero only if all digits are, so the larger exponent has the larger
+//! magnitude. Equal exponents are decided by the digits. An automaton cannot compare other notations: for
+//! `0.0001e4` it would have to count zeros.
+
+use std::cmp::Ordering;
+
+use super::walk::{End, Span};
+use super::{Bound, NumberForm};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Phase {
+    Start,
+    Minus,
+    First,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+}
+
+/// The state of reading a number in scientific notation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Scientific {
+    pub(super) rule: u32,
+    phase: Phase,
+    negative: bool,
+    /// True if all digits are zeros.
+    zero: bool,
+    negative_exponent: bool,
+    /// The number of significant digits read, then of digits of the exponent. Digits beyond both bounds' are
+    /// not counted.
+    place: u16,
+    low: Order,
+    high: Order,
+}
+
+/// The order of the number and a bound.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Order {
+    digits: Ordering,
+    /// The digits of the exponent against those of the bound's exponent, with signs left out.
+    exponent: Ordering,
+}
+
+impl Order {
+    const EQUAL: Self = Self { digits: Ordering::Equal, exponent: Ordering::Equal };
+}
+
+/// A bound that is not zero, in scientific notation.
+pub(super) struct Normal {
+    exponent: i64,
+    /// The significant digits.
+    digits: Vec<u8>,
+    /// The digits of the exponent, without its sign; none for zero.
+    exponent_digits: Vec<u8>,
+}
+
+impl Normal {
+    pub(super) fn of(bound: &Bound) -> Option<Self> {
+        let value = &bound.value;
+        if value.is_zero() {
+            return None;
+        }
+        let zeros = value.fraction.iter().take_while(|&&digit| digit == 0).count() as i64;
+        let exponent = if value.integer.is_empty() { -zeros - 1 } else { value.integer.len() as i64 - 1 };
+        let digits = value.integer.iter().chain(&value.fraction);
+        let mut digits: Vec<u8> = digits.copied().skip_while(|&digit| digit == 0).collect();
+        digits.truncate(digits.iter().rposition(|&digit| digit != 0).map_or(0, |last| last + 1));
+        let text = exponent.unsigned_abs().to_string();
+        let exponent_digits = text.bytes().map(|byte| byte - b'0').skip_while(|&digit| digit == 0).collect();
+        Some(Self { exponent, digits, exponent_digits })
+    }
+}
+
+impl Scientific {
+    pub(super) const fn start(rule: u32) -> Self {
+        Self {
+            rule,
+            phase: Phase::Start,
+            negative: false,
+            zero: false,
+            negative_exponent: false,
+            place: 0,
+            low: Order::EQUAL,
+            high: Order::EQUAL,
+        }
+    }
+
+    pub(super) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+        use Phase::{Exponent, ExponentDigits, ExponentSign, First, Fraction, Minus, Point, Start};
+        let is_integer = span.form() == NumberForm::Integer;
+        let mut next = *self;
+        next.phase = match (self.phase, byte) {
+            (Start, b'-') => Minus,
+            (Start | Minus, b'0'..=b'9') => First,
+            (First, b'.') => Point,
+            (Point | Fraction, b'0') => Fraction,
+            (Point | Fraction, b'1'..=b'9') if !is_integer && !self.zero => Fraction,
+            (First | Fraction, b'e') => Exponent,
+            (Exponent, b'+') => ExponentSign,
+            (Exponent, b'-') if !is_integer || self.zero => ExponentSign,
+            (Exponent | ExponentSign | ExponentDigits, b'0'..=b'9') => ExponentDigits,
+            _ => return None,
+        };
+        match next.phase {
+            Minus => next.negative = true,
+            First | Fraction => {
+                next.zero = next.phase == First && byte == b'0' || self.zero;
+                if !next.zero {
+                    next.digit(span, byte - b'0')?;
+                }
+            }
+            Exponent => next.end_digits(span),
+            ExponentSign => next.negative_exponent = byte == b'-',
+            ExponentDigits if !next.zero => next.exponent_digit(span, byte - b'0'),
+            _ => {}
+        }
+        Some(next).filter(|next| !span.single || next.is_on(span))
+    }
+
+    /// Returns true if the text so far can become the only value of the rule. Listed numbers are dropped
+    /// early by it.
+    fn is_on(&self, span: &Span) -> bool {
+        let Some(normal) = &span.magnitudes(self.negative).normals.0 else {
+            return self.zero || self.phase == Phase::Minus;
+        };
+        let sign = !self.negative_exponent || normal.exponent <= 0;
+        let digits = usize::from(self.place) <= normal.exponent_digits.len();
+        let exponent = self.phase != Phase::ExponentDigits || digits && self.low.exponent.is_eq();
+        !self.zero && self.low.digits.is_eq() && sign && exponent
+    }
+
+    /// Has both bounds compared by `compare`.
+    fn compare(&mut self, span: &Span, compare: impl Fn(&Normal, &mut Order)) {
+        let (low, high) = &span.magnitudes(self.negative).normals;
+        for (order, normal) in [(&mut self.low, low), (&mut self.high, high)] {
+            if let Some(normal) = normal {
+                compare(normal, order);
+            }
+        }
+    }
+
+    fn digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+        if !span.magnitudes(self.negative).possible {
+            return None;
+        }
+        let place = usize::from(self.place);
+        self.compare(span, |normal, order| {
+            let against = normal.digits.get(place).copied().unwrap_or(0);
+            order.digits = order.digits.then(digit.cmp(&against));
+        });
+        self.place = (self.place + 1).min(longest(span, self.negative, |normal| normal.digits.len()));
+        Some(())
+    }
+
+    /// Decides for the bound if it has more significant digits than the number.
+    fn end_digits(&mut self, span: &Span) {
+        let place = usize::from(self.place);
+        self.compare(span, |normal, order| {
+            let rest = if normal.digits.len() > place { Ordering::Less } else { Ordering::Equal };
+            order.digits = order.digits.then(rest);
+        });
+        self.place = 0;
+    }
+
+    fn exponent_digit(&mut self, span: &Span, digit: u8) {
+        if self.place == 0 && digit == 0 {
+            return; // a zero in front
+        }
+        let place = usize::from(self.place);
+        self.compare(span, |normal, order| {
+            let against = normal.exponent_digits.get(place).copied();
+            let this = against.map_or(Ordering::Equal, |against| digit.cmp(&against));
+            order.exponent = order.exponent.then(this);
+        });
+        let longest = longest(span, self.negative, |normal| normal.exponent_digits.len());
+        self.place = (self.place + 1).min(longest + 1);
+    }
+
+    pub(super) fn ends(&self, span: &Span) -> Option<End> {
+        if self.phase != Phase::ExponentDigits {
+            return None;
+        }
+        let magnitudes = span.magnitudes(self.negative);
+        let (low, high) = &magnitudes.normals;
+        let order = |order: Order, normal: &Option<Normal>| match normal {
+            None if self.zero => Ordering::Equal,
+            None => Ordering::Greater,
+            Some(_) if self.zero => Ordering::Less,
+            Some(normal) => self.exponent_order(order, normal).then(order.digits),
+        };
+        let above = magnitudes.low.as_ref().is_none_or(|bound| match order(self.low, low) {
+            Ordering::Less => false,
+            Ordering::Equal => bound.inclusive,
+            Ordering::Greater => true,
+        });
+        let below = magnitudes.high.as_ref().is_none_or(|bound| match order(self.high, high) {
+            Ordering::Less => true,
+            Ordering::Equal => bound.inclusive,
+            Ordering::Greater => false,
+        });
+        (magnitudes.possible && above && below).then_some(End::ALWAYS)
+    }
+
+    /// The exponent against that of a bound.
+    fn exponent_order(&self, order: Order, normal: &Normal) -> Ordering {
+        let length = usize::from(self.place).cmp(&normal.exponent_digits.len());
+        let sizes = length.then(order.exponent);
+        match self.negative_exponent {
+            false if normal.exponent < 0 => Ordering::Greater,
+            false => sizes,
+            true if normal.exponent > 0 => Ordering::Less,
+            true => sizes.reverse(),
+        }
+    }
+}
+
+/// Returns the larger length of both bounds.
+fn longest(span: &Span, negative: bool, len: impl Fn(&Normal) -> usize) -> u16 {
+    let (low, high) = &span.magnitudes(negative).normals;
+    low.iter().chain(high).map(|normal| len(normal) as u16).max().unwrap_or(0)
+}
