@@ -3,10 +3,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
-use crate::budget::{Budget, StartWay};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::mask::Masks;
+use crate::matcher::budget::{Budget, StartWay};
 use crate::tokens::TokenEdges;
 use crate::{Grammar, GrammarError, Matcher};
 

@@ -3,15 +3,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::frontend::expr::Rules;
 use crate::frontend::json_schema::Schemas;
 use crate::frontend::parts::{self, Part};
 use crate::frontend::tags::StructuralTags;
 use crate::frontend::{choice, gbnf, regex, tags};
+use crate::ir::expr::Rules;
+use crate::ir::json::JsonProgram;
 use crate::ledger::Ledger;
 use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
-use crate::machine::json::JsonProgram;
 use crate::machine::{Config, Machine};
 use crate::tokens::{self, TokenTerminal};
 use crate::{ByteSet, GrammarError, Limits, Remotes, Samples, SchemaOptions, Warning};

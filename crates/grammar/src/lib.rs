@@ -28,37 +28,32 @@
 //! No I/O, no tokenizer training, no sampling of tokens by their probability. Nothing in this crate panics on input: a grammar that cannot be enforced
 //! exactly is an error that names the place.
 
-mod budget;
 mod byte_set;
-mod cells;
 mod constraint;
 mod error;
 mod frontend;
 mod grammar;
-mod guide;
+mod ir;
 mod ledger;
 mod limits;
 mod machine;
 mod mask;
 mod matcher;
-mod named_tokens;
+mod options;
 mod regular;
-mod samples;
-mod spans;
-mod tables;
 mod tokens;
-mod walk;
 mod warning;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions, Undeclared};
+pub use frontend::json_schema::Remotes;
 pub use frontend::parts::{Part, Trigger};
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};
-pub use guide::{Follower, Guide};
 pub use limits::Limits;
+pub use matcher::guide::{Follower, Guide};
+pub use matcher::samples::Samples;
 pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};
-pub use samples::Samples;
+pub use options::{Formats, Layout, Order, Profile, SchemaOptions, Undeclared};
 pub use warning::Warning;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
 use super::json_schema::Schemas;
 use super::triggers::{Next, Triggers};
+use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
 use crate::machine::cfg::Program;
 use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, is_lead, spelling, spelt};
 use crate::{GrammarError, Limits};

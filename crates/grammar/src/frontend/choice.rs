@@ -1,8 +1,8 @@
 //! A list of literal outputs.
 
-use super::expr::{Expr, Rules};
 use crate::GrammarError;
 use crate::error::Kind;
+use crate::ir::expr::{Expr, Rules};
 
 /// The grammar of exactly these strings.
 pub(crate) fn parse<S: AsRef<str>>(choices: &[S]) -> Result<Rules, GrammarError> {

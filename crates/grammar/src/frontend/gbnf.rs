@@ -20,9 +20,9 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use print::print;
 
-use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, reached};
 use super::json_schema::Schemas;
 use crate::error::{GbnfProblem, Kind};
+use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, reached};
 use crate::tokens::{NamedToken, TokenTerminal};
 use crate::{GrammarError, Limits, Warning};
 

@@ -2,7 +2,6 @@
 
 mod builder;
 pub(crate) mod choice;
-pub(crate) mod expr;
 pub(crate) mod gbnf;
 pub(crate) mod json_schema;
 pub(crate) mod parts;

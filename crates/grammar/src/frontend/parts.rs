@@ -6,12 +6,12 @@ use formwork_vocab::TokenId;
 use serde_json::Value;
 
 use super::builder::{Builder, Ends};
-use super::expr::{Expr, Rules};
 use super::json_schema::Schemas;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
 use super::{choice, gbnf, regex};
 use crate::error::{Kind, TagProblem};
+use crate::ir::expr::{Expr, Rules};
 use crate::{GrammarError, Limits};
 
 /// A part of an output, to be put together with others.

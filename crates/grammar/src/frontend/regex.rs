@@ -15,8 +15,8 @@ mod extended;
 
 use std::rc::Rc;
 
-use super::expr::{Expr, RuleId, Rules};
 use crate::error::{Kind, RegexProblem};
+use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::ledger::Ledger;
 use crate::regular::ecma::{self, Ast, AstKind, PatternError};
 use crate::regular::{Expressions, TextDfa};

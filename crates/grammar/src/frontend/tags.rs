@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::builder::{Builder, Ends};
-use super::expr::{Expr, RuleId, Rules};
 use super::json_schema::Schemas;
 use super::{gbnf, regex};
 use crate::error::{Kind, TagProblem};
+use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::{GrammarError, Limits};
 
 /// Free text in which, wherever a trigger comes up, one of the tags follows that begin with it.

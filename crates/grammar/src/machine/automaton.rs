@@ -3,7 +3,7 @@
 use formwork_vocab::{TokenId, Vocabulary};
 
 use super::{Config, Frame, Likeness, Machine, Part, Tolerance, probe};
-use crate::named_tokens::NamedTokens;
+use crate::mask::named_tokens::NamedTokens;
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 

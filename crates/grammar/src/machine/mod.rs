@@ -5,7 +5,7 @@
 
 use formwork_vocab::TokenId;
 
-use crate::named_tokens::NamedTokens;
+use crate::mask::named_tokens::NamedTokens;
 use crate::{ByteSet, Profile};
 
 pub(crate) mod automaton;
@@ -89,7 +89,7 @@ pub(crate) struct Likeness {
 /// Text that may follow whatever it is: up to `chars` characters, all of them in `class`. The last one may be unfinished.
 ///
 /// The class holds the bytes beyond ASCII either all, and then they stand for all characters that there are, or not at all.
-/// But [`ODD_BYTE`](crate::cells::ODD_BYTE), which no text has, stands for some of these characters of which the others
+/// But [`ODD_BYTE`](crate::mask::char_classes::ODD_BYTE), which no text has, stands for some of these characters of which the others
 /// are independent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tolerance {

@@ -1,9 +1,9 @@
 //! Literals and classes of characters.
 
-use super::super::expr::{Expr, complement, next_char, normalise};
 use super::{Parser, shown};
 use crate::GrammarError;
 use crate::error::GbnfProblem;
+use crate::ir::expr::{Expr, complement, next_char, normalise};
 
 impl Parser<'_> {
     pub(super) fn literal(&mut self) -> Result<Expr, GrammarError> {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::expr::{Expr, RuleId, Rules};
+use crate::ir::expr::{Expr, RuleId, Rules};
 
 /// The largest repetition count that is written.
 const COUNT: u32 = 1000;

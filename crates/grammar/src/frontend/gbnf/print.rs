@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::super::expr::{Expr, RuleId, Rules, complement};
 use super::counts::bounded;
 use super::terminals::JSON;
 use crate::GrammarError;
+use crate::ir::expr::{Expr, RuleId, Rules, complement};
 use crate::tokens::{TokenTerminal, spelt};
 
 /// The longest line that is not broken at its alternatives.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::expr::{EmbeddedSchema, Expr};
 use super::{Parser, shown};
 use crate::GrammarError;
 use crate::error::GbnfProblem;
+use crate::ir::expr::{EmbeddedSchema, Expr};
 use crate::tokens::{NamedToken, Origin, TERMINALS, TokenTerminal, spelling};
 
 /// What a JSON Schema comes after.

@@ -3,8 +3,8 @@ use std::ops::{BitAnd, BitOr};
 use std::rc::Rc;
 
 use crate::error::SchemaProblem;
-use crate::machine::json::decimal::Decimal;
-use crate::machine::json::number::NumberRule;
+use crate::ir::json::decimal::Decimal;
+use crate::ir::json::number::NumberRule;
 use crate::regular::{ExprId, Expressions};
 
 /// The index of an [`Atom`].

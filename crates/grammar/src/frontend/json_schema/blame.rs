@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 use super::dialect::{Dialect, Draft};
 use super::document::Document;
 use super::read::Keyword;
-use super::{Remotes, SchemaOptions, child_pointer};
+use super::{Remotes, child_pointer};
 use crate::GrammarError;
 use crate::limits::Limits;
+use crate::options::SchemaOptions;
 
 /// Keywords of one place, at most; a place with more is named without them.
 const KEYWORDS: usize = 48;

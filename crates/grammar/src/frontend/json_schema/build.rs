@@ -12,15 +12,15 @@ use super::child_pointer;
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
 use super::groups::{Alternative, Group};
-use super::options::{Order, SchemaOptions, Undeclared};
 use super::read::{Atoms, Strings};
 use crate::Warning;
 use crate::error::GrammarError;
+use crate::ir::json::number::{NumberRule, normalize};
+use crate::ir::json::program::{Counter, NodeId, Way};
+use crate::ir::json::texts::Texts;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
-use crate::machine::json::number::{NumberRule, normalize};
-use crate::machine::json::program::{Counter, NodeId, Way};
-use crate::machine::json::texts::Texts;
+use crate::options::{Order, SchemaOptions, Undeclared};
 use crate::regular::ExprId;
 
 /// The work of looking at an atom or a member, in steps of the ledger.
@@ -120,7 +120,7 @@ pub(super) struct DraftObject {
     pub(super) others: Vec<Vec<Way>>,
     /// The index of the language that gives the labels.
     pub(super) labels: Option<u32>,
-    /// Whether undeclared members are left out: see [`Undeclared`](super::options::Undeclared).
+    /// Whether undeclared members are left out: see [`Undeclared`](crate::options::Undeclared).
     pub(super) omits: bool,
     pub(super) obligations: u8,
     pub(super) min: u32,

@@ -11,7 +11,7 @@ use super::atom::{AtomId, Choice, ChoiceKind, Types};
 use super::build::Builder;
 use super::groups::{Alternative, Grouped};
 use crate::error::GrammarError;
-use crate::machine::json::program::NodeId;
+use crate::ir::json::program::NodeId;
 
 /// Alternatives that one node may have: the product of its choices.
 const ALTERNATIVES: usize = 4096;

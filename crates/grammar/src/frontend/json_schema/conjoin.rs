@@ -12,8 +12,8 @@ use super::text::matches;
 use super::unevaluated::{self, Members};
 use super::{Problem, child_pointer};
 use crate::error::{Kind, SchemaProblem};
-use crate::machine::json::number::{Bound, NumberRule, normalize};
-use crate::machine::json::program::TextRule;
+use crate::ir::json::number::{Bound, NumberRule, normalize};
+use crate::ir::json::program::TextRule;
 use crate::regular::{ExprId, Expressions};
 
 /// What the values are that satisfy all of some atoms, apart from their choices. Items and members are given as sets of

@@ -17,8 +17,8 @@ use super::groups::Group;
 use super::solve::LANGUAGE_STATES;
 
 use crate::error::{GrammarError, SchemaProblem};
-use crate::machine::json::program::{COUNTERS, Counter, Way};
-use crate::machine::json::texts::Texts;
+use crate::ir::json::program::{COUNTERS, Counter, Way};
+use crate::ir::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa};
 
 /// The most that a counter counts to.

@@ -29,7 +29,7 @@ use abnf::Abnf;
 use rustc_hash::FxHashMap;
 
 use super::dialect::Draft;
-use crate::machine::json::texts::Texts;
+use crate::ir::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
 
 type Known = FxHashMap<(String, Draft), Arc<Texts>>;

@@ -13,7 +13,7 @@ use super::atom::{AtomId, Choice, ChoiceKind, Types};
 use super::build::Builder;
 use super::choose::Open;
 use crate::error::GrammarError;
-use crate::machine::json::program::{GROUP_ALTERNATIVES, NodeId};
+use crate::ir::json::program::{GROUP_ALTERNATIVES, NodeId};
 
 /// Products of alternatives up to this are written out.
 const PRODUCT: usize = 16;

@@ -57,7 +57,6 @@ mod negate;
 mod object;
 mod obligations;
 mod one_of;
-mod options;
 mod read;
 mod scalar;
 mod solve;
@@ -74,13 +73,13 @@ use serde_json::Value;
 use solve::Solved;
 
 pub use document::Remotes;
-pub use options::{Formats, Layout, Order, Profile, SchemaOptions, Undeclared};
 
 use crate::Warning;
 use crate::error::{GrammarError, Kind, SchemaProblem};
+use crate::ir::json::JsonProgram;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
-use crate::machine::json::JsonProgram;
+use crate::options::SchemaOptions;
 
 /// A schema as a program.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::atom::{
     ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, SomeMember, Types,
 };
 use super::read::{Atoms, Slot};
-use crate::machine::json::number::{Bound, NumberForm, NumberRule};
+use crate::ir::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;
 
 impl Atoms<'_> {

@@ -15,7 +15,7 @@ use super::build::{Builder, Pairs};
 use super::choose::Open;
 use super::read::Atoms;
 use crate::error::GrammarError;
-use crate::machine::json::program::NodeId;
+use crate::ir::json::program::NodeId;
 
 /// How deep `allOf`, `$ref` and choices are followed to see whether everything of a type is accepted.
 const DEPTH: usize = 64;
@@ -288,7 +288,7 @@ impl Atoms<'_> {
 impl Atom {
     /// The types that its own keywords say nothing about.
     fn own_free_types(&self) -> Types {
-        use crate::machine::json::number::NumberRule;
+        use crate::ir::json::number::NumberRule;
         use crate::regular::Expressions;
         if self.scalars.is_some() {
             return Types::NONE;

@@ -7,11 +7,11 @@ use super::atom::{Atom, AtomId, Refusal, Types};
 use super::contradiction::Marks;
 use super::dialect::{Dialect, Draft};
 use super::document::{Document, DynamicScope};
-use super::options::Formats;
 use super::{Problem, child_pointer};
 use crate::Warning;
 use crate::error::SchemaProblem;
 use crate::ledger::Ledger;
+use crate::options::Formats;
 use crate::regular::{ExprId, Expressions};
 
 /// All subschemas reached so far, each read once, when it is first needed.

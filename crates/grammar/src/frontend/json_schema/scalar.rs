@@ -7,13 +7,13 @@ use serde_json::{Number, Value};
 use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, ObjectKeywords, Scalar, Types};
 use super::dialect::Draft;
 use super::format::format;
-use super::options::Formats;
 use super::read::{Atoms, Keyword};
 use super::types::unknown_type;
 use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
-use crate::machine::json::decimal::Decimal;
-use crate::machine::json::number::{Bound, Multiple, NumberForm};
+use crate::ir::json::decimal::Decimal;
+use crate::ir::json::number::{Bound, Multiple, NumberForm};
+use crate::options::Formats;
 
 /// Digits after the point of a divisor, at most.
 const PLACES: usize = 18;

@@ -9,7 +9,7 @@ use super::atom::{Atom, AtomId, Choice, ChoiceKind, Refusal, Scalar, Types};
 use super::format;
 use super::read::{Atoms, Keyword, Strings};
 use crate::error::SchemaProblem;
-use crate::machine::json::texts::Texts;
+use crate::ir::json::texts::Texts;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa, TooLarge, ecma};
 
 /// Bytes of one pattern.

@@ -14,7 +14,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::Edges;
 use crate::Limits;
-use crate::frontend::expr::Expr;
+use crate::ir::expr::Expr;
 use crate::regular::ecma;
 
 /// The expression; nothing if the `regex` crate does not read it, or it has assertions that are not at its

@@ -14,7 +14,7 @@ use super::nfa::Nfa;
 use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
 use super::simplify::{simplified, size};
 use crate::error::Kind;
-use crate::frontend::expr::{Expr, RuleId, Rules};
+use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::{GrammarError, Limits};

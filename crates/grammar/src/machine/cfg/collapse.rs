@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::simplify::size_with;
 use crate::Limits;
-use crate::frontend::expr::{Expr, RuleId, Rules, reached};
+use crate::ir::expr::{Expr, RuleId, Rules, reached};
 
 /// Rules of so few states are written out wherever they are called.
 const TINY: usize = 8;

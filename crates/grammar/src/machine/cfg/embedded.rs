@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::program::{Dot, Shortest};
 use crate::ByteSet;
-use crate::machine::json::JsonProgram;
+use crate::ir::json::JsonProgram;
 use crate::machine::{Config, Likeness, Machine, Part, Tolerance};
 
 /// The JSON machines of a grammar, and the dots that stand for their configs.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::frontend::expr::{Expr, RuleId, Rules, reached};
+use crate::ir::expr::{Expr, RuleId, Rules, reached};
 use crate::tokens::Origin;
 
 /// Steps that the search may take; a message without rules is as right.

@@ -6,7 +6,7 @@ use regex_syntax::utf8::Utf8Sequences;
 use rustc_hash::FxHashMap;
 
 use super::program::{ByteEdge, CallEdge, Dot, State};
-use crate::frontend::expr::{Expr, RuleId};
+use crate::ir::expr::{Expr, RuleId};
 use crate::ledger::Ledger;
 use crate::{GrammarError, Limits};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::frontend::expr::{RuleId, Rules};
+use crate::ir::expr::{RuleId, Rules};
+use crate::ir::json::JsonProgram;
 use crate::ledger::Ledger;
 use crate::machine::cfg::build;
-use crate::machine::json::JsonProgram;
 use crate::tokens::TokenTerminal;
 use crate::{GrammarError, Limits};
 

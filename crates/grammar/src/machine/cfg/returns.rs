@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::program::Shortest;
 use super::rows::{CfgMachine, Item};
-use crate::frontend::expr::RuleId;
+use crate::ir::expr::RuleId;
 use crate::machine::Frame;
 use crate::machine::hashed::Hashed;
 

@@ -24,7 +24,7 @@ use super::program::{Dot, Program, Shortest};
 use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
 use super::street::Street;
 use super::worklist::Worklist;
-use crate::frontend::expr::RuleId;
+use crate::ir::expr::RuleId;
 use crate::machine::hashed::Hashed;
 use crate::machine::{Config, Frame, Likeness, Machine, Part, Text, Tolerance};
 use crate::{ByteSet, GrammarError, Profile};

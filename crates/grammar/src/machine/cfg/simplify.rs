@@ -10,7 +10,7 @@
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::nfa::split_literal;
-use crate::frontend::expr::{Expr, RuleId};
+use crate::ir::expr::{Expr, RuleId};
 
 /// The most parts that rewriting may copy.
 const COPIES: usize = 1 << 12;

@@ -6,17 +6,17 @@
 //! decoder as the machine.
 
 use super::intern::Thread;
-use super::layout::{Gap, Rest};
 use super::names::{UNKNOWN, UNREAD};
-use super::program::ObjectRule;
-use super::spelling::{Decode, Decoded};
-use super::texts::Texts;
 use super::trace::EMPTY;
-use super::trie::TrieNode;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
-use crate::frontend::json_schema::Profile;
+use crate::ir::json::layout::{Gap, Rest};
+use crate::ir::json::program::ObjectRule;
+use crate::ir::json::spelling::{Decode, Decoded};
+use crate::ir::json::texts::Texts;
+use crate::ir::json::trie::TrieNode;
 use crate::machine::{Config, Likeness, Part, Text};
+use crate::options::Profile;
 
 /// Reads the inside of a string of any characters.
 #[derive(Clone, Copy, Debug)]

@@ -6,18 +6,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cost::Shortest;
 use super::groups::nodes_of;
 use super::intern::{Stack, UNCOUNTED};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
-use super::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
-use super::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
-use super::shortest_spelling;
-use super::spelling::Decode;
-use super::texts::Texts;
-use super::values::{NOTHING, SetId};
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
-use crate::frontend::json_schema::Order;
+use crate::ir::json::cost::Shortest;
+use crate::ir::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
+use crate::ir::json::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
+use crate::ir::json::shortest_spelling;
+use crate::ir::json::spelling::Decode;
+use crate::ir::json::texts::Texts;
+use crate::ir::json::values::{NOTHING, SetId};
+use crate::options::Order;
 
 /// Names that are looked through for the nearest one, at most.
 const FEW: usize = 256;

@@ -1,11 +1,11 @@
 //! What may come next, in words.
 
-use super::program::{Node, TextRule};
-use super::trie::Trie;
 use super::{Frame, JsonMachine, OUTSIDE, StackId, State};
 use crate::ByteSet;
-use crate::frontend::json_schema::Order;
+use crate::ir::json::program::{Node, TextRule};
+use crate::ir::json::trie::Trie;
 use crate::machine::Config;
+use crate::options::Order;
 
 /// Words of a list that are shown.
 const SHOWN: usize = 8;

@@ -5,7 +5,7 @@
 //! sorted once.
 
 use super::closing::{Object, SeenNames};
-use crate::frontend::json_schema::Order;
+use crate::options::Order;
 
 /// The members that may follow and are not required, the cheapest first.
 pub(super) struct Fill {

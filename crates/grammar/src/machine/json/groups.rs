@@ -1,12 +1,12 @@
-//! Members that depend on each other, in groups that do not ([`Group`](super::program::Group)).
+//! Members that depend on each other, in groups that do not ([`Group`](crate::ir::json::program::Group)).
 //!
 //! The frame of an object with groups has the set of the alternatives that are out, in place of a number of members: such
 //! an object never counts them. A member takes out the alternatives in which it is something else. In the declared order, a
 //! member that is passed over takes out those that require it; in any order these are looked at where the object closes.
 
 use super::JsonMachine;
-use super::program::ObjectRule;
-use crate::frontend::json_schema::Order;
+use crate::ir::json::program::ObjectRule;
+use crate::options::Order;
 
 /// For each group, the alternatives that are out, as bits. Groups at the end may be missing.
 pub(super) type Out = Vec<u64>;
@@ -36,7 +36,8 @@ impl JsonMachine {
         if let Some((index, node)) = chosen
             && let Some(&Some((group, slot))) = rule.grouped.get(index)
         {
-            let other = |members: &[super::program::Member]| members[slot as usize].node != Some(node);
+            let other =
+                |members: &[crate::ir::json::program::Member]| members[slot as usize].node != Some(node);
             after[group as usize] |= rule.groups[group as usize].without(other);
         }
         let alive = rule.groups.iter().zip(&after).all(|(group, &out)| group.left(out).next().is_some());

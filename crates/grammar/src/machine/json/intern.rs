@@ -1,9 +1,9 @@
 use rustc_hash::FxHashMap;
 
-use super::cost::Shortest;
-use super::program::Counts;
 use super::trace::TextId;
 use super::{Frame, ROOT, StackId, State};
+use crate::ir::json::cost::Shortest;
+use crate::ir::json::program::Counts;
 use crate::machine::Config;
 
 /// Every stack, thread and config met so far, each once.

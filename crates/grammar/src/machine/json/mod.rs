@@ -29,34 +29,22 @@
 
 pub(crate) mod classes;
 mod closing;
-pub(crate) mod cost;
-pub(crate) mod decimal;
 mod describe;
 mod fill;
 mod groups;
 mod intern;
-pub(crate) mod layout;
 mod names;
-pub(crate) mod needs;
 mod new_names;
-pub(crate) mod number;
-pub(crate) mod program;
-mod reading;
 mod repeated;
 pub(crate) mod required;
 
 mod rules;
 pub(crate) mod search;
-mod sets;
-mod spelling;
 mod step;
-pub(crate) mod texts;
 mod tolerance;
 mod trace;
-pub(crate) mod trie;
 mod unique;
 mod unnamed;
-pub(crate) mod values;
 
 #[cfg(test)]
 mod tests;
@@ -65,25 +53,25 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub(crate) use program::JsonProgram;
-pub(crate) use spelling::shortest_spelling;
-
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
+use super::automaton::Automaton;
 use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
-use crate::frontend::json_schema::Profile;
-use crate::named_tokens::NamedTokens;
+use crate::ir::json::JsonProgram;
+use crate::ir::json::layout::Rest;
+use crate::ir::json::needs::NameCounts;
+use crate::ir::json::program::ObjectRule;
+use crate::ir::json::spelling::Decode;
+use crate::ir::json::values::SetId;
+use crate::mask::named_tokens::NamedTokens;
+use crate::options::Profile;
 use closing::{Nearest, SeenLengths};
 use intern::{Interner, Stack, Thread};
-use layout::Rest;
 use names::{NameId, Names, NamesId};
-use needs::NameCounts;
-use spelling::Decode;
 use trace::EMPTY;
 use unique::Items;
-use values::SetId;
 
 /// Runs a [`JsonProgram`].
 #[derive(Debug)]
@@ -228,10 +216,24 @@ impl Literal {
     }
 }
 
+impl JsonProgram {
+    /// Returns a shortest text.
+    pub(crate) fn shortest_text(self: &Arc<Self>) -> Vec<u8> {
+        let mut automaton = Automaton::new(Box::new(self.machine()));
+        let start = automaton.start();
+        automaton.closing(start)
+    }
+
+    /// A machine at the start of a value.
+    pub(crate) fn machine(self: &Arc<Self>) -> JsonMachine {
+        JsonMachine::new(Arc::clone(self))
+    }
+}
+
 impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
         let items = Items::new(&program);
-        let is_scarce = |rule: &program::ObjectRule| rule.tracks() && !unnamed::has_more(rule, 0);
+        let is_scarce = |rule: &ObjectRule| rule.tracks() && !unnamed::has_more(rule, 0);
         let scarce = program.objects.iter().any(is_scarce);
         let counts = program.arrays.iter().any(|rule| !rule.counters.is_empty());
         Self {

@@ -178,7 +178,7 @@ impl Names {
         let id = *self.longer.entry((name, c)).or_insert(next);
         if id == next {
             let Read { spelled, rivals, .. } = self.read[name as usize];
-            let spelled = spelled + super::shortest_spelling(c).len;
+            let spelled = spelled + crate::ir::json::shortest_spelling(c).len;
             self.add(Read { before: name, c, spelled, rivals: self.after(rivals, c) });
         }
         id

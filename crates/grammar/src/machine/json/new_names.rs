@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 
 use super::OUTSIDE;
 use super::closing::{NamePlace, Object};
-use super::cost::Shortest;
 use super::names::{NO_NAMES, NamesId};
-use super::shortest_spelling;
-use super::spelling::Decode;
+use crate::ir::json::cost::Shortest;
+use crate::ir::json::shortest_spelling;
+use crate::ir::json::spelling::Decode;
 
 const QUOTE: Shortest = Shortest::new(1, b'"');
 

@@ -8,11 +8,11 @@ use formwork_vocab::{TokenId, TokenTrie, TrieNode};
 
 use super::intern::{NO_STACK, Thread};
 use super::names::{NO_NAMES, Names, NamesId, UNKNOWN, UNREAD};
-use super::program::ObjectRule;
-use super::spelling::Decode;
 use super::{Frame, JsonMachine, OUTSIDE, StackId, State};
+use crate::ir::json::program::ObjectRule;
+use crate::ir::json::spelling::Decode;
 use crate::machine::Config;
-use crate::named_tokens::{ByText, NameRead, NamedTokens};
+use crate::mask::named_tokens::{ByText, NameRead, NamedTokens};
 use crate::regular::TextDfa;
 
 impl JsonMachine {

@@ -12,8 +12,8 @@
 //! A value that every assignment uses is *critical*: an item before must not have it.
 
 use super::JsonMachine;
-use super::program::{ArrayRule, NodeId, Required};
-use super::values::{SetId, ValueId, Values};
+use crate::ir::json::program::{ArrayRule, NodeId, Required};
+use crate::ir::json::values::{SetId, ValueId, Values};
 
 /// A number of items, each of which is a value of one of some nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]

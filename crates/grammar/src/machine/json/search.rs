@@ -16,15 +16,15 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cost::Shortest;
 use super::intern::Thread;
-use super::layout::Rest;
-use super::program::ItemText;
-use super::spelling::{Decode, Decoded};
 use super::trace::{EMPTY, TextId};
 use super::{Frame, JsonMachine, ROOT, State};
 use crate::ByteSet;
-use crate::frontend::json_schema::Profile;
+use crate::ir::json::cost::Shortest;
+use crate::ir::json::layout::Rest;
+use crate::ir::json::program::ItemText;
+use crate::ir::json::spelling::{Decode, Decoded};
+use crate::options::Profile;
 
 /// The places that one search comes to before it goes on from those next that lead furthest. As many again are the most.
 const FUEL: usize = 1 << 14;

@@ -4,14 +4,14 @@ use super::closing::SeenNames;
 use super::groups::{groups_hold, nodes_of};
 use super::intern::Thread;
 use super::intern::UNCOUNTED;
-use super::layout::{Gap, GapStep, Rest};
 use super::names::{NO_NAMES, NameId, NamesId, UNKNOWN, UNREAD};
-use super::program::{ArrayRule, LanguageRule, ObjectRule};
-use super::spelling::{Decode, Decoded};
 use super::trace::{EMPTY, TextId};
-use super::values::{NOTHING, PAIRED};
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
-use crate::frontend::json_schema::Order;
+use crate::ir::json::layout::{Gap, GapStep, Rest};
+use crate::ir::json::program::{ArrayRule, LanguageRule, ObjectRule};
+use crate::ir::json::spelling::{Decode, Decoded};
+use crate::ir::json::values::{NOTHING, PAIRED};
+use crate::options::Order;
 
 impl Frame {
     pub(super) const fn bracket(self) -> u8 {
@@ -215,7 +215,7 @@ impl JsonMachine {
             }
             Frame::Object { rule: id, seen, members, pending, names } => {
                 let rule = &self.program.objects[id as usize];
-                let missing = |(index, member): (usize, &super::program::Member)| {
+                let missing = |(index, member): (usize, &crate::ir::json::program::Member)| {
                     member.required && !self.has_seen(seen, index)
                 };
                 let met = if rule.groups.is_empty() {

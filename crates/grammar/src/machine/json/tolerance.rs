@@ -7,14 +7,14 @@
 use super::classes::add_transitions;
 use super::intern::Thread;
 use super::names::{UNKNOWN, UNREAD};
-use super::number::NumberDfa;
-use super::program::LanguageRule;
-use super::spelling::Decode;
-use super::texts::Texts;
 use super::{JsonMachine, OUTSIDE, ROOT, State};
 use crate::ByteSet;
-use crate::cells::{ODD, ODD_BYTE};
+use crate::ir::json::number::NumberDfa;
+use crate::ir::json::program::LanguageRule;
+use crate::ir::json::spelling::Decode;
+use crate::ir::json::texts::Texts;
 use crate::machine::{Config, Tolerance};
+use crate::mask::char_classes::{ODD, ODD_BYTE};
 
 /// Characters that are looked ahead. Few tokens are longer.
 const LONG: u32 = 24;

@@ -16,16 +16,16 @@
 use rustc_hash::FxHashMap;
 
 use super::classes::add_character;
-use super::cost::Shortest;
 use super::intern::Thread;
-use super::program::JsonProgram;
 use super::required::Candidate;
 use super::search::Known;
-use super::spelling::Decode;
 use super::trace::{EMPTY, TextId, Trace};
-use super::values::{NOTHING, PAIRED, Prospect, SetId, ValueId, Values};
 use super::{Frame, JsonMachine, ROOT, StackId, State};
 use crate::ByteSet;
+use crate::ir::json::cost::Shortest;
+use crate::ir::json::program::JsonProgram;
+use crate::ir::json::spelling::Decode;
+use crate::ir::json::values::{NOTHING, PAIRED, Prospect, SetId, ValueId, Values};
 use crate::machine::{Config, Likeness};
 
 /// What is known of items that must differ.

@@ -7,11 +7,11 @@
 
 use super::intern::{NO_STACK, Thread};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
-use super::program::ObjectRule;
-use super::texts::ENDLESS;
 use super::unique::add_next;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
+use crate::ir::json::program::ObjectRule;
+use crate::ir::json::texts::ENDLESS;
 use crate::machine::{Config, Likeness};
 
 /// The largest number of names that a token is assumed to add to an object.

@@ -1,7 +1,7 @@
 //! Which arrays can never run out of items that differ.
 
-use crate::machine::json::JsonProgram;
-use crate::machine::json::program::{ArrayRule, Node, ObjectRule, Way};
+use crate::ir::json::JsonProgram;
+use crate::ir::json::program::{ArrayRule, Node, ObjectRule, Way};
 
 /// Marks the arrays whose items have, at every place, more values than any text has items. It is not said of all that do:
 /// only where a string of any text, or of endlessly many ones, is somewhere in the item.

@@ -6,8 +6,8 @@ use super::Solver;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftArray;
-use crate::machine::json::cost::Cost;
-use crate::machine::json::program::{After, ArrayRule, Counter, Counts, Way};
+use crate::ir::json::cost::Cost;
+use crate::ir::json::program::{After, ArrayRule, Counter, Counts, Way};
 
 /// The most steps between the counts of one array.
 const STEPS: usize = 1 << 16;

@@ -7,7 +7,7 @@ use crate::error::GrammarError;
 use crate::frontend::json_schema::atom::AtomId;
 use crate::frontend::json_schema::build::{Draft, DraftNode};
 use crate::frontend::json_schema::read::Strings;
-use crate::machine::json::program::NodeId;
+use crate::ir::json::program::NodeId;
 
 /// Places that are reported, at most.
 const REPORTED: usize = 16;

@@ -11,12 +11,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Solver;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
-use crate::frontend::json_schema::SchemaOptions;
 use crate::frontend::json_schema::build::{Draft, DraftArray};
-use crate::machine::json::cost::Cost;
-use crate::machine::json::program::{After, ArrayRule, ItemText, JsonProgram, NodeId, Repeats, Required};
+use crate::ir::json::cost::Cost;
+use crate::ir::json::program::{After, ArrayRule, ItemText, JsonProgram, NodeId, Repeats, Required};
+use crate::ir::json::values::Values;
 use crate::machine::json::required::{Assignment, Candidate};
-use crate::machine::json::values::Values;
+use crate::options::SchemaOptions;
 
 /// The most required items that must differ.
 const REQUIRED: u32 = 64;

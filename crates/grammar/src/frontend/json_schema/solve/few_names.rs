@@ -4,9 +4,9 @@
 //! undeclared names then never run out, which keeps masks fast (`least_names` of an object's rule).
 
 use super::Solver;
-use crate::frontend::json_schema::Order;
-use crate::machine::json::program::{NodeId, Way};
-use crate::machine::json::texts::{ENDLESS, Texts};
+use crate::ir::json::program::{NodeId, Way};
+use crate::ir::json::texts::{ENDLESS, Texts};
+use crate::options::Order;
 
 /// The largest number of names with one label that become declared.
 const FEW: u32 = 16;

@@ -3,8 +3,8 @@
 use super::Solver;
 use super::objects::name_len;
 use crate::frontend::json_schema::build::{DraftGroup, DraftObject};
-use crate::machine::json::cost::Cost;
-use crate::machine::json::program::{Group, Member, NodeId};
+use crate::ir::json::cost::Cost;
+use crate::ir::json::program::{Group, Member, NodeId};
 
 impl Solver<'_> {
     /// The cost of an object whose members depend on each other.

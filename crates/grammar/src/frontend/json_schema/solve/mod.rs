@@ -16,15 +16,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::atom::Types;
 use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
-use super::options::SchemaOptions;
 use super::read::Strings;
 use crate::error::GrammarError;
+use crate::ir::json::cost::Cost;
+use crate::ir::json::needs::NameCounts;
+use crate::ir::json::number::NumberRule;
+use crate::ir::json::program::{FREE, JsonProgram, Node, NodeId, Required, TextRule, Way};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
-use crate::machine::json::cost::Cost;
-use crate::machine::json::needs::NameCounts;
-use crate::machine::json::number::NumberRule;
-use crate::machine::json::program::{FREE, JsonProgram, Node, NodeId, Required, TextRule, Way};
+use crate::options::SchemaOptions;
 use crate::regular::ExprId;
 use ample::mark_ample;
 

@@ -4,12 +4,12 @@ use super::Solver;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftObject;
-use crate::machine::json::cost::Cost;
-use crate::machine::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
-use crate::machine::json::program::{Member, NodeId, ObjectRule, Way};
-use crate::machine::json::shortest_spelling;
-use crate::machine::json::texts::ENDLESS;
-use crate::machine::json::trie::Trie;
+use crate::ir::json::cost::Cost;
+use crate::ir::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
+use crate::ir::json::program::{Member, NodeId, ObjectRule, Way};
+use crate::ir::json::shortest_spelling;
+use crate::ir::json::texts::ENDLESS;
+use crate::ir::json::trie::Trie;
 
 /// The largest number of undeclared members that an object may need. Each place in a name is compared with
 /// all names seen.

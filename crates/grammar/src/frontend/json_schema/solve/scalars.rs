@@ -6,10 +6,10 @@ use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftNode;
 use crate::frontend::json_schema::conjoin::StringSet;
 use crate::frontend::json_schema::read::Strings;
-use crate::machine::json::cost::Cost;
-use crate::machine::json::number::{NumberDfa, NumberError};
-use crate::machine::json::program::{FREE, LanguageRule, Node, TextRule};
-use crate::machine::json::trie::Trie;
+use crate::ir::json::cost::Cost;
+use crate::ir::json::number::{NumberDfa, NumberError};
+use crate::ir::json::program::{FREE, LanguageRule, Node, TextRule};
+use crate::ir::json::trie::Trie;
 use crate::regular::{ExprId, Expressions};
 
 impl Solver<'_> {

@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Shared, Writer, alternatives, class, possibly, sequence};
 use crate::error::GrammarError;
-use crate::frontend::expr::{Expr, RuleId};
-use crate::machine::json::number::NumberDfa;
+use crate::ir::expr::{Expr, RuleId};
+use crate::ir::json::number::NumberDfa;
 
 /// States that are written inside others, at most.
 const DEPTH: usize = 48;

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Writer, alternatives, optional, sequence};
 use crate::error::GrammarError;
-use crate::frontend::expr::{Expr, RuleId};
-use crate::machine::json::program::{ArrayRule, Counts, ObjectRule, Way};
+use crate::ir::expr::{Expr, RuleId};
+use crate::ir::json::program::{ArrayRule, Counts, ObjectRule, Way};
 
 /// Combinations of alternatives that one object is written as, at most.
 const COMBINATIONS: usize = 256;

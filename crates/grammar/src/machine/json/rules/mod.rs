@@ -13,12 +13,12 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::layout::Gap;
-use super::program::{JsonProgram, NodeId};
 use crate::error::GrammarError;
-use crate::frontend::expr::{Expr, RuleId, Rules, next_char, normalise};
-use crate::frontend::json_schema::{Order, Profile};
+use crate::ir::expr::{Expr, RuleId, Rules, next_char, normalise};
+use crate::ir::json::layout::Gap;
+use crate::ir::json::program::{JsonProgram, NodeId};
 use crate::limits::Limits;
+use crate::options::{Order, Profile};
 
 /// The longest name that is made longer by what it leads to.
 const NAME: usize = 40;

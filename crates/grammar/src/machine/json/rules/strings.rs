@@ -3,9 +3,9 @@
 use super::automata::{Automaton, State};
 use super::{Shared, Writer, alternatives, class, sequence};
 use crate::error::GrammarError;
-use crate::frontend::expr::{Expr, RuleId};
-use crate::machine::json::program::{FREE, LanguageRule, ObjectRule, TextRule};
-use crate::machine::json::trie::Trie;
+use crate::ir::expr::{Expr, RuleId};
+use crate::ir::json::program::{FREE, LanguageRule, ObjectRule, TextRule};
+use crate::ir::json::trie::Trie;
 use crate::regular::TextDfa;
 
 /// A string as it is generated, with its quotes.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::oracle::Random;
 use super::{accepts, close, machine, run};
-use crate::frontend::json_schema::{Layout, SchemaOptions};
 use crate::machine::{Config, Machine};
+use crate::options::{Layout, SchemaOptions};
 
 const VALUES: [&str; 9] = ["true", "false", "1", "10", "\"a\"", "\"ab\"", "[]", "[1]", "{}"];
 

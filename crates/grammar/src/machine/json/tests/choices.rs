@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::oracle::{Random, walk};
 use super::{accepts, machine};
-use crate::frontend::json_schema::SchemaOptions;
+use crate::options::SchemaOptions;
 
 /// An object schema with `count` properties of each letter, all strings.
 fn strings(letters: &str, count: usize) -> Value {

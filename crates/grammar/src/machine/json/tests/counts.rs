@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::tables::check;
 use super::{accepts, close, machine, run};
-use crate::frontend::json_schema::{Layout, SchemaOptions};
 use crate::machine::{Config, Machine};
+use crate::options::{Layout, SchemaOptions};
 
 fn compact() -> SchemaOptions {
     SchemaOptions { layout: Layout::Compact, ..SchemaOptions::default() }

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::tables::check;
 use super::{accepts, machine, machine_among};
-use crate::frontend::json_schema::{Remotes, SchemaOptions, compile};
+use crate::frontend::json_schema::{Remotes, compile};
 use crate::limits::Limits;
+use crate::options::SchemaOptions;
 
 const DRAFT_3: &str = "http://json-schema.org/draft-03/schema#";
 const DRAFT_4: &str = "http://json-schema.org/draft-04/schema#";

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::{accepts, close, machine, run};
-use crate::frontend::json_schema::SchemaOptions;
 use crate::machine::json::JsonMachine;
 use crate::machine::{Config, Machine};
+use crate::options::SchemaOptions;
 
 /// Objects nested in objects or arrays, each of one of three kinds.
 fn ambiguous() -> JsonMachine {

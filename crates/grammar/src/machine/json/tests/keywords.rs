@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::tables::check;
 use super::{machine, run};
-use crate::frontend::json_schema::{Formats, SchemaOptions, Undeclared};
 use crate::machine::{Config, Machine};
+use crate::options::{Formats, SchemaOptions, Undeclared};
 
 fn generate() -> SchemaOptions {
     SchemaOptions::default()

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{close, machine, run};
-use crate::frontend::json_schema::{Layout, Order, Profile, SchemaOptions, Undeclared};
 use crate::machine::{Config, Machine};
+use crate::options::{Layout, Order, Profile, SchemaOptions, Undeclared};
 
 fn options() -> impl Strategy<Value = SchemaOptions> {
     let profile = prop_oneof![Just(Profile::Generate), Just(Profile::Accept)];

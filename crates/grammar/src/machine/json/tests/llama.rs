@@ -8,9 +8,9 @@ use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::oracle::{Random, schema};
-use crate::frontend::expr::{Expr, RuleId};
 use crate::frontend::gbnf;
 use crate::frontend::json_schema::Schemas;
+use crate::ir::expr::{Expr, RuleId};
 use crate::{Formats, Grammar, Limits, SchemaOptions};
 
 /// What a repetition may not come to.

@@ -20,9 +20,10 @@ use serde_json::Value;
 
 use super::JsonMachine;
 use crate::error::GrammarError;
-use crate::frontend::json_schema::{Remotes, SchemaOptions, compile};
+use crate::frontend::json_schema::{Remotes, compile};
 use crate::limits::Limits;
 use crate::machine::{Config, Machine};
+use crate::options::SchemaOptions;
 
 fn machine(schema: &Value, options: SchemaOptions) -> Result<JsonMachine, GrammarError> {
     machine_among(schema, &Remotes::new(), options)

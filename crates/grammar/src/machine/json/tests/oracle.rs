@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::laws::repeats_a_name;
 use super::{accepts, close, machine, run};
-use crate::frontend::json_schema::SchemaOptions;
 use crate::machine::{Config, Machine};
+use crate::options::SchemaOptions;
 
 /// A small generator (`xorshift64*`): equal seeds give equal inputs.
 pub(super) struct Random(pub(super) u64);

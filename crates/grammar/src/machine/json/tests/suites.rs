@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::{accepts, machine, machine_among, run};
 use crate::error::GrammarError;
-use crate::frontend::json_schema::{Formats, Remotes, SchemaOptions};
+use crate::frontend::json_schema::Remotes;
 use crate::machine::json::JsonMachine;
+use crate::options::{Formats, SchemaOptions};
 
 #[derive(Default)]
 struct Counts {

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{accepts, close, machine, run};
-use crate::frontend::json_schema::{Layout, Order, Remotes, SchemaOptions, Undeclared, compile};
+use crate::frontend::json_schema::{Remotes, compile};
 use crate::limits::Limits;
 use crate::machine::Machine;
+use crate::options::{Layout, Order, SchemaOptions, Undeclared};
 
 const DRAFT_4: &str = "http://json-schema.org/draft-04/schema#";
 const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::tables::check;
 use super::{accepts, close, machine};
-use crate::frontend::json_schema::{Order, SchemaOptions, Undeclared};
 use crate::machine::Machine;
+use crate::options::{Order, SchemaOptions, Undeclared};
 
 fn generate() -> SchemaOptions {
     SchemaOptions::default()

@@ -1,5 +1,5 @@
 use super::cost::Cost;
-use crate::frontend::json_schema::{Layout, Profile};
+use crate::options::{Layout, Profile};
 
 /// Bytes of whitespace that [`Layout::Flexible`] allows in one gap of a generated text.
 const GENERATED_GAP: u8 = 16;
@@ -8,18 +8,18 @@ const GENERATED_GAP: u8 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing {
     /// Before and after the whole value.
-    pub(super) around: Gap,
+    pub(crate) around: Gap,
     /// After `[` and `{`, and before `]` and `}` of arrays and objects that are not empty.
-    pub(super) bracket: Gap,
-    pub(super) before_comma: Gap,
-    pub(super) after_comma: Gap,
-    pub(super) before_colon: Gap,
-    pub(super) after_colon: Gap,
+    pub(crate) bracket: Gap,
+    pub(crate) before_comma: Gap,
+    pub(crate) after_comma: Gap,
+    pub(crate) before_colon: Gap,
+    pub(crate) after_colon: Gap,
 }
 
 /// The whitespace of one kind of place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Gap {
+pub(crate) enum Gap {
     None,
     Space,
     /// A line break and the indentation of the place.
@@ -32,7 +32,7 @@ pub(super) enum Gap {
 
 /// What is left of a gap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     /// Exactly this many bytes are to come, the first a line break if set, all others spaces.
     Fixed {
         left: u32,
@@ -43,7 +43,7 @@ pub(super) enum Rest {
 }
 
 /// What a byte does in a gap.
-pub(super) enum GapStep {
+pub(crate) enum GapStep {
     /// It is part of the gap.
     Within(Rest),
     /// The gap is over and the byte belongs to what follows.
@@ -90,7 +90,7 @@ impl Spacing {
 
 impl Gap {
     /// The whole gap, in a place indented by `depth` levels.
-    pub(super) const fn rest(self, depth: u32) -> Rest {
+    pub(crate) const fn rest(self, depth: u32) -> Rest {
         match self {
             Self::None => Rest::Fixed { left: 0, line: false },
             Self::Space => Rest::Fixed { left: 1, line: false },
@@ -110,14 +110,14 @@ impl Gap {
     }
 
     /// Its least number of bytes in a place indented by `depth` levels.
-    pub(super) const fn least_at(self, depth: u32) -> u32 {
+    pub(crate) const fn least_at(self, depth: u32) -> u32 {
         let (bytes, lines) = self.least();
         bytes + 2 * lines * depth
     }
 }
 
 impl Rest {
-    pub(super) fn step(self, byte: u8) -> GapStep {
+    pub(crate) fn step(self, byte: u8) -> GapStep {
         match (self, byte) {
             (Self::Fixed { left: 0, .. }, _) => GapStep::Past,
             (Self::Fixed { left, line: true }, b'\n') | (Self::Fixed { left, line: false }, b' ') => {
@@ -131,14 +131,14 @@ impl Rest {
     }
 
     /// The least number of bytes to come, and the first of them.
-    pub(super) const fn closing(self) -> (u32, u8) {
+    pub(crate) const fn closing(self) -> (u32, u8) {
         match self {
             Self::Fixed { left, line } => (left, if line { b'\n' } else { b' ' }),
             Self::UpTo(_) | Self::Any => (0, b' '),
         }
     }
 
-    pub(super) const fn is_fixed(self) -> bool {
+    pub(crate) const fn is_fixed(self) -> bool {
         matches!(self, Self::Fixed { .. })
     }
 }

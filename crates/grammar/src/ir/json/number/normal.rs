@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use super::residues::least_common_multiple;
 use super::{Bound, Multiple, NumberForm, NumberRule};
-use crate::machine::json::decimal::Decimal;
+use crate::ir::json::decimal::Decimal;
 
 /// Numbers that one rule is written out as, at most.
 const LISTED: u128 = 1 << 12;
@@ -186,7 +186,7 @@ impl Multiple {
     }
 
     /// In units of `1 / 10^places`.
-    pub(super) fn scaled(self, places: u16) -> Option<u64> {
+    pub(crate) fn scaled(self, places: u16) -> Option<u64> {
         self.units.checked_mul(10_u64.checked_pow(u32::from(places.checked_sub(self.places)?))?)
     }
 

@@ -24,7 +24,7 @@ impl Decimal {
         Self::parse(&number.to_string())
     }
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));

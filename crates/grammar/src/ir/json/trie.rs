@@ -126,7 +126,7 @@ impl Trie {
 
     /// For each node, finds the shortest way through a word below it: the rest of the word, its quote, and the bytes
     /// `after` it. That takes the word's index and returns `None` for words that may not follow.
-    pub(super) fn nearest(&self, after: impl Fn(usize) -> Option<u32>) -> Vec<Option<Shortest>> {
+    pub(crate) fn nearest(&self, after: impl Fn(usize) -> Option<u32>) -> Vec<Option<Shortest>> {
         let mut nearest: Vec<Option<Shortest>> = vec![None; self.nodes.len()];
         // Children come after their parents.
         for at in (0..self.nodes.len()).rev() {
@@ -147,18 +147,18 @@ impl Trie {
     }
 
     /// All words, sorted, with their indexes.
-    pub(super) fn words(&self) -> impl Iterator<Item = (u32, String)> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = (u32, String)> {
         self.words.iter().map(|(index, chars, _)| (*index, chars.iter().collect()))
     }
 
     /// The word with that index in the list that the trie was built from.
-    pub(super) fn word(&self, index: u32) -> String {
+    pub(crate) fn word(&self, index: u32) -> String {
         let word = self.words.iter().find(|(other, ..)| *other == index);
         word.map(|(_, chars, _)| chars.iter().collect()).unwrap_or_default()
     }
 
     /// What has been read at a node.
-    pub(super) fn text_at(&self, at: u32) -> String {
+    pub(crate) fn text_at(&self, at: u32) -> String {
         let node = self.node(at);
         let word = self.words.get(node.ranks.start as usize);
         word.map(|(_, chars, _)| chars[..node.depth as usize].iter().collect()).unwrap_or_default()
@@ -197,7 +197,7 @@ impl TrieNode {
     }
 
     /// The bytes that what has been read takes at least.
-    pub(super) const fn spelled(&self) -> u32 {
+    pub(crate) const fn spelled(&self) -> u32 {
         self.spelled
     }
 

@@ -24,8 +24,8 @@ enum Phase {
 
 /// The state of reading a number in scientific notation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Scientific {
-    pub(super) rule: u32,
+pub(crate) struct Scientific {
+    pub(crate) rule: u32,
     phase: Phase,
     negative: bool,
     /// True if all digits are zeros.
@@ -51,7 +51,7 @@ impl Order {
 }
 
 /// A bound that is not zero, in scientific notation.
-pub(super) struct Normal {
+pub(crate) struct Normal {
     exponent: i64,
     /// The significant digits.
     digits: Vec<u8>,
@@ -60,7 +60,7 @@ pub(super) struct Normal {
 }
 
 impl Normal {
-    pub(super) fn of(bound: &Bound) -> Option<Self> {
+    pub(crate) fn of(bound: &Bound) -> Option<Self> {
         let value = &bound.value;
         if value.is_zero() {
             return None;
@@ -77,7 +77,7 @@ impl Normal {
 }
 
 impl Scientific {
-    pub(super) const fn start(rule: u32) -> Self {
+    pub(crate) const fn start(rule: u32) -> Self {
         Self {
             rule,
             phase: Phase::Start,
@@ -90,7 +90,7 @@ impl Scientific {
         }
     }
 
-    pub(super) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+    pub(crate) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, First, Fraction, Minus, Point, Start};
         let is_integer = span.form() == NumberForm::Integer;
         let mut next = *self;
@@ -181,7 +181,7 @@ impl Scientific {
         self.place = (self.place + 1).min(longest + 1);
     }
 
-    pub(super) fn ends(&self, span: &Span) -> Option<End> {
+    pub(crate) fn ends(&self, span: &Span) -> Option<End> {
         if self.phase != Phase::ExponentDigits {
             return None;
         }

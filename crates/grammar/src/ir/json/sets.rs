@@ -21,7 +21,7 @@ enum Node {
 }
 
 #[derive(Debug)]
-pub(super) struct Sets {
+pub(crate) struct Sets {
     nodes: Vec<Node>,
     ids: FxHashMap<Node, SetId>,
     /// By node, some value in it.
@@ -44,7 +44,7 @@ impl Sets {
         })
     }
 
-    pub(super) fn has(&self, mut set: SetId, value: ValueId) -> bool {
+    pub(crate) fn has(&self, mut set: SetId, value: ValueId) -> bool {
         loop {
             match self.nodes[set as usize] {
                 Node::Nothing => return false,
@@ -57,7 +57,7 @@ impl Sets {
     }
 
     /// The set with a value.
-    pub(super) fn with(&mut self, set: SetId, value: ValueId) -> SetId {
+    pub(crate) fn with(&mut self, set: SetId, value: ValueId) -> SetId {
         // The nodes on the way down, each with whether the way goes on through its values with the bit.
         let mut above = Vec::new();
         let mut at = set;
@@ -91,7 +91,7 @@ impl Sets {
     }
 
     /// All values of a set, sorted.
-    pub(super) fn values(&self, set: SetId) -> Vec<ValueId> {
+    pub(crate) fn values(&self, set: SetId) -> Vec<ValueId> {
         let mut values = Vec::new();
         let mut todo = vec![set];
         while let Some(set) = todo.pop() {
@@ -104,7 +104,7 @@ impl Sets {
         values
     }
 
-    pub(super) const fn byte_len(&self) -> usize {
+    pub(crate) const fn byte_len(&self) -> usize {
         self.nodes.len() * (3 * size_of::<Node>() + 24)
     }
 }

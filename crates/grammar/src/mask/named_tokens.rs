@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Profile;
 use crate::machine::json::classes::{StringRead, read_string};
-use crate::tables::SPACES;
+use crate::mask::tables::SPACES;
 
 /// The tokens of a vocabulary that hold names, as one [`Profile`] spells them.
 ///

@@ -5,10 +5,10 @@ use rustc_hash::FxHashMap;
 
 use super::fronts::{FrontId, Fronts};
 use crate::ByteSet;
-use crate::cells::{Cells, Paths, Road};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
-use crate::tables::Pool;
+use crate::mask::char_classes::{Cells, Paths, Road};
+use crate::mask::tables::Pool;
 
 /// A walk over the part of the trie that one config takes, from a front or some nodes on.
 pub(super) struct Stretch<'a> {

@@ -14,10 +14,10 @@ use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
-use crate::cells::Cells;
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Part, Text};
-use crate::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
+use crate::mask::char_classes::Cells;
+use crate::mask::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
 
 /// What walks keep for later ones, and the tables that they use.
 pub(crate) struct Texts {

@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use super::residues::{Residues, decimals};
 use super::scientific::Normal;
 use super::{Bound, GENERATED_DIGITS, NumberError, NumberForm, NumberRule};
-use crate::frontend::json_schema::Profile;
 use crate::ledger::Ledger;
+use crate::options::Profile;
 
 /// The rules with those merged that differ only in their divisors, and the conditions on remainders that they have.
-pub(super) fn spans(
+pub(crate) fn spans(
     rules: &[NumberRule],
     profile: Profile,
     ledger: &Ledger,
@@ -36,7 +36,7 @@ pub(super) fn spans(
 }
 
 /// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
-pub(super) struct Span {
+pub(crate) struct Span {
     positive: Magnitudes,
     negative: Magnitudes,
     form: NumberForm,
@@ -45,7 +45,7 @@ pub(super) struct Span {
     residues: Option<Divisors>,
     exponent: bool,
     /// True if numbers in scientific notation are compared with the bounds.
-    pub(super) scientific: bool,
+    pub(crate) scientific: bool,
     /// Digits after the point that may be other than zero, where bounded by a divisor.
     decimals: Option<u16>,
     /// Digits in all, where bounded.
@@ -53,7 +53,7 @@ pub(super) struct Span {
     /// Digits after the point, where bounded.
     places: Option<u16>,
     /// True if the rule has one value.
-    pub(super) single: bool,
+    pub(crate) single: bool,
 }
 
 /// What a rule needs to know of its condition on remainders.
@@ -66,12 +66,12 @@ struct Divisors {
 }
 
 /// The bounds of a number's absolute value.
-pub(super) struct Magnitudes {
-    pub(super) low: Option<Bound>,
-    pub(super) high: Option<Bound>,
-    pub(super) possible: bool,
+pub(crate) struct Magnitudes {
+    pub(crate) low: Option<Bound>,
+    pub(crate) high: Option<Bound>,
+    pub(crate) possible: bool,
     /// The low and the high bound in scientific notation, where numbers in it are compared with them.
-    pub(super) normals: (Option<Normal>, Option<Normal>),
+    pub(crate) normals: (Option<Normal>, Option<Normal>),
     /// More digits than this before or after the point make no difference to the comparisons.
     longest: (u16, u16),
 }
@@ -130,11 +130,11 @@ impl Span {
         }
     }
 
-    pub(super) const fn form(&self) -> NumberForm {
+    pub(crate) const fn form(&self) -> NumberForm {
         self.form
     }
 
-    pub(super) const fn magnitudes(&self, negative: bool) -> &Magnitudes {
+    pub(crate) const fn magnitudes(&self, negative: bool) -> &Magnitudes {
         if negative { &self.negative } else { &self.positive }
     }
 }
@@ -154,8 +154,8 @@ enum Phase {
 
 /// How far one rule has read. Fields that can no longer matter are kept at their defaults, so that states coincide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Walk {
-    pub(super) rule: u32,
+pub(crate) struct Walk {
+    pub(crate) rule: u32,
     phase: Phase,
     negative: bool,
     /// Digits in all, where the rule bounds them.
@@ -182,7 +182,7 @@ enum Fraction {
 }
 
 impl Walk {
-    pub(super) const fn start(rule: u32) -> Self {
+    pub(crate) const fn start(rule: u32) -> Self {
         let equal = Ordering::Equal;
         let phase = Phase::Start;
         Self {
@@ -198,7 +198,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+    pub(crate) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Start, Zero};
         let mut next = *self;
         next.phase = match (self.phase, byte) {
@@ -320,7 +320,7 @@ impl Walk {
     }
 
     /// Whether the number may end here, as far as this rule is concerned.
-    pub(super) fn ends(&self, span: &Span) -> Option<End> {
+    pub(crate) fn ends(&self, span: &Span) -> Option<End> {
         let always = Some(End::ALWAYS);
         if self.phase == Phase::ExponentDigits {
             return always;
@@ -367,12 +367,12 @@ impl Walk {
     }
 
     /// Whether the remainder of the digits so far matters.
-    pub(super) fn divides(&self, span: &Span) -> bool {
+    pub(crate) fn divides(&self, span: &Span) -> bool {
         span.residues.is_some() && self.fraction != Fraction::Beyond
     }
 
     /// Whether the last digit counts for the remainder, where it matters.
-    pub(super) fn counts_digit(&self, before: &Self, span: &Span) -> bool {
+    pub(crate) fn counts_digit(&self, before: &Self, span: &Span) -> bool {
         match self.phase {
             Phase::Fraction => span.residues.is_some_and(|divisors| before.place < divisors.places),
             _ => true,
@@ -382,12 +382,12 @@ impl Walk {
 
 /// A number may end if its remainder satisfies a condition, and always without one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct End {
-    pub(super) condition: Option<u32>,
+pub(crate) struct End {
+    pub(crate) condition: Option<u32>,
     /// The number of digits after the point.
-    pub(super) after_point: u16,
+    pub(crate) after_point: u16,
 }
 
 impl End {
-    pub(super) const ALWAYS: Self = Self { condition: None, after_point: 0 };
+    pub(crate) const ALWAYS: Self = Self { condition: None, after_point: 0 };
 }

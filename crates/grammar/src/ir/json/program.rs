@@ -2,14 +2,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::JsonMachine;
 use super::cost::Cost;
 use super::layout::Spacing;
 use super::number::NumberDfa;
 use super::texts::Texts;
 use super::trie::Trie;
-use crate::frontend::json_schema::{Order, Profile, SchemaOptions};
-use crate::machine::automaton::Automaton;
+use crate::options::{Order, Profile, SchemaOptions};
 
 /// A compiled schema: a graph of nodes, one for each set of subschemas that apply to one value together.
 ///
@@ -33,13 +31,6 @@ pub(crate) struct JsonProgram {
 }
 
 impl JsonProgram {
-    /// Returns a shortest text.
-    pub(crate) fn shortest_text(self: &Arc<Self>) -> Vec<u8> {
-        let mut automaton = Automaton::new(Box::new(self.machine()));
-        let start = automaton.start();
-        automaton.closing(start)
-    }
-
     /// A program without nodes.
     pub(crate) const fn empty(options: SchemaOptions) -> Self {
         Self {
@@ -56,11 +47,6 @@ impl JsonProgram {
             profile: options.profile,
             order: options.order,
         }
-    }
-
-    /// A machine at the start of a value.
-    pub(crate) fn machine(self: &Arc<Self>) -> JsonMachine {
-        JsonMachine::new(Arc::clone(self))
     }
 }
 

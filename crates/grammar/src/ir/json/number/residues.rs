@@ -12,25 +12,25 @@ const MODULUS: u64 = 1 << 20;
 
 /// Conditions on the remainder of a number by one modulus, in units of `1 / 10^places`.
 #[derive(Debug)]
-pub(super) struct Residues {
-    pub(super) places: u16,
+pub(crate) struct Residues {
+    pub(crate) places: u16,
     /// At least 1.
-    pub(super) modulus: u32,
-    pub(super) conditions: Vec<Condition>,
+    pub(crate) modulus: u32,
+    pub(crate) conditions: Vec<Condition>,
 }
 
 /// The remainders that satisfy some rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Condition {
+pub(crate) struct Condition {
     /// By remainder; its length is a divisor of the modulus.
     accepted: Vec<bool>,
     /// Whether numbers with more places than that are accepted: no divisor divides them.
-    pub(super) beyond: bool,
+    pub(crate) beyond: bool,
 }
 
 impl Residues {
     /// One condition for each group of rules, that one of its rules holds.
-    pub(super) fn new(groups: &[Vec<&NumberRule>], ledger: &Ledger) -> Result<Self, NumberError> {
+    pub(crate) fn new(groups: &[Vec<&NumberRule>], ledger: &Ledger) -> Result<Self, NumberError> {
         // Places after the point need no remainder: other digits than zero must not come beyond them.
         let rules = || groups.iter().filter(|group| decimals(group).is_none()).flatten();
         let divisors = || rules().flat_map(|rule| rule.multiple_of.iter().chain(&rule.indivisible));
@@ -57,12 +57,12 @@ impl Residues {
     }
 
     /// The remainder after one more digit.
-    pub(super) const fn after(&self, remainder: u32, digit: u8) -> u32 {
+    pub(crate) const fn after(&self, remainder: u32, digit: u8) -> u32 {
         ((remainder as u64 * 10 + digit as u64) % self.modulus as u64) as u32
     }
 
     /// Whether a number may end with this remainder and this many digits after its point.
-    pub(super) fn accepts(&self, condition: u32, remainder: u32, after_point: u16) -> bool {
+    pub(crate) fn accepts(&self, condition: u32, remainder: u32, after_point: u16) -> bool {
         let missing = self.places.saturating_sub(after_point);
         let remainder = (0..missing).fold(remainder, |rest, _| self.after(rest, 0));
         let accepted = &self.conditions[condition as usize].accepted;
@@ -122,7 +122,7 @@ impl Condition {
     }
 
     /// Whether every number satisfies it.
-    pub(super) fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.beyond && self.accepted == [true]
     }
 
@@ -133,7 +133,7 @@ impl Condition {
 }
 
 /// The digits after the point that some rules allow together, where their divisors are powers of a tenth.
-pub(super) fn decimals(rules: &[&NumberRule]) -> Option<u16> {
+pub(crate) fn decimals(rules: &[&NumberRule]) -> Option<u16> {
     let places = |rule: &&NumberRule| {
         let multiple = rule.multiple_of.filter(|multiple| multiple.units == 1 && rule.indivisible.is_empty());
         multiple.map(|multiple| multiple.places)
@@ -142,7 +142,7 @@ pub(super) fn decimals(rules: &[&NumberRule]) -> Option<u16> {
     all?.into_iter().max()
 }
 
-pub(super) const fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
+pub(crate) const fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
     (a / greatest_common_divisor(a, b)).checked_mul(b)
 }
 

@@ -22,8 +22,8 @@ use rustc_hash::FxHashMap;
 use scientific::Scientific;
 use walk::{End, Span, Walk, spans};
 
-use crate::frontend::json_schema::Profile;
 use crate::ledger::Ledger;
+use crate::options::Profile;
 use crate::regular::minimize::{Edge, Incoming, minimize};
 use residues::Residues;
 
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn accepts_what_the_rules_say() {
         let bound = |units, inclusive| Bound {
-            value: crate::machine::json::decimal::Decimal::from_number(&serde_json::Number::from(units))
+            value: crate::ir::json::decimal::Decimal::from_number(&serde_json::Number::from(units))
                 .expect("an integer"),
             inclusive,
         };
@@ -510,7 +510,7 @@ mod tests {
     /// Scientific notation with every digit, sign and exponent near those of the bounds.
     #[test]
     fn compares_scientific_notation_with_bounds() {
-        use crate::machine::json::decimal::Decimal;
+        use crate::ir::json::decimal::Decimal;
         let decimal = |text: &str| Decimal::parse(text).expect("not too long");
         let bounds = [
             "-1e30",

@@ -1,9 +1,16 @@
+//! Follows one sequence, token by token.
+
+pub(crate) mod budget;
+pub(crate) mod guide;
+pub(crate) mod samples;
+
 use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use thiserror::Error;
 
-use crate::budget::{self, CLOSING_COST, Way};
+use budget::{CLOSING_COST, Way};
+
 use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
 use crate::{ByteSet, Constraint, mask};

@@ -3,8 +3,14 @@
 //! A token may come if the machine can step over all of its bytes. The tokens lie in a trie, so what they share is
 //! stepped over once; children that the machine finds implausible are not stepped to at all.
 //!
-//! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::walk) for machines that
-//! read JSON and [`spans`](crate::spans) for those that do not. [`plain`] is the walk without that.
+//! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::mask::walk) for machines that
+//! read JSON and [`spans`](crate::mask::spans) for those that do not. [`plain`] is the walk without that.
+
+pub(crate) mod char_classes;
+pub(crate) mod named_tokens;
+pub(crate) mod spans;
+pub(crate) mod tables;
+pub(crate) mod walk;
 
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
@@ -13,12 +19,12 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use crate::cells::Cells;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
-use crate::spans::Spans;
-use crate::tables::{Pool, Strings};
-use crate::walk::{Texts, Walk};
+use crate::mask::char_classes::Cells;
+use crate::mask::spans::Spans;
+use crate::mask::tables::{Pool, Strings};
+use crate::mask::walk::{Texts, Walk};
 
 /// The masks of a generation, each computed at most once.
 pub(crate) struct Masks {

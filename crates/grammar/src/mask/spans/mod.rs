@@ -18,10 +18,10 @@ use fronts::{FrontId, Fronts, Nodes};
 use rustc_hash::FxHashMap;
 use stretch::{Found, Stretch};
 
-use crate::cells::{Cells, Paths, Road};
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Frame};
-use crate::tables::Pool;
+use crate::mask::char_classes::{Cells, Paths, Road};
+use crate::mask::tables::Pool;
 
 /// What is left of a rule, beginning at a front.
 #[derive(Clone, Copy)]

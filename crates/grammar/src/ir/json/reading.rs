@@ -2,11 +2,11 @@
 
 use super::spelling::{Decode, Decoded};
 use super::values::{HERE, Leaf, Leaves, PathId, Step, Values};
-use crate::frontend::json_schema::Profile;
+use crate::options::Profile;
 
 /// What a text ends in.
 #[derive(Clone, Debug)]
-pub(super) enum Open {
+pub(crate) enum Open {
     /// Anything but what follows.
     Between,
     Name(PathId, String),
@@ -29,7 +29,7 @@ struct Container {
 
 /// Between two tokens of a text without white space between them, well-formed as far as it goes.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// Where the next value is.
     at: PathId,
     open: Vec<Container>,
@@ -39,12 +39,12 @@ pub(super) struct Reader {
 
 impl Reader {
     /// At the start of a value.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { at: HERE, open: Vec::new(), name: false }
     }
 
     /// Reads the tokens that are complete; gives how many bytes that were, and what the rest is the beginning of.
-    pub(super) fn read(&mut self, text: &[u8], values: &mut Values, leaves: &mut Leaves) -> (usize, Open) {
+    pub(crate) fn read(&mut self, text: &[u8], values: &mut Values, leaves: &mut Leaves) -> (usize, Open) {
         let mut rest = text;
         loop {
             match self.token(rest, values, leaves) {

@@ -19,22 +19,22 @@ pub(crate) type ValueId = u32;
 pub(crate) type SetId = u32;
 
 /// What is in place of a set once two items have been equal, where that is all that matters.
-pub(super) const PAIRED: SetId = SetId::MAX;
+pub(crate) const PAIRED: SetId = SetId::MAX;
 
 /// The empty set.
-pub(super) const NOTHING: SetId = 0;
+pub(crate) const NOTHING: SetId = 0;
 
-pub(super) type PathId = u32;
-pub(super) type WordId = u32;
+pub(crate) type PathId = u32;
+pub(crate) type WordId = u32;
 
 /// The path to a value itself.
-pub(super) const HERE: PathId = 0;
+pub(crate) const HERE: PathId = 0;
 
 /// The most digits of an exponent; a number with more is no item of an array whose items must differ.
 const EXPONENT_DIGITS: usize = 17;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Leaf {
+pub(crate) enum Leaf {
     Null,
     Bool(bool),
     Number(WordId),
@@ -44,7 +44,7 @@ pub(super) enum Leaf {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Item(u32),
     Member(WordId),
 }
@@ -66,20 +66,20 @@ pub(crate) struct Values {
 }
 
 /// The leaves of a value.
-pub(super) type Leaves = Vec<(PathId, Leaf)>;
+pub(crate) type Leaves = Vec<(PathId, Leaf)>;
 
 /// What has been read of an item, and the values seen that it may still become.
 #[derive(Debug)]
-pub(super) struct Prospect {
+pub(crate) struct Prospect {
     reader: Reader,
     /// The bytes of the tokens that are complete.
-    pub(super) read: u32,
+    pub(crate) read: u32,
     rivals: Vec<ValueId>,
     open: Open,
 }
 
 impl Prospect {
-    pub(super) const fn byte_len(&self) -> usize {
+    pub(crate) const fn byte_len(&self) -> usize {
         size_of::<Self>() + 4 * self.rivals.len() + 64
     }
 }
@@ -101,7 +101,7 @@ impl Default for Values {
 
 impl Values {
     /// The value of a complete text without white space around its tokens.
-    pub(super) fn value(&mut self, text: &[u8]) -> Option<ValueId> {
+    pub(crate) fn value(&mut self, text: &[u8]) -> Option<ValueId> {
         let mut leaves = Leaves::new();
         let (_, open) = Reader::new().read(text, self, &mut leaves);
         match open {
@@ -127,29 +127,29 @@ impl Values {
     }
 
     /// The value of a string.
-    pub(super) fn text(&mut self, text: &str) -> ValueId {
+    pub(crate) fn text(&mut self, text: &str) -> ValueId {
         let word = self.word(text);
         self.of_leaves(vec![(HERE, Leaf::Text(word))])
     }
 
-    pub(super) fn has(&self, set: SetId, value: ValueId) -> bool {
+    pub(crate) fn has(&self, set: SetId, value: ValueId) -> bool {
         self.sets.has(set, value)
     }
 
     /// The set with a value that it does not have; `None` where it has it.
-    pub(super) fn with(&mut self, set: SetId, value: ValueId) -> Option<SetId> {
+    pub(crate) fn with(&mut self, set: SetId, value: ValueId) -> Option<SetId> {
         (!self.sets.has(set, value)).then(|| self.sets.with(set, value))
     }
 
     /// The start of an item, where some values have been seen, and some `others` matter as well.
-    pub(super) fn start(&self, seen: SetId, others: &[ValueId]) -> Prospect {
+    pub(crate) fn start(&self, seen: SetId, others: &[ValueId]) -> Prospect {
         let mut rivals = self.sets.values(seen);
         rivals.extend(others);
         Prospect { reader: Reader::new(), read: 0, rivals, open: Open::Between }
     }
 
     /// After more of an item: all that comes after what has been read. `None` where it can be no value seen any more.
-    pub(super) fn go_on(&mut self, before: &Prospect, text: &[u8]) -> Option<Prospect> {
+    pub(crate) fn go_on(&mut self, before: &Prospect, text: &[u8]) -> Option<Prospect> {
         let mut reader = before.reader.clone();
         let mut leaves = Leaves::new();
         let (read, open) = reader.read(text, self, &mut leaves);
@@ -161,7 +161,7 @@ impl Values {
 
     /// Where an item is inside a string or a name: the characters by which it may go on to a value seen, and whether the
     /// string may end for that.
-    pub(super) fn next_chars(&self, Prospect { rivals, open, .. }: &Prospect) -> (Vec<char>, bool) {
+    pub(crate) fn next_chars(&self, Prospect { rivals, open, .. }: &Prospect) -> (Vec<char>, bool) {
         let (mut chars, mut ends) = (Vec::new(), false);
         let mut add = |rest: &str| match rest.chars().next() {
             Some(c) => chars.push(c),
@@ -232,7 +232,7 @@ impl Values {
         })
     }
 
-    pub(super) fn word(&mut self, word: &str) -> WordId {
+    pub(crate) fn word(&mut self, word: &str) -> WordId {
         if let Some(&known) = self.word_ids.get(word) {
             return known;
         }
@@ -243,7 +243,7 @@ impl Values {
         id
     }
 
-    pub(super) fn path(&mut self, parent: PathId, step: Step) -> PathId {
+    pub(crate) fn path(&mut self, parent: PathId, step: Step) -> PathId {
         if let Some(&known) = self.path_ids.get(&(parent, step)) {
             return known;
         }
@@ -255,7 +255,7 @@ impl Values {
     }
 
     /// The one spelling of a number that stands for all: its digits without zeros at either end, and a power of ten.
-    pub(super) fn number(&mut self, text: &str) -> Option<WordId> {
+    pub(crate) fn number(&mut self, text: &str) -> Option<WordId> {
         let (sign, text) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
         let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -273,7 +273,7 @@ impl Values {
         Some(self.word(&format!("{sign}{significant}e{exponent}")))
     }
 
-    pub(super) const fn byte_len(&self) -> usize {
+    pub(crate) const fn byte_len(&self) -> usize {
         self.byte_len + self.sets.byte_len()
     }
 }

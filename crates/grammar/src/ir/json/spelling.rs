@@ -4,11 +4,11 @@
 //! gives one character at a time. What a character means is then up to the state behind it: a counter or a trie.
 
 use super::cost::Shortest;
-use crate::frontend::json_schema::Profile;
+use crate::options::Profile;
 
 /// What has been read of one character.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Decode {
+pub(crate) enum Decode {
     /// Nothing: between characters.
     Whole,
     /// `left` continuation bytes are to come, the next one in `low..=high`; `code` has the bits so far.
@@ -26,7 +26,7 @@ pub(super) enum Decode {
 }
 
 /// What a byte adds to [`Decode`].
-pub(super) enum Decoded {
+pub(crate) enum Decoded {
     Char(char),
     Partial(Decode),
     /// The string's end.
@@ -35,7 +35,7 @@ pub(super) enum Decoded {
 }
 
 /// Ranges of code points, those with the shortest spellings first.
-pub(super) const WHOLE: [(u32, u32); 14] = [
+pub(crate) const WHOLE: [(u32, u32); 14] = [
     (0x20, 0x21),
     (0x23, 0x5b),
     (0x5d, 0x7f),
@@ -64,7 +64,7 @@ const SHORT_ESCAPES: [(u8, char); 8] = [
 ];
 
 impl Decode {
-    pub(super) fn step(self, byte: u8, profile: Profile) -> Decoded {
+    pub(crate) fn step(self, byte: u8, profile: Profile) -> Decoded {
         match self {
             Self::Whole => first_byte(byte),
             Self::Utf8 { left, low, high, code } if (low..=high).contains(&byte) => {
@@ -91,7 +91,7 @@ impl Decode {
     }
 
     /// The same without what decides only which character it is: all that a counter needs.
-    pub(super) fn forget(self, profile: Profile) -> Self {
+    pub(crate) fn forget(self, profile: Profile) -> Self {
         match self {
             Self::Utf8 { left, low, high, .. } => Self::Utf8 { left, low, high, code: 0 },
             Self::Hex { left, code } if profile == Profile::Accept => {
@@ -114,7 +114,7 @@ impl Decode {
     }
 
     /// The fewest bytes that complete the character, whichever it is.
-    pub(super) const fn closing(self) -> (u32, u8) {
+    pub(crate) const fn closing(self) -> (u32, u8) {
         match self {
             Self::Whole => (0, b'"'),
             Self::Utf8 { left, low, .. } => (left as u32, low),
@@ -132,7 +132,7 @@ impl Decode {
     }
 
     /// The fewest bytes that complete the character to `c`, if it can still become that.
-    pub(super) fn finish(self, c: char, profile: Profile) -> Option<Shortest> {
+    pub(crate) fn finish(self, c: char, profile: Profile) -> Option<Shortest> {
         let mut shortest = None;
         for spelling in Spelling::all(c, profile) {
             let mut decode = Self::Whole;
@@ -151,7 +151,7 @@ impl Decode {
     }
 
     /// The fewest bytes that complete the character to one of a range of code points, if it can become one.
-    pub(super) fn finish_in(self, low: u32, high: u32, profile: Profile) -> Option<Shortest> {
+    pub(crate) fn finish_in(self, low: u32, high: u32, profile: Profile) -> Option<Shortest> {
         if self == Self::Whole {
             return WHOLE.iter().find_map(|&(from, to)| {
                 let c = char::from_u32(from.max(low))?;
@@ -165,7 +165,7 @@ impl Decode {
 
     /// The same for a character that is none of some, with the character. Of characters that are as short from here on it
     /// is one with a long spelling, so that the least is said of the name's own length.
-    pub(super) fn finish_other(
+    pub(crate) fn finish_other(
         self,
         low: u32,
         high: u32,
@@ -190,7 +190,7 @@ impl Decode {
     /// Ranges of code points that hold all the characters this can become, those with the shortest ends first. A
     /// range may hold others too; [`Decode::finish`] tells. Only surrogates and, in generated texts, control characters
     /// are such, so that they are soon gone through.
-    pub(super) fn candidates(self, profile: Profile) -> Vec<(u32, u32)> {
+    pub(crate) fn candidates(self, profile: Profile) -> Vec<(u32, u32)> {
         const ALL: u32 = 0x10_ffff;
         let escaped = if profile == Profile::Generate { 0x1f } else { ALL };
         match self {

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Profile;
 use crate::machine::json::classes::{Read, Reader};
-use crate::named_tokens::NamedTokens;
+use crate::mask::named_tokens::NamedTokens;
 
 /// The tokens with leading white space cut off, as far as a part of a JSON text may begin with what is left.
 pub(crate) struct Spaced {

@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use crate::machine::json::decimal::Decimal;
+use crate::ir::json::decimal::Decimal;
 
 /// The numbers that one alternative of a schema allows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -99,7 +99,7 @@ impl NumberRule {
         })
     }
 
-    pub(super) const fn is_bounded(&self) -> bool {
+    pub(crate) const fn is_bounded(&self) -> bool {
         self.low.is_some() || self.high.is_some() || self.other_than.is_some()
     }
 
@@ -108,7 +108,7 @@ impl NumberRule {
     }
 
     /// The same apart from the divisors.
-    pub(super) fn without_divisors(&self) -> Self {
+    pub(crate) fn without_divisors(&self) -> Self {
         Self { multiple_of: None, indivisible: Vec::new(), ..self.clone() }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use super::cost::Shortest;
 use super::spelling::Decode;
-use crate::frontend::json_schema::Profile;
+use crate::options::Profile;
 use crate::regular::TextDfa;
 
 /// An automaton over the characters of a string, and how far each of its ends is.
@@ -111,7 +111,7 @@ impl Texts {
 
     /// From inside a character to the nearest end with at most `left` more characters, this one included, by a way with
     /// as few as possible.
-    pub(super) fn fewest_after_char(
+    pub(crate) fn fewest_after_char(
         &self,
         state: u32,
         decode: Decode,
@@ -152,7 +152,7 @@ impl Texts {
 
     /// The least of what `rest` gives for the states that the character being read may lead to, with the bytes that
     /// complete the character.
-    pub(super) fn after_char(
+    pub(crate) fn after_char(
         &self,
         state: u32,
         decode: Decode,

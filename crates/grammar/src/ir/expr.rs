@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::Warning;
-use crate::machine::json::JsonProgram;
+use crate::ir::json::JsonProgram;
 use crate::tokens::TokenTerminal;
 
 /// The index of a rule in [`Rules`].
