@@ -6,7 +6,7 @@ use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::mask::Masks;
-use crate::matcher::budget::{Budget, StartWay};
+use crate::matcher::budget::{Budget, StartPath};
 use crate::tokens::TokenEdges;
 use crate::{Grammar, GrammarError, Matcher};
 
@@ -23,7 +23,7 @@ struct Shared {
     grammar: Grammar,
     vocabulary: Arc<Vocabulary>,
     current: Mutex<Arc<Generation>>,
-    start_way: Arc<StartWay>,
+    start_way: Arc<StartPath>,
 }
 
 /// One life of the caches. Configs are ids within a generation.
@@ -56,7 +56,7 @@ impl Generation {
     fn new(
         grammar: &Grammar,
         vocabulary: &Vocabulary,
-        start_way: &Arc<StartWay>,
+        start_way: &Arc<StartPath>,
     ) -> Result<Self, GrammarError> {
         let edges = TokenEdges::new(grammar.token_terminals(), vocabulary)?;
         let automaton = grammar.automaton().with_edges(edges);

@@ -2,7 +2,7 @@
 
 use formwork_vocab::{TokenId, Vocabulary};
 
-use super::{Config, Frame, Likeness, Machine, Part, Tolerance, probe};
+use super::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Tolerance, probe};
 use crate::mask::named_tokens::NamedTokens;
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
@@ -180,7 +180,7 @@ impl Automaton {
         self.machine.strings()
     }
 
-    pub(crate) fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
+    pub(crate) fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
         self.machine.parts(config, parts);
     }
 
@@ -196,8 +196,8 @@ impl Automaton {
         self.machine.callers(returns, frames)
     }
 
-    pub(crate) fn likeness(&mut self, config: Config) -> Option<Likeness> {
-        self.machine.likeness(config)
+    pub(crate) fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
+        self.machine.equivalent_config(config)
     }
 
     /// The config without the names that must not come again, where that is as good for tokens without whole names.
@@ -216,7 +216,7 @@ impl Automaton {
         }
     }
 
-    /// Adds the tokens that may repeat a name of an object, except those told by a likeness.
+    /// Adds the tokens that may repeat a name of an object, except those told by a equivalent_config.
     pub(crate) fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         self.machine.add_repeating(config, named, tokens);
     }

@@ -29,7 +29,7 @@ impl Config {
 
 /// One of the ways on from a config, so that what may follow the config is what may follow any of its parts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum ConfigPart {
     /// Nothing is known but the config itself.
     Plain(Config),
     Text(Text),
@@ -40,10 +40,10 @@ pub(crate) enum Part {
         text: Text,
     },
     /// A place where the same tokens may follow as at `other`, unless it is in a JSON string that turns out
-    /// to be a special one ([`Machine::likeness`], if `within`). With `names` the tokens of
+    /// to be a special one ([`Machine::equivalent_config`], if `within`). With `names` the tokens of
     /// [`Machine::add_repeating`] may differ, too; without, those that end the string and have another whole
     /// one after it.
-    Like {
+    Equivalent {
         config: Config,
         other: Config,
         names: bool,
@@ -79,7 +79,7 @@ impl Frame {
 
 /// How a config in a string that may turn out to be special differs from the one in a string that cannot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Likeness {
+pub(crate) struct EquivalentConfig {
     /// The config at the same place of a string that is certainly not special.
     pub(crate) other: Config,
     /// The two lead to the same config over all other bytes.
@@ -134,14 +134,14 @@ pub(crate) trait Machine: Send {
         ByteSet::ALL
     }
 
-    /// The spelling of the strings that [`Part::Text`] and [`Part::Special`] are about; `None` where there are no such parts.
+    /// The spelling of the strings that [`ConfigPart::Text`] and [`ConfigPart::Special`] are about; `None` where there are no such parts.
     fn strings(&self) -> Option<Profile> {
         None
     }
 
     /// Adds the parts of a config.
-    fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
-        parts.push(Part::Plain(config));
+    fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
+        parts.push(ConfigPart::Plain(config));
     }
 
     /// Adds the frames of a config: what may follow the config is what may follow one of the rests, and once that has ended
@@ -165,7 +165,7 @@ pub(crate) trait Machine: Send {
     }
 
     /// What a config in a string that may yet be special is like; `None` once the string has ended, and for all others.
-    fn likeness(&mut self, config: Config) -> Option<Likeness> {
+    fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
         let _ = config;
         None
     }
@@ -176,7 +176,7 @@ pub(crate) trait Machine: Send {
         config
     }
 
-    /// Adds the tokens that may repeat a name of an object, except those told by [`Machine::likeness`].
+    /// Adds the tokens that may repeat a name of an object, except those told by [`Machine::equivalent_config`].
     fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         let _ = (config, named, tokens);
     }

@@ -46,8 +46,8 @@ pub(crate) const ODD: [(char, char); 8] = [
 const CONTROL: u32 = 61;
 
 /// The tokens of a vocabulary by their cells.
-pub(crate) struct Cells {
-    groups: Vec<Group>,
+pub(crate) struct CharClasses {
+    groups: Vec<ClassGroup>,
     /// For each node of the trie, the cells of all tokens that begin with it.
     within: Vec<CellSet>,
     /// For each node, the cells of what comes after it. What is not ASCII counts as ill-formed.
@@ -62,7 +62,7 @@ pub(crate) struct Cells {
 /// The most sets remembered; of the same order as the classes of a few large schemas.
 const REMEMBERED: usize = 64;
 
-struct Group {
+struct ClassGroup {
     cells: CellSet,
     /// The tokens with their characters, by these.
     tokens: Vec<(u32, TokenId)>,
@@ -73,7 +73,7 @@ struct Group {
 /// Groups of more tokens are kept as sets, too: adding a set of 128,000 tokens takes as long as 500 tokens.
 const LARGE: usize = 500;
 
-impl Cells {
+impl CharClasses {
     /// The table of `vocabulary`, built when it is first asked for.
     pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
         vocabulary.derived(Self::new)
@@ -81,7 +81,7 @@ impl Cells {
 
     fn new(vocabulary: &Vocabulary) -> Self {
         let mut groups: FxHashMap<CellSet, Vec<(u32, TokenId)>> = FxHashMap::default();
-        let Nodes { within, below, height } = measure_nodes(vocabulary, |token, cells, chars| {
+        let NodeClasses { within, below, height } = measure_nodes(vocabulary, |token, cells, chars| {
             groups.entry(cells).or_default().push((chars, token));
         });
         let groups = groups.into_iter().map(|(cells, mut tokens)| {
@@ -93,10 +93,10 @@ impl Cells {
                 }
                 set
             });
-            Group { cells, tokens, set }
+            ClassGroup { cells, tokens, set }
         });
-        let groups: Vec<Group> = groups.collect();
-        let longest = groups.iter().filter_map(Group::longest).max().unwrap_or(0);
+        let groups: Vec<ClassGroup> = groups.collect();
+        let longest = groups.iter().filter_map(ClassGroup::longest).max().unwrap_or(0);
         Self { groups, within, below, height, longest, known: Mutex::default() }
     }
 
@@ -120,9 +120,9 @@ impl Cells {
         tokens
     }
 
-    /// Whether all tokens that begin with `node` are in [`Cells::tokens`] or cannot follow, given that its `depth` bytes are
+    /// Whether all tokens that begin with `node` are in [`CharClasses::tokens`] or cannot follow, given that its `depth` bytes are
     /// of the class.
-    fn settles(&self, node: TrieNode, depth: u32, prospect: &Prospect) -> bool {
+    fn settles(&self, node: TrieNode, depth: u32, prospect: &Pruning) -> bool {
         // There are no more characters than bytes.
         let longest = depth + self.height[node.index()];
         self.within[node.index()] & prospect.exits == 0 && longest <= prospect.bytes
@@ -131,13 +131,13 @@ impl Cells {
 
 /// ASCII text that may follow whatever it is: up to so many characters of these cells.
 #[derive(Clone, Copy)]
-pub(crate) struct Road {
+pub(crate) struct AsciiRun {
     cells: CellSet,
     chars: u32,
     accepting: Option<bool>,
 }
 
-impl Road {
+impl AsciiRun {
     pub(crate) fn new(tolerance: Option<Tolerance>) -> Self {
         let none = Self { cells: 0, chars: 0, accepting: None };
         tolerance.map_or(none, |Tolerance { class, chars, accepting, .. }| Self {
@@ -153,10 +153,10 @@ impl Road {
     }
 }
 
-impl Cells {
-    /// Whether all tokens that go on from `node` do so along `road`.
-    pub(crate) fn goes_along(&self, node: TrieNode, road: Road) -> bool {
-        self.below[node.index()] & !road.cells == 0 && self.height[node.index()] <= road.chars
+impl CharClasses {
+    /// Whether all tokens that go on from `node` do so along `ascii_run`.
+    pub(crate) fn goes_along(&self, node: TrieNode, ascii_run: AsciiRun) -> bool {
+        self.below[node.index()] & !ascii_run.cells == 0 && self.height[node.index()] <= ascii_run.chars
     }
 
     /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`.
@@ -167,7 +167,7 @@ impl Cells {
         config: Config,
         (tolerance, first): (&Tolerance, ByteSet),
     ) -> Beyond {
-        let prospect = Prospect::new(tolerance);
+        let prospect = Pruning::new(tolerance);
         let mut beyond = Beyond::default();
         let mut open = vec![(TrieNode::ROOT, config, 1, 0u32)];
         while let Some((node, config, depth, recent)) = open.pop() {
@@ -194,10 +194,10 @@ impl Cells {
     }
 }
 
-/// What [`Cells::beyond`] comes to.
+/// What [`CharClasses::beyond`] comes to.
 #[derive(Default)]
 pub(crate) struct Beyond {
-    /// Nodes in the midst of text that is tolerated, as far as they were walked to.
+    /// NodeClasses in the midst of text that is tolerated, as far as they were walked to.
     pub(crate) tolerated: Vec<(TrieNode, Config)>,
     /// Where it ends, with the last byte.
     pub(crate) left: Vec<(u8, TrieNode, Config)>,
@@ -208,7 +208,7 @@ pub(crate) struct Beyond {
 /// The nodes of the trie at which tokens go on, by the cells of their prefixes, where these are whole characters.
 pub(crate) struct Paths(Vec<PathGroup>);
 
-/// Nodes with prefixes of the same cells.
+/// NodeClasses with prefixes of the same cells.
 struct PathGroup {
     cells: CellSet,
     /// With the characters of their prefixes, by these.
@@ -283,7 +283,7 @@ impl Path {
 }
 
 /// What a walk may leave out of the trie.
-struct Prospect {
+struct Pruning {
     /// The cells that the class covers.
     cells: CellSet,
     /// The cells of which something may come that is not in these.
@@ -292,7 +292,7 @@ struct Prospect {
     bytes: u32,
 }
 
-impl Prospect {
+impl Pruning {
     fn new(tolerance: &Tolerance) -> Self {
         let cells = within(tolerance.class);
         let plausible = tolerance.class | tolerance.exits;
@@ -315,7 +315,7 @@ fn ends_in_odd(recent: u32) -> bool {
     last.and_then(|text| text.chars().next_back()).is_some_and(is_odd)
 }
 
-impl Group {
+impl ClassGroup {
     fn longest(&self) -> Option<u32> {
         Some(self.tokens.last()?.0)
     }
@@ -361,15 +361,15 @@ fn is_odd(c: char) -> bool {
     ODD.iter().any(|&(low, high)| (low..=high).contains(&c))
 }
 
-/// What [`Cells`] has of each node.
-struct Nodes {
+/// What [`CharClasses`] has of each node.
+struct NodeClasses {
     within: Vec<CellSet>,
     below: Vec<CellSet>,
     height: Vec<u32>,
 }
 
 /// Measures the nodes, and calls `group` with each token, its cells and its characters.
-fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet, u32)) -> Nodes {
+fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet, u32)) -> NodeClasses {
     let trie = vocabulary.trie();
     let (mut within, mut below, mut height) = (vec![0; trie.len()], vec![0; trie.len()], vec![0; trie.len()]);
     for node in trie.nodes().rev() {
@@ -388,7 +388,7 @@ fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet
             height[node.index()] = height[node.index()].max(height[child.index()] + 1);
         }
     }
-    Nodes { within, below, height }
+    NodeClasses { within, below, height }
 }
 
 /// The cells all of whose bytes are in `class`.
@@ -448,7 +448,7 @@ mod tests {
         let token = |bytes: &&[u8]| Token { bytes: bytes.to_vec(), kind: TokenKind::Text };
         let vocabulary =
             Vocabulary::new(texts.iter().map(token).collect(), vec![]).expect("a good vocabulary");
-        let cells = Cells::of(&vocabulary);
+        let cells = CharClasses::of(&vocabulary);
         let of = |class: ByteSet, chars: u32| -> Vec<&[u8]> {
             let tokens = cells.tokens(&tolerance(class, chars), || vocabulary.empty_set());
             tokens.iter().map(|token| texts[token.index()]).collect()
@@ -472,11 +472,11 @@ mod tests {
         let token = |text: &str| Token { bytes: text.into(), kind: TokenKind::Text };
         let vocabulary =
             Vocabulary::new(vec![token("aaa"), token("ab\"")], vec![]).expect("a good vocabulary");
-        let (cells, trie) = (Cells::of(&vocabulary), vocabulary.trie());
+        let (cells, trie) = (CharClasses::of(&vocabulary), vocabulary.trie());
         let a = trie.child(TrieNode::ROOT, b'a').expect("both begin so");
         let (aa, ab) = (trie.child(a, b'a').expect("one"), trie.child(a, b'b').expect("the other"));
         let letters: ByteSet = (b'a'..=b'z').collect();
-        let settles = |node, depth, tolerance| cells.settles(node, depth, &Prospect::new(&tolerance));
+        let settles = |node, depth, tolerance| cells.settles(node, depth, &Pruning::new(&tolerance));
         let open = |chars| Tolerance { exits: !letters, ..tolerance(letters, chars) };
         assert!(settles(aa, 2, open(3)) && !settles(aa, 2, open(2)));
         assert!(!settles(ab, 2, open(9)) && !settles(a, 1, open(9)));

@@ -21,25 +21,25 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
-use crate::mask::char_classes::Cells;
+use crate::mask::char_classes::CharClasses;
 use crate::mask::spans::Spans;
 use crate::mask::tables::{Pool, Strings};
-use crate::mask::walk::{Texts, Walk};
+use crate::mask::walk::{TextMasks, Walk};
 
 /// The masks of a generation, each computed at most once.
 pub(crate) struct Masks {
     known: FxHashMap<Config, Arc<TokenSet>>,
     /// Those by a hash of their tokens.
     distinct: FxHashMap<u64, Arc<TokenSet>>,
-    way: Way,
+    strategy: Strategy,
     pool: Arc<Pool>,
     bytes: usize,
 }
 
 /// How masks are computed.
-enum Way {
+enum Strategy {
     /// Where the machine reads JSON strings.
-    Strings(Texts),
+    Strings(TextMasks),
     /// Where it does not.
     Rules(Spans),
 }
@@ -49,16 +49,17 @@ const PLENTY: usize = 8 << 20;
 
 impl Masks {
     pub(crate) fn new(automaton: &Automaton, vocabulary: &Vocabulary) -> Self {
-        let way = match automaton.strings() {
-            Some(profile) => {
-                Way::Strings(Texts::new(Strings::of(vocabulary, profile), Cells::of(vocabulary)))
-            }
-            None => Way::Rules(Spans::new(vocabulary)),
+        let strategy = match automaton.strings() {
+            Some(profile) => Strategy::Strings(TextMasks::new(
+                Strings::of(vocabulary, profile),
+                CharClasses::of(vocabulary),
+            )),
+            None => Strategy::Rules(Spans::new(vocabulary)),
         };
         Self {
             known: FxHashMap::default(),
             distinct: FxHashMap::default(),
-            way,
+            strategy,
             pool: Pool::of(vocabulary),
             bytes: 0,
         }
@@ -87,7 +88,7 @@ impl Masks {
         if Arc::strong_count(&mask) > 1 {
             return mask;
         }
-        if self.bytes < PLENTY || matches!(self.way, Way::Strings(_)) {
+        if self.bytes < PLENTY || matches!(self.strategy, Strategy::Strings(_)) {
             self.bytes += mask.byte_len();
             return mask;
         }
@@ -119,9 +120,9 @@ impl Masks {
             return Arc::new(self.pool.empty());
         }
         let ends = if automaton.accepting(config) { vocabulary.ends() } else { &[] };
-        let mut mask = match &mut self.way {
-            Way::Rules(spans) => spans.mask(automaton, vocabulary, config, ends),
-            Way::Strings(texts) => {
+        let mut mask = match &mut self.strategy {
+            Strategy::Rules(spans) => spans.mask(automaton, vocabulary, config, ends),
+            Strategy::Strings(texts) => {
                 let mut mask = Walk::new(automaton, vocabulary, texts, &self.pool).mask(config);
                 if !ends.is_empty() {
                     let mask = Arc::make_mut(&mut mask);
@@ -143,9 +144,9 @@ impl Masks {
     /// Bytes of memory, roughly.
     pub(crate) fn byte_len(&self) -> usize {
         let known = self.known.len() * 2 * size_of::<(Config, Arc<TokenSet>)>();
-        let kept = match &self.way {
-            Way::Rules(spans) => spans.byte_len(),
-            Way::Strings(texts) => texts.byte_len(),
+        let kept = match &self.strategy {
+            Strategy::Rules(spans) => spans.byte_len(),
+            Strategy::Strings(texts) => texts.byte_len(),
         };
         self.bytes + known + kept
     }
@@ -153,9 +154,9 @@ impl Masks {
 
 impl Drop for Masks {
     fn drop(&mut self) {
-        match &mut self.way {
-            Way::Strings(texts) => texts.clear(),
-            Way::Rules(spans) => spans.forget_masks(),
+        match &mut self.strategy {
+            Strategy::Strings(texts) => texts.clear(),
+            Strategy::Rules(spans) => spans.forget_masks(),
         }
         self.distinct.clear();
         self.pool.take_back(self.known.drain().filter_map(|(_, mask)| Arc::into_inner(mask)));
@@ -164,13 +165,13 @@ impl Drop for Masks {
 
 /// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them.
 ///
-/// The walk ends once its configs and steps have cost all of `purse`. Each is charged once, so where a walk ends does not
+/// The walk ends once its configs and steps have cost all of `cost_budget`. Each is charged once, so where a walk ends does not
 /// depend on what is cached.
 pub(crate) fn plain(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,
     config: Config,
-    purse: &mut usize,
+    cost_budget: &mut usize,
     mut visit: impl FnMut(&mut Automaton, &[TokenId], Config),
 ) {
     let trie = vocabulary.trie();
@@ -193,8 +194,8 @@ pub(crate) fn plain(
                 } else {
                     0
                 };
-                *purse = purse.saturating_sub(cost);
-                if *purse == 0 {
+                *cost_budget = cost_budget.saturating_sub(cost);
+                if *cost_budget == 0 {
                     return;
                 }
             }

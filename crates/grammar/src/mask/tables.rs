@@ -6,7 +6,7 @@
 //!   a string and 1,300 end it, with 580 different continuations, so a mask inside a string is a copy and a walk of a
 //!   small trie.
 //!
-//! Whether a token stays inside is asked of the machine's own decoder ([`Reader`]). Strings are spelt differently by the
+//! Whether a token stays inside is asked of the machine's own decoder ([`StringReader`]). Strings are spelt differently by the
 //! two profiles, so each has its own tables.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::Profile;
-use crate::machine::json::classes::{Read, Reader};
+use crate::machine::json::classes::{ReadOutcome, StringReader};
 use crate::mask::named_tokens::NamedTokens;
 
 /// The tokens with leading white space cut off, as far as a part of a JSON text may begin with what is left.
@@ -168,12 +168,12 @@ impl Strings {
 
 /// What comes after the string that `bytes` begin in.
 fn after_string(bytes: &[u8], profile: Profile) -> &[u8] {
-    let mut reader = Reader::new(profile);
+    let mut reader = StringReader::new(profile);
     for (at, &byte) in bytes.iter().enumerate() {
         match reader.read(byte) {
-            Read::Inside(next) => reader = next,
-            Read::End(_) => return &bytes[at + 1..],
-            Read::Reject => break,
+            ReadOutcome::Inside(next) => reader = next,
+            ReadOutcome::End(_) => return &bytes[at + 1..],
+            ReadOutcome::Reject => break,
         }
     }
     &[]
@@ -232,17 +232,17 @@ pub(crate) struct Inside {
 impl Inside {
     fn new(trie: &TokenTrie, node: TrieNode, profile: Profile) -> Self {
         let mut inside = Self { tokens: Vec::new(), ends: Vec::new() };
-        let mut open = vec![(node, Reader::new(profile))];
+        let mut open = vec![(node, StringReader::new(profile))];
         while let Some((node, reader)) = open.pop() {
             for (byte, child) in trie.children(node) {
                 match reader.read(byte) {
-                    Read::Inside(reader) => {
+                    ReadOutcome::Inside(reader) => {
                         let tokens = trie.tokens_at(child).iter();
                         inside.tokens.extend(tokens.map(|&token| (reader.chars(), token)));
                         open.push((child, reader));
                     }
-                    Read::End(chars) => inside.ends.push((chars, child)),
-                    Read::Reject => {}
+                    ReadOutcome::End(chars) => inside.ends.push((chars, child)),
+                    ReadOutcome::Reject => {}
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! Where white space makes no difference, tokens are taken without what they have of it in front.
 //!
 //! All of this is exact: each token is judged by the machine's own steps, or by those of a config that the machine
-//! declares to have the same future ([`Part`]).
+//! declares to have the same future ([`ConfigPart`]).
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
 use crate::machine::automaton::Automaton;
-use crate::machine::{Config, Part, Text};
-use crate::mask::char_classes::Cells;
+use crate::machine::{Config, ConfigPart, Text};
+use crate::mask::char_classes::CharClasses;
 use crate::mask::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
 
 /// What walks keep for later ones, and the tables that they use.
-pub(crate) struct Texts {
+pub(crate) struct TextMasks {
     strings: Arc<Strings>,
-    cells: Arc<Cells>,
+    classes: Arc<CharClasses>,
     /// The masks inside strings of any text, by the config after the closing quote.
     free: Kept,
-    /// The masks of configs that others are like ([`Part::Like`]).
+    /// The masks of configs that others are like ([`ConfigPart::Equivalent`]).
     likes: Kept,
 }
 
@@ -48,9 +48,9 @@ impl Undecided {
     }
 }
 
-impl Texts {
-    pub(crate) fn new(strings: Arc<Strings>, cells: Arc<Cells>) -> Self {
-        Self { strings, cells, free: FxHashMap::default(), likes: FxHashMap::default() }
+impl TextMasks {
+    pub(crate) fn new(strings: Arc<Strings>, classes: Arc<CharClasses>) -> Self {
+        Self { strings, classes, free: FxHashMap::default(), likes: FxHashMap::default() }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -73,7 +73,7 @@ pub(crate) struct Walk<'a> {
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
     strings: &'a Strings,
-    cells: &'a Cells,
+    classes: &'a CharClasses,
     texts: &'a mut Kept,
     likes: &'a mut Kept,
     pool: &'a Pool,
@@ -87,14 +87,14 @@ pub(crate) struct Walk<'a> {
 
 /// A trie to walk, and which of its tokens count.
 #[derive(Clone, Copy)]
-struct Ground<'a> {
+struct TrieView<'a> {
     trie: &'a TokenTrie,
     notes: &'a Notes,
-    keep: Keep<'a>,
+    keep: TokenFilter<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Keep<'a> {
+enum TokenFilter<'a> {
     All,
     Of(&'a TokenSet),
     /// With this many characters before the closing quote.
@@ -105,7 +105,7 @@ enum Keep<'a> {
     },
 }
 
-impl Keep<'_> {
+impl TokenFilter<'_> {
     fn contains(self, token: TokenId) -> bool {
         match self {
             Self::All => true,
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         automaton: &'a mut Automaton,
         vocabulary: &'a Vocabulary,
-        Texts { strings, cells, free: texts, likes }: &'a mut Texts,
+        TextMasks { strings, classes, free: texts, likes }: &'a mut TextMasks,
         pool: &'a Pool,
     ) -> Self {
         let (open, noted) = (Vec::new(), Vec::new());
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
             automaton,
             vocabulary,
             strings,
-            cells,
+            classes,
             texts,
             likes,
             pool,
@@ -182,17 +182,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn part(&mut self, strings: &'a Strings, part: Part) -> Arc<TokenSet> {
+    fn part(&mut self, strings: &'a Strings, part: ConfigPart) -> Arc<TokenSet> {
         match part {
-            Part::Plain(config) => Arc::new(self.plain(config)),
-            Part::Text(text) => self.text(strings, text),
-            Part::Special { config, text } => {
+            ConfigPart::Plain(config) => Arc::new(self.plain(config)),
+            ConfigPart::Text(text) => self.text(strings, text),
+            ConfigPart::Special { config, text } => {
                 self.undecided.names = true;
                 let ordinary = self.text(strings, text);
                 let different = self.differ(self.tokens(), TrieNode::ROOT, config, true);
                 self.except(ordinary, different)
             }
-            Part::Like { config, other, names, within } => {
+            ConfigPart::Equivalent { config, other, names, within } => {
                 let ordinary = self.like(strings, other);
                 self.undecided.add(Undecided { repeats: !names, names });
                 if !within {
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         let before = std::mem::take(&mut self.undecided);
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(config, &mut parts);
-        let mask = if parts.iter().any(|part| matches!(part, Part::Like { .. })) {
+        let mask = if parts.iter().any(|part| matches!(part, ConfigPart::Equivalent { .. })) {
             Arc::new(self.plain(config))
         } else {
             let masks = parts.into_iter().map(|part| self.part(strings, part));
@@ -229,23 +229,23 @@ impl<'a> Walk<'a> {
     }
 
     /// All tokens, from their first byte.
-    fn tokens(&self) -> Ground<'a> {
-        Ground { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: Keep::All }
+    fn tokens(&self) -> TrieView<'a> {
+        TrieView { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: TokenFilter::All }
     }
 
     /// The tokens that may follow a config of which nothing is known.
     fn plain(&mut self, config: Config) -> TokenSet {
         let tolerance = self.automaton.tolerance(config);
         let mut mask = match tolerance {
-            Some(tolerance) => self.pool.copy(&self.cells.tokens(&tolerance, || self.pool.empty())),
+            Some(tolerance) => self.pool.copy(&self.classes.tokens(&tolerance, || self.pool.empty())),
             None => self.pool.empty(),
         };
         let mut first = ByteSet::ALL;
         if let Some(after) = self.after_spaces(config) {
             let strings = self.strings;
             let spaced = &*strings.spaced;
-            let keep = if after == config { Keep::All } else { Keep::Of(&spaced.led) };
-            let ground = Ground { trie: &spaced.trie, notes: &strings.spaced_notes, keep };
+            let keep = if after == config { TokenFilter::All } else { TokenFilter::Of(&spaced.led) };
+            let ground = TrieView { trie: &spaced.trie, notes: &strings.spaced_notes, keep };
             for &token in &spaced.blank {
                 mask.insert(token);
             }
@@ -259,7 +259,7 @@ impl<'a> Walk<'a> {
         match tolerance {
             Some(tolerance) => {
                 let trie = self.vocabulary.trie();
-                let beyond = self.cells.beyond(self.automaton, trie, config, (&tolerance, first));
+                let beyond = self.classes.beyond(self.automaton, trie, config, (&tolerance, first));
                 self.undecided.names |= beyond.forgets;
                 let tolerated = beyond.tolerated.into_iter().flat_map(|(node, _)| trie.tokens_at(node));
                 tolerated.for_each(|&token| mask.insert(token));
@@ -295,12 +295,12 @@ impl<'a> Walk<'a> {
         let Text { min, max, after } = text;
         let mut mask = self.pool.copy(strings.within(max));
         strings.cut(max, &mut mask);
-        let keep = if free { Keep::All } else { Keep::Chars { min, max, strings } };
+        let keep = if free { TokenFilter::All } else { TokenFilter::Chars { min, max, strings } };
         if after != Config::DEAD {
             for &token in strings.closers.iter().filter(|&&token| keep.contains(token)) {
                 mask.insert(token);
             }
-            let ground = Ground { trie: &strings.suffixes, notes: &strings.suffix_notes, keep };
+            let ground = TrieView { trie: &strings.suffixes, notes: &strings.suffix_notes, keep };
             self.open.push((TrieNode::ROOT, after));
             self.run(ground, &mut mask);
         }
@@ -332,7 +332,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes on from the nodes come to, and adds the tokens on the way.
-    fn run(&mut self, ground: Ground, mask: &mut TokenSet) {
+    fn run(&mut self, ground: TrieView, mask: &mut TokenSet) {
         loop {
             while let Some(at) = self.open.pop() {
                 self.expand(ground, at, ByteSet::ALL, mask);
@@ -348,7 +348,7 @@ impl<'a> Walk<'a> {
     /// Comes to the children of a node that the machine can step to, over bytes out of `among`.
     fn expand(
         &mut self,
-        ground: Ground,
+        ground: TrieView,
         (node, config): (TrieNode, Config),
         among: ByteSet,
         mask: &mut TokenSet,
@@ -366,7 +366,7 @@ impl<'a> Walk<'a> {
     /// Adds the tokens that end at `node`, where the machine has come to `config`.
     fn arrive(
         &mut self,
-        ground: Ground,
+        ground: TrieView,
         (node, config): (TrieNode, Config),
         noted: bool,
         mask: &mut TokenSet,
@@ -385,21 +385,21 @@ impl<'a> Walk<'a> {
     }
 
     /// At a node where the machine may be inside a string: takes what is known of such places.
-    fn enter(&mut self, ground: Ground, at: (TrieNode, Config), inside: &Inside, mask: &mut TokenSet) {
+    fn enter(&mut self, ground: TrieView, at: (TrieNode, Config), inside: &Inside, mask: &mut TokenSet) {
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(at.1, &mut parts);
         for part in parts {
             let (text, special) = match part {
-                Part::Plain(config) => {
+                ConfigPart::Plain(config) => {
                     self.open.push((at.0, config));
                     continue;
                 }
-                Part::Text(text) => (text, Vec::new()),
-                Part::Special { config, text } => {
+                ConfigPart::Text(text) => (text, Vec::new()),
+                ConfigPart::Special { config, text } => {
                     self.undecided.names = true;
                     (text, self.differ(ground, at.0, config, true))
                 }
-                Part::Like { config, other, names, .. } => {
+                ConfigPart::Equivalent { config, other, names, .. } => {
                     self.undecided.add(Undecided { repeats: !names, names });
                     match self.alike(ground, (at.0, config), other) {
                         Some(text) => text,
@@ -421,7 +421,7 @@ impl<'a> Walk<'a> {
     /// of it, where it is as simple as that. Else the node is left to be gone on from.
     fn alike(
         &mut self,
-        ground: Ground,
+        ground: TrieView,
         at: (TrieNode, Config),
         other: Config,
     ) -> Option<(Text, Vec<(TrieNode, Config)>)> {
@@ -429,7 +429,7 @@ impl<'a> Walk<'a> {
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(other, &mut parts);
         match parts[..] {
-            [Part::Text(text)] if different.iter().all(|(_, config)| *config != Config::DEAD) => {
+            [ConfigPart::Text(text)] if different.iter().all(|(_, config)| *config != Config::DEAD) => {
                 return Some((text, different));
             }
             _ if different.is_empty() => self.noted.push((at.0, other)),
@@ -444,7 +444,7 @@ impl<'a> Walk<'a> {
     /// With `ends` the two differ only once the string has ended.
     fn differ(
         &mut self,
-        ground: Ground,
+        ground: TrieView,
         node: TrieNode,
         config: Config,
         ends: bool,
@@ -452,21 +452,21 @@ impl<'a> Walk<'a> {
         let mut different = Vec::new();
         let mut open = vec![(node, config)];
         while let Some((node, config)) = open.pop() {
-            let Some(likeness) = self.automaton.likeness(config) else { continue };
+            let Some(equivalent_config) = self.automaton.equivalent_config(config) else { continue };
             for (byte, child) in ground.trie.children(node) {
                 let quote = || byte == b'"' || ground.notes.quote_below(child);
-                if (ends && !quote()) || !likeness.bytes.contains(byte) {
+                if (ends && !quote()) || !equivalent_config.bytes.contains(byte) {
                     continue;
                 }
                 let named = self.automaton.step(config, byte);
-                let other = self.automaton.step(likeness.other, byte);
+                let other = self.automaton.step(equivalent_config.other, byte);
                 // If the name of one thread is certainly new, it must not hide that another thread reads a
                 // declared one.
                 let next = self.automaton.without_names(named);
                 if named == other || next == other {
                     continue;
                 }
-                if next != Config::DEAD && self.automaton.likeness(next).is_some() {
+                if next != Config::DEAD && self.automaton.equivalent_config(next).is_some() {
                     open.push((child, next));
                 } else {
                     different.push((child, next));

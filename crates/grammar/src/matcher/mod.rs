@@ -9,7 +9,7 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use thiserror::Error;
 
-use budget::{CLOSING_COST, Way};
+use budget::{CLOSING_COST, ClosingPath};
 
 use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
@@ -57,7 +57,7 @@ pub struct Matcher {
     configs: Vec<Config>,
     tokens: Vec<TokenId>,
     /// The way to close that was known last.
-    way: Option<Way>,
+    way: Option<ClosingPath>,
 }
 
 /// What may come next.
@@ -154,9 +154,9 @@ impl Matcher {
                 }
             }
             let Some(left) = remaining.checked_sub(1) else { return mask };
-            let mut purse = WITHIN_COST;
+            let mut cost_budget = WITHIN_COST;
             for (index, next) in automaton.terminals(config) {
-                if budget.closes_within(automaton, vocabulary, next, (left, &mut purse))
+                if budget.closes_within(automaton, vocabulary, next, (left, &mut cost_budget))
                     && let Some(tokens) = automaton.edges().tokens(index)
                 {
                     mask.extend(tokens);
@@ -164,7 +164,7 @@ impl Matcher {
             }
             let mut walk = WITHIN_COST;
             mask::plain(automaton, vocabulary, config, &mut walk, |automaton, tokens, next| {
-                if budget.closes_within(automaton, vocabulary, next, (left, &mut purse)) {
+                if budget.closes_within(automaton, vocabulary, next, (left, &mut cost_budget)) {
                     for &token in tokens {
                         mask.insert(token);
                     }
@@ -185,11 +185,15 @@ impl Matcher {
             if next == Config::DEAD || remaining == 0 {
                 return false;
             }
-            let mut purse = CLOSING_COST;
-            caches.budget.closes_within(&mut caches.automaton, vocabulary, next, (remaining - 1, &mut purse))
-                || matcher
-                    .own_way(caches)
-                    .is_some_and(|way| way.tokens <= remaining && way.first == Some(token))
+            let mut cost_budget = CLOSING_COST;
+            caches.budget.closes_within(
+                &mut caches.automaton,
+                vocabulary,
+                next,
+                (remaining - 1, &mut cost_budget),
+            ) || matcher
+                .own_way(caches)
+                .is_some_and(|way| way.tokens <= remaining && way.first == Some(token))
         })
     }
 
@@ -406,7 +410,7 @@ impl Matcher {
                     let follows = budget.first(automaton, vocabulary, before) == Some(token)
                         && budget::after_first(automaton, vocabulary, before, token) != config;
                     let way = follows.then(|| budget.way(automaton, vocabulary, before, position - 1));
-                    way.flatten().map(Way::after_first)
+                    way.flatten().map(ClosingPath::after_first)
                 };
             }
             bound = budget.closing_tokens(automaton, vocabulary, config).map(|bound| bound as usize);

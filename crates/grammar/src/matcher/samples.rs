@@ -77,15 +77,15 @@ impl Samples {
         let mut on_track = false;
         let mut output = Vec::new();
         let byte_len = self.automaton.byte_len();
-        let mut purse = COST;
+        let mut cost_budget = COST;
         // Each turn adds a byte after which the shortest completion still fits, so there are at most `limit` turns.
         loop {
-            if purse == 0 || self.automaton.byte_len() > byte_len + GROWTH {
+            if cost_budget == 0 || self.automaton.byte_len() > byte_len + GROWTH {
                 output.extend(self.automaton.closing(at));
                 return tokens::readable(output, self.grammar.token_terminals());
             }
-            self.choices.gather(&mut self.automaton, at, (limit - output.len(), &mut purse));
-            if purse == 0 {
+            self.choices.gather(&mut self.automaton, at, (limit - output.len(), &mut cost_budget));
+            if cost_budget == 0 {
                 continue;
             }
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
@@ -123,7 +123,7 @@ impl Habit {
 
 /// The bytes that lead from one config to another, apart from the names that must not come again.
 #[derive(Clone, Copy)]
-struct Choice {
+struct NextBytes {
     /// Where its bytes are, those within ASCII first.
     first: usize,
     ascii: usize,
@@ -137,7 +137,7 @@ struct Choice {
 struct Choices {
     /// Sorted by where they lead.
     bytes: Vec<(Config, u8)>,
-    ways: Vec<Choice>,
+    ways: Vec<NextBytes>,
     may_end: bool,
 }
 
@@ -149,16 +149,21 @@ const WEIGHT: u32 = 4;
 
 impl Choices {
     /// All choices at `config` after which the output can close within `left` bytes, this one included.
-    fn gather(&mut self, automaton: &mut Automaton, config: Config, (left, purse): (usize, &mut usize)) {
+    fn gather(
+        &mut self,
+        automaton: &mut Automaton,
+        config: Config,
+        (left, cost_budget): (usize, &mut usize),
+    ) {
         self.may_end = automaton.accepting(config);
         self.bytes.clear();
         for byte in automaton.plausible_with_spellings(config).iter() {
-            if *purse == 0 {
+            if *cost_budget == 0 {
                 break;
             }
             let next = automaton.step(config, byte);
             if next != Config::DEAD {
-                *purse = purse.saturating_sub(automaton.cost(next) - 1);
+                *cost_budget = cost_budget.saturating_sub(automaton.cost(next) - 1);
             }
             if next != Config::DEAD && (automaton.closing_len(next) as usize) < left {
                 self.bytes.push((automaton.without_names(next), byte));
@@ -168,7 +173,7 @@ impl Choices {
         self.ways.clear();
         let mut first = 0;
         for group in self.bytes.chunk_by(|one, other| one.0 == other.0) {
-            self.ways.push(Choice {
+            self.ways.push(NextBytes {
                 first,
                 ascii: group.iter().filter(|(_, byte)| byte.is_ascii()).count(),
                 len: group.len(),
@@ -188,11 +193,11 @@ impl Choices {
     /// A letter that leads elsewhere than the many around it is the way into something particular, such as a declared
     /// name where any name may stand. By chance alone a walk would hardly ever follow it to its last letter, so such a
     /// track is taken more often than not, and then rarely left.
-    fn draw(&self, random: &mut Random, habit: Habit, on_track: &mut bool) -> Option<Choice> {
+    fn draw(&self, random: &mut Random, habit: Habit, on_track: &mut bool) -> Option<NextBytes> {
         let many = self.ways.iter().any(|choice| choice.ascii >= MANY);
         let stays = random.below(16) < if *on_track { 15 } else { 12 };
         if many && stays {
-            let single = |choice: &&Choice| choice.ascii == 1 && choice.len == 1;
+            let single = |choice: &&NextBytes| choice.ascii == 1 && choice.len == 1;
             let letters: Vec<_> =
                 self.ways.iter().filter(single).filter(|choice| self.is_letter(choice)).collect();
             let ends: Vec<_> = self.ways.iter().filter(single).filter(|choice| choice.closes).collect();
@@ -220,7 +225,7 @@ impl Choices {
         None
     }
 
-    fn weight(&self, choice: &Choice, habit: Habit, many: bool) -> u32 {
+    fn weight(&self, choice: &NextBytes, habit: Habit, many: bool) -> u32 {
         let bytes = &self.bytes[choice.first..choice.first + choice.ascii];
         let all = |of: fn(u8) -> bool| bytes.iter().all(|&(_, byte)| of(byte));
         let weight = match choice.ascii {
@@ -232,13 +237,13 @@ impl Choices {
         if choice.closes { (weight * habit.haste).div_ceil(2) } else { weight }
     }
 
-    fn is_letter(&self, choice: &Choice) -> bool {
+    fn is_letter(&self, choice: &NextBytes) -> bool {
         let (_, byte) = self.bytes[choice.first];
         byte.is_ascii_alphanumeric() || byte == b'_'
     }
 
     /// One of the bytes of a choice; of many a letter or digit mostly.
-    fn byte_of(&self, choice: Choice, random: &mut Random) -> u8 {
+    fn byte_of(&self, choice: NextBytes, random: &mut Random) -> u8 {
         let bytes = &self.bytes[choice.first..choice.first + choice.len];
         let any = |random: &mut Random| bytes[random.below(bytes.len() as u32) as usize].1;
         let byte = any(random);

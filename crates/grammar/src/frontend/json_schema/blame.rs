@@ -20,7 +20,7 @@ const KEYWORDS: usize = 48;
 const PLACES: usize = 64;
 
 /// A keyword, where it stands, and a schema of it alone.
-struct Part {
+struct KeywordSchema {
     place: String,
     keyword: String,
     schema: Value,
@@ -56,14 +56,18 @@ pub(super) fn clash(
 }
 
 /// Adds the keywords at a place, and those of its `allOf` and references.
-fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<Part>, visited: &mut usize) {
+fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<KeywordSchema>, visited: &mut usize) {
     *visited += 1;
     if *visited > PLACES || parts.len() > KEYWORDS {
         return;
     }
     let Some(value) = document.get(place) else { return };
     let Value::Object(schema) = value else {
-        parts.push(Part { place: place.to_owned(), keyword: "schema".to_owned(), schema: value.clone() });
+        parts.push(KeywordSchema {
+            place: place.to_owned(),
+            keyword: "schema".to_owned(),
+            schema: value.clone(),
+        });
         return;
     };
     let Dialect { draft, stated } = document.dialect_at(place);
@@ -89,7 +93,7 @@ fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<Part>, visit
 }
 
 /// A keyword with the siblings that it is read with.
-fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Part> {
+fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<KeywordSchema> {
     let beside: &[&str] = match name {
         "$defs" | "definitions" | "$id" | "id" | "$schema" | "$comment" | "title" | "description"
         | "default" | "examples" | "then" | "else" | "minContains" | "maxContains" => return None,
@@ -116,11 +120,11 @@ fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Part> 
         };
         schema.insert(sibling.to_owned(), value);
     }
-    Some(Part { place: place.to_owned(), keyword: name.to_owned(), schema: Value::Object(schema) })
+    Some(KeywordSchema { place: place.to_owned(), keyword: name.to_owned(), schema: Value::Object(schema) })
 }
 
 /// Whether no value satisfies some keywords together.
-fn is_empty(parts: &[Part], dialect: Dialect, options: SchemaOptions) -> bool {
+fn is_empty(parts: &[KeywordSchema], dialect: Dialect, options: SchemaOptions) -> bool {
     let all: Vec<Value> = parts.iter().map(|part| part.schema.clone()).collect();
     let mut schema = Map::new();
     if dialect.stated {

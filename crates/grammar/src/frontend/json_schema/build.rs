@@ -16,7 +16,7 @@ use super::read::{Atoms, Strings};
 use crate::Warning;
 use crate::error::GrammarError;
 use crate::ir::json::number::{NumberRule, normalize};
-use crate::ir::json::program::{Counter, NodeId, Way};
+use crate::ir::json::program::{Counter, NodeChoice, NodeId};
 use crate::ir::json::texts::Texts;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
@@ -100,8 +100,8 @@ pub(super) struct DraftAlternative {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct DraftArray {
-    pub(super) prefix: Vec<Vec<Way>>,
-    pub(super) rest: Vec<Way>,
+    pub(super) prefix: Vec<Vec<NodeChoice>>,
+    pub(super) rest: Vec<NodeChoice>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) counters: Vec<Counter>,
@@ -117,7 +117,7 @@ pub(super) struct DraftArray {
 pub(super) struct DraftObject {
     pub(super) members: Vec<(String, NodeId, bool)>,
     /// By the label of an undeclared name.
-    pub(super) others: Vec<Vec<Way>>,
+    pub(super) others: Vec<Vec<NodeChoice>>,
     /// The index of the language that gives the labels.
     pub(super) labels: Option<u32>,
     /// Whether undeclared members are left out: see [`Undeclared`](crate::options::Undeclared).
@@ -196,7 +196,7 @@ impl<'a> Builder<'a> {
 
     /// Gives a node its content.
     fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
-        let mut known: [Known; 4] = Default::default();
+        let mut known: [Deduplicated; 4] = Default::default();
         for Alternative { atoms, groups } in self.alternatives(node, atoms)? {
             self.add_alternative(node, &atoms, &groups, &mut known)?;
         }
@@ -268,7 +268,7 @@ impl<'a> Builder<'a> {
         node: NodeId,
         alternative: &[AtomId],
         groups: &[Group],
-        known: &mut [Known; 4],
+        known: &mut [Deduplicated; 4],
     ) -> Result<(), GrammarError> {
         let mut atoms: Vec<Rc<Atom>> = Vec::with_capacity(alternative.len());
         for &id in alternative {
@@ -305,9 +305,9 @@ impl<'a> Builder<'a> {
 
 /// What is in a list already, by hash: alternatives are many, and long to compare.
 #[derive(Default)]
-struct Known(FxHashMap<u64, Vec<usize>>);
+struct Deduplicated(FxHashMap<u64, Vec<usize>>);
 
-impl Known {
+impl Deduplicated {
     /// Adds what is new, and returns where each is.
     fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Vec<usize> {
         let mut places = Vec::new();

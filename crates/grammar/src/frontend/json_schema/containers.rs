@@ -17,7 +17,7 @@ use super::groups::Group;
 use super::solve::LANGUAGE_STATES;
 
 use crate::error::{GrammarError, SchemaProblem};
-use crate::ir::json::program::{COUNTERS, Counter, Way};
+use crate::ir::json::program::{COUNTERS, Counter, NodeChoice};
 use crate::ir::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa};
 
@@ -57,7 +57,7 @@ impl Builder<'_> {
         base: &[AtomId],
         (contains, banned): (&[Contains], &[Contains]),
         index: usize,
-    ) -> Result<Vec<Way>, GrammarError> {
+    ) -> Result<Vec<NodeChoice>, GrammarError> {
         let counts = |counted: &&Contains| index >= counted.from as usize;
         let mut base = base.to_vec();
         for counted in banned.iter().filter(counts) {
@@ -91,7 +91,7 @@ impl Builder<'_> {
         sets.sort_unstable_by_key(|(bits, _)| *bits);
         let mut ways = Vec::with_capacity(sets.len());
         for (bits, set) in sets {
-            ways.push(Way { bits, node: self.node(set)? });
+            ways.push(NodeChoice { bits, node: self.node(set)? });
         }
         Ok(ways)
     }
@@ -179,10 +179,10 @@ impl Builder<'_> {
     }
 
     /// What undeclared members are, by the label of their names, and the language that gives the labels.
-    fn others(&mut self, sets: &ObjectSets) -> Result<(Option<u32>, Vec<Vec<Way>>), GrammarError> {
+    fn others(&mut self, sets: &ObjectSets) -> Result<(Option<u32>, Vec<Vec<NodeChoice>>), GrammarError> {
         if sets.patterns.is_empty() && sets.some.is_empty() && sets.names == Expressions::EVERYTHING {
             let node = self.node(sets.of_name(|_| false))?;
-            return Ok((None, vec![vec![Way { bits: 0, node }]]));
+            return Ok((None, vec![vec![NodeChoice { bits: 0, node }]]));
         }
         let language = self.language(sets)?;
         let labels = self.draft.languages[language as usize].dfa().labels().to_vec();
@@ -204,14 +204,14 @@ impl Builder<'_> {
         base: &[AtomId],
         some: &[SomeMember],
         meets: &[bool],
-    ) -> Result<Vec<Way>, GrammarError> {
+    ) -> Result<Vec<NodeChoice>, GrammarError> {
         let mut ways = Vec::new();
         for bits in 0..1u32 << some.len() {
             let met = |at: usize| bits >> at & 1 == 1;
             if (0..some.len()).all(|at| meets[at] || !met(at)) {
                 let mut set = base.to_vec();
                 set.extend(some.iter().enumerate().filter(|&(at, _)| met(at)).map(|(_, some)| some.atom));
-                ways.push(Way { bits, node: self.node(set)? });
+                ways.push(NodeChoice { bits, node: self.node(set)? });
             }
         }
         Ok(ways)

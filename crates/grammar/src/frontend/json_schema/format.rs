@@ -32,7 +32,7 @@ use super::dialect::Draft;
 use crate::ir::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
 
-type Known = FxHashMap<(String, Draft), Arc<Texts>>;
+type FormatCache = FxHashMap<(String, Draft), Arc<Texts>>;
 
 /// The automaton of a format, whose expression is `language`: built once per process, since formats are the same in every
 /// schema and some take longer to build than all the rest.
@@ -43,7 +43,7 @@ pub(super) fn texts(
     draft: Draft,
     limit: usize,
 ) -> Result<Arc<Texts>, TooLarge> {
-    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+    static KNOWN: LazyLock<Mutex<FormatCache>> = LazyLock::new(Mutex::default);
     let key = (name.to_owned(), draft);
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(Arc::clone(known));

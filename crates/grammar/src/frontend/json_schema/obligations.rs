@@ -29,7 +29,7 @@ struct Obligation {
 
 /// An object whose obligations are being met.
 #[derive(Clone)]
-struct Open {
+struct OpenObject {
     sets: ObjectSets,
     left: Vec<Obligation>,
     /// Those that an undeclared member is to meet.
@@ -49,7 +49,7 @@ impl Builder<'_> {
         }
         let left = self.obligations(&sets, some)?;
         let mut done = Vec::new();
-        let mut open = vec![Open { sets, left, undeclared: Vec::new() }];
+        let mut open = vec![OpenObject { sets, left, undeclared: Vec::new() }];
         while let Some(mut partial) = open.pop() {
             if !self.simplify(&mut partial)? {
                 continue;
@@ -122,7 +122,7 @@ impl Builder<'_> {
     }
 
     /// Drops obligations that are met anyway, and has the one with the fewest ways last. Returns whether all can be met.
-    fn simplify(&self, open: &mut Open) -> Result<bool, GrammarError> {
+    fn simplify(&self, open: &mut OpenObject) -> Result<bool, GrammarError> {
         let members = &open.sets.members;
         open.left.retain(|obligation| {
             !obligation.members.iter().any(|&at| {

@@ -32,7 +32,7 @@ pub(crate) enum Gap {
 
 /// What is left of a gap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Rest {
+pub(crate) enum GapRest {
     /// Exactly this many bytes are to come, the first a line break if set, all others spaces.
     Fixed {
         left: u32,
@@ -45,7 +45,7 @@ pub(crate) enum Rest {
 /// What a byte does in a gap.
 pub(crate) enum GapStep {
     /// It is part of the gap.
-    Within(Rest),
+    Within(GapRest),
     /// The gap is over and the byte belongs to what follows.
     Past,
     Reject,
@@ -90,13 +90,13 @@ impl Spacing {
 
 impl Gap {
     /// The whole gap, in a place indented by `depth` levels.
-    pub(crate) const fn rest(self, depth: u32) -> Rest {
+    pub(crate) const fn rest(self, depth: u32) -> GapRest {
         match self {
-            Self::None => Rest::Fixed { left: 0, line: false },
-            Self::Space => Rest::Fixed { left: 1, line: false },
-            Self::Line => Rest::Fixed { left: 1 + 2 * depth, line: true },
-            Self::UpTo(bytes) => Rest::UpTo(bytes),
-            Self::Any => Rest::Any,
+            Self::None => GapRest::Fixed { left: 0, line: false },
+            Self::Space => GapRest::Fixed { left: 1, line: false },
+            Self::Line => GapRest::Fixed { left: 1 + 2 * depth, line: true },
+            Self::UpTo(bytes) => GapRest::UpTo(bytes),
+            Self::Any => GapRest::Any,
         }
     }
 
@@ -116,7 +116,7 @@ impl Gap {
     }
 }
 
-impl Rest {
+impl GapRest {
     pub(crate) fn step(self, byte: u8) -> GapStep {
         match (self, byte) {
             (Self::Fixed { left: 0, .. }, _) => GapStep::Past,

@@ -93,9 +93,9 @@ impl TextRule {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ArrayRule {
     /// What each of the first items is: one of these.
-    pub(crate) prefix: Vec<Vec<Way>>,
+    pub(crate) prefix: Vec<Vec<NodeChoice>>,
     /// What items after the prefix are.
-    pub(crate) rest: Vec<Way>,
+    pub(crate) rest: Vec<NodeChoice>,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
     /// Items that are counted by what they satisfy.
@@ -141,12 +141,12 @@ pub(crate) struct ItemText {
 /// One way to be an item, or a member of some undeclared name: a node, and the counters that it raises or the
 /// obligations that it meets, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Way {
+pub(crate) struct NodeChoice {
     pub(crate) bits: u32,
     pub(crate) node: NodeId,
 }
 
-impl Way {
+impl NodeChoice {
     /// Of some obligations, those that it does not meet.
     pub(crate) const fn unmet(self, obligations: u8) -> u8 {
         obligations & !(self.bits as u8)
@@ -160,7 +160,7 @@ pub(crate) struct Counter {
     pub(crate) max: Option<u16>,
 }
 
-/// The most counters of one array, one for each bit of [`Way::bits`].
+/// The most counters of one array, one for each bit of [`NodeChoice::bits`].
 pub(crate) const COUNTERS: usize = 32;
 
 /// The counts of an array's counters, without the zeros at the end; counts that make no difference are one.
@@ -189,7 +189,7 @@ impl Default for After {
 }
 
 impl ArrayRule {
-    pub(crate) fn item(&self, index: u32) -> &[Way] {
+    pub(crate) fn item(&self, index: u32) -> &[NodeChoice] {
         self.prefix.get(index as usize).unwrap_or(&self.rest)
     }
 
@@ -266,7 +266,7 @@ impl ArrayRule {
 pub(crate) struct ObjectRule {
     pub(crate) members: Vec<Member>,
     /// What a member of any other name is, by the label of the name: one of these ways.
-    pub(crate) others: Vec<Vec<Way>>,
+    pub(crate) others: Vec<Vec<NodeChoice>>,
     /// The language that labels undeclared names; without one all have the label 0.
     pub(crate) labels: Option<u32>,
     /// Obligations that undeclared members have to meet, as bits.

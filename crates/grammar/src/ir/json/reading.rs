@@ -6,7 +6,7 @@ use crate::options::Profile;
 
 /// What a text ends in.
 #[derive(Clone, Debug)]
-pub(crate) enum Open {
+pub(crate) enum OpenToken {
     /// Anything but what follows.
     Between,
     Name(PathId, String),
@@ -29,7 +29,7 @@ struct Container {
 
 /// Between two tokens of a text without white space between them, well-formed as far as it goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ValueReader {
     /// Where the next value is.
     at: PathId,
     open: Vec<Container>,
@@ -37,18 +37,23 @@ pub(crate) struct Reader {
     name: bool,
 }
 
-impl Reader {
+impl ValueReader {
     /// At the start of a value.
     pub(crate) const fn new() -> Self {
         Self { at: HERE, open: Vec::new(), name: false }
     }
 
     /// Reads the tokens that are complete; gives how many bytes that were, and what the rest is the beginning of.
-    pub(crate) fn read(&mut self, text: &[u8], values: &mut Values, leaves: &mut Leaves) -> (usize, Open) {
+    pub(crate) fn read(
+        &mut self,
+        text: &[u8],
+        values: &mut Values,
+        leaves: &mut Leaves,
+    ) -> (usize, OpenToken) {
         let mut rest = text;
         loop {
             match self.token(rest, values, leaves) {
-                Ok([]) => return (text.len(), Open::Between),
+                Ok([]) => return (text.len(), OpenToken::Between),
                 Ok(after) => rest = after,
                 Err(open) => return (text.len() - rest.len(), open),
             }
@@ -61,14 +66,14 @@ impl Reader {
         text: &'t [u8],
         values: &mut Values,
         leaves: &mut Leaves,
-    ) -> Result<&'t [u8], Open> {
+    ) -> Result<&'t [u8], OpenToken> {
         let Some((&byte, rest)) = text.split_first() else { return Ok(text) };
         let start = self.at;
         match byte {
             b'{' | b'[' => {
                 // Whether it is empty has to be seen first.
                 if rest.is_empty() {
-                    return Err(Open::Between);
+                    return Err(OpenToken::Between);
                 }
                 let object = byte == b'{';
                 let closed = rest.first().is_some_and(|&next| next == b'}' || next == b']');
@@ -102,9 +107,9 @@ impl Reader {
                 let len = text.iter().take_while(|byte| b"+-.eE0123456789".contains(byte)).count();
                 let digits: String = text[..len].iter().map(|&byte| char::from(byte)).collect();
                 if len == text.len() {
-                    return Err(Open::Number(start, digits));
+                    return Err(OpenToken::Number(start, digits));
                 }
-                let number = values.number(&digits).ok_or(Open::Unreadable)?;
+                let number = values.number(&digits).ok_or(OpenToken::Unreadable)?;
                 leaves.push((start, Leaf::Number(number)));
                 Ok(&text[len..])
             }
@@ -114,7 +119,7 @@ impl Reader {
                     b'f' => (5, Leaf::Bool(false)),
                     _ => (4, Leaf::Bool(true)),
                 };
-                let after = text.get(literal..).ok_or(Open::Literal(start))?;
+                let after = text.get(literal..).ok_or(OpenToken::Literal(start))?;
                 leaves.push((start, leaf));
                 Ok(after)
             }
@@ -127,7 +132,7 @@ impl Reader {
         text: &'t [u8],
         values: &mut Values,
         leaves: &mut Leaves,
-    ) -> Result<&'t [u8], Open> {
+    ) -> Result<&'t [u8], OpenToken> {
         let owner = self.open.last().map_or(HERE, |container| container.path);
         let mut word = String::new();
         let mut decode = Decode::Whole;
@@ -150,6 +155,6 @@ impl Reader {
                 }
             }
         }
-        Err(if self.name { Open::Name(owner, word) } else { Open::Text(self.at, word) })
+        Err(if self.name { OpenToken::Name(owner, word) } else { OpenToken::Text(self.at, word) })
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const ENDLESS: u32 = u32::MAX;
 
 impl Texts {
     pub(crate) fn new(dfa: TextDfa) -> Self {
-        let ways = Ways::new(&dfa);
+        let ways = ReverseEdges::new(&dfa);
         let labels = dfa.labels().len() as u32;
         let nearest = |label| ways.nearest(|state| dfa.label(state) == label);
         let any = ways.nearest(|state| dfa.label(state) != 0);
@@ -178,11 +178,11 @@ fn characters(low: u32, high: u32) -> u32 {
 }
 
 /// The edges of an automaton backwards, each with the shortest spelling of one of its characters.
-struct Ways {
+struct ReverseEdges {
     into: Vec<Vec<(u32, Shortest)>>,
 }
 
-impl Ways {
+impl ReverseEdges {
     fn new(dfa: &TextDfa) -> Self {
         let mut into = vec![Vec::new(); dfa.len()];
         for from in 0..dfa.len() as u32 {

@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::reading::{Open, Reader};
+use super::reading::{OpenToken, ValueReader};
 use super::sets::Sets;
 
 pub(crate) type ValueId = u32;
@@ -71,11 +71,11 @@ pub(crate) type Leaves = Vec<(PathId, Leaf)>;
 /// What has been read of an item, and the values seen that it may still become.
 #[derive(Debug)]
 pub(crate) struct Prospect {
-    reader: Reader,
+    reader: ValueReader,
     /// The bytes of the tokens that are complete.
     pub(crate) read: u32,
     rivals: Vec<ValueId>,
-    open: Open,
+    open: OpenToken,
 }
 
 impl Prospect {
@@ -103,10 +103,10 @@ impl Values {
     /// The value of a complete text without white space around its tokens.
     pub(crate) fn value(&mut self, text: &[u8]) -> Option<ValueId> {
         let mut leaves = Leaves::new();
-        let (_, open) = Reader::new().read(text, self, &mut leaves);
+        let (_, open) = ValueReader::new().read(text, self, &mut leaves);
         match open {
-            Open::Between => {}
-            Open::Number(path, digits) => leaves.push((path, Leaf::Number(self.number(&digits)?))),
+            OpenToken::Between => {}
+            OpenToken::Number(path, digits) => leaves.push((path, Leaf::Number(self.number(&digits)?))),
             _ => return None,
         }
         leaves.sort_unstable();
@@ -145,7 +145,7 @@ impl Values {
     pub(crate) fn start(&self, seen: SetId, others: &[ValueId]) -> Prospect {
         let mut rivals = self.sets.values(seen);
         rivals.extend(others);
-        Prospect { reader: Reader::new(), read: 0, rivals, open: Open::Between }
+        Prospect { reader: ValueReader::new(), read: 0, rivals, open: OpenToken::Between }
     }
 
     /// After more of an item: all that comes after what has been read. `None` where it can be no value seen any more.
@@ -169,10 +169,10 @@ impl Values {
         };
         for &value in rivals {
             match open {
-                Open::Text(path, start) => {
+                OpenToken::Text(path, start) => {
                     self.text_at(value, *path).and_then(|text| text.strip_prefix(&**start)).map(&mut add);
                 }
-                Open::Name(path, start) => {
+                OpenToken::Name(path, start) => {
                     self.names_at(value, *path)
                         .filter_map(|name| name.strip_prefix(&**start))
                         .for_each(&mut add);
@@ -184,23 +184,27 @@ impl Values {
     }
 
     /// Whether what has been read may be of a value; it may be said of one that it cannot become, never the reverse.
-    fn may_be(&self, value: ValueId, read: &Leaves, open: &Open) -> bool {
+    fn may_be(&self, value: ValueId, read: &Leaves, open: &OpenToken) -> bool {
         let leaves = &self.leaves[value as usize];
         if !read.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
             return false;
         }
         match open {
-            Open::Between => true,
-            Open::Name(path, start) => self.names_at(value, *path).any(|name| name.starts_with(&**start)),
-            Open::Text(path, start) => {
+            OpenToken::Between => true,
+            OpenToken::Name(path, start) => {
+                self.names_at(value, *path).any(|name| name.starts_with(&**start))
+            }
+            OpenToken::Text(path, start) => {
                 self.text_at(value, *path).is_some_and(|text| text.starts_with(&**start))
             }
-            Open::Number(path, digits) => match self.leaf_at(value, *path) {
+            OpenToken::Number(path, digits) => match self.leaf_at(value, *path) {
                 Some(Leaf::Number(number)) => may_be_number(digits, &self.words[number as usize]),
                 _ => false,
             },
-            Open::Literal(path) => matches!(self.leaf_at(value, *path), Some(Leaf::Null | Leaf::Bool(_))),
-            Open::Unreadable => false,
+            OpenToken::Literal(path) => {
+                matches!(self.leaf_at(value, *path), Some(Leaf::Null | Leaf::Bool(_)))
+            }
+            OpenToken::Unreadable => false,
         }
     }
 

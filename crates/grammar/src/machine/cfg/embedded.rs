@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::program::{Dot, Shortest};
 use crate::ByteSet;
 use crate::ir::json::JsonProgram;
-use crate::machine::{Config, Likeness, Machine, Part, Tolerance};
+use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 
 /// The JSON machines of a grammar, and the dots that stand for their configs.
 pub(super) struct Embedded {
@@ -90,25 +90,25 @@ impl Embedded {
     }
 
     /// The parts of a dot's config, and the dots that stand for the configs in these.
-    pub(super) fn parts(&mut self, dot: Dot) -> Vec<(Part, [Option<Dot>; 2])> {
+    pub(super) fn parts(&mut self, dot: Dot) -> Vec<(ConfigPart, [Option<Dot>; 2])> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         let mut parts = Vec::with_capacity(1);
         self.machines[machine as usize].parts(config, &mut parts);
-        let with_dots = |part: Part| {
+        let with_dots = |part: ConfigPart| {
             let [first, second] = match part {
-                Part::Plain(config) => [config, Config::DEAD],
-                Part::Text(text) => [text.after, Config::DEAD],
-                Part::Special { config, text } => [config, text.after],
-                Part::Like { config, other, .. } => [config, other],
+                ConfigPart::Plain(config) => [config, Config::DEAD],
+                ConfigPart::Text(text) => [text.after, Config::DEAD],
+                ConfigPart::Special { config, text } => [config, text.after],
+                ConfigPart::Equivalent { config, other, .. } => [config, other],
             };
             (part, [self.dot(machine, first), self.dot(machine, second)])
         };
         parts.into_iter().map(with_dots).collect()
     }
 
-    pub(super) fn likeness(&mut self, dot: Dot) -> Option<(Dot, ByteSet)> {
+    pub(super) fn equivalent_config(&mut self, dot: Dot) -> Option<(Dot, ByteSet)> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        let Likeness { other, bytes } = self.machines[machine as usize].likeness(config)?;
+        let EquivalentConfig { other, bytes } = self.machines[machine as usize].equivalent_config(config)?;
         Some((self.dot(machine, other)?, bytes))
     }
 

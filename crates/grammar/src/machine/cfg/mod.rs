@@ -6,6 +6,7 @@
 //! (row, byte) → row steps can be remembered for good.
 
 mod build;
+mod class_run;
 mod collapse;
 mod embedded;
 mod endless;
@@ -16,7 +17,6 @@ mod program;
 mod returns;
 mod rows;
 mod simplify;
-mod street;
 mod worklist;
 
 pub(crate) use program::Program;

@@ -18,15 +18,15 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::class_run::ClassRun;
 use super::embedded::Embedded;
 use super::frames::Frames;
 use super::program::{Dot, Program, Shortest};
 use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
-use super::street::Street;
 use super::worklist::Worklist;
 use crate::ir::expr::RuleId;
 use crate::machine::hashed::Hashed;
-use crate::machine::{Config, Frame, Likeness, Machine, Part, Text, Tolerance};
+use crate::machine::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Text, Tolerance};
 use crate::{ByteSet, GrammarError, Profile};
 
 /// A place in a rule, and where the rule returns.
@@ -62,7 +62,7 @@ pub(crate) struct CfgMachine {
     pub(super) circle_ids: FxHashMap<Circle, ReturnId>,
     embedded: Embedded,
     /// By dot, where most characters lead, as far as it was asked.
-    pub(super) streets: FxHashMap<Dot, Option<Street>>,
+    pub(super) class_runs: FxHashMap<Dot, Option<ClassRun>>,
     pub(super) frames: Frames,
     pub(super) byte_len: usize,
     /// The weights of all rows together.
@@ -168,7 +168,7 @@ impl CfgMachine {
             ids: FxHashMap::default(),
             return_ids: FxHashMap::default(),
             circle_ids: FxHashMap::default(),
-            streets: FxHashMap::default(),
+            class_runs: FxHashMap::default(),
             frames: Frames::default(),
             byte_len: 0,
             work: 0,
@@ -401,18 +401,18 @@ impl Machine for CfgMachine {
         self.program.schemas.first().map(|schema| schema.profile)
     }
 
-    fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
-        let Some(item) = self.lone_embedded(config) else { return parts.push(Part::Plain(config)) };
+    fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
+        let Some(item) = self.lone_embedded(config) else { return parts.push(ConfigPart::Plain(config)) };
         for (part, dots) in self.embedded.parts(item.dot) {
             let [first, second] = dots.map(|dot| self.with_dot(item, dot));
             parts.push(match part {
-                Part::Plain(_) => Part::Plain(first),
-                Part::Text(text) => Part::Text(Text { after: first, ..text }),
-                Part::Special { text, .. } => {
-                    Part::Special { config: first, text: Text { after: second, ..text } }
+                ConfigPart::Plain(_) => ConfigPart::Plain(first),
+                ConfigPart::Text(text) => ConfigPart::Text(Text { after: first, ..text }),
+                ConfigPart::Special { text, .. } => {
+                    ConfigPart::Special { config: first, text: Text { after: second, ..text } }
                 }
-                Part::Like { names, within, .. } => {
-                    Part::Like { config: first, other: second, names, within }
+                ConfigPart::Equivalent { names, within, .. } => {
+                    ConfigPart::Equivalent { config: first, other: second, names, within }
                 }
             });
         }
@@ -430,10 +430,10 @@ impl Machine for CfgMachine {
         self.called_row(config)
     }
 
-    fn likeness(&mut self, config: Config) -> Option<Likeness> {
+    fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
         let item = self.lone_embedded(config)?;
-        let (other, bytes) = self.embedded.likeness(item.dot)?;
-        Some(Likeness { other: self.with_dot(item, Some(other)), bytes })
+        let (other, bytes) = self.embedded.equivalent_config(item.dot)?;
+        Some(EquivalentConfig { other: self.with_dot(item, Some(other)), bytes })
     }
 
     fn without_names(&mut self, config: Config) -> Config {
@@ -447,7 +447,7 @@ impl Machine for CfgMachine {
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         match self.lone_embedded(config) {
             Some(item) => self.embedded.tolerance(item.dot),
-            None => self.street_from(config),
+            None => self.class_run_from(config),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Inside a string without a pattern the tokens that stay in it are the same everywhere, and those that leave it go on in
 //! the same way whatever they began with. [`Machine::parts`](crate::machine::Machine::parts) tells such places apart, so
-//! that masks take these tokens from tables. [`Reader`] is what the tables are made with: it reads strings with the same
+//! that masks take these tokens from tables. [`StringReader`] is what the tables are made with: it reads strings with the same
 //! decoder as the machine.
 
 use super::intern::Thread;
@@ -10,43 +10,45 @@ use super::names::{UNKNOWN, UNREAD};
 use super::trace::EMPTY;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
-use crate::ir::json::layout::{Gap, Rest};
+use crate::ir::json::layout::{Gap, GapRest};
 use crate::ir::json::program::ObjectRule;
 use crate::ir::json::spelling::{Decode, Decoded};
 use crate::ir::json::texts::Texts;
 use crate::ir::json::trie::TrieNode;
-use crate::machine::{Config, Likeness, Part, Text};
+use crate::machine::{Config, ConfigPart, EquivalentConfig, Text};
 use crate::options::Profile;
 
 /// Reads the inside of a string of any characters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader {
+pub(crate) struct StringReader {
     profile: Profile,
     decode: Decode,
     chars: u32,
 }
 
-/// What a [`Reader`] has come to.
+/// What a [`StringReader`] has come to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Read {
+pub(crate) enum ReadOutcome {
     /// Still in the string.
-    Inside(Reader),
+    Inside(StringReader),
     /// At its closing quote, this many characters after the start.
     End(u32),
     Reject,
 }
 
-impl Reader {
+impl StringReader {
     pub(crate) const fn new(profile: Profile) -> Self {
         Self { profile, decode: Decode::Whole, chars: 0 }
     }
 
-    pub(crate) fn read(self, byte: u8) -> Read {
+    pub(crate) fn read(self, byte: u8) -> ReadOutcome {
         match self.decode.step(byte, self.profile) {
-            Decoded::Char(_) => Read::Inside(Self { decode: Decode::Whole, chars: self.chars + 1, ..self }),
-            Decoded::Partial(decode) => Read::Inside(Self { decode, ..self }),
-            Decoded::Quote => Read::End(self.chars),
-            Decoded::Reject => Read::Reject,
+            Decoded::Char(_) => {
+                ReadOutcome::Inside(Self { decode: Decode::Whole, chars: self.chars + 1, ..self })
+            }
+            Decoded::Partial(decode) => ReadOutcome::Inside(Self { decode, ..self }),
+            Decoded::Quote => ReadOutcome::End(self.chars),
+            Decoded::Reject => ReadOutcome::Reject,
         }
     }
 
@@ -169,7 +171,7 @@ impl JsonMachine {
         }
     }
 
-    fn add_value(&self, node: u32, gap: Rest, bytes: &mut ByteSet) {
+    fn add_value(&self, node: u32, gap: GapRest, bytes: &mut ByteSet) {
         let node = &self.program.nodes[node as usize];
         add_gap(gap, bytes);
         let starts: [(bool, &[u8]); 7] = [
@@ -194,7 +196,7 @@ impl JsonMachine {
         let top = self.interner.stack(stack);
         bytes.insert(b',');
         if spacing.before_comma == Gap::Any {
-            add_gap(Rest::Any, bytes);
+            add_gap(GapRest::Any, bytes);
         }
         // Where two items must be equal, the one that ends here may make them so.
         let repeats = |rule: u32| self.program.arrays[rule as usize].repeats.is_some();
@@ -237,18 +239,18 @@ impl JsonMachine {
             })
     }
 
-    pub(super) fn split(&mut self, config: Config, parts: &mut Vec<Part>) {
+    pub(super) fn split(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
         if let &[thread] = self.interner.threads_of(config) {
             let thread = self.interner.thread(thread);
             if self.interner.stack(thread.stack).tracking != ROOT
-                && let like @ Part::Like { .. } = self.part_of(config, thread)
+                && let like @ ConfigPart::Equivalent { .. } = self.part_of(config, thread)
             {
                 return parts.push(like);
             }
         }
         if let Some(other) = self.forgetting(config) {
             let within = self.repeats_within(config);
-            return parts.push(Part::Like { config, other, names: true, within });
+            return parts.push(ConfigPart::Equivalent { config, other, names: true, within });
         }
         if let &[thread] = self.interner.threads_of(config) {
             return parts.push(self.part_of(config, self.interner.thread(thread)));
@@ -260,16 +262,16 @@ impl JsonMachine {
         for thread in threads {
             let single = self.interner.config(&[thread]);
             match self.part_of(single, self.interner.thread(thread)) {
-                Part::Plain(_) => plain.push(thread),
-                like @ Part::Like { .. } => parts.push(like),
-                Part::Text(Text { min, max, after }) => {
+                ConfigPart::Plain(_) => plain.push(thread),
+                like @ ConfigPart::Equivalent { .. } => parts.push(like),
+                ConfigPart::Text(Text { min, max, after }) => {
                     let after = self.interner.threads_of(after);
                     match texts.iter_mut().find(|(bounds, _)| *bounds == (min, max)) {
                         Some((_, all)) => all.extend(after),
                         None => texts.push(((min, max), after.to_vec())),
                     }
                 }
-                Part::Special { text, .. } => {
+                ConfigPart::Special { text, .. } => {
                     special.push(thread);
                     after_special.extend(self.interner.threads_of(text.after));
                 }
@@ -277,15 +279,15 @@ impl JsonMachine {
         }
         for ((min, max), after) in texts {
             let after = self.config_of(after);
-            parts.push(Part::Text(Text { min, max, after }));
+            parts.push(ConfigPart::Text(Text { min, max, after }));
         }
         if !special.is_empty() {
             let after = self.config_of(after_special);
             let config = self.config_of(special);
-            parts.push(Part::Special { config, text: Text { min: 0, max: u32::MAX, after } });
+            parts.push(ConfigPart::Special { config, text: Text { min: 0, max: u32::MAX, after } });
         }
         if !plain.is_empty() {
-            parts.push(Part::Plain(self.config_of(plain)));
+            parts.push(ConfigPart::Plain(self.config_of(plain)));
         }
     }
 
@@ -295,7 +297,7 @@ impl JsonMachine {
     }
 
     /// The part that a config of one thread is.
-    fn part_of(&mut self, config: Config, thread: Thread) -> Part {
+    fn part_of(&mut self, config: Config, thread: Thread) -> ConfigPart {
         if let State::Text { decode: Decode::Whole, .. }
         | State::Language { decode: Decode::Whole, .. }
         | State::Key { decode: Decode::Whole, .. } = thread.state
@@ -303,30 +305,30 @@ impl JsonMachine {
         {
             self.items.text = unseen.text;
             self.push(unseen.stack, unseen.state);
-            return Part::Like { config, other: self.gathered(), names: false, within: true };
+            return ConfigPart::Equivalent { config, other: self.gathered(), names: false, within: true };
         }
         let Thread { stack, state, text } = thread;
         let known = self.interner.stack(stack).tracking != ROOT && !self.is_unknown(stack, text);
         match state {
             // What comes after it depends on what it is.
-            State::Text { .. } | State::Key { .. } if known => Part::Plain(config),
+            State::Text { .. } | State::Key { .. } if known => ConfigPart::Plain(config),
             State::Text { rule, chars, decode: Decode::Whole } => {
                 let rule = &self.program.texts[rule as usize];
                 let min = rule.min.saturating_sub(chars);
                 let max = rule.max.map_or(u32::MAX, |max| max.saturating_sub(chars));
                 self.items.text = text;
                 self.complete(stack);
-                Part::Text(Text { min, max, after: self.gathered() })
+                ConfigPart::Text(Text { min, max, after: self.gathered() })
             }
             // A name that is kept forbids itself later on.
-            State::Key { name, .. } if name != UNREAD && name != UNKNOWN => Part::Plain(config),
+            State::Key { name, .. } if name != UNREAD && name != UNKNOWN => ConfigPart::Plain(config),
             State::Key { at, other, decode: Decode::Whole, .. } if self.is_undeclared(stack, at, other) => {
-                Part::Text(self.undeclared(thread, other))
+                ConfigPart::Text(self.undeclared(thread, other))
             }
             State::Key { decode: Decode::Whole, .. } if self.is_open(stack) => {
-                Part::Special { config, text: self.undeclared(thread, 0) }
+                ConfigPart::Special { config, text: self.undeclared(thread, 0) }
             }
-            _ => Part::Plain(config),
+            _ => ConfigPart::Plain(config),
         }
     }
 
@@ -338,7 +340,7 @@ impl JsonMachine {
     }
 
     /// What a config in names that may yet be declared ones is like, if all undeclared ones are alike.
-    pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<Likeness> {
+    pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let mut bytes = ByteSet::default();
         let threads = self.interner.threads_of(config).len();
         for at in 0..threads {
@@ -349,7 +351,7 @@ impl JsonMachine {
             }
         }
         let other = self.gathered();
-        (other != config).then_some(Likeness { other, bytes })
+        (other != config).then_some(EquivalentConfig { other, bytes })
     }
 
     /// Adds the thread in an undeclared name that one in a name is like, and the bytes over which they may part; false
@@ -379,12 +381,12 @@ impl JsonMachine {
     }
 }
 
-fn add_gap(gap: Rest, bytes: &mut ByteSet) {
+fn add_gap(gap: GapRest, bytes: &mut ByteSet) {
     match gap {
-        Rest::Fixed { left: 0, .. } | Rest::UpTo(0) => {}
-        Rest::Fixed { line, .. } => bytes.insert(if line { b'\n' } else { b' ' }),
-        Rest::UpTo(_) => bytes.extend(b" \n"),
-        Rest::Any => bytes.extend(b" \n\t\r"),
+        GapRest::Fixed { left: 0, .. } | GapRest::UpTo(0) => {}
+        GapRest::Fixed { line, .. } => bytes.insert(if line { b'\n' } else { b' ' }),
+        GapRest::UpTo(_) => bytes.extend(b" \n"),
+        GapRest::Any => bytes.extend(b" \n\t\r"),
     }
 }
 

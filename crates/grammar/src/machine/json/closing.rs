@@ -12,7 +12,7 @@ use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ir::json::cost::Shortest;
 use crate::ir::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
-use crate::ir::json::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
+use crate::ir::json::program::{ArrayRule, LanguageRule, Member, NodeChoice, ObjectRule};
 use crate::ir::json::shortest_spelling;
 use crate::ir::json::spelling::Decode;
 use crate::ir::json::texts::Texts;
@@ -146,7 +146,7 @@ impl JsonMachine {
             let rest = self.between(plan.items - 1, top.depth).saturating_add(plan.bytes);
             return Some(Shortest::new(rest, plan.first).after(gap).then(below));
         }
-        let first = |way: &Way| {
+        let first = |way: &NodeChoice| {
             let counts = array.raise(&[], way.bits)?;
             let after = match array.repeats {
                 Some(_) => self.after_unpaired((rule, NOTHING), array.count(0), top.depth)?,

@@ -57,10 +57,10 @@ use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
 use super::automaton::Automaton;
-use super::{Config, Likeness, Machine, Part, Tolerance};
+use super::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 use crate::ByteSet;
 use crate::ir::json::JsonProgram;
-use crate::ir::json::layout::Rest;
+use crate::ir::json::layout::GapRest;
 use crate::ir::json::needs::NameCounts;
 use crate::ir::json::program::ObjectRule;
 use crate::ir::json::spelling::Decode;
@@ -130,7 +130,7 @@ enum State {
     /// A value is to come.
     Value {
         node: u32,
-        gap: Rest,
+        gap: GapRest,
     },
     /// Inside `null`, `false` or `true`.
     Literal {
@@ -162,15 +162,15 @@ enum State {
     },
     /// After `[`; the frame has no item yet.
     ArrayStart {
-        gap: Rest,
+        gap: GapRest,
     },
     /// After `{`.
     ObjectStart {
-        gap: Rest,
+        gap: GapRest,
     },
     /// A name is to come.
     KeyStart {
-        gap: Rest,
+        gap: GapRest,
     },
     /// Inside a name: at a node of the object's trie, or [`OUTSIDE`], and at a state of the language that labels
     /// undeclared names: [`OUTSIDE`] once the name can only be a declared one, zero where there is no such language.
@@ -184,13 +184,13 @@ enum State {
     /// After a name.
     Colon {
         node: u32,
-        gap: Rest,
+        gap: GapRest,
     },
     /// After an item or a member.
     AfterValue,
     /// Before the closing bracket.
     Close {
-        gap: Rest,
+        gap: GapRest,
     },
     /// After the whole value.
     End,
@@ -391,11 +391,11 @@ impl Machine for JsonMachine {
         Some(self.program.profile)
     }
 
-    fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
+    fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
         self.split(config, parts);
     }
 
-    fn likeness(&mut self, config: Config) -> Option<Likeness> {
+    fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
         self.unseen_likeness(config)
             .or_else(|| self.unnamed_likeness(config))
             .or_else(|| self.undeclared_likeness(config))

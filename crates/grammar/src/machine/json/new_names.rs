@@ -20,13 +20,13 @@ const QUOTE: Shortest = Shortest::new(1, b'"');
 
 /// The way to a place in a name.
 #[derive(Clone, Copy)]
-struct Way {
+struct NamePath {
     place: NamePlace,
     /// The bytes so far and the first of them.
     bytes: Shortest,
 }
 
-impl Way {
+impl NamePath {
     /// The way on to another place.
     fn on(self, bytes: Shortest, c: char, (at, other, rivals): (u32, u32, NamesId)) -> Self {
         let spelled = self.place.spelled + shortest_spelling(c).len;
@@ -47,7 +47,7 @@ struct Search<'a> {
     /// By label and length, what comes after such a name.
     after_taken: FxHashMap<(u32, u32), Option<u32>>,
     best: Option<Shortest>,
-    ways: Vec<Way>,
+    ways: Vec<NamePath>,
     open: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
@@ -66,7 +66,7 @@ impl Object<'_> {
             ways: Vec::new(),
             open: BinaryHeap::new(),
         };
-        let start = Way { place, bytes: Shortest::new(0, 0) };
+        let start = NamePath { place, bytes: Shortest::new(0, 0) };
         match decode {
             Decode::Whole => search.consider(start),
             _ => search.expand(start, decode),
@@ -97,7 +97,7 @@ impl Search<'_> {
     }
 
     /// A name of a label that ends.
-    fn end(&mut self, way: Way, bytes: Shortest, label: u32) {
+    fn end(&mut self, way: NamePath, bytes: Shortest, label: u32) {
         let length = way.place.spelled + bytes.len - 1;
         if self.after.get(label as usize).is_some_and(Option::is_some)
             && let Some(after) = self.after_name(label, length)
@@ -115,7 +115,7 @@ impl Search<'_> {
     }
 
     /// Ends the names at a place where none that was seen goes on; else leaves the place for later.
-    fn consider(&mut self, way: Way) {
+    fn consider(&mut self, way: NamePath) {
         let ends = (0..self.after.len() as u32).filter_map(|label| {
             let after = self.after[label as usize]?;
             let bytes = self.nearest(way.place, label)?;
@@ -133,7 +133,7 @@ impl Search<'_> {
         }
     }
 
-    fn go_on(&mut self, way: Way) {
+    fn go_on(&mut self, way: NamePath) {
         let labels = 0..self.after.len() as u32;
         let least = labels.filter_map(|label| {
             Some(self.nearest(way.place, label)?.len.saturating_add(self.after[label as usize]?))
@@ -154,7 +154,7 @@ impl Search<'_> {
     }
 
     /// Goes on by each character: those that names seen go on with, and one that none does.
-    fn expand(&mut self, way: Way, decode: Decode) {
+    fn expand(&mut self, way: NamePath, decode: Decode) {
         let machine = self.object.machine;
         let (profile, rule) = (machine.program.profile, self.object.rule);
         let NamePlace { at, other, rivals, .. } = way.place;

@@ -21,7 +21,7 @@ use super::trace::{EMPTY, TextId};
 use super::{Frame, JsonMachine, ROOT, State};
 use crate::ByteSet;
 use crate::ir::json::cost::Shortest;
-use crate::ir::json::layout::Rest;
+use crate::ir::json::layout::GapRest;
 use crate::ir::json::program::ItemText;
 use crate::ir::json::spelling::{Decode, Decoded};
 use crate::options::Profile;
@@ -37,18 +37,18 @@ const PLACES: usize = 1 << 16;
 const ZEROS: usize = 20;
 
 /// No white space.
-const NO_GAP: Rest = Rest::Fixed { left: 0, line: false };
+const NO_GAP: GapRest = GapRest::Fixed { left: 0, line: false };
 
 /// What searches have found.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct FoundClosings {
     /// From the first byte of an item.
     starts: FxHashMap<Thread, Option<Shortest>>,
     /// The threads come to over the last byte, with the least that their completions take.
     found: Vec<(Thread, Shortest)>,
 }
 
-impl Known {
+impl FoundClosings {
     pub(super) fn byte_len(&self) -> usize {
         self.starts.len() * 2 * size_of::<(Thread, Option<Shortest>)>()
     }

@@ -7,7 +7,7 @@ use super::intern::UNCOUNTED;
 use super::names::{NO_NAMES, NameId, NamesId, UNKNOWN, UNREAD};
 use super::trace::{EMPTY, TextId};
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
-use crate::ir::json::layout::{Gap, GapStep, Rest};
+use crate::ir::json::layout::{Gap, GapRest, GapStep};
 use crate::ir::json::program::{ArrayRule, LanguageRule, ObjectRule};
 use crate::ir::json::spelling::{Decode, Decoded};
 use crate::ir::json::values::{NOTHING, PAIRED};
@@ -323,7 +323,7 @@ impl JsonMachine {
         }
     }
 
-    fn array_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {
+    fn array_start_byte(&mut self, stack: StackId, gap: GapRest, byte: u8) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Array { rule, items: 0, counts, .. }) = top.frame else { return };
         let step = gap.step(byte);
@@ -377,7 +377,7 @@ impl JsonMachine {
         Some(self.interner.counts_id(raised))
     }
 
-    fn object_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {
+    fn object_start_byte(&mut self, stack: StackId, gap: GapRest, byte: u8) {
         let top = *self.interner.stack(stack);
         match gap.step(byte) {
             _ if byte == b'}' => {
@@ -555,7 +555,7 @@ impl JsonMachine {
             return self.next_item(stack);
         }
         if spacing.before_comma == Gap::Any
-            && let GapStep::Within(_) = Rest::Any.step(byte)
+            && let GapStep::Within(_) = GapRest::Any.step(byte)
         {
             return self.push(stack, State::AfterValue);
         }

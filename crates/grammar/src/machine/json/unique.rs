@@ -6,7 +6,7 @@
 //!
 //! Mostly an item is told from all values seen long before its end. From then on it is *apart*: nothing that it can become
 //! is forbidden, and everything is as if items need not differ. The same goes for masks: a thread in a string or a name is
-//! [like](crate::machine::Part::Like) one whose text is not known, except over the few characters by which the item may
+//! [like](crate::machine::ConfigPart::Equivalent) one whose text is not known, except over the few characters by which the item may
 //! still become a value seen.
 
 //!
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use super::classes::add_character;
 use super::intern::Thread;
 use super::required::Candidate;
-use super::search::Known;
+use super::search::FoundClosings;
 use super::trace::{EMPTY, TextId, Trace};
 use super::{Frame, JsonMachine, ROOT, StackId, State};
 use crate::ByteSet;
@@ -26,7 +26,7 @@ use crate::ir::json::cost::Shortest;
 use crate::ir::json::program::JsonProgram;
 use crate::ir::json::spelling::Decode;
 use crate::ir::json::values::{NOTHING, PAIRED, Prospect, SetId, ValueId, Values};
-use crate::machine::{Config, Likeness};
+use crate::machine::{Config, EquivalentConfig};
 
 /// What is known of items that must differ.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub(super) struct Items {
     prospect_bytes: usize,
     /// Whether threads are gathered for a search instead of the next config.
     pub(super) searching: bool,
-    pub(super) known: Known,
+    pub(super) known: FoundClosings,
 }
 
 impl Items {
@@ -232,7 +232,7 @@ impl JsonMachine {
     }
 
     /// The config of [`JsonMachine::unseen`], and the bytes over which the item may go on to a value seen.
-    pub(super) fn unseen_likeness(&mut self, config: Config) -> Option<Likeness> {
+    pub(super) fn unseen_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let &[thread] = self.interner.threads_of(config) else { return None };
         let thread = self.interner.thread(thread);
         let unseen = self.unseen(thread)?;
@@ -241,7 +241,7 @@ impl JsonMachine {
         let other = self.gathered();
         let mut bytes = self.towards_seen(thread);
         self.add_rivals(thread.state, &mut bytes);
-        Some(Likeness { other, bytes })
+        Some(EquivalentConfig { other, bytes })
     }
 
     /// The bytes over which an item may go on to a value seen.

@@ -1,7 +1,7 @@
 //! Masks where undeclared names have been seen.
 //!
 //! A name seen forbids only itself, so a mask is nearly the same as if none had been seen. A config is
-//! [like](crate::machine::Part::Like) its *plain* one, which has forgotten all names seen. The two differ in
+//! [like](crate::machine::ConfigPart::Equivalent) its *plain* one, which has forgotten all names seen. The two differ in
 //! tokens that hold a whole name ([`repeated`](super::repeated)), and inside a name in those that go on to one
 //! seen. This holds while more names are left than a token can add. Elsewhere masks are stepped through.
 
@@ -12,7 +12,7 @@ use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::ir::json::program::ObjectRule;
 use crate::ir::json::texts::ENDLESS;
-use crate::machine::{Config, Likeness};
+use crate::machine::{Config, EquivalentConfig};
 
 /// The largest number of names that a token is assumed to add to an object.
 const ADDED: u32 = 8;
@@ -157,7 +157,7 @@ impl JsonMachine {
 
     /// What a config in names is like, if names have been seen: the plain one, but for the bytes over which a name may go on
     /// to one seen.
-    pub(super) fn unnamed_likeness(&mut self, config: Config) -> Option<Likeness> {
+    pub(super) fn unnamed_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let mut bytes = ByteSet::default();
         let mut named = false;
         for &thread in self.interner.threads_of(config) {
@@ -171,7 +171,7 @@ impl JsonMachine {
             return None;
         }
         let other = self.forgetting(config)?;
-        Some(Likeness { other, bytes })
+        Some(EquivalentConfig { other, bytes })
     }
 
     /// The bytes over which a name may go on to one seen.

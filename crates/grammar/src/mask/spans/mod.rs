@@ -3,37 +3,37 @@
 //! Such a machine is on its way through some rules at once, each called by another, and what comes after the innermost ones
 //! is hardly ever the same twice. But no token reaches far beyond them. So a mask is put together from [`Span`]s: what is
 //! left of one rule, by itself, makes of the tokens. Where it ends before the token does, the callers go on from the
-//! *front*, the nodes of the trie at which that is so, and what they make of it is a span again. So it is with rules that
+//! *frontier*, the nodes of the trie at which that is so, and what they make of it is a span again. So it is with rules that
 //! are called on the way. Spans are few, and made once per grammar and vocabulary, whatever the callers are; a mask that
 //! comes from the same spans as another is the same.
 
-mod fronts;
-mod stretch;
+mod frontiers;
+mod span_walk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
-use fronts::{FrontId, Fronts, Nodes};
+use frontiers::{FrontierId, Frontiers, NodeSet};
 use rustc_hash::FxHashMap;
-use stretch::{Found, Stretch};
+use span_walk::{Found, SpanWalk};
 
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Frame};
-use crate::mask::char_classes::{Cells, Paths, Road};
+use crate::mask::char_classes::{AsciiRun, CharClasses, Paths};
 use crate::mask::tables::Pool;
 
-/// What is left of a rule, beginning at a front.
+/// What is left of a rule, beginning at a frontier.
 #[derive(Clone, Copy)]
 struct Span {
     /// The tokens that end within it, or where it does, by their index; `None` if there are none.
     tokens: Option<u32>,
-    /// The nodes beyond the front at which it may end while tokens go on.
-    exits: Option<FrontId>,
+    /// The nodes beyond the frontier at which it may end while tokens go on.
+    exits: Option<FrontierId>,
 }
 
 /// What is known of a rest from another one.
-struct Model {
+struct SpanTemplate {
     /// The other one's, from the root.
     span: Span,
     /// First bytes after which the two differ, with their nodes.
@@ -55,19 +55,19 @@ const ENTRY: usize = 64;
 
 /// The spans of a generation, and what they are made with.
 pub(crate) struct Spans {
-    cells: Arc<Cells>,
+    classes: Arc<CharClasses>,
     paths: Arc<Paths>,
     pool: Arc<Pool>,
-    fronts: Fronts,
-    known: FxHashMap<(FrontId, Config), Span>,
+    frontiers: Frontiers,
+    known: FxHashMap<(FrontierId, Config), Span>,
     tokens: Vec<Arc<Tokens>>,
     token_ids: FxHashMap<Arc<Tokens>, u32>,
     /// Masks by the tokens that they consist of, and whether the output may end.
     masks: FxHashMap<(Box<[u32]>, bool), Arc<TokenSet>>,
-    roads: FxHashMap<Config, Road>,
+    ascii_runs: FxHashMap<Config, AsciiRun>,
     bytes: usize,
     /// What the spans of a mask may still cost, in nodes of the trie. Nothing that is found once it is used up counts.
-    purse: usize,
+    cost_budget: usize,
     /// What the automaton's rows had weighed in all when they were last paid for.
     work: usize,
     /// Masks that cost too much.
@@ -91,17 +91,17 @@ const FAILURES: usize = 2;
 impl Spans {
     pub(crate) fn new(vocabulary: &Vocabulary) -> Self {
         Self {
-            cells: Cells::of(vocabulary),
+            classes: CharClasses::of(vocabulary),
             paths: Paths::of(vocabulary),
             pool: Pool::of(vocabulary),
-            fronts: Fronts::new(vocabulary),
+            frontiers: Frontiers::new(vocabulary),
             known: FxHashMap::default(),
             tokens: Vec::new(),
             token_ids: FxHashMap::default(),
             masks: FxHashMap::default(),
-            roads: FxHashMap::default(),
+            ascii_runs: FxHashMap::default(),
             bytes: 0,
-            purse: PURSE,
+            cost_budget: PURSE,
             work: 0,
             failures: 0,
         }
@@ -115,11 +115,11 @@ impl Spans {
         config: Config,
         ends: &[TokenId],
     ) -> Arc<TokenSet> {
-        self.purse = PURSE.max(2 * vocabulary.trie().len());
+        self.cost_budget = PURSE.max(2 * vocabulary.trie().len());
         self.work = automaton.work();
-        let mut composer = Composer { spans: self, automaton, vocabulary, depth: 0 };
+        let mut composer = SpanComposer { spans: self, automaton, vocabulary, depth: 0 };
         let Some(used) = composer.used(config) else {
-            let found = composer.stretch(false).over_front(FrontId::ROOT, config);
+            let found = composer.span_walk(false).over_frontier(FrontierId::ROOT, config);
             let mut mask = found.set.unwrap_or_else(|| self.pool.empty());
             insert_all(&mut mask, found.tokens.iter().chain(ends));
             return Arc::new(mask);
@@ -160,7 +160,7 @@ impl Spans {
 
     /// Bytes of memory, roughly, with those of masks that consist of spans.
     pub(crate) fn byte_len(&self) -> usize {
-        self.bytes + self.fronts.byte_len() + self.roads.len() * 2 * size_of::<(Config, Road)>()
+        self.bytes + self.frontiers.byte_len() + self.ascii_runs.len() * 2 * size_of::<(Config, AsciiRun)>()
     }
 }
 
@@ -176,7 +176,7 @@ impl Drop for Spans {
 }
 
 /// The spans with what they are made of.
-struct Composer<'a> {
+struct SpanComposer<'a> {
     spans: &'a mut Spans,
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
@@ -187,7 +187,7 @@ struct Composer<'a> {
 /// Spans within spans go so deep at most, as tokens of more calls do not: for each level there is one on the stack.
 const DEPTH: usize = 256;
 
-impl Composer<'_> {
+impl SpanComposer<'_> {
     /// The tokens that a config's mask consists of; `None` where it is better walked to as a whole: in a machine without
     /// rules, and in a grammar so ambiguous that its rules end nearly everywhere, in nearly all ways.
     fn used(&mut self, config: Config) -> Option<Vec<u32>> {
@@ -199,8 +199,8 @@ impl Composer<'_> {
         if frames.is_empty() {
             return None;
         }
-        let (used, _) = self.reach(FrontId::ROOT, frames);
-        if self.spans.purse == 0 {
+        let (used, _) = self.reach(FrontierId::ROOT, frames);
+        if self.spans.cost_budget == 0 {
             self.spans.failures += 1;
             return None;
         }
@@ -211,27 +211,27 @@ impl Composer<'_> {
     fn pay(&mut self, cost: usize) {
         let work = self.automaton.work();
         let rows = work - std::mem::replace(&mut self.spans.work, work);
-        self.spans.purse = self.spans.purse.saturating_sub(cost + PLACE * rows);
+        self.spans.cost_budget = self.spans.cost_budget.saturating_sub(cost + PLACE * rows);
     }
 
-    /// All that may follow some frames from a front on: the tokens by their indices, in order, and the fronts at which the
+    /// All that may follow some frames from a frontier on: the tokens by their indices, in order, and the frontiers at which the
     /// frames that return to nobody have ended.
-    fn reach(&mut self, mut front: FrontId, mut frames: Vec<Frame>) -> (Vec<u32>, Vec<FrontId>) {
+    fn reach(&mut self, mut frontier: FrontierId, mut frames: Vec<Frame>) -> (Vec<u32>, Vec<FrontierId>) {
         let (mut used, mut ends) = (Vec::new(), Vec::new());
-        // By front, the returns of the rules that may end there. A front's exits lie deeper, so that fronts are met once.
-        let mut ended: BTreeMap<(u32, FrontId), Vec<u32>> = BTreeMap::new();
+        // By frontier, the returns of the rules that may end there. A frontier's exits lie deeper, so that frontiers are met once.
+        let mut ended: BTreeMap<(u32, FrontierId), Vec<u32>> = BTreeMap::new();
         loop {
             self.pay(ROW + frames.len());
-            if self.spans.purse == 0 {
+            if self.spans.cost_budget == 0 {
                 break;
             }
             for frame in frames.drain(..) {
-                let span = self.span(front, frame.rest);
+                let span = self.span(frontier, frame.rest);
                 used.extend(span.tokens);
                 match span.exits {
                     Some(exits) if frame.returns == Frame::NOBODY => ends.push(exits),
                     Some(exits) => {
-                        let depth = self.spans.fronts.depth(exits);
+                        let depth = self.spans.frontiers.depth(exits);
                         ended.entry((depth, exits)).or_default().push(frame.returns);
                     }
                     None => {}
@@ -243,24 +243,24 @@ impl Composer<'_> {
             if self.automaton.callers(&returns, &mut frames) {
                 ends.push(next);
             }
-            front = next;
+            frontier = next;
         }
         used.sort_unstable();
         used.dedup();
         (used, ends)
     }
 
-    fn span(&mut self, front: FrontId, rest: Config) -> Span {
-        if let Some(&known) = self.spans.known.get(&(front, rest)) {
+    fn span(&mut self, frontier: FrontierId, rest: Config) -> Span {
+        if let Some(&known) = self.spans.known.get(&(frontier, rest)) {
             return known;
         }
-        let model = if front == FrontId::ROOT { self.model(rest) } else { None };
-        self.make(front, rest, model)
+        let model = if frontier == FrontierId::ROOT { self.model(rest) } else { None };
+        self.make(frontier, rest, model)
     }
 
     /// A config to which most tokens lead from `rest`, and then back to itself: in the middle of a word the same may follow
     /// as one letter later, unless a keyword is in the making.
-    fn model(&mut self, rest: Config) -> Option<Model> {
+    fn model(&mut self, rest: Config) -> Option<SpanTemplate> {
         let trie = self.vocabulary.trie();
         let automaton = &mut *self.automaton;
         let plausible = automaton.plausible(rest);
@@ -291,38 +291,38 @@ impl Composer<'_> {
         if below >= weight {
             return None;
         }
-        let known = self.spans.known.get(&(FrontId::ROOT, home)).copied();
-        let span = known.unwrap_or_else(|| self.make(FrontId::ROOT, home, None));
-        Some(Model { span, different })
+        let known = self.spans.known.get(&(FrontierId::ROOT, home)).copied();
+        let span = known.unwrap_or_else(|| self.make(FrontierId::ROOT, home, None));
+        Some(SpanTemplate { span, different })
     }
 
-    fn make(&mut self, front: FrontId, rest: Config, model: Option<Model>) -> Span {
-        if self.depth == DEPTH || self.spans.purse == 0 {
-            self.spans.purse = 0;
+    fn make(&mut self, frontier: FrontierId, rest: Config, model: Option<SpanTemplate>) -> Span {
+        if self.depth == DEPTH || self.spans.cost_budget == 0 {
+            self.spans.cost_budget = 0;
             return Span { tokens: None, exits: None };
         }
         self.depth += 1;
-        let span = self.make_within(front, rest, model);
+        let span = self.make_within(frontier, rest, model);
         self.depth -= 1;
         span
     }
 
-    fn make_within(&mut self, front: FrontId, rest: Config, model: Option<Model>) -> Span {
+    fn make_within(&mut self, frontier: FrontierId, rest: Config, model: Option<SpanTemplate>) -> Span {
         let trie = self.vocabulary.trie();
-        let stretch = self.stretch(true);
+        let span_walk = self.span_walk(true);
         let mut found = match &model {
-            Some(model) => stretch.over_children(&model.different, rest),
-            None => stretch.over_front(front, rest),
+            Some(model) => span_walk.over_children(&model.different, rest),
+            None => span_walk.over_frontier(frontier, rest),
         };
         self.pay(found.visits + found.exits.len() / 8 + NODES * usize::from(found.set.is_some()));
-        let mut exits = Nodes::none();
-        if let Some(Model { span, different }) = model {
+        let mut exits = NodeSet::none();
+        if let Some(SpanTemplate { span, different }) = model {
             let mut set = self.spans.pool.empty();
             if let Some(tokens) = span.tokens {
                 self.spans.tokens[tokens as usize].add_to(&mut set);
             }
-            if let Some(front) = span.exits {
-                self.spans.fronts.add_to(&mut exits, front);
+            if let Some(frontier) = span.exits {
+                self.spans.frontiers.add_to(&mut exits, frontier);
             }
             for (_, node) in different {
                 trie.tokens_below(node).iter().for_each(|&token| set.remove(token));
@@ -332,23 +332,23 @@ impl Composer<'_> {
         }
         exits.extend(found.exits.drain(..));
         for (called, nodes) in std::mem::take(&mut found.calls) {
-            let Some(front) = self.spans.fronts.intern(trie, Nodes::Few(nodes)) else { continue };
+            let Some(frontier) = self.spans.frontiers.intern(trie, NodeSet::Few(nodes)) else { continue };
             let mut frames = Vec::new();
             self.automaton.frames(called, &mut frames);
-            let (used, ends) = self.reach(front, frames);
+            let (used, ends) = self.reach(frontier, frames);
             for tokens in used {
                 self.add(tokens, &mut found);
             }
             for end in ends {
                 self.pay(NODES);
-                self.spans.fronts.add_to(&mut exits, end);
+                self.spans.frontiers.add_to(&mut exits, end);
             }
         }
         let tokens = self.spans.intern(found.tokens(self.vocabulary, &self.spans.pool));
-        let span = Span { tokens, exits: self.spans.fronts.intern(trie, exits) };
-        if self.spans.purse > 0 {
+        let span = Span { tokens, exits: self.spans.frontiers.intern(trie, exits) };
+        if self.spans.cost_budget > 0 {
             self.spans.bytes += ENTRY;
-            self.spans.known.insert((front, rest), span);
+            self.spans.known.insert((frontier, rest), span);
         }
         span
     }
@@ -362,12 +362,24 @@ impl Composer<'_> {
         }
     }
 
-    fn stretch(&mut self, leaves: bool) -> Stretch<'_> {
-        let Spans { cells, paths, pool, fronts, roads, purse, .. } = &mut *self.spans;
-        let allowance = if leaves { *purse } else { usize::MAX };
+    fn span_walk(&mut self, leaves: bool) -> SpanWalk<'_> {
+        let Spans { classes, paths, pool, frontiers, ascii_runs, cost_budget, .. } = &mut *self.spans;
+        let allowance = if leaves { *cost_budget } else { usize::MAX };
         let (automaton, trie) = (&mut *self.automaton, self.vocabulary.trie());
         let (open, found) = (Vec::new(), Found::default());
-        Stretch { automaton, trie, cells, paths, pool, fronts, roads, leaves, allowance, open, found }
+        SpanWalk {
+            automaton,
+            trie,
+            classes,
+            paths,
+            pool,
+            frontiers,
+            ascii_runs,
+            leaves,
+            allowance,
+            open,
+            found,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The bound of a config is the least number of tokens that spell its shortest completion: it depends on the config alone, not
 //! on what else was asked. Following that completion may lead to a config whose own shortest completion is another text with a
-//! larger bound. So that a bound, once given, can be kept, each matcher knows a [`Way`] of its own: the rest of the one that it
+//! larger bound. So that a bound, once given, can be kept, each matcher knows a [`ClosingPath`] of its own: the rest of the one that it
 //! has followed so far, or the config's, whichever is shorter.
 //!
 //! The text with the fewest bytes need not have the fewest tokens: a long word may be one token where a short one is
@@ -28,11 +28,11 @@ use crate::tokens::{TokenEdges, is_lead, spelt};
 mod tests;
 
 /// The way from the start, once it has been looked for; `None` where there is none.
-pub(crate) type StartWay = OnceLock<Option<Arc<[TokenId]>>>;
+pub(crate) type StartPath = OnceLock<Option<Arc<[TokenId]>>>;
 
 /// The bounds that are known.
 pub(crate) struct Budget {
-    start_way: Arc<StartWay>,
+    start_way: Arc<StartPath>,
     bounds: FxHashMap<Config, Bound>,
     /// How much of the way from the start lies before each config on it.
     start: FxHashMap<Config, u32>,
@@ -55,7 +55,7 @@ struct Bound {
 
 /// How a matcher could close, as tokens.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ClosingPath {
     /// How many tokens the matcher had when it could.
     pub(crate) position: usize,
     tokens: Arc<[TokenId]>,
@@ -63,7 +63,7 @@ pub(crate) struct Way {
     from: usize,
 }
 
-impl Way {
+impl ClosingPath {
     pub(crate) fn tokens(&self) -> &[TokenId] {
         &self.tokens[self.from..]
     }
@@ -91,7 +91,7 @@ impl Bound {
 }
 
 impl Budget {
-    pub(crate) fn new(start_way: Arc<StartWay>) -> Self {
+    pub(crate) fn new(start_way: Arc<StartPath>) -> Self {
         Self {
             start_way,
             bounds: FxHashMap::default(),
@@ -126,7 +126,7 @@ impl Budget {
         }
     }
 
-    /// Returns true if each byte of a config's completion is a token of its own, as far as `purse` allows to
+    /// Returns true if each byte of a config's completion is a token of its own, as far as `cost_budget` allows to
     /// find out.
     ///
     /// Many vocabularies lack some bytes, such as control characters, which a completion seldom needs.
@@ -135,7 +135,7 @@ impl Budget {
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         config: Config,
-        purse: &mut usize,
+        cost_budget: &mut usize,
     ) -> bool {
         if vocabulary.spells_utf8() {
             return true;
@@ -149,11 +149,11 @@ impl Budget {
             if let Some(&known) = self.bytewise.get(&at) {
                 break known;
             }
-            let Some(left) = purse.checked_sub(automaton.cost(at)) else {
-                *purse = 0;
+            let Some(left) = cost_budget.checked_sub(automaton.cost(at)) else {
+                *cost_budget = 0;
                 return false;
             };
-            *purse = left;
+            *cost_budget = left;
             configs.push(at);
             let [byte, next] = closing_step(automaton, at);
             at = Config(next);
@@ -193,13 +193,13 @@ impl Budget {
         }
     }
 
-    /// Whether `config` can be closed within `limit` tokens, as far as `purse` allows to find out.
+    /// Whether `config` can be closed within `limit` tokens, as far as `cost_budget` allows to find out.
     pub(crate) fn closes_within(
         &mut self,
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         config: Config,
-        (limit, purse): (usize, &mut usize),
+        (limit, cost_budget): (usize, &mut usize),
     ) -> bool {
         // Byte by byte is a way, too, and it needs no search.
         let bytes = automaton.closing_len(config) as usize;
@@ -214,11 +214,11 @@ impl Budget {
         if self.rest_of_start(config).is_some_and(|rest| rest.len() <= limit) {
             return true;
         }
-        if let Some(bound) = self.bound(automaton, vocabulary, config, *purse) {
-            *purse -= bound.cost as usize;
+        if let Some(bound) = self.bound(automaton, vocabulary, config, *cost_budget) {
+            *cost_budget -= bound.cost as usize;
             return bound.tokens as usize <= limit;
         }
-        let mut left = std::mem::take(purse);
+        let mut left = std::mem::take(cost_budget);
         bytes <= limit && self.spells_bytes(automaton, vocabulary, config, &mut left)
     }
 
@@ -254,16 +254,16 @@ impl Budget {
         vocabulary: &Vocabulary,
         config: Config,
         position: usize,
-    ) -> Option<Way> {
+    ) -> Option<ClosingPath> {
         let own = self.own_tokens(automaton, vocabulary, config);
         if let Some(&from) = self.start.get(&config)
             && let Some(Some(tokens)) = self.start_way.get()
             && tokens.len() as u32 - from <= own
         {
-            return Some(Way { position, tokens: Arc::clone(tokens), from: from as usize });
+            return Some(ClosingPath { position, tokens: Arc::clone(tokens), from: from as usize });
         }
         let tokens = self.spelling(automaton, vocabulary, config)?;
-        Some(Way { position, tokens: tokens.into(), from: 0 })
+        Some(ClosingPath { position, tokens: tokens.into(), from: 0 })
     }
 
     /// The tokens of a config's own completion, if it is followed.
@@ -457,10 +457,10 @@ impl Budget {
         let mut visits = vec![Visit { config: start, from: None, tokens: 0 }];
         let mut fewest = FxHashMap::from_iter([(start, 0)]);
         let mut open = BinaryHeap::from([Reverse((0, 0))]);
-        let mut purse = SEARCH_COST;
+        let mut cost_budget = SEARCH_COST;
         let mut looked_at = 0;
         for _ in 0..EXPANSIONS {
-            if looked_at > TOKENS || purse == 0 {
+            if looked_at > TOKENS || cost_budget == 0 {
                 break;
             }
             let Some(Reverse((_, at))) = open.pop() else { break };
@@ -470,7 +470,7 @@ impl Budget {
                 continue;
             }
             let mut found: Vec<(TokenId, Config)> = Vec::new();
-            mask::plain(automaton, vocabulary, config, &mut purse, |_, ids, next| {
+            mask::plain(automaton, vocabulary, config, &mut cost_budget, |_, ids, next| {
                 looked_at += 1;
                 let known = fewest.entry(next).or_insert(usize::MAX);
                 if tokens + 1 < *known {
@@ -480,11 +480,11 @@ impl Budget {
             });
             for (token, next) in found {
                 visits.push(Visit { config: next, from: Some((at, token)), tokens: tokens + 1 });
-                let Some(rest) = self.bound(automaton, vocabulary, next, purse) else {
-                    purse = 0;
+                let Some(rest) = self.bound(automaton, vocabulary, next, cost_budget) else {
+                    cost_budget = 0;
                     break;
                 };
-                purse -= rest.cost as usize;
+                cost_budget -= rest.cost as usize;
                 if rest.tokens == NEVER {
                     continue;
                 }

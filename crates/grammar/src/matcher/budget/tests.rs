@@ -182,11 +182,11 @@ fn a_small_purse_decides_nothing_whatever_is_known() {
     let start = automaton.start();
     let config = automaton.step(start, b'z');
     let mut budget = Budget::new(Arc::default());
-    // A purse that is too small finds nothing out, and what was found out before is the same with it.
+    // A cost_budget that is too small finds nothing out, and what was found out before is the same with it.
     for _ in 0..2 {
-        let mut purse = 1000;
-        assert!(!budget.closes_within(&mut automaton, &vocabulary, config, (bytes - 1, &mut purse)));
-        assert_eq!(purse, 0);
+        let mut cost_budget = 1000;
+        assert!(!budget.closes_within(&mut automaton, &vocabulary, config, (bytes - 1, &mut cost_budget)));
+        assert_eq!(cost_budget, 0);
         assert_eq!(budget.closing_tokens(&mut automaton, &vocabulary, config), Some(bytes as u32));
     }
     assert_eq!(closes(&grammar, b""), 2);

@@ -1,7 +1,7 @@
 //! From a pattern to a language, back to front.
 //!
 //! What an assertion asks for may depend on all the text behind it, so an expression is built together with what follows:
-//! [`Builder::build`] takes the [`Rest`] behind an expression and gives the rest from its beginning. Look-ahead
+//! [`Builder::build`] takes the [`Continuation`] behind an expression and gives the rest from its beginning. Look-ahead
 //! intersects the rest with what it asks for, and `$` with the empty text. What `^` and `\b` ask for depends on the text
 //! before, of which three cases matter, so a rest is three expressions.
 
@@ -27,12 +27,12 @@ pub(super) fn search(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId,
 /// The texts that a pattern matches as a whole.
 pub(super) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     let mut builder = Builder::new(expressions, 2 * ast.size + STEPS);
-    Ok(builder.build(ast, Rest::always(Expressions::EMPTY))?.start)
+    Ok(builder.build(ast, Continuation::always(Expressions::EMPTY))?.start)
 }
 
 /// What may follow, by what went before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Rest {
+pub(super) struct Continuation {
     /// At the start of the text.
     pub(super) start: ExprId,
     /// Behind a character of a word.
@@ -41,7 +41,7 @@ pub(super) struct Rest {
     pub(super) other: ExprId,
 }
 
-impl Rest {
+impl Continuation {
     /// The same whatever went before.
     pub(super) const fn always(expr: ExprId) -> Self {
         Self { start: expr, word: expr, other: expr }
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
     }
 
     /// `ast`, then `rest`.
-    pub(super) fn build(&mut self, ast: &Ast, rest: Rest) -> Result<Rest, PatternError> {
+    pub(super) fn build(&mut self, ast: &Ast, rest: Continuation) -> Result<Continuation, PatternError> {
         self.steps = self.steps.saturating_sub(1);
         if self.steps == 0 || self.expressions.work() > self.most_work {
             return Err(PatternProblem::TooManyRounds.at(ast.offset));
@@ -102,19 +102,19 @@ impl<'a> Builder<'a> {
             Kind::Alternatives(items) => {
                 let parts = items.iter().map(|item| self.build(item, rest)).collect::<Result<Vec<_>, _>>()?;
                 let mut any_of =
-                    |f: fn(&Rest) -> ExprId| self.expressions.any_of(parts.iter().map(f).collect());
-                Rest {
+                    |f: fn(&Continuation) -> ExprId| self.expressions.any_of(parts.iter().map(f).collect());
+                Continuation {
                     start: any_of(|part| part.start),
                     word: any_of(|part| part.word),
                     other: any_of(|part| part.other),
                 }
             }
             &Kind::Repeat { ref inner, min, max } => self.rounds(inner, min, max, rest)?,
-            Kind::Start => Rest { start: rest.start, ..Rest::always(Expressions::NOTHING) },
+            Kind::Start => Continuation { start: rest.start, ..Continuation::always(Expressions::NOTHING) },
             Kind::End => rest.each(|rest| self.expressions.all_of(vec![Expressions::EMPTY, rest])),
             &Kind::WordBoundary { negated } => self.word_boundary(negated, rest),
             Kind::LookAhead { inner, negated } => {
-                let asked = self.build(inner, Rest::always(Expressions::EVERYTHING))?;
+                let asked = self.build(inner, Continuation::always(Expressions::EVERYTHING))?;
                 asked.with(rest, |asked, rest| {
                     let asked = if *negated { self.expressions.not(asked) } else { asked };
                     self.expressions.all_of(vec![asked, rest])
@@ -124,17 +124,23 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn word_boundary(&mut self, negated: bool, rest: Rest) -> Rest {
+    fn word_boundary(&mut self, negated: bool, rest: Continuation) -> Continuation {
         let class = self.expressions.class(word_chars());
         let word = self.expressions.concat(class, Expressions::EVERYTHING);
         let no_word = self.expressions.not(word);
         let (behind_word, behind_other) = if negated { (word, no_word) } else { (no_word, word) };
-        let asked = Rest { start: behind_other, word: behind_word, other: behind_other };
+        let asked = Continuation { start: behind_other, word: behind_word, other: behind_other };
         asked.with(rest, |asked, rest| self.expressions.all_of(vec![asked, rest]))
     }
 
     /// A repetition with assertions in it: its rounds are no language, so each is built with what follows it.
-    fn rounds(&mut self, inner: &Ast, min: u32, max: Option<u32>, rest: Rest) -> Result<Rest, PatternError> {
+    fn rounds(
+        &mut self,
+        inner: &Ast,
+        min: u32,
+        max: Option<u32>,
+        rest: Continuation,
+    ) -> Result<Continuation, PatternError> {
         if max.unwrap_or(min) > ROUNDS {
             return Err(PatternProblem::TooManyRounds.at(inner.offset));
         }
@@ -156,7 +162,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Any number of rounds: the least solution of X = rest | round·X.
-    fn star(&mut self, inner: &Ast, rest: Rest) -> Result<Rest, PatternError> {
+    fn star(&mut self, inner: &Ast, rest: Continuation) -> Result<Continuation, PatternError> {
         if inner.min_len == 0 {
             return Err(PatternProblem::EmptyRound.at(inner.offset));
         }
@@ -169,22 +175,22 @@ impl<'a> Builder<'a> {
             word
         };
         // Behind a round, which is not empty, the start of the text is past.
-        let round = self.build(inner, Rest { start: Expressions::NOTHING, word, other })?;
+        let round = self.build(inner, Continuation { start: Expressions::NOTHING, word, other })?;
         let solution = rest.with(round, |rest, round| self.expressions.any_of(vec![rest, round]));
         self.expressions.define(word, solution.word);
         if other != word {
             self.expressions.define(other, solution.other);
         }
-        Ok(Rest { start: solution.start, word, other })
+        Ok(Continuation { start: solution.start, word, other })
     }
 
     /// An expression without assertions, then `rest`.
-    fn attach(&mut self, ast: &Ast, rest: Rest) -> Rest {
+    fn attach(&mut self, ast: &Ast, rest: Continuation) -> Continuation {
         let expr = self.plain(ast);
         if let Some(inside) = rest.inside()
             && (inside == rest.start || !self.expressions.nullable(expr))
         {
-            return Rest::always(self.expressions.concat(expr, inside));
+            return Continuation::always(self.expressions.concat(expr, inside));
         }
         let is_nullable = self.expressions.nullable(expr);
         let behind = self.behind(expr, rest);
@@ -192,7 +198,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The texts of `expr` that are not empty, then what may follow them.
-    fn behind(&mut self, expr: ExprId, rest: Rest) -> ExprId {
+    fn behind(&mut self, expr: ExprId, rest: Continuation) -> ExprId {
         let e = &mut *self.expressions;
         if let Some(inside) = rest.inside() {
             let some = e.repeat(Expressions::ANY, 1, None);
@@ -207,8 +213,8 @@ impl<'a> Builder<'a> {
     }
 
     /// The texts that begin with a text of `left`, followed by what may follow that.
-    pub(super) fn after(&mut self, left: ExprId, rest: Rest) -> ExprId {
-        if rest == Rest::always(rest.start) {
+    pub(super) fn after(&mut self, left: ExprId, rest: Continuation) -> ExprId {
+        if rest == Continuation::always(rest.start) {
             return self.expressions.concat(left, rest.start);
         }
         let behind = self.behind(left, rest);

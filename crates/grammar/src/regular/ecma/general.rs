@@ -50,10 +50,10 @@ pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> R
 }
 
 /// Languages of which the text behind a place must be in all: sorted, without those that hold every text.
-type Way = Vec<ExprId>;
+type Conjunction = Vec<ExprId>;
 
-/// Ways of which one suffices. None contains another.
-type Ways = Vec<Way>;
+/// Disjunction of which one suffices. None contains another.
+type Disjunction = Vec<Conjunction>;
 
 /// What the text before a place means for some look-behinds, those with numbers from `first` on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -68,18 +68,18 @@ struct Context {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Behind {
     /// The states that read a character next.
-    states: Vec<(usize, Ways)>,
+    states: Vec<(usize, Disjunction)>,
     /// What makes the look-behind hold here.
-    holds: Ways,
+    holds: Disjunction,
 }
 
 /// What follows a place in an automaton without reading a character.
 #[derive(Clone, Debug, Default)]
 struct Closure {
     /// States that read a character, and how they are reached.
-    states: Vec<(usize, Ways)>,
+    states: Vec<(usize, Disjunction)>,
     /// How the end is reached.
-    end: Ways,
+    end: Disjunction,
 }
 
 struct Solver<'a> {
@@ -146,7 +146,7 @@ impl<'a> Solver<'a> {
         };
         for index in first..end {
             let body = self.nfa.behinds[index];
-            let mut from: Vec<(usize, Ways)> = vec![(body.start, vec![Way::new()])];
+            let mut from: Vec<(usize, Disjunction)> = vec![(body.start, vec![Conjunction::new()])];
             if let Some((before, c)) = before {
                 let states = self.contexts[before].behind[index - first].states.clone();
                 for (state, ways) in states {
@@ -170,11 +170,11 @@ impl<'a> Solver<'a> {
     }
 
     /// What is left of ways after a character.
-    fn derived(&mut self, ways: &Ways, c: char) -> Option<Ways> {
-        let mut derived = Ways::new();
+    fn derived(&mut self, ways: &Disjunction, c: char) -> Option<Disjunction> {
+        let mut derived = Disjunction::new();
         for way in ways {
             self.spend(1 + way.len())?;
-            let mut rest = Way::with_capacity(way.len());
+            let mut rest = Conjunction::with_capacity(way.len());
             for &expr in way {
                 rest.push(self.expressions.derive(expr, c));
             }
@@ -240,17 +240,17 @@ impl<'a> Solver<'a> {
     }
 
     /// What is reached from some places of an automaton without reading a character.
-    fn close(&mut self, from: Vec<(usize, Ways)>, body: Body, context: &Context) -> Option<Closure> {
-        let mut known: FxHashMap<usize, Ways> = FxHashMap::default();
+    fn close(&mut self, from: Vec<(usize, Disjunction)>, body: Body, context: &Context) -> Option<Closure> {
+        let mut known: FxHashMap<usize, Disjunction> = FxHashMap::default();
         let mut order = Vec::new();
         let mut open = from;
         while let Some((node, ways)) = open.pop() {
             self.spend(1 + ways.len())?;
             let here = known.entry(node).or_insert_with(|| {
                 order.push(node);
-                Ways::new()
+                Disjunction::new()
             });
-            let mut fresh = Ways::new();
+            let mut fresh = Disjunction::new();
             for way in ways {
                 if add(here, way.clone())? {
                     fresh.push(way);
@@ -264,7 +264,7 @@ impl<'a> Solver<'a> {
                 Node::Empty(targets) => open.extend(targets.iter().map(|&target| (target, fresh.clone()))),
                 Node::If(condition, target) => {
                     let asked = self.asked(*condition, context)?;
-                    let mut met = Ways::new();
+                    let mut met = Disjunction::new();
                     for mut way in fresh {
                         way.push(asked);
                         add(&mut met, way)?;
@@ -315,7 +315,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    fn union(&mut self, ways: &Ways) -> ExprId {
+    fn union(&mut self, ways: &Disjunction) -> ExprId {
         let ways = ways.iter().map(|way| self.expressions.all_of(way.clone())).collect();
         self.expressions.any_of(ways)
     }
@@ -325,7 +325,7 @@ impl<'a> Solver<'a> {
             return Some(Rc::clone(known));
         }
         let place = self.contexts[context].clone();
-        let closure = Rc::new(self.close(vec![(node, vec![Way::new()])], body, &place)?);
+        let closure = Rc::new(self.close(vec![(node, vec![Conjunction::new()])], body, &place)?);
         self.closures.insert((node, context), Rc::clone(&closure));
         Some(closure)
     }
@@ -440,14 +440,15 @@ impl<'a> Solver<'a> {
 }
 
 /// Adds a way unless another one is as good; true if it was added. Too many are none.
-fn add(ways: &mut Ways, mut way: Way) -> Option<bool> {
+fn add(ways: &mut Disjunction, mut way: Conjunction) -> Option<bool> {
     if way.contains(&Expressions::NOTHING) {
         return Some(false);
     }
     way.retain(|&expr| expr != Expressions::EVERYTHING);
     way.sort_unstable();
     way.dedup();
-    let contains = |outer: &Way, inner: &Way| inner.iter().all(|expr| outer.binary_search(expr).is_ok());
+    let contains =
+        |outer: &Conjunction, inner: &Conjunction| inner.iter().all(|expr| outer.binary_search(expr).is_ok());
     if ways.iter().any(|known| contains(&way, known)) {
         return Some(false);
     }

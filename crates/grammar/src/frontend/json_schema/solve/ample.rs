@@ -1,7 +1,7 @@
 //! Which arrays can never run out of items that differ.
 
 use crate::ir::json::JsonProgram;
-use crate::ir::json::program::{ArrayRule, Node, ObjectRule, Way};
+use crate::ir::json::program::{ArrayRule, Node, NodeChoice, ObjectRule};
 
 /// Marks the arrays whose items have, at every place, more values than any text has items. It is not said of all that do:
 /// only where a string of any text, or of endlessly many ones, is somewhere in the item.
@@ -45,7 +45,7 @@ fn has_ample_item(rule: &ArrayRule, ample: &[bool]) -> bool {
 }
 
 fn has_ample_member(rule: &ObjectRule, ample: &[bool]) -> bool {
-    let is_ample = |way: &Way| ample[way.node as usize];
+    let is_ample = |way: &NodeChoice| ample[way.node as usize];
     let room = rule.max.is_none();
     let declared = rule.members.iter().filter(|member| member.required || room);
     let others = rule.others.iter().flatten();

@@ -7,7 +7,7 @@ use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftArray;
 use crate::ir::json::cost::Cost;
-use crate::ir::json::program::{After, ArrayRule, Counter, Counts, Way};
+use crate::ir::json::program::{After, ArrayRule, Counter, Counts, NodeChoice};
 
 /// The most steps between the counts of one array.
 const STEPS: usize = 1 << 16;
@@ -105,7 +105,7 @@ impl Solver<'_> {
     ) -> Result<FxHashMap<Counts, FxHashMap<u32, Cost>>, GrammarError> {
         let start = (0, Counts::default());
         let mut states = vec![start.clone()];
-        let mut edges: Vec<Vec<(usize, Way)>> = Vec::new();
+        let mut edges: Vec<Vec<(usize, NodeChoice)>> = Vec::new();
         let mut ids = FxHashMap::from_iter([(start, 0)]);
         let mut steps = 0;
         while let Some((items, counts)) = states.get(edges.len()).cloned() {

@@ -4,7 +4,7 @@
 //! undeclared names then never run out, which keeps masks fast (`least_names` of an object's rule).
 
 use super::Solver;
-use crate::ir::json::program::{NodeId, Way};
+use crate::ir::json::program::{NodeChoice, NodeId};
 use crate::ir::json::texts::{ENDLESS, Texts};
 use crate::options::Order;
 
@@ -18,12 +18,16 @@ impl Solver<'_> {
     /// Removes the labels that few names have and returns these names, each with the node of its value.
     ///
     /// Does nothing where members have a fixed order, since declared members would have a place in it.
-    pub(super) fn few_names(&self, others: &mut [Vec<Way>], labels: Option<u32>) -> Vec<(String, NodeId)> {
+    pub(super) fn few_names(
+        &self,
+        others: &mut [Vec<NodeChoice>],
+        labels: Option<u32>,
+    ) -> Vec<(String, NodeId)> {
         let Some(labels) = labels.filter(|_| self.program.order == Order::Any) else { return Vec::new() };
         let texts = &self.program.languages[labels as usize];
         let mut names = Vec::new();
         for (label, ways) in (0..).zip(others) {
-            if let [Way { bits: 0, node }] = ways[..]
+            if let [NodeChoice { bits: 0, node }] = ways[..]
                 && let Some(few) = few_texts(texts, label)
             {
                 names.extend(few.into_iter().map(|name| (name, node)));

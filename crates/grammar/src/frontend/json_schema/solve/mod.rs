@@ -21,7 +21,7 @@ use crate::error::GrammarError;
 use crate::ir::json::cost::Cost;
 use crate::ir::json::needs::NameCounts;
 use crate::ir::json::number::NumberRule;
-use crate::ir::json::program::{FREE, JsonProgram, Node, NodeId, Required, TextRule, Way};
+use crate::ir::json::program::{FREE, JsonProgram, Node, NodeChoice, NodeId, Required, TextRule};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::options::SchemaOptions;
@@ -238,11 +238,11 @@ impl Solver<'_> {
     }
 
     /// Of some ways to be an item or a member, those that a value satisfies.
-    fn possible(&self, ways: &[Way]) -> Vec<Way> {
+    fn possible(&self, ways: &[NodeChoice]) -> Vec<NodeChoice> {
         ways.iter().copied().filter(|way| !self.cost(way.node).is_none()).collect()
     }
 
-    fn cheapest(&self, ways: &[Way]) -> Cost {
+    fn cheapest(&self, ways: &[NodeChoice]) -> Cost {
         let mut cost = Cost::NONE;
         for way in ways {
             cost.or(self.cost(way.node));

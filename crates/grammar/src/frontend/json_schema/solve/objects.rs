@@ -6,7 +6,7 @@ use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftObject;
 use crate::ir::json::cost::Cost;
 use crate::ir::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
-use crate::ir::json::program::{Member, NodeId, ObjectRule, Way};
+use crate::ir::json::program::{Member, NodeChoice, NodeId, ObjectRule};
 use crate::ir::json::shortest_spelling;
 use crate::ir::json::texts::ENDLESS;
 use crate::ir::json::trie::Trie;
@@ -114,7 +114,7 @@ impl Solver<'_> {
     }
 
     /// Counts the undeclared names: `least_names` and `names_below` of [`ObjectRule`].
-    fn name_counts(&self, others: &[Vec<Way>], labels: Option<u32>, declared: u32) -> (u32, Vec<u32>) {
+    fn name_counts(&self, others: &[Vec<NodeChoice>], labels: Option<u32>, declared: u32) -> (u32, Vec<u32>) {
         let Some(labels) = labels else { return (ENDLESS, Vec::new()) };
         let texts = &self.program.languages[labels as usize];
         let is_possible = |label: u32| others.get(label as usize).is_some_and(|ways| !ways.is_empty());
@@ -208,7 +208,7 @@ impl Solver<'_> {
 }
 
 /// What undeclared members are, by label.
-fn others(object: &DraftObject) -> &[Vec<Way>] {
+fn others(object: &DraftObject) -> &[Vec<NodeChoice>] {
     if object.omits { &[] } else { &object.others }
 }
 

@@ -20,7 +20,7 @@ pub(crate) use normal::normalize;
 pub(crate) use rule::{Bound, Multiple, NumberForm, NumberRule};
 use rustc_hash::FxHashMap;
 use scientific::Scientific;
-use walk::{End, Span, Walk, spans};
+use walk::{End, PlainNumber, PreparedRule, spans};
 
 use crate::ledger::Ledger;
 use crate::options::Profile;
@@ -168,7 +168,7 @@ struct Base {
 }
 
 impl Base {
-    fn new(spans: &[Span], ledger: &Ledger) -> Result<Self, NumberError> {
+    fn new(spans: &[PreparedRule], ledger: &Ledger) -> Result<Self, NumberError> {
         let start: Vec<_> =
             spans.iter().zip(0..).flat_map(|(span, rule)| Reading::starts(span, rule)).collect();
         let mut ids = FxHashMap::from_iter([(start.clone(), 0_u32)]);
@@ -346,15 +346,15 @@ impl Base {
 /// One rule and one notation, read up to a place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Reading {
-    Plain(Walk),
+    Plain(PlainNumber),
     Scientific(Scientific),
 }
 
 impl Reading {
     /// Returns the start of each notation that a rule reads.
-    fn starts(span: &Span, rule: u32) -> impl Iterator<Item = Self> {
+    fn starts(span: &PreparedRule, rule: u32) -> impl Iterator<Item = Self> {
         let scientific = span.scientific.then(|| Self::Scientific(Scientific::start(rule)));
-        std::iter::once(Self::Plain(Walk::start(rule))).chain(scientific)
+        std::iter::once(Self::Plain(PlainNumber::start(rule))).chain(scientific)
     }
 
     const fn rule(&self) -> u32 {
@@ -364,14 +364,14 @@ impl Reading {
         }
     }
 
-    fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+    fn step(&self, span: &PreparedRule, byte: u8) -> Option<Self> {
         Some(match self {
             Self::Plain(walk) => Self::Plain(walk.step(span, byte)?),
             Self::Scientific(walk) => Self::Scientific(walk.step(span, byte)?),
         })
     }
 
-    fn ends(&self, span: &Span) -> Option<End> {
+    fn ends(&self, span: &PreparedRule) -> Option<End> {
         match self {
             Self::Plain(walk) => walk.ends(span),
             Self::Scientific(walk) => walk.ends(span),
@@ -379,19 +379,19 @@ impl Reading {
     }
 
     /// Returns true if the remainder of the digits so far matters.
-    fn divides(&self, span: &Span) -> bool {
+    fn divides(&self, span: &PreparedRule) -> bool {
         matches!(self, Self::Plain(walk) if walk.divides(span))
     }
 
     /// Returns true if the last digit changes the remainder.
-    fn counts_digit(&self, before: &Self, span: &Span) -> bool {
+    fn counts_digit(&self, before: &Self, span: &PreparedRule) -> bool {
         let (Self::Plain(walk), Self::Plain(before)) = (self, before) else { return false };
         walk.divides(span) && walk.counts_digit(before, span)
     }
 }
 
 /// Returns the ways to end a number in a state: always, or under conditions on the remainder.
-fn ends(state: &[Reading], spans: &[Span]) -> Box<[End]> {
+fn ends(state: &[Reading], spans: &[PreparedRule]) -> Box<[End]> {
     let end = |reading: &Reading| reading.ends(&spans[reading.rule() as usize]);
     let mut ends: Vec<_> = state.iter().filter_map(end).collect();
     if ends.contains(&End::ALWAYS) {

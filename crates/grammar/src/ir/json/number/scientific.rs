@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::walk::{End, Span};
+use super::walk::{End, PreparedRule};
 use super::{Bound, NumberForm};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,19 +34,19 @@ pub(crate) struct Scientific {
     /// The number of significant digits read, then of digits of the exponent. Digits beyond both bounds' are
     /// not counted.
     place: u16,
-    low: Order,
-    high: Order,
+    low: BoundOrder,
+    high: BoundOrder,
 }
 
 /// The order of the number and a bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct Order {
+struct BoundOrder {
     digits: Ordering,
     /// The digits of the exponent against those of the bound's exponent, with signs left out.
     exponent: Ordering,
 }
 
-impl Order {
+impl BoundOrder {
     const EQUAL: Self = Self { digits: Ordering::Equal, exponent: Ordering::Equal };
 }
 
@@ -85,12 +85,12 @@ impl Scientific {
             zero: false,
             negative_exponent: false,
             place: 0,
-            low: Order::EQUAL,
-            high: Order::EQUAL,
+            low: BoundOrder::EQUAL,
+            high: BoundOrder::EQUAL,
         }
     }
 
-    pub(crate) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+    pub(crate) fn step(&self, span: &PreparedRule, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, First, Fraction, Minus, Point, Start};
         let is_integer = span.form() == NumberForm::Integer;
         let mut next = *self;
@@ -124,7 +124,7 @@ impl Scientific {
 
     /// Returns true if the text so far can become the only value of the rule. Listed numbers are dropped
     /// early by it.
-    fn is_on(&self, span: &Span) -> bool {
+    fn is_on(&self, span: &PreparedRule) -> bool {
         let Some(normal) = &span.magnitudes(self.negative).normals.0 else {
             return self.zero || self.phase == Phase::Minus;
         };
@@ -135,7 +135,7 @@ impl Scientific {
     }
 
     /// Has both bounds compared by `compare`.
-    fn compare(&mut self, span: &Span, compare: impl Fn(&Normal, &mut Order)) {
+    fn compare(&mut self, span: &PreparedRule, compare: impl Fn(&Normal, &mut BoundOrder)) {
         let (low, high) = &span.magnitudes(self.negative).normals;
         for (order, normal) in [(&mut self.low, low), (&mut self.high, high)] {
             if let Some(normal) = normal {
@@ -144,7 +144,7 @@ impl Scientific {
         }
     }
 
-    fn digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+    fn digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         if !span.magnitudes(self.negative).possible {
             return None;
         }
@@ -158,7 +158,7 @@ impl Scientific {
     }
 
     /// Decides for the bound if it has more significant digits than the number.
-    fn end_digits(&mut self, span: &Span) {
+    fn end_digits(&mut self, span: &PreparedRule) {
         let place = usize::from(self.place);
         self.compare(span, |normal, order| {
             let rest = if normal.digits.len() > place { Ordering::Less } else { Ordering::Equal };
@@ -167,7 +167,7 @@ impl Scientific {
         self.place = 0;
     }
 
-    fn exponent_digit(&mut self, span: &Span, digit: u8) {
+    fn exponent_digit(&mut self, span: &PreparedRule, digit: u8) {
         if self.place == 0 && digit == 0 {
             return; // a zero in front
         }
@@ -181,13 +181,13 @@ impl Scientific {
         self.place = (self.place + 1).min(longest + 1);
     }
 
-    pub(crate) fn ends(&self, span: &Span) -> Option<End> {
+    pub(crate) fn ends(&self, span: &PreparedRule) -> Option<End> {
         if self.phase != Phase::ExponentDigits {
             return None;
         }
         let magnitudes = span.magnitudes(self.negative);
         let (low, high) = &magnitudes.normals;
-        let order = |order: Order, normal: &Option<Normal>| match normal {
+        let order = |order: BoundOrder, normal: &Option<Normal>| match normal {
             None if self.zero => Ordering::Equal,
             None => Ordering::Greater,
             Some(_) if self.zero => Ordering::Less,
@@ -207,7 +207,7 @@ impl Scientific {
     }
 
     /// The exponent against that of a bound.
-    fn exponent_order(&self, order: Order, normal: &Normal) -> Ordering {
+    fn exponent_order(&self, order: BoundOrder, normal: &Normal) -> Ordering {
         let length = usize::from(self.place).cmp(&normal.exponent_digits.len());
         let sizes = length.then(order.exponent);
         match self.negative_exponent {
@@ -220,7 +220,7 @@ impl Scientific {
 }
 
 /// Returns the larger length of both bounds.
-fn longest(span: &Span, negative: bool, len: impl Fn(&Normal) -> usize) -> u16 {
+fn longest(span: &PreparedRule, negative: bool, len: impl Fn(&Normal) -> usize) -> u16 {
     let (low, high) = &span.magnitudes(negative).normals;
     low.iter().chain(high).map(|normal| len(normal) as u16).max().unwrap_or(0)
 }

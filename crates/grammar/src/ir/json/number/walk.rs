@@ -15,7 +15,7 @@ pub(crate) fn spans(
     rules: &[NumberRule],
     profile: Profile,
     ledger: &Ledger,
-) -> Result<(Vec<Span>, Residues), NumberError> {
+) -> Result<(Vec<PreparedRule>, Residues), NumberError> {
     let mut bounds: Vec<NumberRule> = Vec::new();
     let mut groups: Vec<Vec<&NumberRule>> = Vec::new();
     let mut known: FxHashMap<NumberRule, usize> = FxHashMap::default();
@@ -30,13 +30,13 @@ pub(crate) fn spans(
     let residues = Residues::new(&groups, ledger)?;
     let span = |(at, bounds): (usize, &NumberRule)| {
         let decimals = decimals(&groups[at]);
-        Span::new(bounds, (&residues, at as u32), decimals, profile)
+        PreparedRule::new(bounds, (&residues, at as u32), decimals, profile)
     };
     Ok((bounds.iter().enumerate().map(span).collect(), residues))
 }
 
 /// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
-pub(crate) struct Span {
+pub(crate) struct PreparedRule {
     positive: Magnitudes,
     negative: Magnitudes,
     form: NumberForm,
@@ -91,7 +91,7 @@ impl Magnitudes {
     }
 }
 
-impl Span {
+impl PreparedRule {
     fn new(
         rule: &NumberRule,
         (residues, condition): (&Residues, u32),
@@ -154,7 +154,7 @@ enum Phase {
 
 /// How far one rule has read. Fields that can no longer matter are kept at their defaults, so that states coincide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct PlainNumber {
     pub(crate) rule: u32,
     phase: Phase,
     negative: bool,
@@ -181,7 +181,7 @@ enum Fraction {
     Beyond,
 }
 
-impl Walk {
+impl PlainNumber {
     pub(crate) const fn start(rule: u32) -> Self {
         let equal = Ordering::Equal;
         let phase = Phase::Start;
@@ -198,7 +198,7 @@ impl Walk {
         }
     }
 
-    pub(crate) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+    pub(crate) fn step(&self, span: &PreparedRule, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Start, Zero};
         let mut next = *self;
         next.phase = match (self.phase, byte) {
@@ -228,7 +228,7 @@ impl Walk {
 
     /// Whether the digits so far are those of the only value that the rule has: where they once differ, no others make up
     /// for it. So of many listed numbers each is left as soon as it can be.
-    fn is_on(&self, span: &Span) -> bool {
+    fn is_on(&self, span: &PreparedRule) -> bool {
         match self.phase {
             Phase::Zero => {
                 let low = &span.magnitudes(self.negative).low;
@@ -239,7 +239,7 @@ impl Walk {
         }
     }
 
-    fn count_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+    fn count_digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         if let Some(all) = span.digits {
             self.digits += 1;
             self.zero &= digit == 0;
@@ -250,7 +250,7 @@ impl Walk {
         Some(())
     }
 
-    fn integer_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+    fn integer_digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         let magnitudes = span.magnitudes(self.negative);
         if !magnitudes.possible {
             return None;
@@ -273,7 +273,7 @@ impl Walk {
         Some(())
     }
 
-    fn fraction_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+    fn fraction_digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         let place = usize::from(self.place);
         let places = span.residues.map_or(usize::MAX, |residues| usize::from(residues.places));
         let beyond = digit != 0 && place >= places;
@@ -308,7 +308,7 @@ impl Walk {
     }
 
     /// The order of the magnitude, were it to end here, and a bound. Without a bound the answer is of no use.
-    fn order(&self, span: &Span, low: bool) -> Ordering {
+    fn order(&self, span: &PreparedRule, low: bool) -> Ordering {
         let magnitudes = span.magnitudes(self.negative);
         let (order, bound) = if low { (self.low, &magnitudes.low) } else { (self.high, &magnitudes.high) };
         let Some(bound) = bound else { return Ordering::Greater };
@@ -320,7 +320,7 @@ impl Walk {
     }
 
     /// Whether the number may end here, as far as this rule is concerned.
-    pub(crate) fn ends(&self, span: &Span) -> Option<End> {
+    pub(crate) fn ends(&self, span: &PreparedRule) -> Option<End> {
         let always = Some(End::ALWAYS);
         if self.phase == Phase::ExponentDigits {
             return always;
@@ -357,7 +357,7 @@ impl Walk {
         }
     }
 
-    fn has_form(&self, span: &Span) -> bool {
+    fn has_form(&self, span: &PreparedRule) -> bool {
         match span.other_than {
             None => true,
             Some(NumberForm::Any) => false,
@@ -367,12 +367,12 @@ impl Walk {
     }
 
     /// Whether the remainder of the digits so far matters.
-    pub(crate) fn divides(&self, span: &Span) -> bool {
+    pub(crate) fn divides(&self, span: &PreparedRule) -> bool {
         span.residues.is_some() && self.fraction != Fraction::Beyond
     }
 
     /// Whether the last digit counts for the remainder, where it matters.
-    pub(crate) fn counts_digit(&self, before: &Self, span: &Span) -> bool {
+    pub(crate) fn counts_digit(&self, before: &Self, span: &PreparedRule) -> bool {
         match self.phase {
             Phase::Fraction => span.residues.is_some_and(|divisors| before.place < divisors.places),
             _ => true,

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{Writer, alternatives, optional, sequence};
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
-use crate::ir::json::program::{ArrayRule, Counts, ObjectRule, Way};
+use crate::ir::json::program::{ArrayRule, Counts, NodeChoice, ObjectRule};
 
 /// Combinations of alternatives that one object is written as, at most.
 const COMBINATIONS: usize = 256;
@@ -15,7 +15,7 @@ const DEPTH: u32 = 32;
 
 /// What is left of an object: the position in the declared order, the members so far, the obligations that are not met
 /// yet, and whether a member came before.
-type Rest = (u32, u32, u8, bool);
+type ObjectState = (u32, u32, u8, bool);
 
 /// Rules for the states of an array or object.
 struct States<S> {
@@ -69,7 +69,7 @@ impl Writer<'_> {
     }
 
     /// Any of some ways to be an item or a member.
-    fn ways(&mut self, ways: &[Way], name: &str) -> Result<Expr, GrammarError> {
+    fn ways(&mut self, ways: &[NodeChoice], name: &str) -> Result<Expr, GrammarError> {
         self.spend(ways.len())?;
         Ok(alternatives(ways.iter().map(|way| Expr::Rule(self.node(way.node, name))).collect()))
     }
@@ -265,8 +265,8 @@ impl Writer<'_> {
     fn members(
         &mut self,
         object: &ObjectRule,
-        state: Rest,
-        states: &mut States<Rest>,
+        state: ObjectState,
+        states: &mut States<ObjectState>,
     ) -> Result<Expr, GrammarError> {
         let (at, members, pending, begun) = state;
         let required = object.next_required[at as usize];
@@ -334,13 +334,13 @@ fn without_groups(object: &ObjectRule) -> Result<Vec<ObjectRule>, GrammarError> 
     Ok(objects)
 }
 
-fn may_end(object: &ObjectRule, (at, members, pending, _): Rest) -> bool {
+fn may_end(object: &ObjectRule, (at, members, pending, _): ObjectState) -> bool {
     let required = object.next_required[at as usize] as usize;
     required == object.members.len() && members >= object.min && pending == 0
 }
 
 /// Whether some members complete the object from a state.
-fn can_end(object: &ObjectRule, (at, members, pending, _): Rest) -> bool {
+fn can_end(object: &ObjectRule, (at, members, pending, _): ObjectState) -> bool {
     let left = &object.members[at as usize..];
     let required = left.iter().filter(|member| member.required).count() as u32;
     let possible = left.iter().filter(|member| member.node.is_some()).count() as u32;

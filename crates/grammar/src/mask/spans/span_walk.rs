@@ -3,33 +3,33 @@
 use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode};
 use rustc_hash::FxHashMap;
 
-use super::fronts::{FrontId, Fronts};
+use super::frontiers::{FrontierId, Frontiers};
 use crate::ByteSet;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
-use crate::mask::char_classes::{Cells, Paths, Road};
+use crate::mask::char_classes::{AsciiRun, CharClasses, Paths};
 use crate::mask::tables::Pool;
 
-/// A walk over the part of the trie that one config takes, from a front or some nodes on.
-pub(super) struct Stretch<'a> {
+/// A walk over the part of the trie that one config takes, from a frontier or some nodes on.
+pub(super) struct SpanWalk<'a> {
     pub(super) automaton: &'a mut Automaton,
     pub(super) trie: &'a TokenTrie,
-    pub(super) cells: &'a Cells,
+    pub(super) classes: &'a CharClasses,
     pub(super) paths: &'a Paths,
     pub(super) pool: &'a Pool,
-    pub(super) fronts: &'a Fronts,
+    pub(super) frontiers: &'a Frontiers,
     /// The text that may follow configs that a walk has come to.
-    pub(super) roads: &'a mut FxHashMap<Config, Road>,
+    pub(super) ascii_runs: &'a mut FxHashMap<Config, AsciiRun>,
     /// Whether it is asked where the config may end and what it calls.
     pub(super) leaves: bool,
     /// The walk may be broken off after so many nodes.
     pub(super) allowance: usize,
-    /// Nodes whose children are to be looked at, with the config there.
+    /// NodeSet whose children are to be looked at, with the config there.
     pub(super) open: Vec<(TrieNode, Config)>,
     pub(super) found: Found,
 }
 
-/// What a stretch comes to.
+/// What a span_walk comes to.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) set: Option<TokenSet>,
@@ -39,32 +39,32 @@ pub(super) struct Found {
     pub(super) exits: Vec<TrieNode>,
     /// Where rules are called.
     pub(super) calls: FxHashMap<Config, Vec<TrieNode>>,
-    /// Nodes come to.
+    /// NodeSet come to.
     pub(super) visits: usize,
 }
 
-impl Stretch<'_> {
-    /// What a config takes from a front on.
-    pub(super) fn over_front(mut self, front: FrontId, config: Config) -> Found {
-        let tolerance = match (front, self.leaves) {
-            (FrontId::ROOT, false) => self.automaton.tolerance(config),
-            (FrontId::ROOT, true) => self.automaton.known_tolerance(config),
+impl SpanWalk<'_> {
+    /// What a config takes from a frontier on.
+    pub(super) fn over_frontier(mut self, frontier: FrontierId, config: Config) -> Found {
+        let tolerance = match (frontier, self.leaves) {
+            (FrontierId::ROOT, false) => self.automaton.tolerance(config),
+            (FrontierId::ROOT, true) => self.automaton.known_tolerance(config),
             _ => None,
         };
         let Some(tolerance) = tolerance.filter(|tolerance| !self.leaves || tolerance.accepting.is_some())
         else {
-            let (plausible, fronts) = (self.automaton.plausible(config), self.fronts);
-            fronts.beyond(front, self.trie, plausible, |byte, node| {
+            let (plausible, frontiers) = (self.automaton.plausible(config), self.frontiers);
+            frontiers.beyond(frontier, self.trie, plausible, |byte, node| {
                 let next = self.automaton.step(config, byte);
                 self.arrive(node, next);
             });
             return self.finish();
         };
-        self.found.set = Some(self.pool.copy(&self.cells.tokens(&tolerance, || self.pool.empty())));
+        self.found.set = Some(self.pool.copy(&self.classes.tokens(&tolerance, || self.pool.empty())));
         if self.leaves && tolerance.accepting == Some(true) {
             self.found.exits = self.paths.along(&tolerance);
         }
-        let beyond = self.cells.beyond(self.automaton, self.trie, config, (&tolerance, ByteSet::ALL));
+        let beyond = self.classes.beyond(self.automaton, self.trie, config, (&tolerance, ByteSet::ALL));
         for (node, next) in beyond.tolerated {
             self.found.tokens.extend(self.trie.tokens_at(node));
             if self.trie.has_children(node) {
@@ -111,10 +111,10 @@ impl Stretch<'_> {
             return;
         }
         self.leave(node, config);
-        let road = self.road(config);
-        if self.cells.goes_along(node, road) && (!self.leaves || road.accepting().is_some()) {
+        let ascii_run = self.ascii_run(config);
+        if self.classes.goes_along(node, ascii_run) && (!self.leaves || ascii_run.accepting().is_some()) {
             self.found.tokens.extend(self.trie.tokens_below(node));
-            if self.leaves && road.accepting() == Some(true) {
+            if self.leaves && ascii_run.accepting() == Some(true) {
                 let below = self.trie.nodes_below(node).map(TrieNode::from_index);
                 self.found.exits.extend(below.filter(|&node| self.trie.has_children(node)));
             }
@@ -138,12 +138,12 @@ impl Stretch<'_> {
         }
     }
 
-    fn road(&mut self, config: Config) -> Road {
-        if let Some(&known) = self.roads.get(&config) {
+    fn ascii_run(&mut self, config: Config) -> AsciiRun {
+        if let Some(&known) = self.ascii_runs.get(&config) {
             return known;
         }
-        let road = Road::new(self.automaton.known_tolerance(config));
-        self.roads.insert(config, road);
-        road
+        let ascii_run = AsciiRun::new(self.automaton.known_tolerance(config));
+        self.ascii_runs.insert(config, ascii_run);
+        ascii_run
     }
 }

@@ -1,4 +1,4 @@
-//! Fronts: sets of nodes of the trie at which rules end while tokens go on.
+//! Frontiers: sets of nodes of the trie at which rules end while tokens go on.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
 
-/// A front by its index.
+/// A frontier by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct FrontId(u32);
+pub(super) struct FrontierId(u32);
 
-impl FrontId {
+impl FrontierId {
     /// The root alone: tokens from their first byte.
     pub(super) const ROOT: Self = Self(0);
 
@@ -20,19 +20,19 @@ impl FrontId {
     }
 }
 
-/// The fronts met so far, equal ones once.
-pub(super) struct Fronts {
-    edges: Arc<Edges>,
+/// The frontiers met so far, equal ones once.
+pub(super) struct Frontiers {
+    edges: Arc<TrieEdges>,
     /// With the length of the shortest prefix.
-    known: Vec<(Arc<Nodes>, u32)>,
-    ids: FxHashMap<Arc<Nodes>, FrontId>,
+    known: Vec<(Arc<NodeSet>, u32)>,
+    ids: FxHashMap<Arc<NodeSet>, FrontierId>,
     bytes: usize,
 }
 
 /// A set of nodes. After an identifier there are tens of thousands, of which few go on with what comes after identifiers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Nodes {
-    /// In order, once they are a front's.
+pub(super) enum NodeSet {
+    /// In order, once they are a frontier's.
     Few(Vec<TrieNode>),
     /// One bit for each node of the trie.
     Many(Box<[u64]>),
@@ -42,7 +42,7 @@ pub(super) enum Nodes {
 const FEW: usize = 128;
 
 /// The edges of a vocabulary's trie by their bytes.
-struct Edges {
+struct TrieEdges {
     /// From which node to which.
     pairs: Vec<(TrieNode, TrieNode)>,
     /// Where those of a byte begin.
@@ -51,7 +51,7 @@ struct Edges {
     depths: Vec<u16>,
 }
 
-impl Nodes {
+impl NodeSet {
     pub(super) const fn none() -> Self {
         Self::Few(Vec::new())
     }
@@ -119,16 +119,16 @@ impl Nodes {
     }
 }
 
-impl Fronts {
+impl Frontiers {
     pub(super) fn new(vocabulary: &Vocabulary) -> Self {
-        let edges = vocabulary.derived(Edges::new);
-        let mut fronts = Self { edges, known: Vec::new(), ids: FxHashMap::default(), bytes: 0 };
-        fronts.intern(vocabulary.trie(), Nodes::Few(vec![TrieNode::ROOT]));
-        fronts
+        let edges = vocabulary.derived(TrieEdges::new);
+        let mut frontiers = Self { edges, known: Vec::new(), ids: FxHashMap::default(), bytes: 0 };
+        frontiers.intern(vocabulary.trie(), NodeSet::Few(vec![TrieNode::ROOT]));
+        frontiers
     }
 
-    /// The front of some nodes; `None` if there are none.
-    pub(super) fn intern(&mut self, trie: &TokenTrie, nodes: Nodes) -> Option<FrontId> {
+    /// The frontier of some nodes; `None` if there are none.
+    pub(super) fn intern(&mut self, trie: &TokenTrie, nodes: NodeSet) -> Option<FrontierId> {
         if nodes.is_empty() {
             return None;
         }
@@ -136,7 +136,7 @@ impl Fronts {
         if let Some(&known) = self.ids.get(&nodes) {
             return Some(known);
         }
-        let id = FrontId(self.known.len() as u32);
+        let id = FrontierId(self.known.len() as u32);
         let depth = self.edges.least_depth(&nodes);
         self.bytes += nodes.byte_len() + 64;
         let nodes = Arc::new(nodes);
@@ -145,38 +145,38 @@ impl Fronts {
         Some(id)
     }
 
-    /// Adds the nodes of a front to others.
-    pub(super) fn add_to(&self, nodes: &mut Nodes, front: FrontId) {
-        match (&*self.known[front.index()].0, nodes) {
-            (Nodes::Few(few), nodes) => nodes.extend(few.iter().copied()),
-            (Nodes::Many(from), Nodes::Many(to)) => {
+    /// Adds the nodes of a frontier to others.
+    pub(super) fn add_to(&self, nodes: &mut NodeSet, frontier: FrontierId) {
+        match (&*self.known[frontier.index()].0, nodes) {
+            (NodeSet::Few(few), nodes) => nodes.extend(few.iter().copied()),
+            (NodeSet::Many(from), NodeSet::Many(to)) => {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to |= from);
             }
-            (many @ Nodes::Many(_), nodes) => {
+            (many @ NodeSet::Many(_), nodes) => {
                 let few = std::mem::replace(nodes, many.clone());
-                if let Nodes::Few(few) = few {
+                if let NodeSet::Few(few) = few {
                     nodes.extend(few);
                 }
             }
         }
     }
 
-    /// Calls `visit` with the nodes after a front's, and the byte that leads to each, out of some.
+    /// Calls `visit` with the nodes after a frontier's, and the byte that leads to each, out of some.
     pub(super) fn beyond(
         &self,
-        front: FrontId,
+        frontier: FrontierId,
         trie: &TokenTrie,
         bytes: ByteSet,
         mut visit: impl FnMut(u8, TrieNode),
     ) {
-        match &*self.known[front.index()].0 {
-            Nodes::Few(nodes) => {
+        match &*self.known[frontier.index()].0 {
+            NodeSet::Few(nodes) => {
                 let edges = nodes.iter().flat_map(|&node| trie.children(node));
                 for (byte, node) in edges.filter(|&(byte, _)| bytes.contains(byte)) {
                     visit(byte, node);
                 }
             }
-            many @ Nodes::Many(_) => {
+            many @ NodeSet::Many(_) => {
                 for byte in bytes.iter() {
                     for &(from, node) in self.edges.over(byte) {
                         if many.contains(from) {
@@ -188,9 +188,9 @@ impl Fronts {
         }
     }
 
-    /// The length of the shortest prefix that a front stands for.
-    pub(super) fn depth(&self, front: FrontId) -> u32 {
-        self.known[front.index()].1
+    /// The length of the shortest prefix that a frontier stands for.
+    pub(super) fn depth(&self, frontier: FrontierId) -> u32 {
+        self.known[frontier.index()].1
     }
 
     /// Bytes of memory, roughly.
@@ -199,7 +199,7 @@ impl Fronts {
     }
 }
 
-impl Edges {
+impl TrieEdges {
     fn new(vocabulary: &Vocabulary) -> Self {
         let trie = vocabulary.trie();
         let all =
@@ -227,15 +227,15 @@ impl Edges {
         &self.pairs[self.starts[at]..self.starts[at + 1]]
     }
 
-    fn least_depth(&self, nodes: &Nodes) -> u32 {
+    fn least_depth(&self, nodes: &NodeSet) -> u32 {
         let mut least = u16::MAX;
         match nodes {
-            Nodes::Few(few) => {
+            NodeSet::Few(few) => {
                 for node in few {
                     least = least.min(self.depths[node.index()]);
                 }
             }
-            Nodes::Many(bits) => {
+            NodeSet::Many(bits) => {
                 for (at, &word) in bits.iter().enumerate().filter(|&(_, &word)| word != 0) {
                     let nodes = (0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| 64 * at + bit);
                     least = nodes.fold(least, |least, node| least.min(self.depths[node]));
@@ -262,26 +262,27 @@ mod tests {
         let tokens = texts.map(|text| Token { bytes: text.into_bytes(), kind: TokenKind::Text }).collect();
         let vocabulary = Vocabulary::new(tokens, vec![]).expect("a good vocabulary");
         let trie = vocabulary.trie();
-        let mut fronts = Fronts::new(&vocabulary);
+        let mut frontiers = Frontiers::new(&vocabulary);
         let all: Vec<TrieNode> = trie.nodes().skip(1).collect();
         let top = trie.child(TrieNode::ROOT, b'1').and_then(|one| trie.child(one, b'0')).expect("10");
         let below = trie.nodes_below(top);
         let kept = |node: &&TrieNode| **node != top && !below.contains(&node.index());
         let expected: Vec<TrieNode> = all.iter().filter(kept).copied().collect();
         assert!(expected.len() > trie.len() / FEW && expected.len() < all.len());
-        let mut few = Nodes::Few(all.clone());
+        let mut few = NodeSet::Few(all.clone());
         few.cut(trie, top);
-        let mut many = Nodes::Few(all).settled(trie);
-        assert!(matches!(many, Nodes::Many(_)));
+        let mut many = NodeSet::Few(all).settled(trie);
+        assert!(matches!(many, NodeSet::Many(_)));
         many.cut(trie, top);
-        let front = fronts.intern(trie, few).expect("there are some");
-        assert_eq!(fronts.intern(trie, many), Some(front));
-        assert_eq!(fronts.depth(front), 1);
-        let beyond = |nodes: Nodes| {
-            let mut fronts = Fronts::new(&vocabulary);
-            let front = fronts.intern(trie, nodes).expect("there are some");
+        let frontier = frontiers.intern(trie, few).expect("there are some");
+        assert_eq!(frontiers.intern(trie, many), Some(frontier));
+        assert_eq!(frontiers.depth(frontier), 1);
+        let beyond = |nodes: NodeSet| {
+            let mut frontiers = Frontiers::new(&vocabulary);
+            let frontier = frontiers.intern(trie, nodes).expect("there are some");
             let mut beyond = Vec::new();
-            fronts.beyond(front, trie, [b'1'].into_iter().collect(), |_, node| beyond.push(node.index()));
+            frontiers
+                .beyond(frontier, trie, [b'1'].into_iter().collect(), |_, node| beyond.push(node.index()));
             beyond.sort_unstable();
             beyond
         };
@@ -289,8 +290,8 @@ mod tests {
             expected.iter().filter_map(|&node| trie.child(node, b'1')).map(TrieNode::index).collect();
         let mut sorted = one_by_one.clone();
         sorted.sort_unstable();
-        assert_eq!(beyond(Nodes::Few(expected.clone())), sorted);
-        assert_eq!(beyond(Nodes::Few(expected[..5].to_vec())).len(), {
+        assert_eq!(beyond(NodeSet::Few(expected.clone())), sorted);
+        assert_eq!(beyond(NodeSet::Few(expected[..5].to_vec())).len(), {
             expected[..5].iter().filter(|&&node| trie.child(node, b'1').is_some()).count()
         });
     }

@@ -1,8 +1,8 @@
 //! Text that may follow whichever characters of some class it has: `[a-z]*`, `[^,]{0,30}`.
 //!
 //! From most dots of a repetition all characters of its class lead to one other dot. Where nothing else in a row takes any
-//! of them, they also lead to one other row, so that the rows after one, two and more of them are a street without turnings.
-//! A counted repetition is a long street, any other one goes round in a circle.
+//! of them, they also lead to one other row, so that the rows after one, two and more of them are a run without turnings.
+//! A counted repetition is a long run, any other one goes round in a circle.
 
 use super::embedded::Embedded;
 use super::program::{Dot, Program};
@@ -14,7 +14,7 @@ use crate::tokens::TEXT;
 
 /// Where all characters of a class lead from a dot.
 #[derive(Clone, Copy)]
-pub(super) struct Street {
+pub(super) struct ClassRun {
     target: Dot,
     /// As in [`Tolerance`].
     class: ByteSet,
@@ -24,19 +24,19 @@ pub(super) struct Street {
 const LONG: u32 = 24;
 
 impl CfgMachine {
-    /// What the street that begins at a row tolerates.
-    pub(super) fn street_from(&mut self, config: Config) -> Option<Tolerance> {
+    /// What the run that begins at a row tolerates.
+    pub(super) fn class_run_from(&mut self, config: Config) -> Option<Tolerance> {
         let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
         let (mut some_accept, mut all_accept) = (false, true);
         let mut at = config;
         while chars < LONG {
-            let Some((item, street)) = self.street_of(at, class) else { break };
-            class = class & street.class;
+            let Some((item, run)) = self.class_run_of(at, class) else { break };
+            class = class & run.class;
             exits = exits | self.plausible(at);
             let next = if self.rows[at.index()].bare {
-                self.bare_row(vec![street.target])
+                self.bare_row(vec![run.target])
             } else {
-                self.intern(vec![Item { dot: street.target, ..item }])
+                self.intern(vec![Item { dot: run.target, ..item }])
             };
             if self.calls(next) {
                 break;
@@ -62,21 +62,21 @@ impl CfgMachine {
     }
 
     /// The item of a row that takes much of a class, if no other takes any of what it takes.
-    fn street_of(&mut self, config: Config, class: ByteSet) -> Option<(Item, Street)> {
+    fn class_run_of(&mut self, config: Config, class: ByteSet) -> Option<(Item, ClassRun)> {
         let items = self.rows[config.index()].items.clone();
-        let mut widest: Option<(Item, Street)> = None;
+        let mut widest: Option<(Item, ClassRun)> = None;
         for &item in &items {
-            if let Some(street) = self.street(item.dot) {
-                let street = Street { class: street.class & class, ..street };
-                if widest.as_ref().is_none_or(|(_, other)| other.class.len() < street.class.len()) {
-                    widest = Some((item, street));
+            if let Some(run) = self.run(item.dot) {
+                let run = ClassRun { class: run.class & class, ..run };
+                if widest.as_ref().is_none_or(|(_, other)| other.class.len() < run.class.len()) {
+                    widest = Some((item, run));
                 }
             }
         }
-        let (item, street) = widest.filter(|(_, street)| street.class.len() > WIDE)?;
+        let (item, run) = widest.filter(|(_, run)| run.class.len() > WIDE)?;
         let others = items.iter().filter(|&&other| other != item).map(|other| other.dot);
         let taken = others.fold(ByteSet::default(), |taken, dot| taken | self.bytes_of(dot));
-        ((taken & street.class & TEXT).is_empty()).then_some((item, street))
+        ((taken & run.class & TEXT).is_empty()).then_some((item, run))
     }
 
     fn bytes_of(&self, dot: Dot) -> ByteSet {
@@ -90,16 +90,16 @@ impl CfgMachine {
         bytes
     }
 
-    fn street(&mut self, dot: Dot) -> Option<Street> {
+    fn run(&mut self, dot: Dot) -> Option<ClassRun> {
         if Embedded::holds(dot) {
             return None;
         }
         let program = &self.program;
-        *self.streets.entry(dot).or_insert_with(|| Street::new(program, dot))
+        *self.class_runs.entry(dot).or_insert_with(|| ClassRun::new(program, dot))
     }
 }
 
-impl Street {
+impl ClassRun {
     fn new(program: &Program, dot: Dot) -> Option<Self> {
         let edges = &program.state(dot).bytes;
         // Where a byte leads to two dots, a row of several items follows.
