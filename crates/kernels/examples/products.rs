@@ -12,7 +12,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, Q16Block, Tier, pack};
+use formwork_kernels::{Activation, Encoding, MatrixMut, PackedRows, Packing, Q16Block, Tier, pack};
 
 const TYPES: [Encoding; 16] = [
     Encoding::Q4_0,
@@ -80,7 +80,7 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
     let pack_time = seconds(1, || pack(packing, &bytes, row_bytes, &mut packed));
     let large = PackedRows::new(packing, rows, columns, &packed);
     let mut out = vec![0.0; rows];
-    let one = seconds(5, || large.products(0, &[token(0, false)], Outputs::new(&mut out, rows)));
+    let one = seconds(5, || large.products(0, &[token(0, false)], MatrixMut::new(&mut out, rows)));
     print!("{name:7} {:8.1}", packed.len() as f64 / one / 1e9);
 
     let packed = &packed[..PackedRows::bytes_for(packing, SMALL, columns)];
@@ -91,7 +91,7 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
         let mut out = vec![0.0; tokens * SMALL];
         let repeats = 512 / tokens;
         let time =
-            seconds(5, || (0..repeats).for_each(|_| small.products(0, &x, Outputs::new(&mut out, SMALL))));
+            seconds(5, || (0..repeats).for_each(|_| small.products(0, &x, MatrixMut::new(&mut out, SMALL))));
         print!(" {:6.0}", (repeats * tokens * SMALL * columns) as f64 / time / 1e9);
     }
     println!("           {:6.2}", bytes.len() as f64 / pack_time / 1e9);

@@ -1,6 +1,6 @@
+use crate::f16_as_i16::Q16Block;
 use crate::format::{GROUP, each};
 use crate::products::Tier;
-use crate::words::Q16Block;
 
 /// Thirty-two activations rounded to 8 bits. Fills one cache line of 64 bytes.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@
 use crate::activation::{Activation, Q8Block};
 use crate::format::{BlockFormat, GROUP, bias, each};
 use crate::layout::{Parts, TILE_ROWS, head, head_bytes, levels};
-use crate::nested::{middle, spread_step};
+use crate::split_bits::{middle, spread_step};
 
 /// Lower and upper bounds of the products of a tile's rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,8 +23,8 @@ pub struct Bounds {
 
 /// The 8-bit activations of a token, with the choice of groups whose weights are read in full.
 #[derive(Clone, Debug, Default)]
-pub struct Sketch {
-    pub(crate) groups: Vec<SketchGroup>,
+pub struct CoarseQuery {
+    pub(crate) groups: Vec<CoarseGroup>,
     /// Indices of the groups whose weights are read without their low bits.
     pub(crate) coarse: Vec<u32>,
     /// Indices of the groups whose weights are read in full.
@@ -33,14 +33,14 @@ pub struct Sketch {
 
 /// A group of activations with the error of its product.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SketchGroup {
+pub(crate) struct CoarseGroup {
     pub(crate) x: Q8Block,
     /// Maximum error of the product, for a weight scale and a row spread of 1. The entries are for
     /// the first half, the second half and the whole group.
     pub(crate) slack: [f32; 3],
 }
 
-impl Sketch {
+impl CoarseQuery {
     /// Takes the 8-bit activations of a token and chooses the groups to read in full.
     ///
     /// Groups with the largest activations are read in full first, until the others have at most
@@ -49,9 +49,9 @@ impl Sketch {
     /// # Panics
     /// Panics if the activations have 16 bits, because the bounds do not cover their lower bits.
     pub fn take(&mut self, x: Activation<'_>, share: f32) {
-        assert!(x.fine_rests().is_none(), "a sketch of activations of 16 bits");
+        assert!(x.fine_rests().is_none(), "a coarse_query of activations of 16 bits");
         self.groups.clear();
-        self.groups.extend(x.groups().iter().map(SketchGroup::new));
+        self.groups.extend(x.groups().iter().map(CoarseGroup::new));
         let norm = |group: &u32| self.groups[*group as usize].slack[2];
         self.whole.clear();
         self.coarse.clear();
@@ -80,7 +80,7 @@ impl Sketch {
     }
 }
 
-impl SketchGroup {
+impl CoarseGroup {
     /// Computes the norms of the group's activations.
     fn new(x: &Q8Block) -> Self {
         let squares = |q: &[i8]| q.iter().map(|&q| i32::from(q) * i32::from(q)).sum::<i32>();
@@ -91,7 +91,7 @@ impl SketchGroup {
 }
 
 /// Computes the bounds of a tile's rows with plain loops.
-pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &Sketch) -> Bounds {
+pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &CoarseQuery) -> Bounds {
     let columns = x.groups.len() * GROUP;
     let parts = Parts::of::<B>(tile, columns);
     let groups = B::LEN / GROUP;
@@ -100,7 +100,7 @@ pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &Sketch) -> Bounds {
     for (list, is_whole) in [(&x.coarse, false), (&x.whole, true)] {
         for &group in list {
             let group = group as usize;
-            let SketchGroup { x, slack } = &x.groups[group];
+            let CoarseGroup { x, slack } = &x.groups[group];
             let heads = &parts.heads[group / groups * head_bytes::<B>()..];
             let levels = levels::<B, TILE_ROWS>(parts.codes::<B>(group), 0);
             for row in 0..TILE_ROWS {

@@ -39,7 +39,7 @@ pub(crate) trait BlockFormat {
     const BYTES: usize;
     /// Number of bits in the code of an element: 2, 3, 4, 5, 6 or 8.
     const BITS: usize;
-    /// Number of low code bits that are packed separately: see [`Nested`](crate::nested::Nested).
+    /// Number of low code bits that are packed separately: see [`SplitBits`](crate::split_bits::SplitBits).
     const LOW: usize = 0;
     /// Number of 16-bit floats in the raw header of a block.
     const HALVES: usize;

@@ -14,7 +14,7 @@
 //!   - 2 bits (or the low 2 of 3, or the high 2 of 6): pieces `4 * i` to `4 * i + 3`.
 //!   - 1 bit (the high bit of 3 or 5): all eight pieces.
 //!
-//! Nested types ([`Nested`]) store the high four bits of all groups first. The low bits, four or
+//! SplitBits types ([`SplitBits`]) store the high four bits of all groups first. The low bits, four or
 //! two, follow for all groups, in planes like those of codes with that number of bits. The heads of
 //! a nested tile end with the spread of the low bits around their midpoint, one byte per row.
 //!
@@ -25,8 +25,8 @@
 use crate::float::FloatFormat;
 use crate::format::{BlockFormat, GROUP, Head};
 #[cfg(doc)]
-use crate::nested::Nested;
-use crate::nested::{low_byte, spread};
+use crate::split_bits::SplitBits;
+use crate::split_bits::{low_byte, spread};
 
 /// Number of rows in a tile.
 pub const TILE_ROWS: usize = 16;
@@ -186,7 +186,7 @@ pub(crate) fn levels<B: BlockFormat, const N: usize>(
 }
 
 /// Returns `bits` repeated in each of four bytes.
-const fn each_byte(bits: u8) -> u32 {
+const fn splat_bytes(bits: u8) -> u32 {
     u32::from_le_bytes([bits; 4])
 }
 
@@ -197,7 +197,7 @@ fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE
     for (piece, codes) in pieces.iter().enumerate() {
         let mut put = |plane: usize, right: usize, mask: u8, left: usize| {
             for (plane, codes) in planes[plane].iter_mut().zip(codes) {
-                *plane |= (codes >> right & each_byte(mask)) << left;
+                *plane |= (codes >> right & splat_bytes(mask)) << left;
             }
         };
         match (B::BITS, B::LOW) {
@@ -224,7 +224,7 @@ fn from_planes<B: BlockFormat, const N: usize>(planes: &[[u32; N]; PIECES]) -> [
     for (piece, codes) in pieces.iter_mut().enumerate() {
         let mut put = |plane: usize, right: usize, mask: u8, left: usize| {
             for (codes, plane) in codes.iter_mut().zip(&planes[plane]) {
-                *codes |= (plane >> right & each_byte(mask)) << left;
+                *codes |= (plane >> right & splat_bytes(mask)) << left;
             }
         };
         match (B::BITS, B::LOW) {

@@ -119,11 +119,11 @@ macro_rules! with_packing {
     ($packing:expr, $format:ident => $body:expr, $word:ident => $words:expr, $float:ident => $plain:expr) => {
         match ($packing.encoding(), $packing.is_nested()) {
             (Encoding::Q8_0, true) => {
-                type $format = Nested<legacy::Q8_0>;
+                type $format = SplitBits<legacy::Q8_0>;
                 $body
             }
             (Encoding::Q6K, true) => {
-                type $format = Nested<k::Q6K>;
+                type $format = SplitBits<k::Q6K>;
                 $body
             }
             (Encoding::F16, _) => {
@@ -144,25 +144,25 @@ mod attention;
 mod bounds;
 mod dequantize;
 mod encoding;
+mod f16_as_i16;
 mod float;
 mod format;
 mod k;
 mod layout;
 mod legacy;
+mod matrix_mut;
 mod memory;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-mod nested;
-mod outputs;
 mod packed;
 mod packing;
 mod pool;
 mod products;
+mod split_bits;
 mod table;
 mod team;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vectors;
-mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -176,20 +176,20 @@ pub use self::activation::{Activation, Q8Block};
 pub use self::attention::{
     KvBlock, KvFormat, KvShape, POSITIONS, Pair, Prefetch, Query, add_values, key_products,
 };
-pub use self::bounds::{Bounds, Sketch};
+pub use self::bounds::{Bounds, CoarseQuery};
 pub use self::dequantize::dequantize;
 pub use self::encoding::{Encoding, Operand};
+pub use self::f16_as_i16::Q16Block;
 pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
 pub use self::layout::TILE_ROWS;
+pub use self::matrix_mut::MatrixMut;
 pub use self::memory::zeroed_memory;
-pub use self::outputs::Outputs;
 pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::pool::{Pool, Slot};
 pub use self::products::Tier;
 pub use self::team::{RowGroup, Team};
-pub use self::words::Q16Block;
 
 /// Returns `a * b + c`, fused if the target has an instruction for it.
 #[inline(always)]

@@ -1,16 +1,16 @@
 use crate::activation::Activation;
-use crate::bounds::{Bounds, Sketch};
+use crate::bounds::{Bounds, CoarseQuery};
 use crate::encoding::Encoding;
+use crate::f16_as_i16::{pack_words, place, word_tile_bytes};
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, each, expand};
 use crate::layout::{
     Parts, TILE_ROWS, float_tile_bytes, head, head_bytes, levels, pack_floats, pack_tile, tile_bytes,
 };
-use crate::nested::Nested;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::packing::Packing;
 use crate::products::{Tier, Tiles, bounds_by, products_by};
-use crate::words::{pack_words, place, word_tile_bytes};
+use crate::split_bits::SplitBits;
 use crate::{k, legacy, table};
 
 /// A weight matrix in the order in which the kernels read it: rows interleaved in tiles of sixteen
@@ -25,7 +25,7 @@ use crate::{k, legacy, table};
 /// busy machine.
 ///
 /// ```
-/// use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, pack};
+/// use formwork_kernels::{Activation, Encoding, MatrixMut, PackedRows, Packing, pack};
 ///
 /// // Three rows of 32 eight-bit weights with the scale 1: a row of ones, one of twos and one of threes.
 /// let rows: Vec<u8> = (1..=3).flat_map(|q| [&[0x00, 0x3c][..], &[q; 32]].concat()).collect();
@@ -37,7 +37,7 @@ use crate::{k, legacy, table};
 /// let values = [1.0; 32];
 /// let groups = Activation::quantize(&values);
 /// let mut out = [0.0; 3];
-/// packed.products(0, &[Activation::new(&values, &groups)], Outputs::new(&mut out, 3));
+/// packed.products(0, &[Activation::new(&values, &groups)], MatrixMut::new(&mut out, 3));
 /// assert_eq!([32.0, 64.0, 96.0], out);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl<'a> PackedRows<'a> {
     /// Panics if `x` and `out` have different numbers of tokens, or if `out` has more rows than the
     /// matrix from `first_tile` on. Also panics if activations are not as long as rows, or not
     /// rounded to the [`Operand`](crate::Operand) of the rows.
-    pub fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
+    pub fn products(&self, first_tile: usize, x: &[Activation<'_>], out: MatrixMut<'_>) {
         self.products_by(Tier::best(), first_tile, x, out);
     }
 
@@ -107,7 +107,13 @@ impl<'a> PackedRows<'a> {
     /// product 0.
     pub fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         let mut out = [0.0; TILE_ROWS];
-        products_by(Tier::best(), self.packing, self.tiles(tile, 1), &[x], Outputs::new(&mut out, TILE_ROWS));
+        products_by(
+            Tier::best(),
+            self.packing,
+            self.tiles(tile, 1),
+            &[x],
+            MatrixMut::new(&mut out, TILE_ROWS),
+        );
         out
     }
 
@@ -118,12 +124,12 @@ impl<'a> PackedRows<'a> {
     ///
     /// # Panics
     /// Panics if the activations are not as long as rows.
-    pub fn bounds(&self, tile: usize, x: &Sketch) -> Option<Bounds> {
+    pub fn bounds(&self, tile: usize, x: &CoarseQuery) -> Option<Bounds> {
         self.bounds_by(Tier::best(), tile, x)
     }
 
     /// Computes [`PackedRows::bounds`] with the instructions of `tier`.
-    pub(crate) fn bounds_by(&self, tier: Tier, tile: usize, x: &Sketch) -> Option<Bounds> {
+    pub(crate) fn bounds_by(&self, tier: Tier, tile: usize, x: &CoarseQuery) -> Option<Bounds> {
         bounds_by(tier, self.packing, self.tiles(tile, 1), x)
     }
 
@@ -148,7 +154,13 @@ impl<'a> PackedRows<'a> {
     }
 
     /// Computes [`PackedRows::products`] with the instructions of `tier`.
-    pub(crate) fn products_by(&self, tier: Tier, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
+    pub(crate) fn products_by(
+        &self,
+        tier: Tier,
+        first_tile: usize,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
         let rows = out.rows();
         assert!(first_tile * TILE_ROWS + rows <= self.rows, "outputs for {} rows", self.rows);
         products_by(tier, self.packing, self.tiles(first_tile, rows.div_ceil(TILE_ROWS)), x, out);

@@ -18,7 +18,7 @@ impl Packing {
     ///
     /// For nested rows, [`PackedRows::bounds`](crate::PackedRows::bounds) shows which rows may have
     /// the largest products.
-    pub const fn nested(encoding: Encoding) -> Self {
+    pub const fn split_bits(encoding: Encoding) -> Self {
         Self { encoding, is_nested: matches!(encoding, Encoding::Q8_0 | Encoding::Q6K) }
     }
 

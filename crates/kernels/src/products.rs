@@ -3,17 +3,17 @@
 use std::sync::OnceLock;
 
 use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
-use crate::bounds::{Bounds, Sketch, bounds};
+use crate::bounds::{Bounds, CoarseQuery, bounds};
 use crate::encoding::{Encoding, Operand};
+use crate::f16_as_i16::{Q16Block, quantize_words, word_tile};
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
 use crate::layout::{PIECES, Parts, TILE_ROWS, head, head_bytes, levels};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::machine;
-use crate::nested::Nested;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::packing::Packing;
-use crate::words::{Q16Block, quantize_words, word_tile};
+use crate::split_bits::SplitBits;
 use crate::{k, legacy, table};
 
 static BEST: OnceLock<Tier> = OnceLock::new();
@@ -158,7 +158,7 @@ pub(crate) fn products_by(
     packing: Packing,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     tier.check();
     assert_eq!(x.len(), out.tokens(), "activations and outputs");
@@ -203,20 +203,20 @@ pub(crate) fn products_by(
 
 /// Computes the bounds of a tile's products with the instructions of `tier`. Returns `None` if the
 /// rows are not nested.
-pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketch) -> Option<Bounds> {
+pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &CoarseQuery) -> Option<Bounds> {
     tier.check();
     assert_eq!(tile.tile_bytes, tile.bytes.len(), "one tile");
     assert_eq!(tile.columns, x.groups.len() * GROUP, "activations as long as rows");
     macro_rules! by {
         ($format:ty) => {
             match tier {
-                Tier::Portable => bounds::<Nested<$format>>(tile.bytes, x),
+                Tier::Portable => bounds::<SplitBits<$format>>(tile.bytes, x),
                 // SAFETY: the processor has the tier, which is not the portable one. The assertions
                 // above check that `tile` is a single tile with rows as long as the activations.
-                // `Sketch::take` lists only groups that the sketch has.
+                // `CoarseQuery::take` lists only groups that the coarse_query has.
                 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
                 #[expect(unsafe_code)]
-                _ => unsafe { machine::bounds::<Nested<$format>>(tier, tile, x) },
+                _ => unsafe { machine::bounds::<SplitBits<$format>>(tier, tile, x) },
                 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
                 _ => unreachable!("not a tier of this processor"),
             }
@@ -236,7 +236,7 @@ pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketc
 fn portable(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
     tile: fn(&[u8], &[Activation<'_>], &mut [[f32; TILE_ROWS]]),
 ) {
     let mut sums = vec![[0.0; TILE_ROWS]; x.len()];

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 
 /// Time for which a worker spins before it sleeps. Longer than the pause for masks and sampling
 /// between two tokens.
@@ -41,10 +41,10 @@ const SPIN: Duration = Duration::from_micros(200);
 /// take a few microseconds.
 const LOOKS: usize = 128;
 
-/// Outputs with the same number of rows. A piece of work gets the same rows of all of them.
+/// MatrixMut with the same number of rows. A piece of work gets the same rows of all of them.
 #[derive(Debug)]
 pub struct RowGroup<'a, const M: usize> {
-    outputs: [Outputs<'a>; M],
+    outputs: [MatrixMut<'a>; M],
     rows: usize,
     at_once: usize,
 }
@@ -55,7 +55,7 @@ impl<'a, const M: usize> RowGroup<'a, M> {
     /// # Panics
     /// Panics if `outputs` is empty, if the outputs have different numbers of rows, or if `at_once`
     /// is 0.
-    pub fn new(outputs: [Outputs<'a>; M], at_once: usize) -> Self {
+    pub fn new(outputs: [MatrixMut<'a>; M], at_once: usize) -> Self {
         let rows = outputs[0].rows();
         assert!(outputs.iter().all(|outputs| outputs.rows() == rows), "as many rows of all outputs");
         assert!(at_once > 0, "rows of a piece");
@@ -225,7 +225,7 @@ impl Team {
     pub fn for_rows<const M: usize>(
         &self,
         groups: &mut [RowGroup<'_, M>],
-        task: impl Fn(usize, usize, [Outputs<'_>; M]) + Sync,
+        task: impl Fn(usize, usize, [MatrixMut<'_>; M]) + Sync,
     ) {
         let groups = &*groups;
         let count = groups.iter().map(RowGroup::chunks).sum();
@@ -462,7 +462,7 @@ mod tests {
             for (rows, at_once) in [(1, 1), (7, 3), (64, 16), (100, 200), (0, 4)] {
                 let mut floats = vec![0.0; 6 * 3 * rows.max(1)];
                 let mut parts =
-                    floats.chunks_mut(3 * rows.max(1)).map(|part| Outputs::new(part, rows.max(1)));
+                    floats.chunks_mut(3 * rows.max(1)).map(|part| MatrixMut::new(part, rows.max(1)));
                 let mut next = || parts.next().unwrap().split_off(rows);
                 let mut groups: [_; 3] = std::array::from_fn(|_| RowGroup::new([next(), next()], at_once));
                 team.for_rows(&mut groups, |group, first, outputs| {

@@ -6,10 +6,10 @@ use candle_core::safetensors::load_buffer;
 use candle_core::{Device, Tensor};
 
 use super::*;
+use crate::f16_as_i16::power;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, bias};
 use crate::products::CHAINS;
-use crate::words::power;
 
 /// Random blocks and their values according to the reference implementation. See `generate.py` next
 /// to the file.
@@ -191,7 +191,7 @@ impl PackedSample {
     /// Returns the bits of the products, `[tokens][rows]`.
     fn products(&self, tier: Tier, x: &[Activation<'_>]) -> Vec<u32> {
         let mut sums = vec![f32::NAN; self.rows * x.len()];
-        self.view().products_by(tier, 0, x, Outputs::new(&mut sums, self.rows));
+        self.view().products_by(tier, 0, x, MatrixMut::new(&mut sums, self.rows));
         sums.into_iter().map(f32::to_bits).collect()
     }
 
@@ -211,7 +211,7 @@ impl PackedSample {
 impl Sample {
     /// Returns the packings that the type supports.
     fn packings(&self) -> Vec<Packing> {
-        let mut packings = vec![Packing::plain(self.encoding), Packing::nested(self.encoding)];
+        let mut packings = vec![Packing::plain(self.encoding), Packing::split_bits(self.encoding)];
         packings.dedup();
         packings
     }
@@ -483,11 +483,11 @@ impl PackedSample {
     /// Checks the bounds of all rows and returns them as `[lower, upper]`. Returns `None` if the
     /// rows are not nested.
     fn check_bounds(&self, tier: Tier, x: &Activation<'_>, share: f32) -> Option<Vec<[f32; 2]>> {
-        let mut sketch = Sketch::default();
-        sketch.take(*x, share);
+        let mut coarse_query = CoarseQuery::default();
+        coarse_query.take(*x, share);
         let products = self.defined(std::slice::from_ref(x));
         let rows = products.into_iter().map(f32::from_bits).enumerate().map(|(row, product)| {
-            let bounds = self.view().bounds_by(tier, row / TILE_ROWS, &sketch)?;
+            let bounds = self.view().bounds_by(tier, row / TILE_ROWS, &coarse_query)?;
             let [lower, upper] = [bounds.lower[row % TILE_ROWS], bounds.upper[row % TILE_ROWS]];
             let is_outside = product < lower || product > upper;
             // An infinite or NaN product may be the largest, so the bounds must not exclude it.
@@ -737,11 +737,11 @@ fn tiles_and_runs_of_rows_give_the_same_bits() {
             assert_eq!(*expected, view.tile(row / TILE_ROWS, x[0])[row % TILE_ROWS].to_bits());
         }
         let mut sums = vec![0.0; 2 * 37];
-        view.products(0, &x, Outputs::new(&mut sums, 37));
+        view.products(0, &x, MatrixMut::new(&mut sums, 37));
         assert_eq!(expected, sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>());
         // Starts at the second tile.
         let mut out = [0.0; 20];
-        view.products(1, &x[..1], Outputs::new(&mut out, 20));
+        view.products(1, &x[..1], MatrixMut::new(&mut out, 20));
         assert_eq!(expected[16..36], out.map(f32::to_bits));
     }
 }

@@ -94,7 +94,7 @@ impl Arguments {
             }
         }
         let [model, prompts] =
-            <[PathBuf; 2]>::try_from(files).map_err(|_| "a model and a file of prompts are needed")?;
+            <[PathBuf; 2]>::try_from(files).map_err(|_| "expected a model and a prompts file")?;
         Ok(Self { model, prompts, tokens, follow, whole, rows })
     }
 }

@@ -31,7 +31,7 @@ pub enum Device {
 
 /// Error for a text that is not the name of a device.
 #[derive(Debug, Error)]
-#[error("unknown device {given:?}: expected auto, cpu, cuda, cuda:N, metal or reference")]
+#[error("unknown device {given:?}; expected auto, cpu, cuda, cuda:N, metal or reference")]
 pub struct DeviceNameError {
     given: String,
 }
@@ -87,7 +87,7 @@ impl Device {
             Err(Kind::DeviceFeature { .. }) => None,
             Err(error) => {
                 let error: &(dyn std::error::Error + 'static) = &error;
-                tracing::warn!(device = %self, error, "not used");
+                tracing::warn!(device = %self, error, "cannot use the device; trying the next one");
                 None
             }
         }
@@ -96,7 +96,7 @@ impl Device {
 
 /// Opens the first Metal device. candle panics if there is none; the panic becomes an error here.
 fn metal() -> candle_core::Result<candle_core::Device> {
-    let none = || Err(candle_core::Error::msg("there is none"));
+    let none = || Err(candle_core::Error::msg("no Metal device found"));
     std::panic::catch_unwind(|| candle_core::Device::new_metal(0)).unwrap_or_else(|_| none())
 }
 
@@ -111,7 +111,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_round_trip() {
         for device in
             [Device::Auto, Device::Cpu, Device::Cuda(0), Device::Cuda(3), Device::Metal, Device::Reference]
         {

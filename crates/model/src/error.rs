@@ -45,11 +45,11 @@ pub(crate) enum Kind {
     Empty,
     #[error("not a GGUF file: it starts with {given:02x?}")]
     Magic { given: Vec<u8> },
-    #[error("GGUF version {given} is not supported (2 and 3 are){}", endian_hint(*given))]
+    #[error("unsupported GGUF version {given}; expected 2 or 3{}", endian_hint(*given))]
     Version { given: u32 },
     #[error("the file ends at offset {limit} inside {what} at offset {at}")]
     Truncated { what: &'static str, at: usize, limit: usize },
-    #[error("{given} {what} announced at offset {at}, but the rest of the file has room for at most {limit}")]
+    #[error("{given} {what} declared at offset {at}, but the rest of the file holds at most {limit}")]
     Count { what: &'static str, given: u64, limit: u64, at: usize },
     #[error("{what} at offset {at} is not UTF-8")]
     Utf8 { what: &'static str, at: usize },
@@ -61,16 +61,16 @@ pub(crate) enum Kind {
     DuplicateKey { key: String, at: usize },
     #[error("tensor {tensor:?} occurs a second time at offset {at}")]
     DuplicateTensor { tensor: String, at: usize },
-    #[error("general.alignment is {given}, not a power of two between 8 and 65536")]
+    #[error("general.alignment is {given}; expected a power of two between 8 and 65536")]
     Alignment { given: u64 },
-    #[error("tensor {tensor:?} at offset {at} has {given} dimensions, more than {limit}")]
+    #[error("tensor {tensor:?} at offset {at} has {given} dimensions, more than the limit of {limit}")]
     Rank { tensor: String, given: u32, limit: u32, at: usize },
-    #[error("tensor {tensor:?} at offset {at} has the impossible shape {shape:?}")]
+    #[error("tensor {tensor:?} at offset {at} has the invalid shape {shape:?}")]
     ImpossibleShape { tensor: String, shape: Vec<u64>, at: usize },
     #[error("tensor {tensor:?} at offset {at} has the unknown type {given}")]
     TensorType { tensor: String, given: u32, at: usize },
     #[error(
-        "tensor {tensor:?} has rows of {given} elements, not a multiple of the {limit} of a {dtype} block"
+        "tensor {tensor:?} has rows of {given} elements; expected a multiple of {limit}, the size of a {dtype} block"
     )]
     RowLength { tensor: String, given: u64, limit: u64, dtype: &'static str },
     #[error(
@@ -91,29 +91,29 @@ pub(crate) enum Kind {
     MissingTensor { tensor: String },
     #[error("tensor {tensor:?} has shape {given:?}, expected {expected:?}")]
     Shape { tensor: String, given: Vec<u64>, expected: Vec<u64> },
-    #[error("tensor {tensor:?} has type {given}, which this build cannot compute with")]
+    #[error("tensor {tensor:?} has type {given}, which this build does not support")]
     UnsupportedType { tensor: String, given: &'static str },
-    #[error("architecture {given:?} is not supported (known: {})", known.join(", "))]
+    #[error("unsupported architecture {given:?}; expected one of {}", known.join(", "))]
     Architecture { given: String, known: Vec<&'static str> },
-    #[error("tensor {tensor:?} holds {given} at index {index}, where a factor above 0 must be")]
+    #[error("tensor {tensor:?} has {given} at index {index}; expected a factor above 0")]
     RopeFactor { tensor: String, index: usize, given: f32 },
-    #[error("this is part {index} of {count}; open the first, {first}")]
+    #[error("this is part {index} of {count}; open the first part, {first}")]
     NotFirstPart { index: u64, count: u64, first: String },
     #[error(
-        "the first of {count} parts must be named NAME-00001-of-{count:05}.gguf, for the others to be found"
+        "the first of {count} parts must be named NAME-00001-of-{count:05}.gguf, so that the others can be found"
     )]
     PartName { count: u64 },
     #[error("not part {index} of {count} of the same file")]
     OtherPart { index: u64, count: u64 },
-    #[error("the parts have {given} tensors, but {expected} were announced")]
+    #[error("the parts have {given} tensors, but split.tensors.count is {expected}")]
     PartTensors { given: u64, expected: u64 },
-    #[error("not the JSON that is expected")]
+    #[error("invalid or unexpected JSON")]
     Json(#[source] serde_json::Error),
-    #[error("not a file of the model in its folder; name the folder to open that")]
+    #[error("not part of the model in this folder; to open the model, give the path of the folder")]
     OtherFile,
-    #[error("the header takes {given} bytes, more than {limit}")]
+    #[error("the header takes {given} bytes, more than the limit of {limit}")]
     HeaderLength { given: usize, limit: usize },
-    #[error("the entry of tensor {tensor:?} cannot be read")]
+    #[error("invalid entry of tensor {tensor:?}")]
     Entry {
         tensor: String,
         #[source]
@@ -122,7 +122,7 @@ pub(crate) enum Kind {
     #[error("tensor {tensor:?} at offset {at} has the unknown type {given:?}")]
     DtypeName { tensor: String, given: String, at: u64 },
     #[error(
-        "tensor {tensor:?} takes the bytes {from} to {to} of the data, but its type and shape call for {expected}"
+        "tensor {tensor:?} has data bytes {from} to {to}, but its type and shape require {expected} bytes"
     )]
     ByteCount { tensor: String, from: u64, to: u64, expected: u64 },
     #[error("{given:?} is not the name of a file in the same folder")]
@@ -142,13 +142,13 @@ pub(crate) enum Kind {
     )]
     DeviceFeature { device: Device, feature: &'static str },
     #[cfg(feature = "candle-models")]
-    #[error("a model in several parts, which candle's own models do not read")]
+    #[error("candle's own models cannot read GGUF files in several parts")]
     BorrowedParts,
-    #[error("this architecture runs on candle's own model, which does not convert weights when it is loaded")]
+    #[error("this architecture runs on candle's own model, which cannot quantize weights when loading")]
     BorrowedQuantize,
-    #[error("the tensor library failed")]
+    #[error("error in the tensor library")]
     Tensor(#[from] candle_core::Error),
-    #[error("the tokenizer cannot be built")]
+    #[error("cannot build the tokenizer")]
     Tokenizer(#[from] formwork_vocab::VocabError),
 }
 

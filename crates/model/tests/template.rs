@@ -129,7 +129,7 @@ fn an_error_names_its_line_and_the_expression() {
     assert!(error.message.contains("shout"), "{error}");
 
     let error = render("{{ strftime_now('%Q') }}").unwrap_err();
-    assert!(error.message.contains("strftime_now does not know %Q"), "{error}");
+    assert!(error.message.contains("strftime_now does not support %Q"), "{error}");
 
     let error = render(
         "{% macro refuse() %}\n{{ raise_exception('no: ' ~ messages[0].role) }}{% endmacro %}{{ refuse() }}",
@@ -138,7 +138,7 @@ fn an_error_names_its_line_and_the_expression() {
 }
 
 #[test]
-fn no_template_runs_away() {
+fn limits_template_execution() {
     let nested = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
     assert!(render(nested).unwrap_err().message.contains("fuel"));
     let endless = "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}";
@@ -164,10 +164,10 @@ fn a_template_sees_only_its_variables() {
 }
 
 #[test]
-fn a_variable_may_not_stand_for_the_conversation() {
+fn rejects_variables_that_replace_the_conversation() {
     let variables = [("messages".to_owned(), serde_json::json!([]))].into_iter().collect();
     let error = compile("").render(&ChatInput { variables, ..ChatInput::default() }).unwrap_err();
-    assert_eq!(error.message, "variable messages is set by the conversation itself");
+    assert_eq!(error.message, "variable messages is reserved for the conversation");
 }
 
 #[test]

@@ -4,13 +4,13 @@
 //! the memory and half the instructions, and lose about as much precision as 16-bit floats. The
 //! products of a query do not depend on the other queries of the call.
 
+mod f16_as_i16;
 mod floats;
-mod words;
 
+pub use self::f16_as_i16::Pair;
 use self::floats::Floats;
-pub use self::words::Pair;
 
-pub(crate) use self::words::{LANES, Levels, Weights, WordQuery, Words, sum_of_lanes};
+pub(crate) use self::f16_as_i16::{LANES, Levels, Weights, WordQuery, Words, sum_of_lanes};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::machine;
 use crate::products::Tier;
@@ -31,7 +31,7 @@ impl KvFormat {
     /// Reports whether heads of `head_dim` elements are supported. [`KvFormat::I16`] supports up to
     /// 4,096 elements.
     pub const fn takes(self, head_dim: usize) -> bool {
-        matches!(self, Self::F32) || head_dim <= words::LONGEST
+        matches!(self, Self::F32) || head_dim <= f16_as_i16::LONGEST
     }
 }
 
@@ -70,7 +70,7 @@ impl KvShape {
     pub const fn block_len(self) -> usize {
         match self.format {
             KvFormat::F32 => floats::len(self.head_dim),
-            KvFormat::I16 => words::len(self.head_dim),
+            KvFormat::I16 => f16_as_i16::len(self.head_dim),
         }
     }
 
@@ -263,7 +263,7 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
 
 #[cfg(test)]
 mod tests {
-    use super::words::LONGEST;
+    use super::f16_as_i16::LONGEST;
     use super::*;
     use crate::tests::noise;
 

@@ -9,10 +9,10 @@ mod vector;
 use self::vector::{Dot, Eight, Plain};
 use crate::activation::Activation;
 use crate::attention::{POSITIONS, Query, Words};
-use crate::bounds::{Bounds, Sketch};
-use crate::outputs::Outputs;
+use crate::bounds::{Bounds, CoarseQuery};
+use crate::matrix_mut::MatrixMut;
 use crate::products::{Tier, Tiles};
-use crate::vectors::{LoadColumn, Unpack, attention, bounds, floats, sweep, words};
+use crate::vectors::{LoadColumn, Unpack, attention, bounds, f16_as_i16, floats, gemm};
 
 /// Computes the products of tiles of blocks.
 ///
@@ -24,11 +24,11 @@ pub(crate) unsafe fn products<B: Unpack>(
     tier: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    out: MatrixMut<'_>,
 ) {
     match tier {
         Tier::NeonDot => products_dot::<B>(tiles, x, out),
-        _ => sweep::products::<B, Eight<Plain>>(tiles, x, out),
+        _ => gemm::products::<B, Eight<Plain>>(tiles, x, out),
     }
 }
 
@@ -37,8 +37,8 @@ pub(crate) unsafe fn products<B: Unpack>(
 /// # Safety
 /// The processor must have the extension, and the requirements of [`products`] apply.
 #[target_feature(enable = "dotprod")]
-unsafe fn products_dot<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    sweep::products::<B, Eight<Dot>>(tiles, x, out);
+unsafe fn products_dot<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    gemm::products::<B, Eight<Dot>>(tiles, x, out);
 }
 
 /// Computes the bounds of the products of a tile's rows.
@@ -46,7 +46,7 @@ unsafe fn products_dot<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: O
 /// # Safety
 /// The processor must support `tier`, which must be one of this module. `tile` must be a single
 /// tile that is packed as `B`, and its rows must be as long as the activations of `x`.
-pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) -> Bounds {
+pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     match tier {
         Tier::NeonDot => bounds_dot::<B>(tile, x),
         _ => bounds::bounds::<B, Eight<Plain>>(tile, x),
@@ -58,7 +58,7 @@ pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) 
 /// # Safety
 /// The processor must have the extension, and the requirements of [`bounds()`] apply.
 #[target_feature(enable = "dotprod")]
-unsafe fn bounds_dot<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+unsafe fn bounds_dot<B: Unpack>(tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     bounds::bounds::<B, Eight<Dot>>(tile, x)
 }
 
@@ -70,7 +70,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     _: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    out: MatrixMut<'_>,
 ) {
     floats::products::<F, Eight<Plain>>(tiles, x, out);
 }
@@ -83,9 +83,9 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
     _: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    out: MatrixMut<'_>,
 ) {
-    words::products::<F, Eight<Plain>>(tiles, x, out);
+    f16_as_i16::products::<F, Eight<Plain>>(tiles, x, out);
 }
 
 /// Computes the products of queries with a block of keys.

@@ -16,7 +16,7 @@ use std::arch::asm;
 use std::marker::PhantomData;
 
 use crate::activation::Activation;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
 
 /// Eight rows, with the dot products of `D`.
@@ -32,7 +32,7 @@ pub(super) trait Fours: Sized {
     /// # Safety
     /// The processor must support the implementation's instructions. The other requirements of
     /// [`meet_panel`] apply.
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>);
 
     /// Adds to each lane the products of its four weights with four activations, which must be
     /// greater than -128.
@@ -50,7 +50,7 @@ pub(super) struct Dot;
 // Needs NEON, which every processor of the architecture has. The `# Safety` sections of `Fours`
 // apply.
 impl Fours for Plain {
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
@@ -68,7 +68,7 @@ impl Fours for Plain {
 // Needs NEON and `dotprod`. The `# Safety` sections of `Fours` apply.
 impl Fours for Dot {
     #[target_feature(enable = "dotprod")]
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
@@ -110,7 +110,7 @@ impl<D: Fours> Vector for Eight<D> {
     const TAKES_WIDE_BIAS: bool = true;
 
     #[inline(always)]
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         D::meet::<K>(panel, x, out);
     }
 
@@ -140,7 +140,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn each_byte(value: i8) -> Self::Ints {
+    unsafe fn splat_bytes(value: i8) -> Self::Ints {
         [vreinterpretq_s32_s8(vdupq_n_s8(value)); 2]
     }
 
@@ -165,7 +165,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn left<const N: u32>(a: Self::Ints) -> Self::Ints {
+    unsafe fn shl<const N: u32>(a: Self::Ints) -> Self::Ints {
         both(a, |a| vreinterpretq_s32_u16(vshlq_u16(vreinterpretq_u16_s32(a), vdupq_n_s16(N as i16))))
     }
 
@@ -175,7 +175,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn left_lanes(a: Self::Ints, by: u32) -> Self::Ints {
+    unsafe fn shl_lanes(a: Self::Ints, by: u32) -> Self::Ints {
         both(a, |a| vshlq_s32(a, vdupq_n_s32(by as i32)))
     }
 
@@ -284,7 +284,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats {
+    unsafe fn add_floats(a: Self::Floats, b: Self::Floats) -> Self::Floats {
         pairs(a, b, |a, b| vaddq_f32(a, b))
     }
 
@@ -343,7 +343,7 @@ impl Bytes for uint8x8_t {
     }
 
     #[inline(always)]
-    unsafe fn left(self, by: u32) -> Self {
+    unsafe fn shl(self, by: u32) -> Self {
         vshl_u8(self, vdup_n_s8(by as i8))
     }
 
@@ -353,7 +353,7 @@ impl Bytes for uint8x8_t {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
+    unsafe fn add(self, other: Self) -> Self {
         vadd_u8(self, other)
     }
 

@@ -159,7 +159,7 @@ unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words<'_>, t
             let [weights, steps] =
                 [weights, block.value_steps].map(|floats| V::load_floats(floats[at * V::ROWS..].as_ptr()));
             scaled[at] = V::times(weights, steps);
-            sum = V::plus(sum, V::abs(scaled[at]));
+            sum = V::add_floats(sum, V::abs(scaled[at]));
         }
         V::store_floats(lanes[chain * V::ROWS..].as_mut_ptr(), sum);
     }

@@ -2,11 +2,11 @@
 
 use super::unpack::{Heads, Unpack, low_levels, nibbles};
 use super::{Vector, prefetch_all};
-use crate::bounds::{Bounds, Sketch};
+use crate::bounds::{Bounds, CoarseQuery};
 use crate::format::GROUP;
 use crate::layout::{PIECES, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
-use crate::nested::{middle, spread_step};
 use crate::products::Tiles;
+use crate::split_bits::{middle, spread_step};
 
 /// Prefetch distance, in tiles.
 const AHEAD: usize = 2;
@@ -18,7 +18,7 @@ const AHEAD: usize = 2;
 /// as `B`, and its rows must be as long as the activations of `x`. `x` may only list groups that it
 /// has.
 #[inline(always)]
-pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     const { assert!(B::BITS == B::LOW + 4 && matches!(B::LOW, 2 | 4)) };
     let heads = tile.bytes.as_ptr();
     let codes = heads.add(heads_bytes::<B>(tile.columns));
@@ -62,7 +62,7 @@ pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
                     let minus = if B::SPLIT { of.x.minuses[part] } else { of.x.minus };
                     let bias = 1 << B::BIAS.unwrap_or_default();
                     let taken = if is_whole { bias } else { bias - middle::<B>() };
-                    let integers = V::add(V::left_lanes(highs, B::LOW as u32), V::each_int(minus * taken));
+                    let integers = V::add(V::shl_lanes(highs, B::LOW as u32), V::each_int(minus * taken));
                     let integers = if is_whole { V::add(integers, lows) } else { integers };
                     let scale = V::times(scales.scale[part], V::each_float(of.x.scale));
                     sums = V::add_product(scale, V::to_floats(integers), sums);
@@ -73,9 +73,9 @@ pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
         }
         let spreads = V::to_floats(V::widen(V::load_bytes(spreads.add(row))));
         let slacks = V::times(slacks, V::times(spreads, V::each_float(spread_step::<B>())));
-        V::store_floats(out.upper[row..].as_mut_ptr(), V::plus(sums, slacks));
+        V::store_floats(out.upper[row..].as_mut_ptr(), V::add_floats(sums, slacks));
         let minus = V::times(slacks, V::each_float(-1.0));
-        V::store_floats(out.lower[row..].as_mut_ptr(), V::plus(sums, minus));
+        V::store_floats(out.lower[row..].as_mut_ptr(), V::add_floats(sums, minus));
     }
     out
 }

@@ -1,12 +1,12 @@
 //! Rows of floats: a column of up to sixteen rows at a time, multiplied with one value of each
 //! token.
 
-use super::sweep::store;
+use super::gemm::store;
 use super::{Vector, prefetch_all};
 use crate::activation::Activation;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::layout::TILE_ROWS;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::products::{CHAINS, Tiles};
 
 /// Number of tokens in a pass over all tiles.
@@ -41,7 +41,7 @@ impl LoadColumn for F16 {
 impl LoadColumn for Bf16 {
     #[inline(always)]
     unsafe fn load_column<V: Vector>(from: *const u8) -> V::Floats {
-        V::as_floats(V::left_lanes(V::words(from), 16))
+        V::as_floats(V::shl_lanes(V::words(from), 16))
     }
 }
 
@@ -55,7 +55,7 @@ impl LoadColumn for Bf16 {
 pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     let rows = out.rows();
     for (first, x) in (0..x.len()).step_by(ROUND).zip(x.chunks(ROUND)) {
@@ -86,7 +86,7 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     tile: &[u8],
     row: usize,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) -> usize {
     let columns = x[0].values().len();
     let mut values = [std::ptr::null::<f32>(); T];
@@ -118,7 +118,7 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     let [first, second, third, fourth] = chains;
     let of_tokens = first.into_iter().zip(second).zip(third.into_iter().zip(fourth));
     for (t, ((a, b), (c, d))) in of_tokens.enumerate() {
-        store::<V>(&mut out.token(t)[row..], V::plus(V::plus(a, b), V::plus(c, d)));
+        store::<V>(&mut out.token(t)[row..], V::add_floats(V::add_floats(a, b), V::add_floats(c, d)));
     }
     T
 }

@@ -1,7 +1,7 @@
 //! Products with vectors of any length.
 //!
 //! The code is written once for all processors. [`Vector`] has the operations of a processor.
-//! `unpack` turns packed bits into the bytes that are multiplied. `sweep` has the loops over tiles
+//! `unpack` turns packed bits into the bytes that are multiplied. `gemm` has the loops over tiles
 //! and tokens.
 //!
 //! Products of bytes have unsigned weights and signed activations. Only tile registers take signed
@@ -13,17 +13,17 @@
 
 pub(crate) mod attention;
 pub(crate) mod bounds;
+pub(crate) mod f16_as_i16;
 pub(crate) mod floats;
-pub(crate) mod sweep;
+pub(crate) mod gemm;
 mod unpack;
-pub(crate) mod words;
 
 pub(crate) use self::floats::LoadColumn;
-pub(crate) use self::sweep::{Panel, meet_panel};
+pub(crate) use self::gemm::{Panel, meet_panel};
 pub(crate) use self::unpack::{Kind, Unpack};
 use crate::activation::Activation;
 use crate::layout::PLANE;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 
 /// A vector with a row in each 32-bit lane. Each implementation needs certain processor
 /// instructions.
@@ -49,7 +49,7 @@ pub(crate) trait Vector: Sized {
     /// # Safety
     /// The processor must support the implementation's instructions. The other requirements of
     /// [`meet_panel`] apply.
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>);
 
     /// Loads a vector of integers.
     ///
@@ -88,7 +88,7 @@ pub(crate) trait Vector: Sized {
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
-    unsafe fn each_byte(value: i8) -> Self::Ints;
+    unsafe fn splat_bytes(value: i8) -> Self::Ints;
 
     /// Returns the bitwise AND.
     ///
@@ -118,7 +118,7 @@ pub(crate) trait Vector: Sized {
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
-    unsafe fn left<const N: u32>(a: Self::Ints) -> Self::Ints;
+    unsafe fn shl<const N: u32>(a: Self::Ints) -> Self::Ints;
 
     /// Shifts each 16 bits right by `N`, and fills up with zeros.
     ///
@@ -130,7 +130,7 @@ pub(crate) trait Vector: Sized {
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
-    unsafe fn left_lanes(a: Self::Ints, by: u32) -> Self::Ints;
+    unsafe fn shl_lanes(a: Self::Ints, by: u32) -> Self::Ints;
 
     /// Returns the level for each byte of `codes`, which must be less than 16.
     ///
@@ -252,7 +252,7 @@ pub(crate) trait Vector: Sized {
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
-    unsafe fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn add_floats(a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
     /// Multiplies lanes.
     ///
@@ -295,7 +295,7 @@ pub(crate) trait Bytes: Copy {
     ///
     /// # Safety
     /// The processor must support the instructions of the [`Vector`].
-    unsafe fn left(self, by: u32) -> Self;
+    unsafe fn shl(self, by: u32) -> Self;
 
     /// Shifts each byte right by `by` bits. The high bits may come from the neighbouring byte.
     ///
@@ -307,7 +307,7 @@ pub(crate) trait Bytes: Copy {
     ///
     /// # Safety
     /// The processor must support the instructions of the [`Vector`].
-    unsafe fn plus(self, other: Self) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
 
     /// Subtracts bytes, wrapping on overflow.
     ///

@@ -5,7 +5,7 @@ use crate::format::BlockFormat;
 use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
 use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-use crate::nested::Nested;
+use crate::split_bits::SplitBits;
 use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
 
 /// Scales and offsets of a group, with a row in each lane. The two entries of an array are the
@@ -58,7 +58,7 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
     if B::LOW > 0 {
         let (mut pieces, low) = (nibbles::<V>(codes), low_levels::<B, V>(low));
         for (piece, low) in pieces.iter_mut().zip(low) {
-            *piece = V::or(if B::LOW == 2 { V::left::<2>(*piece) } else { V::left::<4>(*piece) }, low);
+            *piece = V::or(if B::LOW == 2 { V::shl::<2>(*piece) } else { V::shl::<4>(*piece) }, low);
         }
         return pieces;
     }
@@ -75,10 +75,10 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
     };
     match B::BITS {
         3 => {
-            let (high, mask) = (plane::<V>(codes, 2), V::each_byte(4));
+            let (high, mask) = (plane::<V>(codes, 2), V::splat_bytes(4));
             let high = [
-                V::left::<2>(high),
-                V::left::<1>(high),
+                V::shl::<2>(high),
+                V::shl::<1>(high),
                 high,
                 V::right::<1>(high),
                 V::right::<2>(high),
@@ -89,12 +89,12 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
             add_bits::<V>(&mut pieces, high, mask);
         }
         5 => {
-            let (high, mask) = (plane::<V>(codes, 4), V::each_byte(16));
+            let (high, mask) = (plane::<V>(codes, 4), V::splat_bytes(16));
             let high = [
-                V::left::<4>(high),
-                V::left::<3>(high),
-                V::left::<2>(high),
-                V::left::<1>(high),
+                V::shl::<4>(high),
+                V::shl::<3>(high),
+                V::shl::<2>(high),
+                V::shl::<1>(high),
                 high,
                 V::right::<1>(high),
                 V::right::<2>(high),
@@ -103,14 +103,14 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
             add_bits::<V>(&mut pieces, high, mask);
         }
         6 => {
-            let (low, high, mask) = (plane::<V>(codes, 4), plane::<V>(codes, 5), V::each_byte(48));
+            let (low, high, mask) = (plane::<V>(codes, 4), plane::<V>(codes, 5), V::splat_bytes(48));
             let high = [
-                V::left::<4>(low),
-                V::left::<2>(low),
+                V::shl::<4>(low),
+                V::shl::<2>(low),
                 low,
                 V::right::<2>(low),
-                V::left::<4>(high),
-                V::left::<2>(high),
+                V::shl::<4>(high),
+                V::shl::<2>(high),
                 high,
                 V::right::<2>(high),
             ];
@@ -141,7 +141,7 @@ pub(crate) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V
 /// The requirements of [`levels`] apply.
 #[inline(always)]
 pub(crate) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
-    let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(15));
+    let (mut pieces, mask) = ([V::zero(); PIECES], V::splat_bytes(15));
     for piece in 0..4 {
         let both = plane::<V>(codes, piece);
         pieces[piece] = V::and(both, mask);
@@ -156,7 +156,7 @@ pub(crate) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
 /// The requirements of [`levels`] apply.
 #[inline(always)]
 unsafe fn pairs<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
-    let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(3));
+    let (mut pieces, mask) = ([V::zero(); PIECES], V::splat_bytes(3));
     for quarter in 0..2 {
         let four = plane::<V>(codes, quarter);
         pieces[4 * quarter] = V::and(four, mask);
@@ -302,7 +302,7 @@ unsafe fn times_signed<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floa
 /// The processor must support the instructions of the vector that uses `T`.
 #[inline(always)]
 unsafe fn six_bits<T: Bytes>(nibble: T, pair: T) -> T {
-    nibble.or(pair.left(4)).minus(T::each(32))
+    nibble.or(pair.shl(4)).minus(T::each(32))
 }
 
 macro_rules! plain_scales {
@@ -319,7 +319,7 @@ macro_rules! plain_scales {
     )*};
 }
 
-impl<B: Unpack> Unpack for Nested<B> {
+impl<B: Unpack> Unpack for SplitBits<B> {
     type Kind = B::Kind;
 
     #[inline(always)]
@@ -436,7 +436,7 @@ impl Unpack for Mxfp4 {
     unsafe fn scales<V: Vector>(heads: Heads, _: usize) -> Scales<V> {
         let (exponent, two) = (heads.small::<Self, V>(0), V::Bytes::each(2));
         let normal = exponent.larger(two).minus(V::Bytes::each(1));
-        let factor = exponent.smaller(two).plus(V::Bytes::each(125));
+        let factor = exponent.smaller(two).add(V::Bytes::each(125));
         Scales::plain(V::times(power_of_two::<V>(normal), power_of_two::<V>(factor)))
     }
 }
@@ -447,5 +447,5 @@ impl Unpack for Mxfp4 {
 /// The processor must support the instructions of `V`.
 #[inline(always)]
 unsafe fn power_of_two<V: Vector>(exponents: V::Bytes) -> V::Floats {
-    V::as_floats(V::left_lanes(V::widen(exponents), 23))
+    V::as_floats(V::shl_lanes(V::widen(exponents), 23))
 }

@@ -11,12 +11,12 @@ pub(crate) use self::amx::is_usable as has_amx;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
 use crate::activation::{Activation, Q8Block, rest_groups};
 use crate::attention::{POSITIONS, Query, Words};
-use crate::bounds::{Bounds, Sketch};
+use crate::bounds::{Bounds, CoarseQuery};
+use crate::f16_as_i16::Q16Block;
 use crate::format::GROUP;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::products::{Tier, Tiles};
-use crate::vectors::{LoadColumn, Unpack, attention, bounds, floats, sweep, words};
-use crate::words::Q16Block;
+use crate::vectors::{LoadColumn, Unpack, attention, bounds, f16_as_i16, floats, gemm};
 
 /// Reports whether tests can run [`Tier::AvxVnni`] on a processor without AVX-VNNI, with the
 /// equivalent instructions of AVX-512.
@@ -34,7 +34,7 @@ pub(crate) unsafe fn products<B: Unpack>(
     tier: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    out: MatrixMut<'_>,
 ) {
     match tier {
         Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
@@ -50,8 +50,8 @@ pub(crate) unsafe fn products<B: Unpack>(
 /// # Safety
 /// The processor must have AVX2, FMA and F16C, and the requirements of [`products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    sweep::products::<B, Eight<Avx2>>(tiles, x, out);
+unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    gemm::products::<B, Eight<Avx2>>(tiles, x, out);
 }
 
 /// Computes [`products`] with AVX-VNNI.
@@ -61,8 +61,8 @@ unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: 
 /// ([`has_stand_in`]). The requirements of [`products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
-unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    sweep::products::<B, Eight<AvxVnni>>(tiles, x, out);
+unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    gemm::products::<B, Eight<AvxVnni>>(tiles, x, out);
 }
 
 /// Computes [`products`] with AVX-512.
@@ -71,8 +71,8 @@ unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], o
 /// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
 /// [`products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    sweep::products::<B, Sixteen>(tiles, x, out);
+unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    gemm::products::<B, Sixteen>(tiles, x, out);
 }
 
 /// Computes the bounds of the products of a tile's rows.
@@ -80,7 +80,7 @@ unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out
 /// # Safety
 /// The processor must support `tier`, which must be one of this module. `tile` must be a single
 /// tile that is packed as `B`, and its rows must be as long as the activations of `x`.
-pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) -> Bounds {
+pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     match tier {
         Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 | Tier::AvxVnni => bounds_avx2::<B>(tile, x),
@@ -93,7 +93,7 @@ pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) 
 /// # Safety
 /// The processor must have AVX2, FMA and F16C, and the requirements of [`bounds()`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn bounds_avx2<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+unsafe fn bounds_avx2<B: Unpack>(tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     bounds::bounds::<B, Eight<Avx2>>(tile, x)
 }
 
@@ -103,7 +103,7 @@ unsafe fn bounds_avx2<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
 /// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
 /// [`bounds()`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn bounds_avx512<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+unsafe fn bounds_avx512<B: Unpack>(tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     bounds::bounds::<B, Sixteen>(tile, x)
 }
 
@@ -115,7 +115,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     tier: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    out: MatrixMut<'_>,
 ) {
     match tier {
         Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
@@ -129,7 +129,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
 /// # Safety
 /// The processor must have AVX2, FMA and F16C, and the requirements of [`float_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
+unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
     floats::products::<F, Eight<Avx2>>(tiles, x, out);
 }
 
@@ -139,7 +139,7 @@ unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out
 /// The processor must have AVX2, FMA, F16C and AVX-512 F, BW and VL. The requirements of
 /// [`float_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
+unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
     floats::products::<F, Sixteen>(tiles, x, out);
 }
 
@@ -151,7 +151,7 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
     tier: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    out: MatrixMut<'_>,
 ) {
     match tier {
         Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
@@ -166,8 +166,8 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
 /// # Safety
 /// The processor must have AVX2, FMA and F16C, and the requirements of [`word_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn words_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    words::products::<F, Eight<Avx2>>(tiles, x, out);
+unsafe fn words_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    f16_as_i16::products::<F, Eight<Avx2>>(tiles, x, out);
 }
 
 /// Computes [`word_products`] with AVX-VNNI.
@@ -177,8 +177,8 @@ unsafe fn words_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out:
 /// ([`has_stand_in`]). The requirements of [`word_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
-unsafe fn words_avx_vnni<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    words::products::<F, Eight<AvxVnni>>(tiles, x, out);
+unsafe fn words_avx_vnni<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    f16_as_i16::products::<F, Eight<AvxVnni>>(tiles, x, out);
 }
 
 /// Computes [`word_products`] with AVX-512.
@@ -187,8 +187,8 @@ unsafe fn words_avx_vnni<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], 
 /// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
 /// [`word_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
-    words::products::<F, Sixteen>(tiles, x, out);
+unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
+    f16_as_i16::products::<F, Sixteen>(tiles, x, out);
 }
 
 /// Computes the products of queries with a block of keys.

@@ -11,8 +11,8 @@ use std::arch::x86_64::{
 };
 
 use crate::activation::{Q8Block, inverse, step};
+use crate::f16_as_i16::{Q16Block, factor};
 use crate::format::GROUP;
-use crate::words::{Q16Block, factor};
 
 /// Rounds groups to 8 bits. The portable code takes twice as long, even when compiled for AVX2.
 ///

@@ -23,7 +23,7 @@ use std::arch::x86_64::{
 use std::marker::PhantomData;
 
 use crate::activation::Activation;
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
 
 // Needs SSE4.1, which AVX2 includes. The `# Safety` sections of `Bytes` apply.
@@ -44,7 +44,7 @@ impl Bytes for __m128i {
     }
 
     #[inline(always)]
-    unsafe fn left(self, by: u32) -> Self {
+    unsafe fn shl(self, by: u32) -> Self {
         _mm_sll_epi16(self, _mm_cvtsi32_si128(by as i32))
     }
 
@@ -54,7 +54,7 @@ impl Bytes for __m128i {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
+    unsafe fn add(self, other: Self) -> Self {
         _mm_add_epi8(self, other)
     }
 
@@ -85,7 +85,7 @@ impl Vector for Sixteen {
     const ROWS: usize = 16;
     const TAKES_WIDE_BIAS: bool = false;
 
-    unsafe fn meet<K: Kind>(_: &Panel, _: &[Activation<'_>], _: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(_: &Panel, _: &[Activation<'_>], _: MatrixMut<'_>) {
         unreachable!("no panels for vectors of a whole tile");
     }
 
@@ -115,7 +115,7 @@ impl Vector for Sixteen {
     }
 
     #[inline(always)]
-    unsafe fn each_byte(value: i8) -> __m512i {
+    unsafe fn splat_bytes(value: i8) -> __m512i {
         _mm512_set1_epi8(value)
     }
 
@@ -140,7 +140,7 @@ impl Vector for Sixteen {
     }
 
     #[inline(always)]
-    unsafe fn left<const N: u32>(a: __m512i) -> __m512i {
+    unsafe fn shl<const N: u32>(a: __m512i) -> __m512i {
         _mm512_slli_epi16::<N>(a)
     }
 
@@ -150,7 +150,7 @@ impl Vector for Sixteen {
     }
 
     #[inline(always)]
-    unsafe fn left_lanes(a: __m512i, by: u32) -> __m512i {
+    unsafe fn shl_lanes(a: __m512i, by: u32) -> __m512i {
         _mm512_sll_epi32(a, _mm_cvtsi32_si128(by as i32))
     }
 
@@ -247,7 +247,7 @@ impl Vector for Sixteen {
     }
 
     #[inline(always)]
-    unsafe fn plus(a: __m512, b: __m512) -> __m512 {
+    unsafe fn add_floats(a: __m512, b: __m512) -> __m512 {
         _mm512_add_ps(a, b)
     }
 
@@ -277,7 +277,7 @@ pub(super) trait Fours: Sized {
     /// # Safety
     /// The processor must support the implementation's instructions. The other requirements of
     /// [`meet_panel`] apply.
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>);
 
     /// Implements [`Vector::dot`].
     ///
@@ -306,7 +306,7 @@ impl Fours for Avx2 {
     const TAKES_WIDE_BIAS: bool = true;
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
@@ -344,7 +344,7 @@ impl Fours for AvxVnni {
 
     #[target_feature(enable = "avx2,fma,f16c")]
     #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
@@ -381,7 +381,7 @@ impl<D: Fours> Vector for Eight<D> {
     const TAKES_WIDE_BIAS: bool = D::TAKES_WIDE_BIAS;
 
     #[inline(always)]
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         D::meet::<K>(panel, x, out);
     }
 
@@ -411,7 +411,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn each_byte(value: i8) -> __m256i {
+    unsafe fn splat_bytes(value: i8) -> __m256i {
         _mm256_set1_epi8(value)
     }
 
@@ -436,7 +436,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn left<const N: u32>(a: __m256i) -> __m256i {
+    unsafe fn shl<const N: u32>(a: __m256i) -> __m256i {
         _mm256_sll_epi16(a, _mm_cvtsi32_si128(N as i32))
     }
 
@@ -446,7 +446,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn left_lanes(a: __m256i, by: u32) -> __m256i {
+    unsafe fn shl_lanes(a: __m256i, by: u32) -> __m256i {
         _mm256_sll_epi32(a, _mm_cvtsi32_si128(by as i32))
     }
 
@@ -545,7 +545,7 @@ impl<D: Fours> Vector for Eight<D> {
     }
 
     #[inline(always)]
-    unsafe fn plus(a: __m256, b: __m256) -> __m256 {
+    unsafe fn add_floats(a: __m256, b: __m256) -> __m256 {
         _mm256_add_ps(a, b)
     }
 

@@ -136,7 +136,7 @@ fn caught<T>(compute: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Error::msg(format!("candle's model panicked: {}", text.unwrap_or("without a word"))))
+        Err(Error::msg(format!("candle's model panicked: {}", text.unwrap_or("unknown reason"))))
     })
 }
 

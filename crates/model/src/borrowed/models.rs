@@ -147,7 +147,7 @@ fn bounded(
         let is_absent = config.get(key).is_none_or(Value::is_null);
         if !is_absent && !(1..=limit).contains(&size(&config, key)?) {
             let (key, given) = (key.to_owned(), config[key].to_string());
-            return Err(Kind::KeyValue { key, given, rule: "the tensors do not bear that out" });
+            return Err(Kind::KeyValue { key, given, rule: "it does not match the tensors" });
         }
     }
     let scaling = config.get("rope_scaling").unwrap_or(&Value::Null);
@@ -171,7 +171,7 @@ fn bounded(
 
 /// Creates the error for scaled rotary frequencies. candle's models would ignore the scaling.
 fn scaled_rope(key: &str, given: String) -> Kind {
-    let rule = "this architecture runs on candle's own model, which has no scaling of positions";
+    let rule = "candle's own model for this architecture does not support scaled rotary frequencies";
     Kind::KeyValue { key: key.to_owned(), given, rule }
 }
 
@@ -261,7 +261,7 @@ fn bounded_file(file: &Gguf, name: &str, checkpoint: &Checkpoint) -> std::result
     for (part, limit) in of_hidden.chain([("block_count", checkpoint.tensors().len())]) {
         if let Some(given) = unsigned(part)?.filter(|given| !(1..=limit).contains(given)) {
             let (key, given) = (format!("{name}.{part}"), given.to_string());
-            return Err(Kind::KeyValue { key, given, rule: "the tensors do not bear that out" });
+            return Err(Kind::KeyValue { key, given, rule: "it does not match the tensors" });
         }
     }
     let key = format!("{name}.rope.scaling.type");

@@ -134,7 +134,9 @@ impl Safetensors {
         let key = || "model_type".to_owned();
         match self.0.config.get("model_type") {
             Some(Value::String(name)) => Ok(name),
-            Some(_) => Err(Kind::KeyType { key: key(), given: "something else", expected: "a string" }),
+            Some(_) => {
+                Err(Kind::KeyType { key: key(), given: "a value of another type", expected: "a string" })
+            }
             None => Err(Kind::MissingKey { key: key() }),
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
-use formwork_kernels::{Activation, Sketch, TILE_ROWS, Team};
+use formwork_kernels::{Activation, CoarseQuery, TILE_ROWS, Team};
 use formwork_lm::{Wanted, masked};
 use formwork_vocab::TokenSet;
 
@@ -164,9 +164,9 @@ impl Network {
         let head = &self.weights.head;
         let mut logits = logits.take(head.rows);
         let x = rounded.alone(&self.team, head.operand(), x);
-        let sketch = outlook.sketch(x);
+        let coarse_query = outlook.coarse_query(x);
         let rows = Rows { team: &self.team, head, wanted };
-        let best = rows.upper_bounds(sketch, &mut logits);
+        let best = rows.upper_bounds(coarse_query, &mut logits);
         let least = best.map_or(f32::NEG_INFINITY, |row| {
             self.surely_less(head.tile(row / TILE_ROWS, x)[row % TILE_ROWS])
         });
@@ -210,7 +210,7 @@ impl Rows<'_> {
 
     /// Writes upper bounds of the requested rows' products to `out`, and `-inf` for other rows.
     /// Returns the row with the greatest lower bound.
-    fn upper_bounds(self, x: &Sketch, out: &mut [f32]) -> Option<usize> {
+    fn upper_bounds(self, x: &CoarseQuery, out: &mut [f32]) -> Option<usize> {
         let overall = Mutex::new((None, f32::NEG_INFINITY));
         self.team.for_chunks(out, PIECE_TILES * TILE_ROWS, |piece, out| {
             let (mut best, mut greatest) = (None, f32::NEG_INFINITY);
@@ -277,22 +277,22 @@ fn bits(set: &TokenSet, tile: usize) -> u16 {
 /// Adaptive choice of the part of the head that is read for bounds. It affects speed, not results.
 #[derive(Debug)]
 pub(super) struct Outlook {
-    sketch: Sketch,
+    coarse_query: CoarseQuery,
     /// Fraction of the uncertainty of bounds from high bits alone that is allowed to remain; see
-    /// [`Sketch::take`].
+    /// [`CoarseQuery::take`].
     share: f32,
 }
 
 impl Default for Outlook {
     fn default() -> Self {
-        Self { sketch: Sketch::default(), share: 0.75 }
+        Self { coarse_query: CoarseQuery::default(), share: 0.75 }
     }
 }
 
 impl Outlook {
-    fn sketch(&mut self, x: Activation<'_>) -> &Sketch {
-        self.sketch.take(x, self.share);
-        &self.sketch
+    fn coarse_query(&mut self, x: Activation<'_>) -> &CoarseQuery {
+        self.coarse_query.take(x, self.share);
+        &self.coarse_query
     }
 
     /// Narrows the bounds if many rows had to be computed, and widens them if few had.

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_left_in_memory_does_not_count() {
+    fn ignores_leftover_memory_contents() {
         let mut first = cache();
         fill(&mut first, 64, f32::NAN);
         let mut second = KvCache::new(first.memory.clone());

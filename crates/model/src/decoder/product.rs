@@ -6,7 +6,7 @@
 //!
 //! The bits of a token's result do not depend on the other tokens or on their number.
 
-use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, RowGroup, TILE_ROWS, Team};
+use formwork_kernels::{Activation, GROUP, MatrixMut, Operand, Q8Block, Q16Block, RowGroup, TILE_ROWS, Team};
 use smallvec::SmallVec;
 
 use super::workspace::room;
@@ -100,7 +100,7 @@ impl<'a> From<&'a Linear<Packed>> for Factor<'a> {
 impl Factor<'_> {
     /// Computes the products with the rows from `first_row` on, which must be the first row of a
     /// tile.
-    fn products(&self, x: &[Activation<'_>], first_row: usize, out: &mut Outputs<'_>) {
+    fn products(&self, x: &[Activation<'_>], first_row: usize, out: &mut MatrixMut<'_>) {
         self.matrix.products(first_row / TILE_ROWS, x, out.of(0..x.len()));
         let Some(bias) = self.bias else { return };
         for token in 0..x.len() {
@@ -119,7 +119,7 @@ fn all_products<const N: usize, const M: usize>(
     team: &Team,
     x: &[Activation<'_>],
     groups: [[(Factor<'_>, &mut [f32]); M]; N],
-    then: impl Fn([Outputs<'_>; M]) + Sync,
+    then: impl Fn([MatrixMut<'_>; M]) + Sync,
 ) {
     if x.is_empty() {
         return;
@@ -133,7 +133,7 @@ fn all_products<const N: usize, const M: usize>(
         let tiles = (piece_bytes / tile_bytes).max(1);
         // For many tokens, some kernels compute two tiles at once.
         let tiles = if x.len() < MANY { tiles } else { tiles.next_multiple_of(2) };
-        let outputs = group.map(|(factor, out)| Outputs::new(out, factor.matrix.rows));
+        let outputs = group.map(|(factor, out)| MatrixMut::new(out, factor.matrix.rows));
         RowGroup::new(outputs, tiles * TILE_ROWS)
     });
     team.for_rows(&mut groups, |group, first_row, mut outputs| {

@@ -25,7 +25,7 @@ pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Director
     }
     if count > MOST_PARTS {
         let (key, given) = (COUNT.to_owned(), count.to_string());
-        return Err(fail(Kind::KeyValue { key, given, rule: "names of parts have five digits" }));
+        return Err(fail(Kind::KeyValue { key, given, rule: "it must be at most 99999" }));
     }
     let index = directory.split(INDEX).map_err(fail)?.unwrap_or(0);
     if index >= count {

@@ -94,7 +94,7 @@ impl ModelFolder {
         let written = fs::create_dir_all(&self.path)
             .and_then(|()| fs::write(&note, serde_json::to_vec(&checked).unwrap_or_default()));
         if let Err(error) = written {
-            tracing::warn!(note = %note.display(), %error, "a checked file cannot be remembered");
+            tracing::warn!(note = %note.display(), %error, "cannot record the verified hash");
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl ModelFolder {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                progress.message("waiting for another process that fetches the same model");
+                progress.message("waiting for another process that downloads the same model");
                 file.lock().map_err(Kind::io("lock", &path))?;
             }
             Err(TryLockError::Error(error)) => return Err(Kind::io("lock", &path)(error).into()),
@@ -154,7 +154,7 @@ impl FetchLock {
 impl Drop for FetchLock {
     fn drop(&mut self) {
         if let Err(error) = self.clear() {
-            tracing::warn!(%error, "an unfinished file stays until the next fetch");
+            tracing::warn!(%error, "cannot remove an unfinished file; the next download removes it");
         }
     }
 }
@@ -205,7 +205,10 @@ impl NewFile {
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.size + bytes.len() as u64 > self.limit {
-            return Err(io::Error::other(format!("more than the {} bytes that are expected", self.limit)));
+            return Err(io::Error::other(format!(
+                "the file exceeds the expected size of {} bytes",
+                self.limit
+            )));
         }
         let written = self.file.write(bytes)?;
         self.hash.update(&bytes[..written]);

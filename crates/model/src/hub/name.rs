@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_the_cache_is_no_hub_id() {
+    fn rejects_ids_that_escape_the_cache() {
         for given in [
             "name",
             "a/b/c",
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_what_there_is() {
+    fn an_unknown_name_lists_known_models() {
         let error = parse("llama").unwrap_err();
         assert!(error.is_unknown_name());
         let text = error.to_string();
         for part in ["`llama`", "smollm2-135m-instruct", "gemma3-270m", ".gguf", "org/name:file.gguf"] {
             assert!(text.contains(part), "{text}");
         }
-        assert_eq!(parse("missing.gguf").unwrap_err().to_string(), "no file missing.gguf");
+        assert_eq!(parse("missing.gguf").unwrap_err().to_string(), "file not found: missing.gguf");
         assert!(parse(env!("CARGO_MANIFEST_DIR")).unwrap_err().to_string().contains("is a folder"));
     }
 }

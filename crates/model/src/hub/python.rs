@@ -132,7 +132,7 @@ fn complaint(output: &Output) -> String {
     let mut line: String =
         line.map_or_else(|| output.status.to_string(), |line| line.trim().chars().take(LONGEST).collect());
     if text.contains("after connection broken by") {
-        line.push_str(" (the package index did not answer)");
+        line.push_str(" (the package index did not respond)");
     }
     line
 }

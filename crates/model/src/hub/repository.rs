@@ -166,7 +166,7 @@ impl<'a> Repository<'a> {
         let blob = fs::canonicalize(path).ok().filter(|blob| blob.starts_with(&self.options.hub_cache));
         for path in [blob.as_deref(), Some(path)].into_iter().flatten() {
             if let Err(error) = fs::remove_file(path) {
-                tracing::warn!(path = %path.display(), %error, "a wrong file cannot be removed");
+                tracing::warn!(path = %path.display(), %error, "cannot remove an invalid file");
             }
         }
     }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_together() {
+    fn selects_all_parts() {
         let parts = ["d/a-00001-of-00002.gguf", "d/a-00002-of-00002.gguf"];
         assert_eq!(select(&parts).unwrap(), parts);
         let given = Selection::of("o/n", Some(parts[0]), &[]).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn safetensors_come_with_what_belongs_to_them() {
+    fn selects_safetensors_with_companion_files() {
         let single = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bin"];
         assert_eq!(select(&single).unwrap(), ["model.safetensors", "tokenizer.json", "config.json"]);
         let sharded = [

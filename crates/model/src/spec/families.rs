@@ -147,19 +147,24 @@ impl Reader<'_> {
         let hidden = fields.size(HIDDEN)?;
         let heads = fields.size(HEADS)?;
         let kv_heads = fields.optional_size(KV_HEADS)?.unwrap_or(heads);
-        fields.rule(heads.is_multiple_of(kv_heads), KV_HEADS, kv_heads, "it must divide the heads")?;
+        fields.rule(
+            heads.is_multiple_of(kv_heads),
+            KV_HEADS,
+            kv_heads,
+            "it must divide the number of heads",
+        )?;
         let head_dim = fields.optional_size(HEAD_DIM)?.unwrap_or(hidden / heads);
         let sound = head_dim.is_multiple_of(2) && (2..=MAX_HEAD_DIM).contains(&head_dim);
         fields.rule(sound, HEAD_DIM, head_dim, "it must be even, positive and at most 65536")?;
         let value_dim = fields.optional_size(VALUE_DIM)?.unwrap_or(head_dim);
-        fields.rule(value_dim == head_dim, VALUE_DIM, value_dim, "it must equal that of keys")?;
+        fields.rule(value_dim == head_dim, VALUE_DIM, value_dim, "it must equal the width of keys")?;
         let rope_dims = self.rope_dims(head_dim)?;
         let fits = rope_dims > 0 && rope_dims.is_multiple_of(2) && rope_dims <= head_dim;
-        fields.rule(fits, ROPE_DIMS, rope_dims, "it must be even and at most a head's width")?;
+        fields.rule(fits, ROPE_DIMS, rope_dims, "it must be even and at most the width of a head")?;
         let layers = fields.size(LAYERS)?;
         // Each layer has several tensors.
         let enough = layers <= self.checkpoint.tensors().len();
-        fields.rule(enough, LAYERS, layers, "there are fewer tensors than that")?;
+        fields.rule(enough, LAYERS, layers, "it must not exceed the number of tensors")?;
         let context = fields.size(CONTEXT)?;
         let mut spec = ModelSpec {
             architecture: architecture.to_owned(),
@@ -291,7 +296,7 @@ impl Reader<'_> {
                 unknown.is_none(),
                 field,
                 unknown.unwrap_or(&""),
-                "this kind is not supported",
+                "expected sliding_attention or full_attention",
             )?;
         }
         let flags = self.fields.flags(WINDOW_PATTERN);
@@ -313,7 +318,7 @@ impl Reader<'_> {
     }
 
     fn one_for_each_layer(&self, spec: &ModelSpec, field: Field, given: usize) -> Result<(), Kind> {
-        self.fields.rule(given == spec.layers.len(), field, given, "there must be one for each layer")
+        self.fields.rule(given == spec.layers.len(), field, given, "expected one entry per layer")
     }
 
     /// Reads the windows of Qwen models. `use_sliding_window` enables them, from layer
@@ -332,9 +337,9 @@ impl Reader<'_> {
         self.qwen_windows(spec)?;
         let step = Field("", "decoder_sparse_step");
         let given = fields.optional_size(step)?.unwrap_or(1);
-        fields.rule(given == 1, step, given, "only mixtures in every layer are supported")?;
+        fields.rule(given == 1, step, given, "only models with experts in every layer are supported")?;
         let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
-        let every = "only mixtures in every layer are supported";
+        let every = "only models with experts in every layer are supported";
         fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), every)?;
         // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
         let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
@@ -345,7 +350,7 @@ impl Reader<'_> {
     fn experts(&self, spec: &mut ModelSpec, count: Field, width: Field, gating: Gating) -> Result<(), Kind> {
         let fields = self.fields;
         let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
-        fields.rule(used <= count, EXPERTS_USED, used, "there are fewer experts than that")?;
+        fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
         let feed_forward = fields.optional_size(width)?.unwrap_or(spec.feed_forward);
         spec.experts = Some(ExpertSpec { count, used, feed_forward, gating });
         Ok(())
@@ -421,13 +426,15 @@ impl Reader<'_> {
     /// Checks that the activation named by a `config.json` matches the family.
     fn check_activation(&self, spec: &ModelSpec) -> Result<(), Kind> {
         let Some(given) = self.fields.text(ACTIVATION)? else { return Ok(()) };
-        let fits = match spec.activation {
-            Activation::Silu | Activation::ClampedSwiglu { .. } => matches!(given, "silu" | "swish"),
+        let (fits, rule) = match spec.activation {
+            Activation::Silu | Activation::ClampedSwiglu { .. } => {
+                (matches!(given, "silu" | "swish"), "this architecture supports only silu")
+            }
             // Some Gemma configurations have `gelu` here and the actual function in
             // `hidden_activation`.
-            Activation::GeluTanh => given.starts_with("gelu"),
+            Activation::GeluTanh => (given.starts_with("gelu"), "this architecture supports only gelu"),
         };
-        self.fields.rule(fits, ACTIVATION, given, "this architecture is known with another one only")
+        self.fields.rule(fits, ACTIVATION, given, rule)
     }
 
     fn rope_dims(&self, head_dim: usize) -> Result<usize, Kind> {
@@ -509,7 +516,7 @@ impl Reader<'_> {
                 RopeScaling::Long(factors.ok_or_else(missing)?)
             }
             Some(other) => {
-                let rule = "known are none, linear, llama3, yarn and longrope";
+                let rule = "expected none, linear, llama3, yarn or longrope";
                 let key = fields.name(SCALING);
                 return Err(Kind::KeyValue { key, given: other.to_owned(), rule });
             }
@@ -551,12 +558,7 @@ impl Reader<'_> {
         let (Some(long), Some(short)) = (long, short) else { return Ok(None) };
         for (list, key) in [(&long, "long_factor"), (&short, "short_factor")] {
             let positive = list.len() == pairs && list.iter().all(|&factor| factor > 0.0);
-            fields.rule(
-                positive,
-                Field(key, key),
-                list.len(),
-                "there must be a positive one for each pair",
-            )?;
+            fields.rule(positive, Field(key, key), list.len(), "expected one positive factor per pair")?;
         }
         fields.rule(original > 1, ORIGINAL, original, "it must be more than 1")?;
         let stretched = spec.context as f32 / original as f32;

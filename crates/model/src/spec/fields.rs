@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
                 }
             };
             let differs = same.is_some_and(|same| same != given);
-            self.rule(!differs, field, given, "only models with the same in all layers are supported")?;
+            self.rule(!differs, field, given, "the value must be the same in all layers")?;
             same = Some(given);
         }
         Ok(same.unwrap_or(0))
@@ -174,7 +174,8 @@ impl<'a> Fields<'a> {
             None | Some(Json::Null) => Ok(None),
             Some(Json::Array(numbers)) => {
                 let number = |value: &Json| value.as_f64().map(|number| number as f32);
-                let wrong = || Kind::KeyType { key: key.to_owned(), given: "something else", expected };
+                let wrong =
+                    || Kind::KeyType { key: key.to_owned(), given: "an array with other values", expected };
                 numbers.iter().map(number).collect::<Option<_>>().map(Some).ok_or_else(wrong)
             }
             Some(other) => Err(self.wrong_type(Field("", key), Found::Json(other), expected)),
@@ -204,7 +205,8 @@ impl<'a> Fields<'a> {
         match config.get(key) {
             None | Some(Json::Null) => Ok(None),
             Some(Json::Array(texts)) => {
-                let wrong = || Kind::KeyType { key: key.to_owned(), given: "something else", expected };
+                let wrong =
+                    || Kind::KeyType { key: key.to_owned(), given: "an array with other values", expected };
                 texts.iter().map(Json::as_str).collect::<Option<_>>().map(Some).ok_or_else(wrong)
             }
             Some(other) => Err(self.wrong_type(Field("", key), Found::Json(other), expected)),

@@ -107,7 +107,7 @@ impl JinjaTemplate {
         }
         for (name, value) in &input.variables {
             if matches!(name.as_str(), "messages" | "add_generation_prompt") {
-                let message = format!("variable {name} is set by the conversation itself");
+                let message = format!("variable {name} is reserved for the conversation");
                 return Err(TemplateError { message, line: None });
             }
             variables.insert(name, Value::from(Serde(value)));
@@ -140,7 +140,9 @@ struct Bounded(Vec<u8>);
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_OUTPUT {
-            return Err(io::Error::other(format!("more than the limit of {MAX_OUTPUT} bytes of text")));
+            return Err(io::Error::other(format!(
+                "the rendered text exceeds the limit of {MAX_OUTPUT} bytes"
+            )));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -163,7 +165,7 @@ fn raise_exception(message: String) -> Result<Value, Error> {
 fn add_clock(environment: &mut Environment<'static>, now: SystemTime) {
     environment.add_function("strftime_now", move |format: &str| {
         clock::strftime(now, format).map_err(|directive| {
-            Error::new(ErrorKind::InvalidOperation, format!("strftime_now does not know {directive}"))
+            Error::new(ErrorKind::InvalidOperation, format!("strftime_now does not support {directive}"))
         })
     });
 }

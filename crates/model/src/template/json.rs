@@ -12,7 +12,7 @@ use serde_json::ser::{Formatter, Serializer};
 #[allow(clippy::needless_pass_by_value, reason = "a filter takes its arguments by value")]
 pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> {
     if value.is_undefined() {
-        return Err(Error::new(ErrorKind::UndefinedError, "an undefined value has no JSON"));
+        return Err(Error::new(ErrorKind::UndefinedError, "cannot convert an undefined value to JSON"));
     }
     let indent = indent(arguments.get("indent")?)?;
     let comma = if indent.is_some() { "," } else { ", " };
@@ -20,7 +20,9 @@ pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> 
     {
         None => (comma.to_owned(), ": ".to_owned()),
         Some([item, key]) => (item.clone(), key.clone()),
-        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "separators are two strings")),
+        Some(_) => {
+            return Err(Error::new(ErrorKind::InvalidOperation, "separators must be a list of two strings"));
+        }
     };
     let ensure_ascii = arguments.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
     let sort_keys = arguments.get::<Option<bool>>("sort_keys")?.unwrap_or(false);

@@ -379,7 +379,7 @@ mod tests {
     /// Compares the storage formats of GPUs with `f32` on the CPU. These are quantised matrices,
     /// 16-bit floats, and keys and values in `f16`.
     #[test]
-    fn what_is_stored_computes_much_as_full_precision_does() {
+    fn stored_weights_approximate_full_precision() {
         let folder = tempfile::tempdir().unwrap();
         // Some CUDA kernels multiply weight offsets by sums of unrounded activations. Rounding
         // errors then do not cancel, and products are up to twice as far from the exact ones.
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_gives_back_what_it_gave() {
+    fn a_pool_reuses_released_blocks() {
         let folder = tempfile::tempdir().unwrap();
         let small = Synthetic::small().next().unwrap();
         let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();

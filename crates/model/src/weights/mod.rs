@@ -108,14 +108,14 @@ impl<M> Weights<M> {
                 }
             }
         }
-        see(&self.head, Packing::nested);
+        see(&self.head, Packing::split_bits);
     }
 
     /// Replaces each matrix by the result of `into`, in the order of [`Weights::each`].
     fn map<T>(self, into: &mut impl FnMut(M, Order) -> T) -> Weights<T> {
         let mut plain = |matrix| into(matrix, Packing::plain);
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();
-        let head = into(self.head, Packing::nested);
+        let head = into(self.head, Packing::split_bits);
         Weights { embedding: self.embedding, layers, output_norm: self.output_norm, head }
     }
 }

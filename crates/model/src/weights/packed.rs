@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use formwork_kernels::{
-    Activation, Bounds, Operand, Outputs, PackedRows, Packing, Sketch, TILE_ROWS, pack, zeroed_memory,
+    Activation, Bounds, CoarseQuery, MatrixMut, Operand, PackedRows, Packing, TILE_ROWS, pack, zeroed_memory,
 };
 use memmap2::Mmap;
 use rayon::prelude::*;
@@ -47,7 +47,7 @@ impl Packed {
 
     /// Multiplies the rows from the tile `first_tile` on by the activations of each token. The
     /// number of rows is the length of the outputs.
-    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
+    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: MatrixMut<'_>) {
         self.view().products(first_tile, x, out);
     }
 
@@ -58,7 +58,7 @@ impl Packed {
 
     /// Returns bounds of the products of a tile's rows, or `None` if the packing does not support
     /// bounds.
-    pub(crate) fn bounds(&self, tile: usize, x: &Sketch) -> Option<Bounds> {
+    pub(crate) fn bounds(&self, tile: usize, x: &CoarseQuery) -> Option<Bounds> {
         self.view().bounds(tile, x)
     }
 

@@ -152,14 +152,14 @@ fn candles_models_compute_from_gguf_files() {
 }
 
 #[test]
-fn what_borrowed_models_cannot_do_is_an_error() {
+fn unsupported_operations_of_candle_models_are_errors() {
     let (_, golden) = borrowed().remove(0);
     let folder = golden.checkpoint();
     let options = OpenOptions { quantize: Some(Quantization::Q8_0), ..OpenOptions::default() };
     let error = Model::open(folder.path(), options).unwrap_err().to_string();
     assert!(error.contains("does not convert weights"), "{error}");
     let error = open(&golden).hidden_states(&[TokenId(1)]).unwrap_err();
-    assert_eq!(error.to_string(), "the model's back end failed");
+    assert_eq!(error.to_string(), "the model's backend failed");
     // For these models, the reference device is the same as the CPU.
     let reference = OpenOptions { device: Device::Reference, ..OpenOptions::default() };
     assert!(Model::open(folder.path(), reference).is_ok());
@@ -174,7 +174,7 @@ fn broken_configurations_are_errors() {
     };
     for scaling in [json!({"type": "linear", "factor": 2.0}), json!({"rope_type": "yarn", "factor": 2.0})] {
         golden.config.insert("rope_scaling".to_owned(), scaling);
-        assert!(open(&golden).contains("has no scaling of positions"));
+        assert!(open(&golden).contains("does not support scaled rotary frequencies"));
     }
     golden.config.remove("rope_scaling");
     golden.config.insert("num_attention_heads".to_owned(), 0.into());
@@ -189,7 +189,7 @@ fn broken_configurations_are_errors() {
 /// Checks that a configuration with any changed number either gives an error or a model that
 /// computes.
 #[test]
-fn odd_configurations_do_no_harm() {
+fn survives_odd_configurations() {
     for (name, golden) in borrowed() {
         let numbers: Vec<String> =
             golden.config.iter().filter(|(_, value)| value.is_number()).map(|(key, _)| key.clone()).collect();

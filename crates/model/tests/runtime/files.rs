@@ -74,11 +74,12 @@ fn faults_of_parts_are_named() {
     let second = fault(&part(2), folder);
     assert_eq!(
         second,
-        "tiny-00002-of-00003.gguf: this is part 2 of 3; open the first, tiny-00001-of-00003.gguf"
+        "tiny-00002-of-00003.gguf: this is part 2 of 3; open the first part, tiny-00001-of-00003.gguf"
     );
     let odd = folder.join("odd.gguf");
     std::fs::copy(part(1), &odd).unwrap();
-    let message = "the first of 3 parts must be named NAME-00001-of-00003.gguf, for the others to be found";
+    let message =
+        "the first of 3 parts must be named NAME-00001-of-00003.gguf, so that the others can be found";
     assert_eq!(fault(&odd, folder), format!("odd.gguf: {message}"));
     std::fs::copy(part(2), part(3)).unwrap();
     assert_eq!(fault(&part(1), folder), "tiny-00003-of-00003.gguf: not part 3 of 3 of the same file");
@@ -142,7 +143,7 @@ fn faults_of_folders_are_named() {
             && moved.ends_with(" is not in model-00001-of-00002.safetensors"),
         "{moved}"
     );
-    assert_eq!(with("{", "["), format!("{name}: not the JSON that is expected"));
+    assert_eq!(with("{", "["), format!("{name}: invalid or unexpected JSON"));
     std::fs::write(&index, &sound).unwrap();
     std::fs::remove_file(folder.join("model-00002-of-00002.safetensors")).unwrap();
     assert_eq!(fault(folder, folder), "model-00002-of-00002.safetensors: cannot be read");
@@ -161,7 +162,7 @@ fn faults_of_configurations_are_named() {
     let known = "gemma, gemma2, gemma3_text, glm4, gpt_oss, granite, helium, llama, mistral, mixtral, olmo, olmo2, olmo3, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2";
     assert_eq!(
         with("model_type", "mamba".into()),
-        format!("config.json: architecture \"mamba\" is not supported (known: {known})")
+        format!("config.json: unsupported architecture \"mamba\"; expected one of {known}")
     );
     assert_eq!(with("hidden_size", Value::Null), "config.json: metadata key \"hidden_size\" is missing");
     assert_eq!(
@@ -170,16 +171,16 @@ fn faults_of_configurations_are_named() {
     );
     assert_eq!(
         with("num_key_value_heads", 3.into()),
-        "config.json: metadata key \"num_key_value_heads\" is 3: it must divide the heads"
+        "config.json: metadata key \"num_key_value_heads\" is 3: it must divide the number of heads"
     );
     assert_eq!(with("rms_norm_eps", Value::Null), "config.json: metadata key \"rms_norm_eps\" is missing");
     assert_eq!(
         with("hidden_act", "relu".into()),
-        "config.json: metadata key \"hidden_act\" is relu: this architecture is known with another one only"
+        "config.json: metadata key \"hidden_act\" is relu: this architecture supports only silu"
     );
     assert_eq!(
         with("num_hidden_layers", 1_000_000.into()),
-        "config.json: metadata key \"num_hidden_layers\" is 1000000: there are fewer tensors than that"
+        "config.json: metadata key \"num_hidden_layers\" is 1000000: it must not exceed the number of tensors"
     );
     assert_eq!(
         with("num_hidden_layers", 5.into()),
@@ -194,7 +195,7 @@ fn faults_of_configurations_are_named() {
     let scaling = json!({ "rope_type": "dynamic", "factor": 2.0 });
     assert_eq!(
         with("rope_scaling", scaling),
-        "config.json: metadata key \"rope_type\" is dynamic: known are none, linear, llama3, yarn and longrope"
+        "config.json: metadata key \"rope_type\" is dynamic: expected none, linear, llama3, yarn or longrope"
     );
 }
 
@@ -211,26 +212,26 @@ fn faults_of_headers_are_named() {
         fault(folder.path(), folder.path()).strip_prefix("model.safetensors: ").unwrap().to_owned()
     };
     let one = |entry: &str, data| with(&format!("{{\"t\":{entry}}}"), data);
-    assert_eq!(with("nonsense", 0), "not the JSON that is expected");
-    assert_eq!(one("3", 4), "the entry of tensor \"t\" cannot be read");
+    assert_eq!(with("nonsense", 0), "invalid or unexpected JSON");
+    assert_eq!(one("3", 4), "invalid entry of tensor \"t\"");
     assert_eq!(
         one(r#"{"dtype":"F9","shape":[1],"data_offsets":[0,4]}"#, 4),
         "tensor \"t\" at offset 61 has the unknown type \"F9\""
     );
     assert_eq!(
         one(r#"{"dtype":"F32","shape":[1],"data_offsets":[0,5]}"#, 5),
-        "tensor \"t\" takes the bytes 0 to 5 of the data, but its type and shape call for 4"
+        "tensor \"t\" has data bytes 0 to 5, but its type and shape require 4 bytes"
     );
     assert_eq!(
         one(r#"{"dtype":"F32","shape":[1],"data_offsets":[4,0]}"#, 5),
-        "tensor \"t\" takes the bytes 4 to 0 of the data, but its type and shape call for 4"
+        "tensor \"t\" has data bytes 4 to 0, but its type and shape require 4 bytes"
     );
     assert_eq!(
         one(r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#, 7),
         "tensor \"t\" takes 8 bytes from offset 62, past the end of the file at 69"
     );
     let huge = r#"{"dtype":"F32","shape":[4611686018427387904,2],"data_offsets":[0,8]}"#;
-    assert_eq!(one(huge, 8), "tensor \"t\" at offset 82 has the impossible shape [4611686018427387904, 2]");
+    assert_eq!(one(huge, 8), "tensor \"t\" at offset 82 has the invalid shape [4611686018427387904, 2]");
     let entry = |from: u32| format!(r#"{{"dtype":"F32","shape":[2],"data_offsets":[{from},{}]}}"#, from + 8);
     let overlap = with(&format!(r#"{{"a":{},"b":{}}}"#, entry(0), entry(4)), 12);
     assert!(overlap.starts_with("tensors \"a\" and \"b\" overlap at offset"), "{overlap}");
@@ -299,7 +300,7 @@ fn odd_fields_of_real_files_are_understood() {
 /// In Granite 4, the number of heads is given per layer, and a key states whether layers use rotary
 /// embeddings.
 #[test]
-fn fields_for_each_layer_are_one_where_they_are_equal() {
+fn accepts_equal_fields_of_all_layers() {
     let golden = golden("granite-64");
     let with = |heads: [u32; 4]| {
         let mut writer = Writer::default();
@@ -315,19 +316,18 @@ fn fields_for_each_layer_are_one_where_they_are_equal() {
     assert_eq!(model.spec().unwrap().kv_heads, 2);
     assert!(model.spec().unwrap().layers.iter().all(|layer| layer.rope.is_none()));
     let error = with([2, 2, 4, 2]).unwrap_err().to_string();
-    let expected =
-        "granite.attention.head_count_kv\" is 4: only models with the same in all layers are supported";
+    let expected = "granite.attention.head_count_kv\" is 4: the value must be the same in all layers";
     assert!(error.contains(expected), "{error}");
 }
 
 #[test]
-fn lists_that_are_not_as_long_as_the_model_deep_are_refused() {
+fn rejects_lists_without_one_entry_per_layer() {
     let golden = golden("smollm3-64");
     let mut config = golden.config.clone();
     config.insert("no_rope_layers".to_owned(), vec![1, 1, 0].into());
     let short = Golden { config, ..golden };
     let error = open(short.checkpoint().path()).unwrap_err().to_string();
-    assert!(error.ends_with("no_rope_layers\" is 3: there must be one for each layer"), "{error}");
+    assert!(error.ends_with("no_rope_layers\" is 3: expected one entry per layer"), "{error}");
 
     let golden = self::golden("gemma3-64");
     let mut writer = Writer::default();
@@ -337,7 +337,7 @@ fn lists_that_are_not_as_long_as_the_model_deep_are_refused() {
     let nameless = Golden { config, ..golden };
     converted::write_part(&nameless, &mut writer, true, &|_| true);
     let error = tiny::open(&writer.finish()).unwrap_err().to_string();
-    assert!(error.ends_with("sliding_window_pattern\" is 6: there must be one for each layer"), "{error}");
+    assert!(error.ends_with("sliding_window_pattern\" is 6: expected one entry per layer"), "{error}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn rows_of_a_run_are_those_of_its_tokens_one_by_one() {
 }
 
 #[test]
-fn a_fork_goes_on_as_a_fresh_sequence_does() {
+fn a_fork_continues_like_a_fresh_sequence() {
     each_model(|model| {
         let (prompt, own, others) = (tokens(330, 4), tokens(9, 5), tokens(70, 6));
         let fresh = model.open();
@@ -337,17 +337,17 @@ fn a_ragged_batch_gives_the_same_bits_as_its_runs_alone() {
 }
 
 #[test]
-fn a_batch_names_a_sequence_once() {
+fn rejects_a_sequence_repeated_in_a_batch() {
     let tiny = tiny::tiny("llama", GgmlDType::Q8_0);
     let mut model = tiny::open(&tiny.file).unwrap().language_model();
     let sequence = model.open();
     let run = Run { sequence, tokens: &tokens(1, 1), role: Role::Generated, wanted: Wanted::All };
     let error = model.forward(&Batch { runs: vec![run, run] }).unwrap_err();
-    assert_eq!(error.to_string(), "sequence 0 occurs twice in a batch");
+    assert_eq!(error.to_string(), "the batch contains sequence 0 more than once");
 }
 
 #[test]
-fn a_run_that_wants_nothing_gets_nothing() {
+fn a_run_without_requested_rows_returns_none() {
     let tiny = tiny::tiny("llama", GgmlDType::Q8_0);
     let mut model = tiny::open(&tiny.file).unwrap().language_model();
     let sequence = model.open();
@@ -355,7 +355,7 @@ fn a_run_that_wants_nothing_gets_nothing() {
 }
 
 #[test]
-fn errors_name_what_is_wrong() {
+fn errors_name_the_fault() {
     let tiny = tiny::tiny("llama", GgmlDType::F32);
     let opened =
         tiny::open_with(&tiny.file, OpenOptions { context: Some(50), ..OpenOptions::default() }).unwrap();
@@ -369,9 +369,9 @@ fn errors_name_what_is_wrong() {
     let mut try_run = |sequence, tokens: &[TokenId]| {
         append(&mut *model, sequence, tokens, Role::Prompt, Wanted::All).unwrap_err().to_string()
     };
-    assert_eq!(try_run(sequence, &tokens(51, 1)), "51 tokens do not fit the context of 50");
+    assert_eq!(try_run(sequence, &tokens(51, 1)), "51 tokens exceed the context length of 50");
     let outside = [TokenId(VOCABULARY as u32)];
-    assert_eq!(try_run(sequence, &outside), "token 200 is outside the vocabulary of 200 tokens");
+    assert_eq!(try_run(sequence, &outside), "token 200 is out of range (vocabulary size 200)");
     model.close(sequence);
     let closed = append(&mut *model, sequence, &tokens(1, 1), Role::Prompt, Wanted::All);
     assert_eq!(closed.unwrap_err().to_string(), "sequence 0 is not open");
@@ -379,7 +379,7 @@ fn errors_name_what_is_wrong() {
 }
 
 #[test]
-fn a_model_tells_about_itself() {
+fn a_model_reports_its_properties() {
     let tiny = tiny::tiny("qwen3", GgmlDType::Q8_0);
     let model = tiny::open(&tiny.file).unwrap();
     assert_eq!(model.name(), "Tiny");

@@ -126,7 +126,7 @@ impl Pair {
 }
 
 #[test]
-fn tensors_and_kernels_answer_alike() {
+fn tensors_and_kernels_agree() {
     let small = |name: &str| name.ends_with("-64");
     for (name, golden) in goldens().iter().filter(|(name, _)| small(name)) {
         let file = converted::gguf_with(golden, GgmlDType::F32, Some(CONTEXT as u32));
@@ -193,6 +193,6 @@ fn errors_of_devices_name_them() {
     let mut try_run = |tokens: &[TokenId]| {
         tiny::append(&mut *model, sequence, tokens, Role::Prompt, Wanted::All).unwrap_err().to_string()
     };
-    assert_eq!(try_run(&tokens(CONTEXT + 1, 1)), "601 tokens do not fit the context of 600");
-    assert_eq!(try_run(&[TokenId(200)]), "token 200 is outside the vocabulary of 200 tokens");
+    assert_eq!(try_run(&tokens(CONTEXT + 1, 1)), "601 tokens exceed the context length of 600");
+    assert_eq!(try_run(&[TokenId(200)]), "token 200 is out of range (vocabulary size 200)");
 }

@@ -7,9 +7,9 @@ use super::{Integers, Shape, multiply, release};
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::products::Tiles;
-use crate::vectors::sweep::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
+use crate::vectors::gemm::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
 use crate::vectors::{Kind, Unpack, Vector};
 
 /// Number of tokens in a block: as many as a register has lines.
@@ -30,7 +30,7 @@ const ROUND_TOKENS: usize = 8 * MANY;
 pub(in super::super) unsafe fn products<B: Unpack>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     let mut token = 0;
     for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
@@ -39,7 +39,7 @@ pub(in super::super) unsafe fn products<B: Unpack>(
         match Tokens::of(x) {
             Some(tokens) if tokens.count >= MANY => rounds::<B, MANY>(tiles, tokens, out),
             Some(tokens) if tokens.count >= FEW => rounds::<B, FEW>(tiles, tokens, out),
-            _ => sweep::products::<B, Sixteen>(tiles, x, out),
+            _ => gemm::products::<B, Sixteen>(tiles, x, out),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Tokens {
 /// The requirements of [`products`] apply, with at least `T` tokens whose addresses are those of
 /// activations.
 #[inline(always)]
-unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: Outputs<'_>) {
+unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: MatrixMut<'_>) {
     let pieces = if B::Kind::SPLIT { PIECES / 2 } else { PIECES };
     Shape { tokens: T, pieces }.configure();
     let most = (ROUND / (tiles.columns / GROUP * size_of::<Q8Block>())).clamp(2 * MANY, ROUND_TOKENS) / T * T;
@@ -101,7 +101,7 @@ unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mu
 /// The requirements of [`rounds`] apply, and the registers must be configured for blocks of `T`
 /// tokens.
 #[inline(always)]
-unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: Outputs<'_>) {
+unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: MatrixMut<'_>) {
     let (groups, rows) = (tiles.columns / GROUP, out.rows());
     let mut panel = Panel::new(0);
     let mut ring = Ring::default();
@@ -141,7 +141,7 @@ unsafe fn block<K: Kind, const T: usize>(
     tokens: Tokens,
     skipped: usize,
     ring: &mut Ring,
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     let Span { first, count, row } = panel.span;
     let x = with_exposed_provenance::<Q8Block>(tokens.first + first * size_of::<Q8Block>());

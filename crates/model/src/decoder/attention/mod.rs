@@ -15,7 +15,7 @@ mod span;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use formwork_kernels::{KvBlock, Outputs, Pair, Prefetch, Query, Team};
+use formwork_kernels::{KvBlock, MatrixMut, Pair, Prefetch, Query, Team};
 use smallvec::SmallVec;
 
 use self::span::{Head, Heads, Part, Span, bring_together};
@@ -85,7 +85,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
     }
     // The capacity suffices for a single token, so that decoding does not allocate.
     let (mut pieces, mut outs) = (SmallVec::<[Piece<'_>; 32]>::new(), SmallVec::<[_; 32]>::new());
-    let mut rest = Outputs::new(out, token_len);
+    let mut rest = MatrixMut::new(out, token_len);
     for run in runs {
         for first in (0..run.tokens()).step_by(TOKENS) {
             let tokens = first..(first + TOKENS).min(run.tokens());
@@ -99,7 +99,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
             rest = after;
         }
     }
-    let one = |index: usize, out: &mut [Option<Outputs<'_>>]| {
+    let one = |index: usize, out: &mut [Option<MatrixMut<'_>>]| {
         for out in out.iter_mut().filter_map(Option::take) {
             pieces[index].attend(out, pieces.get(index + 1));
         }
@@ -196,7 +196,7 @@ impl Piece<'_> {
 
     /// Computes attention for the unit. `next` is the unit that probably follows; its keys are
     /// prefetched.
-    fn attend(&self, out: Outputs<'_>, next: Option<&Piece<'_>>) {
+    fn attend(&self, out: MatrixMut<'_>, next: Option<&Piece<'_>>) {
         let head_dim = self.run.spec.head_dim;
         let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(head_dim));
         let (spans, next) = (self.spans(), next.map(|next| next.first_keys(0)));
@@ -267,7 +267,7 @@ mod tests {
     use crate::spec::{Activation, NormPlacement, RopePairing};
 
     #[test]
-    fn heads_are_shared_out_evenly_and_by_groups() {
+    fn distributes_heads_evenly_and_by_groups() {
         assert_eq!(head_shares(9, 3, 1).collect::<Vec<_>>(), [0..3, 3..6, 6..9]);
         assert_eq!(head_shares(9, 3, 2).collect::<Vec<_>>(), [0..3, 3..5, 5..6, 6..9]);
         assert_eq!(head_shares(4, 1, 2).collect::<Vec<_>>(), [0..2, 2..4]);
@@ -336,7 +336,7 @@ mod tests {
     ];
 
     #[test]
-    fn spans_come_to_what_attention_is_whoever_computes_them() {
+    fn spans_add_up_to_attention_on_any_thread() {
         const COUNT: usize = TOKENS + 2;
         let mut state = 1_u64;
         let mut floats = |len: usize| -> Vec<f32> {

@@ -13,16 +13,16 @@ use std::ops::Range;
 /// tokens, can be written at the same time.
 ///
 /// ```
-/// use formwork_kernels::Outputs;
+/// use formwork_kernels::MatrixMut;
 ///
 /// let mut floats = [0.0; 6];
-/// let mut rest = Outputs::new(&mut floats, 3);
+/// let mut rest = MatrixMut::new(&mut floats, 3);
 /// let mut first = rest.split_off(1);
 /// first.token(1)[0] = 1.0;
 /// rest.token(1)[1] = 2.0;
 /// assert_eq!([0.0, 0.0, 0.0, 1.0, 0.0, 2.0], floats);
 /// ```
-pub struct Outputs<'a> {
+pub struct MatrixMut<'a> {
     /// Points to the first row of the first token.
     first: *mut f32,
     /// Distance between two tokens, in elements.
@@ -33,11 +33,11 @@ pub struct Outputs<'a> {
 }
 
 // SAFETY: the view is equivalent to one `&mut [f32]` per token, and `&mut [f32]` is `Send`.
-unsafe impl Send for Outputs<'_> {}
+unsafe impl Send for MatrixMut<'_> {}
 // SAFETY: the safe methods give no access to elements through a shared reference.
-unsafe impl Sync for Outputs<'_> {}
+unsafe impl Sync for MatrixMut<'_> {}
 
-impl<'a> Outputs<'a> {
+impl<'a> MatrixMut<'a> {
     /// Creates a view of `floats` with `rows` outputs per token.
     ///
     /// # Panics
@@ -80,10 +80,10 @@ impl<'a> Outputs<'a> {
     /// # Panics
     /// Panics if the range is not within the view.
     #[inline]
-    pub fn of(&mut self, tokens: Range<usize>) -> Outputs<'_> {
+    pub fn of(&mut self, tokens: Range<usize>) -> MatrixMut<'_> {
         assert!(tokens.start <= tokens.end && tokens.end <= self.tokens, "{} tokens", self.tokens);
         let first = self.first.wrapping_add(tokens.start * self.stride);
-        Outputs { first, tokens: tokens.len(), ..*self }
+        MatrixMut { first, tokens: tokens.len(), ..*self }
     }
 
     /// Splits off and returns the first `rows` rows. The view keeps the others.
@@ -102,10 +102,10 @@ impl<'a> Outputs<'a> {
     /// Returns a view of at most `len` rows, starting at row `first`.
     ///
     /// # Safety
-    /// `first` must be at most [`Outputs::rows`]. While the result is alive, nothing else may
+    /// `first` must be at most [`MatrixMut::rows`]. While the result is alive, nothing else may
     /// access the same rows.
-    pub(crate) unsafe fn rows_from(&self, first: usize, len: usize) -> Outputs<'_> {
-        Outputs { first: self.first.wrapping_add(first), rows: len.min(self.rows - first), ..*self }
+    pub(crate) unsafe fn rows_from(&self, first: usize, len: usize) -> MatrixMut<'_> {
+        MatrixMut { first: self.first.wrapping_add(first), rows: len.min(self.rows - first), ..*self }
     }
 
     /// Splits the view into the first `tokens` tokens and the others.
@@ -114,7 +114,7 @@ impl<'a> Outputs<'a> {
     /// Panics if the view has fewer tokens.
     #[must_use]
     pub fn split_at_token(mut self, tokens: usize) -> (Self, Self) {
-        let Outputs { first, tokens: rest, .. } = self.of(tokens..self.tokens);
+        let MatrixMut { first, tokens: rest, .. } = self.of(tokens..self.tokens);
         (Self { tokens, ..self }, Self { first, tokens: rest, ..self })
     }
 
@@ -128,9 +128,9 @@ impl<'a> Outputs<'a> {
     }
 }
 
-impl fmt::Debug for Outputs<'_> {
+impl fmt::Debug for MatrixMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outputs").field("tokens", &self.tokens).field("rows", &self.rows).finish()
+        f.debug_struct("MatrixMut").field("tokens", &self.tokens).field("rows", &self.rows).finish()
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn parts_are_apart_and_all_there_is() {
         let mut floats = [0.0; 3 * 7];
-        let mut right = Outputs::new(&mut floats, 7);
+        let mut right = MatrixMut::new(&mut floats, 7);
         let left = right.split_off(4);
         let (above, below) = left.split_at_token(1);
         let (all, none) = right.split_at_token(3);
@@ -155,7 +155,7 @@ mod tests {
         }
         let row = |value: f32| [value, value, value, value, 3.0, 3.0, 3.0];
         assert_eq!(floats.as_chunks::<7>().0, [row(1.0), row(2.0), row(2.0)]);
-        let mut outputs = Outputs::new(&mut floats, 7);
+        let mut outputs = MatrixMut::new(&mut floats, 7);
         outputs.of(1..3).token(0).fill(5.0);
         assert_eq!(outputs.of(3..3).tokens(), 0);
         assert_eq!(floats[7..14], [5.0; 7]);
@@ -164,6 +164,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "outputs for each of 2 rows")]
     fn all_tokens_have_as_many() {
-        let _ = Outputs::new(&mut [0.0; 3], 2);
+        let _ = MatrixMut::new(&mut [0.0; 3], 2);
     }
 }

@@ -6,14 +6,14 @@
 use std::marker::PhantomData;
 
 use super::floats::{AHEAD, LoadColumn};
-use super::sweep::{load, store};
+use super::gemm::{load, store};
 use super::{Vector, prefetch};
 use crate::activation::Activation;
+use crate::f16_as_i16::{PAIR_BYTES, PAIRS, POWERS_BYTES, Q16Block, powers};
 use crate::format::each;
 use crate::layout::{PLANE, TILE_ROWS};
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::products::Tiles;
-use crate::words::{PAIR_BYTES, PAIRS, POWERS_BYTES, Q16Block, powers};
 
 /// Number of groups in a span of one vector of rows, of 1 KiB each. A span of two vectors has half
 /// as many.
@@ -44,7 +44,7 @@ const ROUND: usize = 288;
 pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     for (first, x) in (0..x.len()).step_by(ROUND).zip(x.chunks(ROUND)) {
         round::<F, V>(tiles, x, out.of(first..first + x.len()));
@@ -56,7 +56,7 @@ pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
 /// # Safety
 /// The requirements of [`products`] apply.
 #[inline(always)]
-unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
+unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: MatrixMut<'_>) {
     let (groups, rows) = (Q16Block::count(tiles.columns), out.rows());
     let is_wide = V::ROWS == TILE_ROWS;
     let block = if is_wide { WIDE } else { NARROW };
@@ -97,7 +97,7 @@ unsafe fn exact<F: LoadColumn, V: Vector>(
     tile: &[u8],
     row: usize,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
     first_out: usize,
 ) {
     let first = tile.as_ptr().add(POWERS_BYTES + row * F::BYTES);
@@ -136,7 +136,7 @@ unsafe fn meet<F: LoadColumn, V: Vector, const R: usize>(
     all: Span,
     mut made: Option<&mut Made>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     let len = SPAN / R;
     for first in (0..all.count).step_by(len) {
@@ -182,7 +182,7 @@ impl Span {
         self,
         source: &S,
         x: &[Activation<'_>],
-        mut out: Outputs<'_>,
+        mut out: MatrixMut<'_>,
         last: Option<[V::Floats; R]>,
     ) {
         let mut token = 0;
@@ -207,7 +207,7 @@ impl Span {
         self,
         source: &S,
         x: &[Activation<'_>],
-        mut out: Outputs<'_>,
+        mut out: MatrixMut<'_>,
         last: Option<[V::Floats; R]>,
     ) -> usize {
         let mut words = [std::ptr::null::<Q16Block>(); T];

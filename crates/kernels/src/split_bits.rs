@@ -11,9 +11,9 @@ use crate::format::{BlockFormat, GROUP, Head, Header};
 
 /// The same block type with all but the high four bits of its codes stored separately. `B` must
 /// have more than four bits.
-pub(crate) struct Nested<B>(PhantomData<B>);
+pub(crate) struct SplitBits<B>(PhantomData<B>);
 
-impl<B: BlockFormat> BlockFormat for Nested<B> {
+impl<B: BlockFormat> BlockFormat for SplitBits<B> {
     const LEN: usize = B::LEN;
     const BYTES: usize = B::BYTES;
     const BITS: usize = B::BITS;

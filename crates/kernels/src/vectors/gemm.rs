@@ -19,7 +19,7 @@ use super::{Vector, prefetch, prefetch_all};
 use crate::activation::{Activation, Q8Block};
 use crate::format::{GROUP, bias};
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
-use crate::outputs::Outputs;
+use crate::matrix_mut::MatrixMut;
 use crate::products::Tiles;
 
 /// Number of groups in a span of a tile.
@@ -48,7 +48,7 @@ const AHEAD: usize = 8192;
 pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     let Some(first) = x.first() else { return };
     let is_wide = V::ROWS == TILE_ROWS;
@@ -75,7 +75,7 @@ pub(crate) fn is_fine(x: &Activation<'_>) -> bool {
 /// # Safety
 /// The requirements of [`products`] apply.
 #[inline(always)]
-unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
+unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: MatrixMut<'_>) {
     let (groups, rows) = (tiles.columns / GROUP, out.rows());
     let len = if V::ROWS == TILE_ROWS { SPAN } else { PANEL };
     let mut room = None;
@@ -155,7 +155,7 @@ impl Span {
         mut source: S,
         blocks: &Blocks,
         x: &[Activation<'_>],
-        mut out: Outputs<'_>,
+        mut out: MatrixMut<'_>,
     ) {
         let is_wide = V::ROWS == TILE_ROWS;
         let mut token = 0;
@@ -183,7 +183,7 @@ impl Span {
         self,
         source: &S,
         x: &[Activation<'_>],
-        mut out: Outputs<'_>,
+        mut out: MatrixMut<'_>,
     ) -> usize {
         let mut sums = [V::each_float(0.0); T];
         let mut groups = [std::ptr::null::<Q8Block>(); T];
@@ -209,7 +209,7 @@ impl Span {
 /// # Safety
 /// The requirements of [`products`] apply.
 #[inline(always)]
-unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
+unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: MatrixMut<'_>) {
     let groups = tiles.columns / GROUP;
     let rows = out.rows();
     let mut panel = Panel::new(B::BIAS.unwrap_or_default());
@@ -233,7 +233,7 @@ unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
 pub(crate) unsafe fn meet_panel<K: Kind, V: Vector>(
     panel: &Panel,
     x: &[Activation<'_>],
-    mut out: Outputs<'_>,
+    mut out: MatrixMut<'_>,
 ) {
     let source = Unpacked::<K>(panel, PhantomData);
     let mut token = 0;
@@ -563,7 +563,7 @@ impl Panel {
             let pieces = <Packed<B> as Source<V>>::levels(packed, index);
             for (to, mut piece) in group.levels.iter_mut().zip(pieces) {
                 if SIGNED && B::Kind::BIASED {
-                    piece = V::minus_bytes(piece, V::each_byte(bias::<B>().cast_signed()));
+                    piece = V::minus_bytes(piece, V::splat_bytes(bias::<B>().cast_signed()));
                 }
                 V::store(to.as_mut_ptr(), piece);
             }
@@ -643,11 +643,11 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
             for t in 0..T {
                 let all = &*all[t].add(index);
                 if FINE {
-                    integers[t] = V::left_lanes(integers[t], 8);
+                    integers[t] = V::shl_lanes(integers[t], 8);
                 }
                 if S::Kind::BIASED && !(S::Kind::WIDE && V::TAKES_WIDE_BIAS) {
                     let minus = V::each_int(if is_split { all.minuses[part] } else { all.minus });
-                    let minus = V::left_lanes(minus, source.bias());
+                    let minus = V::shl_lanes(minus, source.bias());
                     integers[t] = if FINE { V::add(integers[t], minus) } else { minus };
                 }
             }
