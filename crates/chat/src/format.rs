@@ -21,7 +21,7 @@ pub struct ChatFormat {
 
 /// Requirements of a template that supports calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is found out by itself")]
+#[allow(clippy::struct_excessive_bools, reason = "each flag is detected independently")]
 pub(crate) struct Native {
     /// True if the template lists the declared tools.
     pub(crate) declares_tools: bool,

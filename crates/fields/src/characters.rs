@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_as_the_same_set() {
+    fn display_round_trips() {
         for source in [
             "a-z",
             "a",
@@ -252,12 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_is_refused() {
+    fn rejects_malformed_sets() {
         assert_eq!(problem(""), "the character set is empty");
         assert_eq!(problem("^\\n\\t -\\u{10FFFF}"), "the character set is empty");
         assert_eq!(problem("z-a"), "the range z-a runs backwards");
         assert_eq!(problem("[a-z]"), "`[` must be written `\\[`: a character set has no brackets around it");
-        assert_eq!(problem("\r"), "U+000D is a control character, and not `\\n` or `\\t`");
+        assert_eq!(problem("\r"), "U+000D is a control character; only `\\n` and `\\t` are allowed");
         assert!(problem("\\d").contains("`\\d` is not an escape"));
         assert!(problem("a\\").contains("`\\` is not an escape"));
         for code in ["\\u{D800}", "\\u{+41}", "\\u{}", "\\u{110000}", "\\u0041"] {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_exact_and_rounded_inwards() {
+    fn rounds_bounds_inwards() {
         assert_eq!(of(0.5, 1.5, Some(2)), Ok((50, 150, 2)));
         assert_eq!(of(0.1, 0.3, Some(1)), Ok((1, 3, 1)));
         assert_eq!(of(0.05, 0.39, Some(1)), Ok((1, 3, 1)));
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_number_is_refused() {
-        assert_eq!(of(1.0, 0.5, None), Err("min is 1, above max, which is 0.5".to_owned()));
+    fn rejects_ranges_without_numbers() {
+        assert_eq!(of(1.0, 0.5, None), Err("min (1) is greater than max (0.5)".to_owned()));
         assert!(
             of(0.4, 0.6, Some(0)).unwrap_err().contains("with at most 0 decimals lies between 0.4 and 0.6")
         );
@@ -144,7 +144,7 @@ mod tests {
         assert!(of(0.0, 80_000_000_000_000.01, None).unwrap_err().contains("too many digits"));
         assert!(of(0.0, 10_000_000_000_000.01, None).unwrap_err().contains("too many digits"));
         assert!(of(0.0, 1e300, Some(0)).unwrap_err().contains("too many digits"));
-        assert!(of(0.0, 1.0, Some(16)).unwrap_err().contains("the most are 15"));
+        assert!(of(0.0, 1.0, Some(16)).unwrap_err().contains("the maximum is 15"));
         assert!(of(f64::NAN, 1.0, None).unwrap_err().starts_with("min is NaN"));
         assert!(of(0.0, f64::INFINITY, None).unwrap_err().starts_with("max is inf"));
     }

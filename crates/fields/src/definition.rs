@@ -28,7 +28,7 @@ use crate::{
 /// let error = Definition::parse(r#"{"type": "int", "minimum": 1}"#, Format::Json).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "$: there is no key `minimum`; int has `type`, `description`, `name`, `definitions`, `min`, `max`"
+///     "$: unknown key `minimum`; int accepts `type`, `description`, `name`, `definitions`, `min`, `max`"
 /// );
 /// # Ok::<(), formwork_fields::FieldsError>(())
 /// ```
@@ -77,7 +77,7 @@ impl Definition {
     /// use formwork_fields::Definition;
     /// let schema = serde_json::json!({ "type": "object", "properties": { "tags": { "type": "array", "uniqueItems": true } } });
     /// let error = Definition::from_schema(&schema).unwrap_err();
-    /// assert_eq!(error.to_string(), "#/properties/tags: fields have nothing for `uniqueItems`");
+    /// assert_eq!(error.to_string(), "#/properties/tags: unsupported keyword `uniqueItems`");
     /// ```
     pub fn from_schema(schema: &Value) -> Result<Self, FieldsError> {
         import::definition(schema)?.build()

@@ -32,63 +32,63 @@ pub(crate) enum Fault {
 pub(crate) enum Problem {
     #[error("`{key}` is missing")]
     Missing { key: &'static str },
-    #[error("there is no key `{key}`; {owner} has {known}")]
+    #[error("unknown key `{key}`; {owner} accepts {known}")]
     UnknownKey { key: String, owner: &'static str, known: String },
     #[error("`{key}`: expected {expected}, found {found}")]
     Expected { key: &'static str, expected: &'static str, found: &'static str },
     #[error("expected {expected}, found {found}")]
     NoField { expected: &'static str, found: &'static str },
-    #[error("`{key}` is {given}, below zero")]
+    #[error("`{key}` is {given}; expected 0 or more")]
     Negative { key: &'static str, given: i64 },
-    #[error("`type` is `{given}`; there are {known}")]
+    #[error("unknown type `{given}`; expected one of {known}")]
     UnknownType { given: String, known: String },
     #[error("the name is empty")]
     EmptyName,
     #[error("the description is empty")]
     EmptyDescription,
-    #[error("there are two descriptions")]
+    #[error("the field has more than one description")]
     DescribedTwice,
-    #[error("a structure that references name has only ASCII letters, digits, `_` and `-` in its name")]
+    #[error("invalid structure name; expected only ASCII letters, digits, `_` and `-`")]
     DefinitionName,
-    #[error("there are two of this name")]
+    #[error("duplicate name")]
     DuplicateName,
-    #[error("min is {min}, above max, which is {max}")]
+    #[error("min ({min}) is greater than max ({max})")]
     Bounds { min: String, max: String },
-    #[error("{key} is {given}, which is no finite number")]
+    #[error("{key} is {given}; expected a finite number")]
     NotFinite { key: &'static str, given: f64 },
     #[error("no number with at most {decimals} decimals lies between {min} and {max}")]
     NoNumber { decimals: u32, min: String, max: String },
-    #[error("decimals is {given}; the most are {limit}")]
+    #[error("decimals is {given}; the maximum is {limit}")]
     Decimals { given: u64, limit: u32 },
-    #[error("{bound} has too many digits: with {decimals} decimals, floats tell numbers apart up to {limit}")]
+    #[error("{bound} has too many digits; with {decimals} decimals, 64-bit floats are exact up to {limit}")]
     Digits { bound: String, decimals: u32, limit: String },
-    #[error("{given:e} is too large to be exact")]
+    #[error("{given:e} is too large; 64-bit floats are exact for integers up to 9007199254740991")]
     Large { given: f64 },
-    #[error("min_length is {min}, above max_length, which is {max}")]
+    #[error("min_length ({min}) is greater than max_length ({max})")]
     Lengths { min: usize, max: usize },
-    #[error("{key} is {given}; the most is {limit}")]
+    #[error("{key} is {given}; the maximum is {limit}")]
     Count { key: &'static str, given: usize, limit: usize },
-    #[error("min_items is {min}, above max_items, which is {max}")]
+    #[error("min_items ({min}) is greater than max_items ({max})")]
     Items { min: usize, max: usize },
-    #[error("the template has no `<generated>`")]
+    #[error("the template must contain at least one `<generated>`")]
     NoPlace,
     #[error("the choice has no options")]
     NoOptions,
-    #[error("the option {option} comes twice")]
+    #[error("duplicate option {option}")]
     DuplicateOption { option: String },
-    #[error("there are {weights} weights for {options} options")]
+    #[error("expected {options} weights, one for each option; found {weights}")]
     Weights { weights: usize, options: usize },
     #[error("the weight {given} is not between {least:e} and {most:e}")]
     Weight { given: f64, least: f64, most: f64 },
     #[error("the variant has no structures")]
     NoVariants,
-    #[error("a structure of a variant with tags needs a name")]
+    #[error("every structure of a tagged variant needs a name")]
     Untagged,
-    #[error("there is no structure `{name}` in `definitions`")]
+    #[error("unknown structure `{name}`; expected a name from `definitions`")]
     Unresolved { name: String },
-    #[error("recursion without end: no value of `{name}` can be complete")]
+    #[error("infinite recursion: every value of `{name}` would be infinitely large")]
     Endless { name: String },
-    #[error("recursion without end: `{name}` stands for itself")]
+    #[error("circular reference: `{name}` refers to itself")]
     Circular { name: String },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
@@ -107,27 +107,27 @@ pub(crate) enum CharactersProblem {
     Backward { low: char, high: char },
     #[error("`{c}` must be written `\\{c}`: a character set has no brackets around it")]
     Bracket { c: char },
-    #[error("U+{:04X} is a control character, and not `\\n` or `\\t`", u32::from(*.c))]
+    #[error("U+{:04X} is a control character; only `\\n` and `\\t` are allowed", u32::from(*.c))]
     Control { c: char },
     #[error(
         "`\\{}` is not an escape; escapes are \\n \\t \\\\ \\[ \\] \\- \\^ \\u{{…}}",
         .c.map(String::from).unwrap_or_default()
     )]
     Escape { c: Option<char> },
-    #[error("`\\u` takes the number of a character in hexadecimal, as in \\u{{1F600}}")]
+    #[error("`\\u` needs a hexadecimal code point, as in \\u{{1F600}}")]
     Code,
 }
 
 /// Problem at a location in a JSON Schema.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub(crate) enum SchemaProblem {
-    #[error("fields have nothing for `{keyword}`")]
+    #[error("unsupported keyword `{keyword}`")]
     Keyword { keyword: String },
     #[error("`{keyword}`: expected {expected}")]
     Malformed { keyword: &'static str, expected: &'static str },
-    #[error("fields have nothing for {what}")]
+    #[error("unsupported: {what}")]
     Inexpressible { what: &'static str },
-    #[error("nothing is found at `{target}`")]
+    #[error("unresolved reference `{target}`")]
     Unresolved { target: String },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },

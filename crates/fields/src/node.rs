@@ -25,7 +25,7 @@ impl Node {
     /// Returns the type of the value, for error messages.
     pub(crate) const fn what(&self) -> &'static str {
         match self {
-            Self::Null => "nothing",
+            Self::Null => "null",
             Self::Boolean(_) => "a boolean",
             Self::Integer(_) => "an integer",
             Self::Number(_) => "a number",
@@ -173,7 +173,7 @@ impl<'de, T: Tree + Deserialize<'de>> Visitor<'de> for TreeVisitor<T> {
         let (mut map, mut known) = (Vec::new(), HashSet::new());
         while let Some(key) = members.next_key::<String>()? {
             if T::UNIQUE && !known.insert(key.clone()) {
-                return Err(A::Error::custom(format_args!("the key `{key}` comes twice")));
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
             map.push((key, members.next_value()?));
         }

@@ -219,7 +219,7 @@ impl<'p> Keys<'p> {
         match self.take(key) {
             None => Ok(None),
             Some(Node::Integer(value)) => Ok(Some(value)),
-            Some(other) => Err(self.expected(key, "an integer of 64 bits", &other)),
+            Some(other) => Err(self.expected(key, "a 64-bit integer", &other)),
         }
     }
 

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_they_are_given() {
+    fn writes_numbers_as_given() {
         assert_eq!(schema(int(-1, 5)), json!({ "type": "integer", "minimum": -1, "maximum": 5 }));
         assert_eq!(
             schema(Int::default()),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_patterns() {
+    fn strings_become_patterns() {
         assert_eq!(
             schema(string(0, 5)),
             json!({ "type": "string", "maxLength": 5, "pattern": "^[^\\u0000-\\u0008\\u000B-\\u001F]*$" })
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_are_closed() {
+    fn objects_allow_no_undeclared_members() {
         let pair =
             composite([field("a", weighted([("x", 1.0), ("y", 2.0)])), field("b", constant(1)).optional()]);
         assert_eq!(

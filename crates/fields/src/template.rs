@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_json_within_json() {
+    fn options_are_escaped_as_nested_json() {
         assert_eq!(
             alone(choice(["a\"b", "\\", "\n", "é"])),
             r#""<choice between [\"a\\\"b\", \"\\\\\", \"\\n\", \"é\"]>""#
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_optional_members_are_told_on_one_line() {
+    fn lists_and_optional_members_are_written_on_one_line() {
         let item = composite([
             field("name", string(1, 9)),
             field("count", int(1, 5)).optional(),
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_in_place_is_told_where() -> Result<(), FieldsError> {
+    fn refers_to_structures_shown_elsewhere() -> Result<(), FieldsError> {
         let quest = composite([field("steps", array(0, 2, reference("quest"))).optional()]);
         let log = composite([field("quests", array(1, 3, reference("quest")))]);
         let definition = DefinitionBuilder::new(log).define("quest", quest.clone()).build()?;
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_structures_within_deep_ones_are_no_deep_recursion() -> Result<(), FieldsError> {
+    fn writes_long_chains_of_references_without_deep_recursion() -> Result<(), FieldsError> {
         let mut builder = DefinitionBuilder::new(reference("d0")).define("d300", int(0, 7));
         for index in 0..300 {
             let mut kind = reference(format!("d{}", index + 1));
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_are_shown_within_themselves_by_name() -> Result<(), FieldsError> {
+    fn recursive_structures_are_referenced_by_name() -> Result<(), FieldsError> {
         let tree = composite([field("value", int(0, 9)), field("trees", array(0, 2, reference("tree")))]);
         let two = composite([field("one", reference("tree")), field("other", reference("tree"))]);
         let definition = DefinitionBuilder::new(two).define("tree", tree).build()?;

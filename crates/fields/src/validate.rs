@@ -161,9 +161,9 @@ impl<'d> Validator<'d> {
         let mut found: BTreeMap<usize, Option<&Json>> = BTreeMap::new();
         for (name, value) in members {
             match shape.places.get(name.as_str()) {
-                None => self.wrong(format!("there is no member {name:?}")),
+                None => self.wrong(format!("unknown member {name:?}")),
                 Some(place) if found.contains_key(place) => {
-                    self.wrong(format!("the member {name:?} comes twice"));
+                    self.wrong(format!("duplicate member {name:?}"));
                 }
                 Some(&place) => {
                     found.insert(place, Some(value));
@@ -200,7 +200,10 @@ impl<'d> Validator<'d> {
         } else {
             let names = variant.variants.iter().filter_map(|branch| branch.name.as_deref());
             let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
-            self.wrong(format!("expected an object with one member of {}, found {value}", names.join(", ")));
+            self.wrong(format!(
+                "expected an object with exactly one of the members {}, found {value}",
+                names.join(", ")
+            ));
         }
     }
 
@@ -228,7 +231,7 @@ impl<'d> Validator<'d> {
         self.trials -= 1;
         self.errors = before;
         let Some((_, errors)) = nearest.filter(|(_, errors)| !errors.is_empty()) else { return };
-        self.wrong("none of the structures fits; of the nearest:".to_owned());
+        self.wrong("no structure of the variant matches; errors of the closest one:".to_owned());
         let room = ERRORS - self.errors.len();
         self.errors.extend(errors.iter().take(room).cloned());
     }
@@ -310,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn every_error_has_its_path() {
+    fn reports_each_error_with_its_path() {
         let pair = composite([field("x", int(0, 9)), field("odd name", array(1, 2, string(1, 2)))]);
         assert_eq!(
             told(pair, r#"{"x": 10, "odd name": ["a", "", "abc"], "more": 1, "x": 1}"#),
             [
-                "$: there is no member \"more\"",
-                "$: the member \"x\" comes twice",
+                "$: unknown member \"more\"",
+                "$: duplicate member \"x\"",
                 "$.x: expected an integer between 0 and 9, found 10",
                 "$[\"odd name\"]: expected 1 to 2 items, found 3",
                 "$[\"odd name\"][1]: expected 1 to 2 characters, found 0",
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn values_count_and_not_their_spelling() {
+    fn compares_values_and_not_their_spelling() {
         assert!(told(int(0, 9), " 5.0 ").is_empty() && told(int(0, 9), "50e-1").is_empty());
         assert!(told(float(0.5, 1.5), "1.5000").is_empty() && told(float(0.0, 1.0), "-0.0").is_empty());
         assert_eq!(told(float(0.5, 1.5), "1.505").len(), 1);
@@ -346,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn of_untagged_structures_the_nearest_is_told() {
+    fn reports_the_errors_of_the_closest_structure() {
         let person = composite([field("name", string(1, 9)), field("age", int(0, 99))]);
         let either = untagged([Kind::from(int(0, 9)), person.into()]);
         assert!(told(either.clone(), "5").is_empty());
         assert_eq!(
             told(either, r#"{"name": "Ava", "age": 100}"#),
             [
-                "$: none of the structures fits; of the nearest:",
+                "$: no structure of the variant matches; errors of the closest one:",
                 "$.age: expected an integer between 0 and 99, found 100",
             ]
         );
@@ -364,12 +367,14 @@ mod tests {
         );
         assert_eq!(
             told(tagged, r#"{"c": 2}"#),
-            ["$: expected an object with one member of \"a\", \"b\", found an object with the member \"c\""]
+            [
+                "$: expected an object with exactly one of the members \"a\", \"b\", found an object with the member \"c\""
+            ]
         );
     }
 
     #[test]
-    fn texts_of_places_may_hold_what_is_between_them() {
+    fn generated_text_may_contain_the_literals_of_the_template() {
         let two = template("<generated> and <generated>.", 1, 9);
         assert!(told(two.clone(), r#""a and b.""#).is_empty());
         assert!(
@@ -379,14 +384,14 @@ mod tests {
         assert_eq!(
             told(two.clone(), r#""a and .""#),
             [
-                "$: expected \"<generated> and <generated>.\" with 1 to 9 characters in each place, found \"a and .\""
+                "$: expected \"<generated> and <generated>.\" with 1 to 9 characters for each `<generated>`, found \"a and .\""
             ]
         );
         assert!(!told(two.clone(), r#""a and b""#).is_empty() && !told(two, r#""a, b.""#).is_empty());
     }
 
     #[test]
-    fn numbers_are_told_with_all_that_bounds_them() {
+    fn messages_name_all_bounds_of_a_number() {
         assert_eq!(
             told(float(0.0, 1.0), "0.123"),
             ["$: expected a number between 0 and 1 with at most 2 decimals, found 0.123"]
@@ -401,12 +406,12 @@ mod tests {
         );
         assert_eq!(
             told(Int::at_least(0), "9223372036854775808"),
-            ["$: expected an integer of 64 bits of at least 0, found 9223372036854775808"]
+            ["$: expected a 64-bit integer of at least 0, found 9223372036854775808"]
         );
     }
 
     #[test]
-    fn errors_are_as_many_as_are_told() {
+    fn stops_at_100_errors() {
         let either = untagged([Kind::from(int(0, 9)), Kind::Boolean]);
         let many = format!("[{}\"x\"]", "\"x\",".repeat(99_999));
         assert_eq!(told(Array::at_least(0, either.clone()), &many).len(), 100);
@@ -418,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn large_objects_are_read_once() {
+    fn validates_large_objects_in_linear_time() {
         let names: Vec<String> = (0..19_000).map(|index| format!("f{index}")).collect();
         let all = composite(names.iter().map(|name| field(name, Kind::Boolean).optional()));
         let list = array(0, 1_000_000, all);
@@ -428,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ways_to_a_structure_are_no_recursion() {
+    fn follows_long_chains_of_references() {
         let mut builder = DefinitionBuilder::new(reference("d0"));
         for index in 0..499 {
             let next = reference(format!("d{}", index + 1));
@@ -442,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn values_at_many_structures_are_tried_once() {
+    fn tries_each_value_once_for_each_structure() {
         let step = |more: &str| {
             composite([field("next", reference("step")).optional(), field(more, int(0, 1)).optional()])
         };

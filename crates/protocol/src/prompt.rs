@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_win_over_defaults_and_nothing_over_the_model() {
+    async fn requests_override_defaults_but_not_the_model() {
         let backend = Arc::new(ScriptedBackend::new([Ok(ScriptedBackend::says("Hi"))]));
         let defaults = body(json!({ "temperature": 0.7, "seed": 1 }));
         let runner = PromptRunner::new(backend.clone(), "m").with_defaults(defaults);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn odd_answers_are_empty_ones() {
+    async fn reads_malformed_answers_as_empty() {
         for answer in
             [json!({ "choices": [] }), json!({ "choices": [{ "message": null }] }), json!({ "choices": [7] })]
         {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_merged_deeply() {
+    fn merges_objects_deeply() {
         let below = body(json!({ "provider": { "a": 1, "b": 2 }, "x": [1] }));
         let above = body(json!({ "provider": { "b": 3 }, "x": [2], "y": 1 }));
         assert_eq!(

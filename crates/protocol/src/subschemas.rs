@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_found_in_lists_in_objects_and_alone() {
+    fn finds_subschemas_in_lists_objects_and_alone() {
         for (keyword, value, places) in [
             (
                 "properties",

@@ -70,7 +70,7 @@ async fn fails(response: String) -> BackendError {
 }
 
 #[tokio::test]
-async fn an_answer_comes_as_it_was_sent() {
+async fn returns_the_answer_unchanged() {
     let answer = ScriptedBackend::says("Hi");
     let (backend, requests) = server(vec![good(&answer)]).await;
     let given = backend.with_key("k").expect("a key").chat(&body()).await.expect("an answer");
@@ -82,7 +82,7 @@ async fn an_answer_comes_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again() {
+async fn retries_transient_errors() {
     let busy = response("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error": {"message": "busy"}}"#);
     let broken = response("500 Internal Server Error", "", "oops");
     let (backend, requests) = server(vec![busy, broken, good(&ScriptedBackend::says("Hi"))]).await;
@@ -100,7 +100,7 @@ async fn what_may_pass_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_pass_is_not() {
+async fn does_not_retry_other_errors() {
     let refused = response("400 Bad Request", "", r#"{"error": {"message": "no", "code": "bad"}}"#);
     let (backend, requests) = server(vec![refused]).await;
     let error = backend.chat(&body()).await.expect_err("refused");
@@ -109,7 +109,7 @@ async fn what_cannot_pass_is_not() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_answer_has_a_category() {
+async fn every_failed_answer_has_a_category() {
     let date = httpdate(Duration::from_secs(100));
     let error = fails(response("503 Service Unavailable", &format!("retry-after: {date}\r\n"), "")).await;
     assert_eq!(error.category(), Category::Server);
@@ -135,7 +135,7 @@ fn httpdate(from_now: Duration) -> String {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told() {
+async fn reports_an_unreachable_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
@@ -147,7 +147,7 @@ async fn nobody_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_given_up() {
+async fn stops_waiting_for_a_server_at_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let backend = RemoteBackend::new(&format!("http://{}", listener.local_addr().expect("an address")));
     let backend =
@@ -166,7 +166,7 @@ async fn streamed(events: &str) -> Vec<Result<Value, BackendError>> {
 }
 
 #[tokio::test]
-async fn streams_end_where_they_say_so() {
+async fn streams_end_at_their_end_marker() {
     let chunks =
         streamed(": hello\n\ndata: {\"a\": 1}\n\ndata:{\"b\":\ndata: 2}\r\n\r\ndata: [DONE]\n\ndata: {}\n\n")
             .await;
@@ -174,7 +174,7 @@ async fn streams_end_where_they_say_so() {
 }
 
 #[tokio::test]
-async fn streams_that_break_off_say_so() {
+async fn reports_interrupted_streams() {
     for (events, category) in [
         ("data: {\"a\": 1}\n\n", Category::Connection),
         (
@@ -190,7 +190,7 @@ async fn streams_that_break_off_say_so() {
 }
 
 #[tokio::test]
-async fn what_a_model_can_is_asked_once() {
+async fn probes_a_model_once() {
     let refused = response("400 Bad Request", "", r#"{"error": {"message": "no"}}"#);
     let answers = vec![
         good(&ScriptedBackend::says(r#"{"sign": 7419}"#)),
@@ -208,11 +208,14 @@ async fn what_a_model_can_is_asked_once() {
 }
 
 #[test]
-fn odd_urls_are_refused() {
+fn rejects_invalid_urls() {
     for (given, told) in [
-        ("", "`` is not the URL of a server: relative URL without a base"),
-        ("localhost:8080", "`localhost:8080` is not the URL of a server: its scheme is localhost"),
-        ("ftp://x", "`ftp://x` is not the URL of a server: its scheme is ftp"),
+        ("", "invalid server URL ``: relative URL without a base"),
+        (
+            "localhost:8080",
+            "invalid server URL `localhost:8080`: unsupported scheme `localhost`; expected http or https",
+        ),
+        ("ftp://x", "invalid server URL `ftp://x`: unsupported scheme `ftp`; expected http or https"),
     ] {
         assert_eq!(RemoteBackend::new(given).err().expect("refused").to_string(), told);
     }
@@ -220,7 +223,7 @@ fn odd_urls_are_refused() {
 }
 
 #[tokio::test]
-async fn why_a_request_was_sent_again_is_recorded() {
+async fn records_the_reason_of_each_retry() {
     let envelope = "```json\n{\"assistant_text\": \"Hi\", \"directives\": []}\n```";
     let unknown = r#"{"error": {"message": "response_format is not supported", "code": null}}"#;
     let (backend, requests) = server(vec![

@@ -89,7 +89,7 @@ fn check_whole(path: &Path) -> u64 {
 }
 
 #[test]
-fn what_is_committed_outlasts_a_kill() {
+fn committed_records_survive_a_kill() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("traces.db");
     let mut committed = 0;

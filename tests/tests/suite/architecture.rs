@@ -1,4 +1,4 @@
-//! Checks the dependency table in `crates/README.md` against Cargo's metadata.
+//! Checks the dependency table in `ARCHITECTURE.md` against Cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/README.md");
-    let text = std::fs::read_to_string(path).expect("crates/README.md is there");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+    let text = std::fs::read_to_string(path).expect("ARCHITECTURE.md is there");
     let rows = text.lines().skip_while(|line| !line.starts_with("| crate ")).skip(2);
     rows.take_while(|line| line.starts_with('|'))
         .map(|line| {

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_found_across_pieces() {
+    fn finds_the_end_across_pieces() {
         let text = r#"{"a": "}\"]\\", "b": [{}, 1]}}"#;
         for cut in 0..text.len() - 1 {
             let mut end = ObjectEnd::default();

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_where_they_must_be() {
+    fn adds_parentheses_only_where_needed() {
         let text = |text: &str| Expr::text(text);
         let either = Expr::alternatives(vec![text("a"), Expr::sequence([text("b"), Expr::Rule("c".into())])]);
         assert_eq!(either.to_string(), r#""a" | "b" c"#);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_escape_what_has_a_meaning() {
+    fn escapes_special_characters_in_classes() {
         let class = |ranges: &[(char, char)]| Expr::Class(Characters::of(ranges.to_vec())).to_string();
         assert_eq!(class(&[('-', '-'), ('[', '^')]), r"[\x2D\[-\x5E]");
         assert_eq!(class(&[(' ', '!'), ('#', '['), (']', char::MAX)]), r#"[^\x00-\x1F"\\]"#);

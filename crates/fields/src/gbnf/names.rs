@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_short_plain_and_different() {
+    fn rule_names_are_short_and_unique() {
         let mut names = Names::new(&["root", "char"]);
         assert_eq!(names.fresh(&["enemy_level"]), "enemy-level");
         assert_eq!(names.fresh(&["stats", "enemy level"]), "stats-enemy-level");

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_read_well() {
+    fn writes_ranges_as_short_rules() {
         assert_eq!(ints(0, 120), r#"[0-9] | [1-9] [0-9] | "1" ([0-1] [0-9] | "20")"#);
         assert_eq!(ints(1, 10), r#"[1-9] | "10""#);
         assert_eq!(ints(1, 100), r#"[1-9] [0-9]? | "100""#);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_range_of_64_bits() {
+    fn writes_the_whole_range_of_64_bits() {
         let all = ints(i64::MIN, i64::MAX);
         assert!(all.starts_with("\"-\" ([1-9] [0-9]{0,17} | "), "{all}");
     }

@@ -45,7 +45,8 @@ impl Reader<'_> {
         }
         let min_items = scalars::count(schema, "minItems", at)?.unwrap_or(0);
         let max_items = scalars::count(schema, "maxItems", at)?;
-        let items = schema.get("items").ok_or_else(|| at.inexpressible("items of any kind"))?;
+        let items =
+            schema.get("items").ok_or_else(|| at.inexpressible("a list without an `items` schema"))?;
         let element = Box::new(self.kind(items, &at.then("items"))?);
         Ok(Array { element, min_items, max_items }.into())
     }

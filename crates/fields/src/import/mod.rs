@@ -122,9 +122,9 @@ impl Reader<'_> {
         }
         let Some(schema) = schema.as_object() else {
             return Err(at.inexpressible(if schema == &Value::Bool(true) {
-                "any value"
+                "a schema that accepts any value"
             } else {
-                "no value"
+                "a schema that accepts no value"
             }));
         };
         if !at.path.is_empty() && schema.contains_key("$id") {
@@ -154,7 +154,7 @@ impl Reader<'_> {
                 known(schema, &[keyword], at)?;
                 let at = at.then(keyword);
                 let branches = branches.as_array().filter(|branches| !branches.is_empty());
-                let branches = branches.ok_or_else(|| at.malformed(keyword, "a list that is not empty"))?;
+                let branches = branches.ok_or_else(|| at.malformed(keyword, "a non-empty list"))?;
                 return self.branches(keyword, branches, &at);
             }
         }
@@ -176,7 +176,7 @@ impl Reader<'_> {
             _ if schema.contains_key("type") => Err(at.malformed("type", "the name of one type")),
             _ => match schema.keys().find(|keyword| !ANNOTATIONS.contains(&keyword.as_str())) {
                 Some(keyword) => Err(at.keyword(keyword)),
-                None => Err(at.inexpressible("any value")),
+                None => Err(at.inexpressible("a schema that accepts any value")),
             },
         }
     }
@@ -221,9 +221,9 @@ impl Reader<'_> {
             kinds.push(self.kind(branch, &at.then(&index.to_string()))?);
         }
         match keyword {
-            "allOf" if kinds.len() > 1 => return Err(at.inexpressible("several schemas at once")),
+            "allOf" if kinds.len() > 1 => return Err(at.inexpressible("`allOf` with more than one schema")),
             "oneOf" if !containers::are_apart(branches, &kinds) => {
-                return Err(at.inexpressible("a `oneOf` whose branches are not known to be apart"));
+                return Err(at.inexpressible("a `oneOf` with branches that may overlap"));
             }
             _ => {}
         }

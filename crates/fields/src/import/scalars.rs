@@ -14,10 +14,10 @@ pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) ->
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(number), _) => number.into(),
             (None, Some(number)) => number.into(),
-            (None, None) => return Err(at.inexpressible("so large a number")),
+            (None, None) => return Err(at.inexpressible("a number this large")),
         },
         Value::Null => return Err(at.inexpressible("null")),
-        Value::Array(_) | Value::Object(_) => return Err(at.inexpressible("one list or object")),
+        Value::Array(_) | Value::Object(_) => return Err(at.inexpressible("a constant list or object")),
     };
     let is_typed = match schema.get("type").map(Value::as_str) {
         None => true,
@@ -27,7 +27,7 @@ pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) ->
         Some(Some("number")) => matches!(scalar, Scalar::Integer(_) | Scalar::Number(_)),
         Some(_) => false,
     };
-    if is_typed { Ok(scalar) } else { Err(at.malformed("type", "the type of the value")) }
+    if is_typed { Ok(scalar) } else { Err(at.malformed("type", "a type that matches the value")) }
 }
 
 /// Returns the bounds of an integer format, clamped to the range of `i64`.
@@ -103,7 +103,11 @@ pub(super) fn number(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
         None => None,
         Some(unit) => {
             let is_unit = |decimals: &u32| format!("1e-{decimals}").parse::<f64>().ok() == unit.as_f64();
-            Some((0..=15).find(is_unit).ok_or_else(|| at.malformed("multipleOf", "1, 0.1, 0.01 and so on"))?)
+            Some(
+                (0..=15)
+                    .find(is_unit)
+                    .ok_or_else(|| at.malformed("multipleOf", "a power of ten from 1e-15 to 1"))?,
+            )
         }
     };
     Ok(Float { min: bound("minimum")?, max: bound("maximum")?, decimals }.into())
@@ -150,7 +154,7 @@ fn class(pattern: &str) -> Option<crate::Characters> {
 pub(super) fn count(schema: &Map<String, Value>, keyword: &'static str, at: &Pointer) -> Read<Option<usize>> {
     let count = |value: &Value| {
         let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
-        count.ok_or_else(|| at.malformed(keyword, "a whole number that is not below zero"))
+        count.ok_or_else(|| at.malformed(keyword, "a non-negative integer"))
     };
     schema.get(keyword).map(count).transpose()
 }

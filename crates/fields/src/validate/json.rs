@@ -79,7 +79,7 @@ impl fmt::Display for Json {
                 let more = if shown.len() < string.len() { "…" } else { "" };
                 write!(f, "{shown:?}{more}")
             }
-            Self::Array(items) => write!(f, "a list of {}", items.len()),
+            Self::Array(items) => write!(f, "a list of length {}", items.len()),
             Self::Object(members) if members.len() == 1 => {
                 write!(f, "an object with the member {:?}", members[0].0)
             }

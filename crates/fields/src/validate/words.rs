@@ -9,9 +9,9 @@ const NAMED: usize = 20;
 pub(super) fn integer(int: &Int) -> String {
     match (int.min, int.max) {
         (Some(min), Some(max)) => format!("an integer between {min} and {max}"),
-        (Some(min), None) => format!("an integer of 64 bits of at least {min}"),
-        (None, Some(max)) => format!("an integer of 64 bits of at most {max}"),
-        (None, None) => "an integer of 64 bits".to_owned(),
+        (Some(min), None) => format!("a 64-bit integer of at least {min}"),
+        (None, Some(max)) => format!("a 64-bit integer of at most {max}"),
+        (None, None) => "a 64-bit integer".to_owned(),
     }
 }
 
@@ -48,5 +48,5 @@ pub(super) fn options(choice: &Choice) -> String {
 }
 
 pub(super) fn template(template: &Template) -> String {
-    format!("{:?} with {} in each place", template.template, length(&template.text))
+    format!("{:?} with {} for each `<generated>`", template.template, length(&template.text))
 }

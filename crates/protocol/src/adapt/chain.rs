@@ -41,7 +41,7 @@ impl Deadline {
         if self.end.is_none_or(|end| Instant::now() <= end) {
             return Ok(());
         }
-        let message = format!("it takes longer than the limit of {} seconds", self.limit.as_secs_f64());
+        let message = format!("the time limit of {} seconds was exceeded", self.limit.as_secs_f64());
         Err(Violation::new("", "limit", message))
     }
 }
@@ -53,7 +53,7 @@ impl Adapter {
         let deadline = Deadline::new(limits.max_time);
         let mut stages = Vec::new();
         if text.len() > limits.max_bytes {
-            let message = format!("{} bytes are more than the limit of {}", text.len(), limits.max_bytes);
+            let message = format!("the text has {} bytes; the limit is {}", text.len(), limits.max_bytes);
             let violation = Violation::new("", "limit", message);
             if level != OutputProcessing::Off {
                 stages.push(StageReport::fail(Stage::Extract, &violation));
@@ -64,7 +64,7 @@ impl Adapter {
             Ok(tape) if tape.is_valid(&self.on_tapes) => {
                 if level != OutputProcessing::Off {
                     stages
-                        .extend(BUILT_IN.map(|stage| StageReport::skip(stage, "the text is valid as it is")));
+                        .extend(BUILT_IN.map(|stage| StageReport::skip(stage, "the text is already valid")));
                 }
                 return valid(Held::Document(Box::new(tape.into_document()), OnceLock::new()), stages);
             }
@@ -95,12 +95,13 @@ impl Adapter {
         let unread = match read {
             Ok(document) => {
                 stages.extend(
-                    [Stage::Tolerant, Stage::Syntactic].map(|stage| StageReport::skip(stage, "it is JSON")),
+                    [Stage::Tolerant, Stage::Syntactic]
+                        .map(|stage| StageReport::skip(stage, "the value is already JSON")),
                 );
                 return Ok(document);
             }
             Err(unread) if !is_full => {
-                let off = |stage| StageReport::skip(stage, "not at level `minimal`");
+                let off = |stage| StageReport::skip(stage, "disabled at level `minimal`");
                 stages.extend([Stage::Tolerant, Stage::Syntactic, Stage::Semantic].map(off));
                 return Err(unread.violation);
             }
@@ -108,19 +109,19 @@ impl Adapter {
         };
         let tolerance = self.options.tolerance;
         if tolerance == Tolerance::Strict {
-            stages.push(StageReport::skip(Stage::Tolerant, "the tolerant level is 0"));
+            stages.push(StageReport::skip(Stage::Tolerant, "the tolerance level is 0"));
         } else if let Some(document) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {
-            stages.push(StageReport::skip(Stage::Syntactic, "it was decoded"));
+            stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage decoded the text"));
             return Ok(document);
         }
         deadline.check()?;
         let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
         if mends == Mends::of(tolerance) {
-            stages.push(StageReport::skip(Stage::Syntactic, "its mends were tried before"));
+            stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage tried the same repairs"));
         } else if let Some(document) = self.mend(&unread, Stage::Syntactic, mends, stages) {
             return Ok(document);
         }
-        stages.push(StageReport::skip(Stage::Semantic, "there is no value"));
+        stages.push(StageReport::skip(Stage::Semantic, "no value could be read"));
         Err(unread.violation)
     }
 
@@ -133,7 +134,7 @@ impl Adapter {
         stages: &mut Vec<StageReport>,
     ) -> Option<Document> {
         let Some((region, begins)) = &unread.region else {
-            stages.push(StageReport::skip(stage, "there is no region to mend"));
+            stages.push(StageReport::skip(stage, "no region to repair was found"));
             return None;
         };
         let max_depth = self.options.limits.max_depth;
@@ -207,7 +208,7 @@ impl Adapter {
                     adaptation.held = Held::Value(value);
                     StageReport::new(Stage::Custom, Outcome::Success, "the value was replaced")
                 }
-                Ok(_) => StageReport::skip(Stage::Custom, "the value was left as it is"),
+                Ok(_) => StageReport::skip(Stage::Custom, "the value was not changed"),
                 Err(ProcessorError::Fault { path, message }) => {
                     StageReport::fail(Stage::Custom, &Violation::new(path, "custom", message))
                 }

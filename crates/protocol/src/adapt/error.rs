@@ -20,9 +20,9 @@ pub struct AdaptError(#[from] Kind);
 pub(super) enum Kind {
     #[error("the schema cannot be used: {}{reason}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]
     Schema { path: String, reason: String },
-    #[error("a tolerant level is 0, 1 or 2, not {given}")]
+    #[error("invalid tolerance level {given}; expected 0, 1 or 2")]
     Tolerance { given: u8 },
-    #[error("texts are unescaped at most {limit} times, not {given}")]
+    #[error("invalid unescape depth {given}; expected 0 to {limit}")]
     Depth { given: u8, limit: u8 },
 }
 

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_found_behind_references_and_branches() {
+    fn finds_kinds_behind_references_and_branches() {
         let recursive = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": [{ "type": "array" }, { "$ref": "#/$defs/a" }] } } });
         for (schema, kinds) in [
             (json!({}), Kinds::ANY),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_say_what_is_meant_where_no_type_does() {
+    fn infers_kinds_from_keywords_without_a_type() {
         for (schema, kinds) in [
             (json!({ "properties": {} }), Kinds::OBJECT),
             (json!({ "items": {}, "minLength": 1 }), Kinds::ARRAY),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_followed_once() {
+    fn follows_references_once() {
         // Each of the ten definitions refers to all ten. Resolving every reference again would take
         // 100 million steps.
         let all: Vec<Value> = (0..10).map(|n| json!({ "$ref": format!("#/$defs/{n}") })).collect();

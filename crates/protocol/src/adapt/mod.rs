@@ -35,7 +35,7 @@
 //! let adaptation = adapter.adapt(r#"{"count": 1, "size": "1"}"#);
 //! assert!(!adaptation.is_valid());
 //! let semantic = adaptation.stages().iter().find(|stage| stage.path.is_some()).expect("a failure");
-//! assert_eq!(semantic.error_preview.as_deref(), Some("/size: this could be 1 or true: the schema takes both"));
+//! assert_eq!(semantic.error_preview.as_deref(), Some("/size: ambiguous: the value could mean 1 or true, and the schema accepts both"));
 //!
 //! // What is not JSON is told, or read where that is allowed.
 //! let broken = "{count: 7, // seven\n}";

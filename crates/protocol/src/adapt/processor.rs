@@ -27,7 +27,7 @@ use super::error::{Interrupted, Interruption};
 /// ```
 pub trait Processor {
     /// Returns the name used in reports.
-    #[allow(clippy::unnecessary_literal_bound, reason = "others have names of their own")]
+    #[allow(clippy::unnecessary_literal_bound, reason = "implementations may return a name of their own")]
     fn name(&self) -> &str {
         "custom"
     }

@@ -164,7 +164,7 @@ fn repairing(schema: &Value) -> Adapter {
 
 /// At least 99% of 2,000 corrupted random values are recovered exactly.
 #[test]
-fn nearly_all_is_recovered() {
+fn recovers_99_percent_of_damaged_values() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut recovered, mut lost) = (0, Vec::new());
     for _ in 0..2_000 {
@@ -198,14 +198,14 @@ proptest! {
     }
 
     #[test]
-    fn any_value_of_any_schema_is_left_alone(value in any_value()) {
+    fn valid_values_of_any_schema_are_unchanged(value in any_value()) {
         let adaptation = repairing(&json!({})).adapt(&value.to_string());
         prop_assert!(!adaptation.is_adapted());
         prop_assert_eq!(adaptation.value(), Some(&value));
     }
 
     #[test]
-    fn twice_is_once(case in spoiled()) {
+    fn adaptation_is_idempotent(case in spoiled()) {
         let adapter = repairing(&case.schema);
         if let Some(value) = adapter.adapt(&case.text()).value() {
             let again = adapter.adapt(&value.to_string());
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn level_0_reads_json_alone(text in "[\\[\\]{}\",:0-9a-b'/ \n]{0,24}") {
+    fn tolerance_0_reads_only_json(text in "[\\[\\]{}\",:0-9a-b'/ \n]{0,24}") {
         let adapter = Adapter::new(&json!({}), AdaptOptions { max_unescape_depth: 0, ..AdaptOptions::minimal() }).expect("a schema");
         // The value must occur in the text as JSON.
         if let Some(value) = adapter.adapt(&text).into_value() {
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_panic(text in "[\\[\\]{}\",:0-9a-zA-Z'/\\\\ \n`“”=+.é-]{0,60}") {
+    fn no_text_panics(text in "[\\[\\]{}\",:0-9a-zA-Z'/\\\\ \n`“”=+.é-]{0,60}") {
         for tolerance in [Tolerance::Strict, Tolerance::Json5, Tolerance::Repair] {
             let options = AdaptOptions { allow: Conversion::ALL.into_iter().collect(), ..AdaptOptions::full().with_tolerance(tolerance) };
             let adapter = Adapter::new(&json!({ "type": "object", "additionalProperties": { "anyOf": [{ "type": "integer" }, { "type": "array" }] } }), options).expect("a schema");

@@ -34,7 +34,7 @@ fn transforms(adaptation: &Adaptation) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_valid_is_left_alone_at_every_level() {
+fn valid_text_is_unchanged_at_every_level() {
     let text = " {\"name\": \"Emma\",\n \"age\": 41} ";
     for options in [AdaptOptions::off(), AdaptOptions::minimal(), AdaptOptions::full()] {
         let adaptation = adapter(&person(), options).adapt(text);
@@ -47,13 +47,13 @@ fn what_is_valid_is_left_alone_at_every_level() {
 }
 
 #[test]
-fn adapters_are_shared() {
+fn adapters_can_be_shared_between_threads() {
     fn may_be_shared<T: Send + Sync>(_: &T) {}
     may_be_shared(&minimal(&person()));
 }
 
 #[test]
-fn off_changes_nothing() {
+fn level_off_changes_nothing() {
     let off = adapter(&person(), AdaptOptions::off());
     let fenced = off.adapt("```json\n{\"name\": \"Emma\", \"age\": 41}\n```");
     assert_eq!((fenced.value(), fenced.is_valid(), fenced.stages().len()), (None, false, 0));
@@ -69,7 +69,7 @@ fn off_changes_nothing() {
 }
 
 #[test]
-fn minimal_finds_parses_and_converts() {
+fn level_minimal_extracts_parses_and_converts() {
     let minimal = minimal(&person());
     let adaptation =
         minimal.adapt("Sure!\n```json\n{\"name\": \"Emma\", \"age\": \"41\"}\n```\nAnything else?");
@@ -94,7 +94,7 @@ fn minimal_finds_parses_and_converts() {
 }
 
 #[test]
-fn full_decodes_as_tolerantly_as_it_is_told() {
+fn level_full_decodes_with_the_given_tolerance() {
     let json5 = "{name: 'Emma', /* years */ age: +41,}";
     let broken = "{\"name\": \"Emma\", \"age\": 41";
     let syntactic = "{\"name\": \"Em\nma\", \"age\": 41,}";
@@ -119,7 +119,7 @@ fn full_decodes_as_tolerantly_as_it_is_told() {
 }
 
 #[test]
-fn shadow_only_watches() {
+fn shadow_mode_only_reports() {
     let text = "Here: {\"name\": \"Emma\", \"age\": \"41\"}";
     let shadow = adapter(&person(), AdaptOptions::full().with_shadow(true)).adapt(text);
     assert_eq!((shadow.is_valid(), shadow.value()), (false, None));
@@ -135,7 +135,7 @@ fn shadow_only_watches() {
 }
 
 #[test]
-fn what_cannot_be_made_valid_is_given_as_it_was() {
+fn returns_invalid_values_unchanged() {
     let adaptation = minimal(&person()).adapt(r#"{"name": 7, "age": "41"}"#);
     assert_eq!(adaptation.value(), Some(&json!({ "name": 7, "age": "41" })));
     assert_eq!(adaptation.violations().len(), 2);
@@ -145,7 +145,7 @@ fn what_cannot_be_made_valid_is_given_as_it_was() {
 }
 
 #[test]
-fn processors_come_last_and_are_validated() {
+fn processors_run_last_and_are_validated() {
     let upper = |input: Input<'_>| {
         let mut value = input.value.cloned().ok_or_else(|| ProcessorError::fault("", "no value"))?;
         value["name"] = value["name"].as_str().unwrap_or_default().to_uppercase().into();
@@ -167,7 +167,7 @@ fn processors_come_last_and_are_validated() {
 }
 
 #[test]
-fn what_stops_everything_passes_through_untouched() {
+fn interruptions_pass_through_unchanged() {
     #[derive(Debug, PartialEq, Eq, thiserror::Error)]
     #[error("3 tokens left")]
     struct Left;
@@ -193,7 +193,7 @@ fn options_come_from_the_configuration_and_the_step() {
     assert_eq!(off.level, OutputProcessing::Off);
     let error =
         AdaptOptions::from_config(&Aros { coercion_tolerant_level: 3, ..Aros::default() }).unwrap_err();
-    assert_eq!(error.to_string(), "a tolerant level is 0, 1 or 2, not 3");
+    assert_eq!(error.to_string(), "invalid tolerance level 3; expected 0, 1 or 2");
     let block: Coercion = serde_json::from_value(json!({
         "tolerant_level": 2, "max_unescape_depth": 1, "anyof_strategy": "unique",
         "allow": { "integer": ["str->int"], "array": ["str->list", "wrap"] },
@@ -218,11 +218,11 @@ fn options_come_from_the_configuration_and_the_step() {
 }
 
 #[test]
-fn there_are_limits() {
+fn enforces_the_limits() {
     let limits = AdaptLimits { max_bytes: 20, ..AdaptLimits::default() };
     let small = adapter(&person(), AdaptOptions { limits, ..AdaptOptions::minimal() });
     let adaptation = small.adapt(&" ".repeat(21));
-    assert_eq!(adaptation.violations()[0].to_string(), "21 bytes are more than the limit of 20");
+    assert_eq!(adaptation.violations()[0].to_string(), "the text has 21 bytes; the limit is 20");
     let limits = AdaptLimits { max_time: std::time::Duration::ZERO, ..AdaptLimits::default() };
     let late = adapter(&person(), AdaptOptions { limits, ..AdaptOptions::minimal() });
     let adaptation = late.adapt("x {\"name\": \"Emma\", \"age\": \"41\"}");
@@ -234,13 +234,13 @@ fn there_are_limits() {
 }
 
 #[test]
-fn every_mend_is_told_with_its_place_in_the_text() {
+fn reports_every_syntax_repair_with_its_place() {
     let text = "Here you are:\n\n```json\n{\"name\": \"Emma\",\n \"age\": 41,}\n```";
     for (tolerance, stage) in [(Tolerance::Strict, 2), (Tolerance::Json5, 1), (Tolerance::Repair, 1)] {
         let adaptation = full(&person(), tolerance).adapt(text);
         assert!(adaptation.is_valid(), "{tolerance:?}");
         let report = &adaptation.stages()[stage];
-        assert_eq!(report.reason, "mended: trailing-comma", "{tolerance:?}");
+        assert_eq!(report.reason, "repaired: trailing-comma", "{tolerance:?}");
         let patch = report.patch.as_ref().expect("a patch");
         assert_eq!((patch.line, patch.column), (5, 11), "{tolerance:?}");
     }
@@ -252,7 +252,7 @@ fn every_mend_is_told_with_its_place_in_the_text() {
 }
 
 #[test]
-fn types_are_decoded_without_values() {
+fn decodes_types_without_building_values() {
     #[derive(Debug, PartialEq, serde::Deserialize)]
     struct Person {
         name: String,
@@ -272,7 +272,7 @@ fn types_are_decoded_without_values() {
 }
 
 #[test]
-fn reports_are_data() {
+fn reports_serialize_to_json() {
     let adaptation = full(&person(), Tolerance::Repair).adapt("{'name': 'Emma', 'age': '41'");
     let mut report = serde_json::to_value(&adaptation).expect("JSON");
     assert!(report["elapsed_us"].take().is_number());
@@ -282,11 +282,11 @@ fn reports_are_data() {
         "stages": [
             { "stage": "extract", "outcome": "fail", "reason": "line 1, column 2: expected a name in double quotes",
               "error_preview": "line 1, column 2: expected a name in double quotes", "path": "" },
-            { "stage": "tolerant", "outcome": "success", "reason": "mended: single-quotes, missing-closer",
+            { "stage": "tolerant", "outcome": "success", "reason": "repaired: single-quotes, missing-closer",
               "transforms": ["single-quotes", "missing-closer"],
               "patch": { "line": 1, "column": 2, "before": "{'name': 'Emma', 'age': '41'", "after": "{\"name\": \"Emma\", \"age\": \"41\"}" } },
-            { "stage": "syntactic", "outcome": "skip", "reason": "it was decoded" },
-            { "stage": "semantic", "outcome": "success", "reason": "the value was made to fit the schema",
+            { "stage": "syntactic", "outcome": "skip", "reason": "the tolerant stage decoded the text" },
+            { "stage": "semantic", "outcome": "success", "reason": "the value was converted to match the schema",
               "transforms": ["str->int"], "expected_type": "integer", "actual_type": "string" },
         ],
         "violations": [],

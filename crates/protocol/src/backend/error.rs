@@ -19,11 +19,11 @@ pub struct BackendError(#[from] Box<Kind>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Kind {
-    #[error("`{given}` is not the URL of a server: {reason}")]
+    #[error("invalid server URL `{given}`: {reason}")]
     Url { given: String, reason: String },
-    #[error("the key cannot be sent in a header")]
+    #[error("the API key contains characters that are not allowed in a header")]
     Key,
-    #[error("`{name}` is not a header, or its value has characters that no header may have")]
+    #[error("invalid header `{name}`: the name or the value contains characters that are not allowed")]
     Header { name: String },
     #[error("the backend could not be reached: {reason}")]
     Connection { reason: String },
@@ -33,11 +33,11 @@ pub(crate) enum Kind {
     Status { status: u16, message: String, code: Option<String>, retry_after: Option<Duration> },
     #[error("the backend's answer is larger than the limit of {limit} bytes")]
     TooLarge { limit: usize },
-    #[error("the backend's answer is not the JSON of a chat completion: {reason}")]
+    #[error("the backend's answer is not a chat completion: {reason}")]
     Malformed { reason: String },
-    #[error("the stream broke off: {reason}")]
+    #[error("the stream was interrupted: {reason}")]
     Broken { reason: String },
-    #[error("the script has no answer left")]
+    #[error("the scripted backend has no more answers")]
     ScriptOver,
     #[error(transparent)]
     Interrupted(Interruption),
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_fall_into_categories() {
+    fn maps_statuses_to_categories() {
         let category = |status| BackendError::from_status(status, "").category();
         for (status, expected) in [
             (400, Category::InvalidRequest),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_of_the_mode_leads_to_an_easier_one() {
+    fn only_a_rejected_mode_leads_to_an_easier_one() {
         let is_of_mode = |status, code: &str| {
             BackendError::from_status(
                 status,
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_whatever_shape_they_come() {
+    fn reads_error_messages_of_any_shape() {
         for (body, told, code) in [
             (r#"{"error": {"message": "no", "code": null}}"#, "no", None),
             (r#"{"error": {"message": "no", "code": 400}}"#, "no", Some("400")),

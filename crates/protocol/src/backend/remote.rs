@@ -71,7 +71,9 @@ impl RemoteBackend {
         let endpoint = Url::parse(&format!("{}/chat/completions", given.join("/")))
             .map_err(|error| fault(error.to_string()))?;
         if !matches!(endpoint.scheme(), "http" | "https") {
-            return Err(fault(format!("its scheme is {}", endpoint.scheme())).into());
+            return Err(
+                fault(format!("unsupported scheme `{}`; expected http or https", endpoint.scheme())).into()
+            );
         }
         // Installation fails if the process already has a TLS provider. That provider works as
         // well.
@@ -154,7 +156,7 @@ impl RemoteBackend {
             };
             let attempts = retried.len() as u32 + 1;
             let Some(retry) = self.retry.next(&error, attempts, started) else { return Err(error) };
-            tracing::info!(backend = self.name, attempt = retry.attempt, pause = ?retry.pause, %error, "trying again");
+            tracing::info!(backend = self.name, attempt = retry.attempt, pause = ?retry.pause, %error, "retrying the request");
             (self.progress)(&retry);
             tokio::time::sleep(retry.pause).await;
             retried.push(error.category());
@@ -221,7 +223,7 @@ impl ChatBackend for RemoteBackend {
                 return Ok(known);
             }
             let found = Capabilities::probe(self, model).await?;
-            tracing::info!(backend = self.name, model, %found, "probed");
+            tracing::info!(backend = self.name, model, %found, "probed the capabilities");
             probed.insert(model.to_owned(), found);
             Ok(found)
         }
@@ -244,7 +246,7 @@ fn check(body: Value) -> Result<Value, BackendError> {
             let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
             Err(BackendError::from_status(status, &body.to_string()))
         }
-        _ => Err(Kind::Malformed { reason: "it has no choices".to_owned() }.into()),
+        _ => Err(Kind::Malformed { reason: "`choices` is missing or not an array".to_owned() }.into()),
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_the_longest() {
+    async fn pauses_double_up_to_the_maximum() {
         let policy = RetryPolicy { retries: 7, ..RetryPolicy::default() };
         let pauses = pauses(policy, &error(503, None));
         assert_eq!(pauses.len(), 7);
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_server_asks_for_is_kept() {
+    async fn honors_the_pause_that_the_server_requests() {
         assert_eq!(pauses(RetryPolicy::default(), &error(429, Some(7))), [Duration::from_secs(7); 3]);
         assert_eq!(pauses(RetryPolicy::default(), &error(503, Some(60))), [Duration::from_secs(60); 3]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_pass_is_not_tried_again() {
+    async fn does_not_retry_permanent_errors() {
         for status in [400, 401, 404, 422] {
             assert!(pauses(RetryPolicy::default(), &error(status, None)).is_empty(), "{status}");
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_asked_until_the_deadline() {
+    async fn retries_a_busy_server_until_the_deadline() {
         let policy = RetryPolicy { deadline: Some(Duration::from_secs(3600)), ..RetryPolicy::default() };
         assert_eq!(pauses(policy, &error(429, Some(1))).len(), 19);
         assert_eq!(pauses(policy, &error(503, Some(1))).len(), 3);

@@ -25,7 +25,7 @@ pub(super) fn chunks(
                 return Some((Err(Kind::Timeout { limit: patience }.into()), None));
             };
             let Some(event) = next else {
-                let reason = "it ended without [DONE]".to_owned();
+                let reason = "missing [DONE] at the end".to_owned();
                 return Some((Err(Kind::Broken { reason }.into()), None));
             };
             let event = event.map_err(|error| Kind::Broken { reason: innermost(&error) }.into());

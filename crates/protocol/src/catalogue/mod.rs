@@ -123,7 +123,7 @@ mod tests {
     use crate::sampling::Profiles;
 
     #[test]
-    fn each_model_has_one_entry_with_profiles_that_apply() {
+    fn each_model_has_one_entry_with_applicable_profiles() {
         let profiles = Profiles::predefined();
         for entry in entries() {
             assert_eq!(find(entry.model), Some(entry), "{}", entry.model);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_and_workarounds_are_those_of_the_table() {
+    fn verdicts_and_workarounds_match_the_table() {
         let with = |verdict| entries().iter().filter(|entry| entry.verdict == verdict).count();
         assert_eq!([Verdict::Yes, Verdict::Conditional, Verdict::No].map(with), [9, 3, 7]);
         let fallback = Workaround::ContentTagToolCallFallback;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_are_written() {
+    fn names_match_their_serialized_form() {
         for workaround in Workaround::ALL {
             assert_eq!(serde_json::to_value(workaround).expect("a name"), workaround.name());
         }

@@ -20,17 +20,17 @@ pub struct ConfigError {
 pub(super) enum Reason {
     #[error("{message}")]
     Toml { message: String },
-    #[error("there is no `{given}`, but {}", known.join(", "))]
+    #[error("unknown name `{given}`; expected one of {}", known.join(", "))]
     Unknown { given: String, known: Vec<String> },
-    #[error("the name stands for the engine in this process")]
+    #[error("this name is reserved for the local engine")]
     Local,
-    #[error("the name stands for values that are the backend's own")]
+    #[error("the profile `default` must not set any value; it stands for the backend's own values")]
     Default,
-    #[error("`{field}` is not for defaults: requests give it themselves")]
+    #[error("`{field}` cannot have a default; each request sets this field")]
     Reserved { field: String },
-    #[error("{given} is not {wanted}")]
+    #[error("{given} is invalid; expected {wanted}")]
     Number { given: f64, wanted: &'static str },
-    #[error("it is empty")]
+    #[error("the value must not be empty")]
     Empty,
     #[error(transparent)]
     Sampling(#[from] SamplingError),

@@ -7,7 +7,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn the_example_has_every_key_and_is_right() {
+fn the_example_has_every_key_and_is_valid() {
     let config = Config::parse(EXAMPLE).expect("a good file");
     assert_eq!(config.aros, Aros::default(), "the example shows the defaults");
     let router = &config.providers["openrouter"];
@@ -26,14 +26,14 @@ fn the_example_has_every_key_and_is_right() {
 }
 
 #[test]
-fn nothing_is_a_configuration() {
+fn an_empty_file_is_a_valid_configuration() {
     let config = Config::parse("").expect("a good file");
     assert_eq!(config, Config::default());
     assert_eq!(config.aros, Aros::default());
 }
 
 #[test]
-fn what_is_left_out_comes_from_the_catalogue() {
+fn missing_values_come_from_the_catalogue() {
     let config = Config::parse(
         "[models.a]\nmodel = \"qwen/qwen3-235b-a22b-2507\"\n[models.b]\nmodel = \"unheard-of\"\n\
          [models.c]\nmodel = \"minimax/minimax-m2-her\"\npresets = []\nverdict = \"conditional\"",
@@ -46,7 +46,7 @@ fn what_is_left_out_comes_from_the_catalogue() {
 }
 
 #[test]
-fn a_profile_of_the_file_comes_before_a_predefined_one() {
+fn profiles_of_the_file_override_predefined_ones() {
     let config = Config::parse("[sampling_profiles.grok_default]\ntemperature = 0.5").expect("a good file");
     let profiles = config.profiles();
     let profile = profiles.get("grok_default").expect("a profile");
@@ -67,48 +67,48 @@ fn errors_name_line_and_key() {
         ),
         (
             "[aros]\nenabled = true\ncoercion_tolerant_level = 3",
-            "line 3: `aros.coercion_tolerant_level`: 3 is not 0, 1 or 2",
+            "line 3: `aros.coercion_tolerant_level`: 3 is invalid; expected 0, 1 or 2",
         ),
         (
             "[aros]\nmax_unescape_depth = 9",
-            "line 2: `aros.max_unescape_depth`: 9 is not a depth of at most 8",
+            "line 2: `aros.max_unescape_depth`: 9 is invalid; expected a depth of at most 8",
         ),
         ("[aros]\nanyof_strategy = \"first\"", "line 2: `aros.anyof_strategy`: unknown variant `first`"),
         ("[provider.x]\nbase_url = \"http://x\"", "line 1: `provider`: unknown field `provider`"),
         ("\n[providers.x]\ntimeout = 3", "line 2: `providers.x`: missing field `base_url`"),
         (
             "[providers.local]\nbase_url = \"http://x\"",
-            "line 1: `providers.local`: the name stands for the engine in this process",
+            "line 1: `providers.local`: this name is reserved for the local engine",
         ),
         ("[providers.x]\nbase_url = \"ftp://x\"", "line 2: `providers.x.base_url`: `ftp://x` is not the URL"),
         (
             "[providers.x]\nbase_url = \"http://x\"\ntimeout = 0",
-            "line 3: `providers.x.timeout`: 0 is not a positive number of seconds",
+            "line 3: `providers.x.timeout`: 0 is invalid; expected a positive number of seconds",
         ),
         (
             "[providers.x]\nbase_url = \"http://x\"\nretry = { first = -1 }",
-            "line 3: `providers.x.retry.first`: -1 is not a number of seconds",
+            "line 3: `providers.x.retry.first`: -1 is invalid; expected a number of seconds",
         ),
         (
             "[providers.x]\nbase_url = \"http://x\"\nheaders = { \"a b\" = \"c\" }",
-            "line 3: `providers.x.headers`: `a b` is not a header",
+            "line 3: `providers.x.headers`: invalid header `a b`",
         ),
         (
             "[providers.x]\nbase_url = \"http://x\"\npreset = \"y\"",
-            "line 3: `providers.x.preset`: there is no `y`, but ",
+            "line 3: `providers.x.preset`: unknown name `y`; expected one of ",
         ),
         (
             "[providers.x]\nbase_url = \"http://x\"\n[providers.x.llm_options_defaults]\ntools = []",
-            "line 3: `providers.x.llm_options_defaults`: `tools` is not for defaults",
+            "line 3: `providers.x.llm_options_defaults`: `tools` cannot have a default",
         ),
-        ("[models.x]\nmodel = \"\"", "line 2: `models.x.model`: it is empty"),
+        ("[models.x]\nmodel = \"\"", "line 2: `models.x.model`: the value must not be empty"),
         (
             "[models.x]\nmodel = \"m\"\nprovider = \"p\"",
-            "line 3: `models.x.provider`: there is no `p`, but local",
+            "line 3: `models.x.provider`: unknown name `p`; expected one of local",
         ),
         (
             "[models.x]\nmodel = \"m\"\nprofile = \"p\"",
-            "line 3: `models.x.profile`: there is no `p`, but default, ",
+            "line 3: `models.x.profile`: unknown name `p`; expected one of default, ",
         ),
         (
             "[models.x]\nmodel = \"m\"\npresets = [\"p\"]",
@@ -116,7 +116,7 @@ fn errors_name_line_and_key() {
         ),
         (
             "[sampling_profiles.x]\ntop_p = 2",
-            "line 2: `sampling_profiles.x.top_p`: `top_p` is 2, and must be a number between 0 and 1",
+            "line 2: `sampling_profiles.x.top_p`: `top_p` is 2; expected a number from 0 to 1",
         ),
         (
             "[sampling_profiles.x]\ntop_k = -1",
@@ -124,9 +124,9 @@ fn errors_name_line_and_key() {
         ),
         (
             "[sampling_profiles.default]\ntop_k = 1",
-            "line 1: `sampling_profiles.default`: the name stands for values that are the backend's own",
+            "line 1: `sampling_profiles.default`: the profile `default` must not set any value; it stands for the backend's own values",
         ),
-        ("[traces]\ndatabase = \"\"", "line 2: `traces.database`: it is empty"),
+        ("[traces]\ndatabase = \"\"", "line 2: `traces.database`: the value must not be empty"),
         ("[traces]\nfile = \"t.db\"", "line 2: `traces.file`: unknown field `file`, expected `database`"),
         ("[aros", "line 1: "),
         ("[aros]\na = = 1", "line 2: "),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_lead_to_the_same_place() {
+    fn embedded_pointers_keep_their_targets() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_its_place_in_other_ways_is_a_resource() {
+    fn location_dependent_schemas_become_resources() {
         for schema in [
             json!({ "type": "object", "$schema": "http://json-schema.org/draft-07/schema#" }),
             json!({ "type": "object", "$defs": { "a": { "$anchor": "x" } } }),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_objects() {
+    fn payload_schemas_require_objects() {
         assert_eq!(at(json!(true)), json!({ "type": "object" }));
         assert_eq!(at(json!({ "minProperties": 1 })), json!({ "minProperties": 1, "type": "object" }));
         assert_eq!(at(json!({ "type": ["object", "null"] })), json!({ "type": "object" }));

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// let twice = vec![Definition::new("ui.toast"), Definition::new("ui.toast")];
 /// let error = Registry::new(twice).unwrap_err();
 /// assert_eq!(error.place(), "definitions[1].type");
-/// assert_eq!(error.to_string(), "definitions[1].type: `ui.toast` is defined already");
+/// assert_eq!(error.to_string(), "definitions[1].type: `ui.toast` is already defined");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: {problem}")]
@@ -20,21 +20,23 @@ pub struct RegistryError {
 pub(super) enum Fault {
     #[error("a name must not be empty")]
     Empty,
-    #[error("`{name}` has whitespace around it")]
+    #[error("`{name}` must not have leading or trailing whitespace")]
     Whitespace { name: String },
-    #[error("`{name}` is defined already")]
+    #[error("`{name}` is already defined")]
     SameType { name: String },
-    #[error("`{alias}` is a type itself")]
+    #[error("alias `{alias}` is already the name of a type")]
     AliasIsType { alias: String },
-    #[error("`{alias}` stands for `{other}` already")]
+    #[error("alias `{alias}` already belongs to type `{other}`")]
     SameAlias { alias: String, other: String },
-    #[error("there is no type `{name}`")]
+    #[error("unknown type `{name}`; expected a type of the registry")]
     NoType { name: String },
-    #[error("a payload is an object, so its schema is an object and its `type`, if it has one, is `object`")]
+    #[error(
+        "a payload schema must be an object or `true`, and its `type`, if present, must include `object`"
+    )]
     NotOfObjects,
-    #[error("not a JSON Schema that can be checked: {reason}")]
+    #[error("invalid JSON Schema: {reason}")]
     Schema { reason: String },
-    #[error("`{name}` is not 1 to 64 letters, digits, `_` and `-`")]
+    #[error("invalid schema name `{name}`; expected 1 to 64 letters, digits, `_` and `-`")]
     SchemaName { name: String },
 }
 

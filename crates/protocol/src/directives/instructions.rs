@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn further_instructions_come_last() {
+    fn output_instructions_come_last() {
         let options = options().with_output_instructions("Mind the tone.\n");
         let options = options.with_allowed_types(["ui.toast", "ui.patch"]).expect("types");
         insta::assert_snapshot!(of_request(&options, Mode::JsonSchema));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_tells_of_its_types() {
+    fn instructions_describe_the_types() {
         let told = "Types of directives:\n- ui.toast: Shows a message.\n- ui.patch\n  Seldom.\n  One at most.\n- ui.close\n\n\
                     Use as few as you can.";
         assert_eq!(options().registry().instructions(), told);

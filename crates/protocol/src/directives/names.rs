@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn superficial_variants_are_the_type() {
+    fn accepts_superficial_variants_of_a_name() {
         let names = Names::new(&options(&[("ui.show_form", &["show_form"]), ("ui.toast", &["notify"])]));
         for given in [
             "ui.show_form",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_several_is_none() {
+    fn rejects_ambiguous_names() {
         let names = Names::new(&options(&[("ui.show_form", &[]), ("ui.showform", &[]), ("a", &["b-c"])]));
         assert_eq!(names.meaning("ui.showform"), is("ui.showform"));
         assert_eq!(names.meaning("ui.show_form"), is("ui.show_form"));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_allowed_may_come() {
+    fn accepts_only_allowed_types() {
         let options = options(&[("ui.show_form", &["form"]), ("ui.showform", &["other"])]);
         let options = options.with_allowed_types(["ui.show_form"]).expect("types");
         let names = Names::new(&options);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn without_types_all_may_come() {
+    fn without_types_accepts_any_name() {
         let options = StructuredOutputOptions::new(Registry::default());
         let names = Names::new(&options);
         assert_eq!((names.meaning(" any.thing "), names.meaning(" ")), (is("any.thing"), Meaning::Unknown));

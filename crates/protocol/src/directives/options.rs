@@ -204,27 +204,27 @@ mod tests {
     }
 
     #[test]
-    fn names_of_nothing_are_refused_by_their_place() {
+    fn rejects_unknown_names_with_their_place() {
         assert_eq!(
             told(options().with_allowed_types(["ui.toast", "toast"])),
-            "allowed_types[1]: there is no type `toast`"
+            "allowed_types[1]: unknown type `toast`; expected a type of the registry"
         );
         assert_eq!(
             told(options().with_type_aliases([("toast", "ui.tost")])),
-            "type_aliases.toast: there is no type `ui.tost`"
+            "type_aliases.toast: unknown type `ui.tost`; expected a type of the registry"
         );
         assert_eq!(
             told(options().with_type_aliases([("ui.toast", "ui.show_form")])),
-            "type_aliases.ui.toast: `ui.toast` is a type itself"
+            "type_aliases.ui.toast: alias `ui.toast` is already the name of a type"
         );
         assert_eq!(
             told(options().with_schema_name("a b")),
-            "schema_name: `a b` is not 1 to 64 letters, digits, `_` and `-`"
+            "schema_name: invalid schema name `a b`; expected 1 to 64 letters, digits, `_` and `-`"
         );
     }
 
     #[test]
-    fn all_types_are_allowed_unless_something_else_is_said() {
+    fn allows_all_types_by_default() {
         assert_eq!(options().allowed(), Some(vec!["ui.toast".to_owned(), "ui.show_form".to_owned()]));
         let one = options().with_allowed_types(["ui.toast"]).expect("a type");
         assert_eq!(one.allowed(), Some(vec!["ui.toast".to_owned()]));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn later_aliases_win() {
+    fn later_aliases_take_precedence() {
         let definition = Definition { aliases: vec!["show".to_owned()], ..Definition::new("ui.toast") };
         let registry = Registry::new(vec![definition, Definition::new("ui.show_form")]).expect("a registry");
         let options = StructuredOutputOptions::new(registry).with_type_aliases([("show", "ui.show_form")]);

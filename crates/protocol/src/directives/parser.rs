@@ -63,7 +63,7 @@ pub(crate) fn object_in<'a>(content: &'a str, max_bytes: usize, fields: &[&str])
 fn found<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let given = content.len();
     if given > max_bytes {
-        let message = format!("{given} bytes are more than the limit of {max_bytes}");
+        let message = format!("the answer has {given} bytes; the limit is {max_bytes}");
         return Err(Problem::parse(TOO_LARGE, message).with(json!({ "given": given, "limit": max_bytes })));
     }
     let text = without_thoughts(content);
@@ -130,7 +130,7 @@ fn find<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<(Members, &
     match (first, furthest) {
         (Some(first), _) => Ok(first),
         (None, Some(broken)) => Err(broken.problem(content)),
-        (None, None) => Err(Problem::parse(NO_JSON, "there is no JSON object in the answer")),
+        (None, None) => Err(Problem::parse(NO_JSON, "no JSON object found in the answer")),
     }
 }
 
@@ -265,7 +265,7 @@ impl Members {
     fn unambiguous(self, fields: &[&str]) -> Result<Map<String, Value>, Problem> {
         let ambiguous = self.duplicates.iter().find(|name| fields.contains(&name.as_str()));
         let Some(field) = ambiguous else { return Ok(self.map) };
-        let problem = Problem::parse(DUPLICATE_FIELD, format!("`{field}` comes twice"));
+        let problem = Problem::parse(DUPLICATE_FIELD, format!("duplicate field `{field}`"));
         Err(problem.with(json!({ "field": field })))
     }
 }
@@ -323,7 +323,7 @@ impl<'a> Broken<'a> {
         let column = String::from_utf8_lossy(last).chars().count();
         let place = json!({ "line": line, "column": column });
         if self.truncated {
-            let message = format!("the JSON ends in the middle, at line {line}, column {column}");
+            let message = format!("the JSON is cut off at line {line}, column {column}");
             return Problem::parse(TRUNCATED, message).with(place);
         }
         Problem::parse(INVALID_JSON, format!("line {line}, column {column}: {}", self.reason)).with(place)

@@ -36,7 +36,7 @@ pub enum Mode {
 
 /// Error for an unknown mode name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{given}` is no mode; there are json_schema, json_object and prompt_only")]
+#[error("unknown mode `{given}`; expected one of json_schema, json_object, prompt_only")]
 pub struct NoSuchMode {
     given: String,
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_is_on_top() {
+    fn later_presets_take_precedence() {
         let below = preset(json!({
             "modes": ["json_schema", "prompt_only"], "repair_retries": 2, "strict": false,
             "request_overrides": { "temperature": 0.7, "provider": { "order": ["a"], "sort": "price" } },
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn openrouter_must_know_all_fields_in_structured_modes_only() {
+    fn openrouter_requires_parameters_in_structured_modes_only() {
         let preset = provider_defaults("OpenRouter");
         let insisting =
             body(json!({ "provider": { "require_parameters": true, "sort": "price" }, "top_k": 20 }));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_fields_are_nobodys() {
+    fn no_preset_or_override_sets_reserved_fields() {
         let all: Body = RESERVED.iter().map(|&name| (name.to_owned(), json!(1))).collect();
         let preset = Preset {
             request_overrides: all.clone(),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn as_data_unknown_fields_are_refused() {
+    fn rejects_unknown_fields_in_presets() {
         assert!(serde_json::from_value::<Preset>(json!({ "mode": [] })).is_err());
         assert!(serde_json::from_value::<Preset>(json!({ "modes": ["json"] })).is_err());
         let data = json!({ "modes": ["prompt_only"], "payload_schemas": "never" });
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!("json_object".parse(), Ok(Mode::JsonObject));
         assert_eq!(
             "json".parse::<Mode>().expect_err("none").to_string(),
-            "`json` is no mode; there are json_schema, json_object and prompt_only"
+            "unknown mode `json`; expected one of json_schema, json_object, prompt_only"
         );
     }
 }

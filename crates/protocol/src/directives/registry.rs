@@ -187,22 +187,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_is_refused_by_its_place() {
+    fn rejects_duplicates_with_their_place() {
         for (definitions, told) in [
-            (json!([{ "type": "a" }, { "type": "a" }]), "definitions[1].type: `a` is defined already"),
+            (json!([{ "type": "a" }, { "type": "a" }]), "definitions[1].type: `a` is already defined"),
             (json!([{ "type": "" }]), "definitions[0].type: a name must not be empty"),
-            (json!([{ "type": " a" }]), "definitions[0].type: ` a` has whitespace around it"),
+            (
+                json!([{ "type": " a" }]),
+                "definitions[0].type: ` a` must not have leading or trailing whitespace",
+            ),
             (
                 json!([{ "type": "a", "aliases": ["x", ""] }]),
                 "definitions[0].aliases[1]: a name must not be empty",
             ),
             (
                 json!([{ "type": "a", "aliases": ["b"] }, { "type": "b" }]),
-                "definitions[0].aliases[0]: `b` is a type itself",
+                "definitions[0].aliases[0]: alias `b` is already the name of a type",
             ),
             (
                 json!([{ "type": "a", "aliases": ["x"] }, { "type": "b", "aliases": ["y", "x"] }]),
-                "definitions[1].aliases[1]: `x` stands for `a` already",
+                "definitions[1].aliases[1]: alias `x` already belongs to type `a`",
             ),
             (json!([{ "type": "a", "alias": "x" }]), "unknown field `alias`"),
             (json!([{ "aliases": [] }]), "missing field `type`"),
@@ -213,18 +216,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_of_objects_is_refused_by_its_place() {
+    fn rejects_schemas_that_are_not_of_objects_with_their_place() {
         for (schema, told) in [
-            (json!({ "type": "array" }), "definitions[0].payload_schema: a payload is an object"),
-            (json!(false), "definitions[0].payload_schema: a payload is an object"),
-            (json!([]), "definitions[0].payload_schema: a payload is an object"),
+            (json!({ "type": "array" }), "definitions[0].payload_schema: a payload schema must be an object"),
+            (json!(false), "definitions[0].payload_schema: a payload schema must be an object"),
+            (json!([]), "definitions[0].payload_schema: a payload schema must be an object"),
             (
                 json!({ "properties": { "a": { "type": "text" } } }),
-                "definitions[0].payload_schema/properties/a/type: not a JSON Schema",
+                "definitions[0].payload_schema/properties/a/type: invalid JSON Schema",
             ),
             (
                 json!({ "properties": { "a": { "pattern": "(" } } }),
-                "definitions[0].payload_schema/properties/a/pattern: not a JSON Schema",
+                "definitions[0].payload_schema/properties/a/pattern: invalid JSON Schema",
             ),
             (json!({ "$ref": "#/$defs/none" }), "definitions[0].payload_schema"),
             (json!({ "$ref": "https://example.com/schema" }), "definitions[0].payload_schema"),
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn as_data_it_is_what_was_given() {
+    fn the_registry_round_trips_through_json() {
         let data = json!({
             "definitions": [
                 { "type": "ui.toast", "description": "payload: {message: String}", "aliases": ["toast", "notify"] },
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_have_a_place_and_no_values() {
+    fn violations_have_a_place_but_no_values() {
         let schema = json!({
             "properties": { "level": { "enum": ["info", "error"] }, "message": { "type": "string" } },
             "required": ["message"],

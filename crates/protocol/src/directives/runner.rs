@@ -143,9 +143,9 @@ impl<'a> Run<'a> {
         let mut open = Vec::new();
         for &mode in modes {
             let reason = if !mode.is_within(capabilities) {
-                "the backend cannot hold the model to it"
+                "the backend does not support this mode"
             } else if refused.contains(&mode) && modes.len() > 1 {
-                "the backend refused it before"
+                "the backend refused this mode in an earlier run"
             } else {
                 open.push(mode);
                 continue;
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
         let prompts = &self.runner.prompts;
         match prompts.backend().capabilities(prompts.model()).await {
             Err(error) if error.interruption().is_none() => {
-                tracing::info!(%error, "what the backend can do is not known");
+                tracing::info!(%error, "the backend's capabilities are unknown");
                 Ok(Capabilities::all())
             }
             answered => answered,
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
         let mut errors: Vec<Problem> =
             self.attempts.iter().filter_map(|attempt| attempt.error.clone()).collect();
         if self.attempts.is_empty() {
-            let message = "there is no mode in which the backend can be asked";
+            let message = "the backend supports none of the modes";
             errors.push(Problem::new(ProblemCategory::Unsupported, "NO_MODE", message));
         }
         DirectiveResult {

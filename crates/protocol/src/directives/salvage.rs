@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_is_lost() {
+    fn recovers_the_text_of_broken_answers() {
         for (content, text) in [
             ("Just prose.", "Just prose."),
             ("<think>So</think>\nProse.", "Prose."),

@@ -82,7 +82,7 @@ impl<'a> Validator<'a> {
         };
         let given = match members.shift_remove("type") {
             Some(Value::String(given)) => given,
-            None => return Err(told(None, "MISSING_TYPE", "there is no `type`".to_owned())),
+            None => return Err(told(None, "MISSING_TYPE", "missing `type`".to_owned())),
             Some(other) => {
                 let message = format!("`type` is {}, not a string", kind_of(&other));
                 return Err(told(None, "INVALID_TYPE", message));
@@ -91,15 +91,19 @@ impl<'a> Validator<'a> {
         let kind = match self.names.meaning(&given) {
             Meaning::Type(kind) => kind,
             Meaning::NotAllowed(kind) => {
-                return Err(told(Some(&kind), "TYPE_NOT_ALLOWED", "this type may not come here".to_owned()));
+                return Err(told(
+                    Some(&kind),
+                    "TYPE_NOT_ALLOWED",
+                    "this type is not allowed here".to_owned(),
+                ));
             }
             Meaning::Unknown => {
-                return Err(told(Some(&given), "UNKNOWN_TYPE", "there is no such type".to_owned()));
+                return Err(told(Some(&given), "UNKNOWN_TYPE", "unknown type".to_owned()));
             }
         };
         let mut payload = match members.shift_remove("payload") {
             Some(Value::Object(payload)) => payload,
-            None => return Err(told(Some(&kind), "MISSING_PAYLOAD", "there is no `payload`".to_owned())),
+            None => return Err(told(Some(&kind), "MISSING_PAYLOAD", "missing `payload`".to_owned())),
             Some(other) => {
                 let message = format!("`payload` is {}, not an object", kind_of(&other));
                 return Err(told(Some(&kind), "INVALID_PAYLOAD", message));
@@ -108,7 +112,7 @@ impl<'a> Validator<'a> {
         let issues = self.check(&kind, &mut payload);
         if !issues.is_empty() {
             let warning = |issue: Issue| Warning {
-                message: issue.message.unwrap_or_else(|| "the payload is not as it must be".to_owned()),
+                message: issue.message.unwrap_or_else(|| "invalid payload".to_owned()),
                 code: issue.code,
                 index: Some(index),
                 kind: Some(kind.clone()),
@@ -152,8 +156,7 @@ impl<'a> Validator<'a> {
 
 fn field(members: &mut Map<String, Value>, name: &str) -> Result<Value, Problem> {
     members.shift_remove(name).ok_or_else(|| {
-        let problem =
-            Problem::new(ProblemCategory::Envelope, "MISSING_FIELD", format!("there is no `{name}`"));
+        let problem = Problem::new(ProblemCategory::Envelope, "MISSING_FIELD", format!("missing `{name}`"));
         problem.with(json!({ "field": name }))
     })
 }
@@ -168,7 +171,7 @@ fn wrong(name: &str, expected: &str, found: &Value) -> Problem {
 /// Returns a warning about unknown fields, if there are any.
 fn unknown(members: &Map<String, Value>, index: Option<usize>, kind: Option<&str>) -> Option<Warning> {
     let names: Vec<_> = members.keys().take(FIELDS_TOLD).map(|name| shortened(name, NAME)).collect();
-    let message = format!("left out: `{}`", names.join("`, `"));
+    let message = format!("dropped unknown fields: `{}`", names.join("`, `"));
     let kind = kind.map(str::to_owned);
     let details = Some(json!({ "fields": names }));
     (!members.is_empty()).then(|| Warning { code: "UNKNOWN_FIELD".to_owned(), message, index, kind, details })

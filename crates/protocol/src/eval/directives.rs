@@ -171,13 +171,13 @@ fn check(scenario: &Scenario, directives: &[Directive]) -> Option<Failure> {
     let mut found = directives.iter().filter(|directive| directive.kind == scenario.wanted).peekable();
     if found.peek().is_none() {
         let kinds: Vec<_> = directives.iter().map(|directive| directive.kind.as_str()).collect();
-        let message = format!("missing {}; came [{}]", scenario.wanted, kinds.join(", "));
+        let message = format!("missing {}; received [{}]", scenario.wanted, kinds.join(", "));
         return Some(Failure::new("MISSING_DIRECTIVE", message));
     }
     let payloads: Vec<Value> = found.map(|directive| directive.payload.clone().into()).collect();
     let is_right = payloads.iter().any(scenario.is_right);
     let told = || payloads.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-    (!is_right).then(|| Failure::new("WRONG_PAYLOAD", format!("not what was asked for: {}", told())))
+    (!is_right).then(|| Failure::new("WRONG_PAYLOAD", format!("wrong payload: {}", told())))
 }
 
 /// Returns the failure of a run without a usable envelope, from its last error. After a semantic
@@ -186,7 +186,7 @@ fn failure(result: &DirectiveResult, missed: Option<Failure>) -> Failure {
     match (result.errors.last(), missed) {
         (Some(problem), Some(missed)) if problem.category == ProblemCategory::Semantic => missed,
         (Some(problem), _) => Failure::new(problem.code.clone(), problem.message.clone()),
-        (None, _) => Failure::new("NO_MODE", "the backend can be held to none of the modes"),
+        (None, _) => Failure::new("NO_MODE", "the backend supports none of the modes"),
     }
 }
 

@@ -9,21 +9,21 @@ pub struct EvalError(#[from] Box<Kind>);
 
 #[derive(Debug, Error)]
 pub(super) enum Kind {
-    #[error("the settings are of version {given}, and this is version {known}")]
+    #[error("the settings have version {given}; expected version {known}")]
     Version { given: u32, known: u32 },
     #[error(transparent)]
     Scenario(UnknownScenario),
-    #[error("there is no backend for `{model}`")]
+    #[error("no backend is set for model `{model}`")]
     NoBackend { model: String },
-    #[error("two models are called `{model}`")]
+    #[error("duplicate model name `{model}`")]
     SameModel { model: String },
-    #[error("the report cannot be written: {reason}")]
+    #[error("the report cannot be rendered: {reason}")]
     Report { reason: String },
-    #[error("line {line} is no trial: {reason}")]
+    #[error("line {line}: invalid trial: {reason}")]
     NoTrial { line: usize, reason: String },
-    #[error("line {line} is a trial that is not planned: {key}")]
+    #[error("line {line}: the trial is not in the plan: {key}")]
     NotPlanned { line: usize, key: String },
-    #[error("line {line} is a trial that was made before: {key}")]
+    #[error("line {line}: duplicate trial: {key}")]
     Twice { line: usize, key: String },
 }
 

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn envelopes_are_judged_by_their_whole_text() {
+    fn judges_envelopes_by_their_whole_text() {
         let form = json!({ "type": "object", "properties": { "form_id": { "type": "string" } }, "required": ["form_id"] });
         let judge = EnvelopeJudge::new(&[("ui.show_form", form)]).expect("schemas");
         let judged = |text: &str| {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_judged_by_the_tools_that_were_sent() {
+    fn judges_calls_by_the_tools_that_were_sent() {
         let parameters =
             json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
         let tools = json!({ "tools": [{ "type": "function", "function": { "name": "f", "parameters": parameters } }] });

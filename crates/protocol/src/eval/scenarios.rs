@@ -27,7 +27,7 @@ pub(super) const CONTROL: &str = "chat_only";
 
 /// Error for a name that is neither a scenario nor a group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no scenario or group `{name}`, but default, all, simple, typical, extreme, {}", known.join(", "))]
+#[error("unknown scenario or group `{name}`; expected one of default, all, simple, typical, extreme, {}", known.join(", "))]
 pub struct UnknownScenario {
     /// The unknown name.
     pub name: String,
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_all_scenarios_together() {
+    fn groups_cover_all_scenarios() {
         for harness in [Harness::Directives, Harness::Tools] {
             let select = |asked: &[&str]| select_scenarios(harness, asked).expect("known names");
             assert_eq!(select(&["simple", "typical", "extreme"]), select(&["default"]));
@@ -84,7 +84,7 @@ mod tests {
         let error =
             select_scenarios(Harness::Tools, &["toast"]).expect_err("a scenario of the other harness");
         assert!(
-            error.to_string().starts_with("there is no scenario or group `toast`, but default, "),
+            error.to_string().starts_with("unknown scenario or group `toast`; expected one of default, "),
             "{error}"
         );
     }

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn each_try_is_planned_once_with_a_seed_of_its_own() {
+    fn plans_each_trial_once_with_its_own_seed() {
         let settings = settings();
         let plan = settings.plan();
         assert_eq!(plan.len(), 2 * 2 * 2 * 2 * 2 * 3);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearer_to_the_call_wins() {
+    fn more_specific_options_take_precedence() {
         let settings = EvalSettings {
             defaults: json!({ "user": "v", "top_k": 1 }).as_object().cloned().expect("an object"),
             overrides: Sampling { top_p: Some(0.5), ..Sampling::default() },
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_named() {
+    fn names_the_first_difference() {
         let one = settings();
         assert_eq!(one.difference(&one.clone()), None);
         assert_eq!(one.difference(&EvalSettings { trials: 4, ..one.clone() }).as_deref(), Some("trials"));

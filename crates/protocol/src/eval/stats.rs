@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_those_of_other_programs() {
+    fn intervals_match_other_programs() {
         // Computed by statsmodels.stats.proportion.proportion_confint(ok, of, method="wilson").
         for (ok, of, low, high) in [
             (0, 10, 0.0, 0.277_532_799_862_889_3),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_times_that_were_seen() {
+    fn percentiles_are_observed_times() {
         let times: Vec<f64> = (1..=20).rev().map(f64::from).collect();
         assert_eq!(Latency::of(&times), Latency { p50: 10.0, p95: 19.0, max: 20.0 });
         assert_eq!(Latency::of(&[7.0]), Latency { p50: 7.0, p95: 7.0, max: 7.0 });

@@ -60,7 +60,7 @@ fn patch(op: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_directive_is_told_from_others_and_from_none() {
+async fn distinguishes_the_wanted_directive_from_others() {
     let right = [
         ("show_form", "ui.show_form", json!({ "form_id": "character_form_v1", "title": "New" })),
         ("toast", "ui.toast", json!({ "message": "Saved!", "level": "success" })),
@@ -93,13 +93,13 @@ async fn each_directive_is_told_from_others_and_from_none() {
             let trial = run(envelope(other, payload)).await;
             let failure = trial.failure.expect("a failure");
             assert_eq!(failure.category, "MISSING_DIRECTIVE", "{scenario}");
-            assert_eq!(failure.message, format!("missing {kind}; came [{other}]"));
+            assert_eq!(failure.message, format!("missing {kind}; received [{other}]"));
         }
     }
 }
 
 #[tokio::test]
-async fn payloads_must_say_what_was_asked_for() {
+async fn rejects_wrong_payloads() {
     for (scenario, kind, payload) in [
         ("show_form", "ui.show_form", json!({ "form_id": "another" })),
         ("toast", "ui.toast", json!({ "message": "Hello" })),
@@ -115,7 +115,7 @@ async fn payloads_must_say_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_mended_is_judged_as_it_came() {
+async fn judges_normalized_answers_in_their_original_form() {
     let odd = patch(&json!({ "op": "add", "path": "draft/foo", "value": "bar" }));
     let fenced = format!("Sure!\n```json\n{}\n```", envelope("ui_patch", &odd));
     let trial = only(settings(Harness::Directives, "patch_draft"), vec![says(&fenced)]).await;
@@ -124,7 +124,7 @@ async fn what_is_mended_is_judged_as_it_came() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_envelopes_fail_by_category() {
+async fn answers_without_an_envelope_fail_by_category() {
     let settings =
         EvalSettings { modes: vec![EvalMode::PromptOnly], ..settings(Harness::Directives, "toast") };
     let trial = only(settings.clone(), vec![says("Saved!"), says("I said: saved!")]).await;
@@ -145,7 +145,7 @@ async fn answers_that_are_no_envelopes_fail_by_category() {
 }
 
 #[tokio::test]
-async fn the_ladder_is_climbed_down_and_seen() {
+async fn records_each_mode_of_the_ladder() {
     let refused = Err(BackendError::from_status(400, "response_format is not supported"));
     let good = envelope("ui.toast", &json!({ "message": "Saved" }));
     let script = vec![refused.clone(), refused, says(&good)];
@@ -156,7 +156,7 @@ async fn the_ladder_is_climbed_down_and_seen() {
 }
 
 #[tokio::test]
-async fn semantic_repair_asks_again() {
+async fn semantic_repair_sends_another_request() {
     let none = r#"{"assistant_text": "", "directives": []}"#;
     let good = envelope("ui.toast", &json!({ "message": "Saved" }));
     let plain = settings(Harness::Directives, "toast");
@@ -171,7 +171,7 @@ async fn semantic_repair_asks_again() {
 }
 
 #[tokio::test]
-async fn a_strategy_decides_whether_quirks_are_worked_around() {
+async fn the_strategy_decides_on_workarounds() {
     let both = |workaround| {
         let mut settings = settings(Harness::Tools, "happy_path");
         settings.models[0].workarounds = vec![workaround];
@@ -211,7 +211,7 @@ fn call(name: &str, arguments: &Value) -> Result<Value, BackendError> {
 }
 
 #[tokio::test]
-async fn each_tool_scenario_can_be_done() {
+async fn each_tool_scenario_can_succeed() {
     let long = "long ".repeat(100);
     let without = json!({ "ops": set("foo", "bar")["ops"] });
     for (scenario, script) in [
@@ -289,7 +289,7 @@ async fn tool_scenarios_fail_by_category() {
 }
 
 #[tokio::test]
-async fn the_control_has_no_tools() {
+async fn the_control_scenario_has_no_tools() {
     let backend = Arc::new(ScriptedBackend::new([says("Done.")]));
     let settings = settings(Harness::Tools, "chat_only");
     let backends = BTreeMap::from([("m".to_owned(), Arc::clone(&backend) as Arc<dyn ChatBackend>)]);
@@ -347,7 +347,7 @@ fn sorted(mut trials: Vec<Trial>) -> Vec<Trial> {
 }
 
 #[tokio::test]
-async fn what_was_killed_goes_on_to_the_same_end() {
+async fn a_resumed_evaluation_gives_the_same_result() {
     let evaluation = fickle();
     let whole = all(&evaluation, &Journal::default(), 1).await;
     assert_eq!(whole.len(), 64);
@@ -368,21 +368,21 @@ async fn what_was_killed_goes_on_to_the_same_end() {
 }
 
 #[tokio::test]
-async fn journals_are_of_their_settings() {
+async fn rejects_invalid_lines_of_a_journal() {
     let evaluation = fickle();
     let trials = all(&evaluation, &Journal::default(), 8).await;
     let line = Journal::line(&trials[0]);
     let error =
         |text: &str| Journal::parse(evaluation.settings(), text.as_bytes()).expect_err(text).to_string();
-    assert!(error("{}\n").starts_with("line 1 is no trial: "));
-    assert!(error(&format!("{line}{line}")).starts_with("line 2 is a trial that was made before: m "));
+    assert!(error("{}\n").starts_with("line 1: invalid trial: "));
+    assert!(error(&format!("{line}{line}")).starts_with("line 2: duplicate trial: m "));
     let other = EvalSettings { trials: 0, ..evaluation.settings().clone() };
     let error = Journal::parse(&other, line.as_bytes()).expect_err("another plan");
-    assert!(error.to_string().starts_with("line 1 is a trial that is not planned: m "));
+    assert!(error.to_string().starts_with("line 1: the trial is not in the plan: m "));
 }
 
 #[tokio::test]
-async fn cancelled_is_no_result() {
+async fn cancellation_gives_no_result() {
     let script = ScriptedBackend::new([Err(BackendError::cancelled())]);
     let evaluation = evaluation(settings(Harness::Tools, "chat_only"), script);
     let made: Vec<_> = evaluation.trials(&Journal::default().done(), 1).collect().await;
@@ -396,16 +396,16 @@ fn settings_are_checked() {
         Err(error) => error.to_string(),
     };
     let good = settings(Harness::Tools, "chat_only");
-    assert_eq!(error(good.clone()), "there is no backend for `m`");
+    assert_eq!(error(good.clone()), "no backend is set for model `m`");
     assert_eq!(
         error(EvalSettings { version: 7, ..good }),
-        format!("the settings are of version 7, and this is version {EVAL_VERSION}")
+        format!("the settings have version 7; expected version {EVAL_VERSION}")
     );
-    assert!(error(settings(Harness::Tools, "toast")).starts_with("there is no scenario or group `toast`"));
+    assert!(error(settings(Harness::Tools, "toast")).starts_with("unknown scenario or group `toast`"));
 }
 
 #[tokio::test]
-async fn requests_have_seeds_limits_and_samplings_of_their_tries() {
+async fn requests_have_seed_limit_and_sampling_of_their_trial() {
     let mut settings = settings(Harness::Directives, "toast");
     settings.max_tokens = Some(99);
     settings.models[0].profiles[0].sampling.temperature = Some(0.3);
@@ -425,7 +425,7 @@ async fn requests_have_seeds_limits_and_samplings_of_their_tries() {
 }
 
 #[tokio::test]
-async fn summaries_count_by_everything() {
+async fn summaries_count_by_every_dimension() {
     let evaluation = fickle();
     let trials = all(&evaluation, &Journal::default(), 3).await;
     let summary = Summary::of(evaluation.settings(), &trials);
@@ -463,7 +463,7 @@ async fn summaries_count_by_everything() {
 }
 
 #[tokio::test]
-async fn the_control_is_counted_by_itself() {
+async fn counts_the_control_separately() {
     let mut settings = settings(Harness::Tools, "happy_path");
     settings.scenarios.push("chat_only".to_owned());
     let script = vec![call("state_patch", &set("foo", "bar")), says("Done."), says("Hello")];
@@ -477,7 +477,7 @@ async fn the_control_is_counted_by_itself() {
 }
 
 #[tokio::test]
-async fn a_report_runs_nothing_and_loads_nothing() {
+async fn the_report_has_no_scripts_and_loads_nothing() {
     let evaluation = fickle();
     let trials = all(&evaluation, &Journal::default(), 4).await;
     let summary = Summary::of(evaluation.settings(), &trials);
@@ -507,7 +507,7 @@ async fn a_report_runs_nothing_and_loads_nothing() {
     assert!(!page.contains("@import") && !page.contains("url("));
     for heading in [
         "By scenario",
-        "Modes beside each other",
+        "Modes compared",
         "Latency",
         "By strategy",
         "Models and sampling profiles",
@@ -520,7 +520,7 @@ async fn a_report_runs_nothing_and_loads_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_of_nothing_is_a_page_too() {
+async fn renders_a_report_without_trials() {
     for harness in [Harness::Directives, Harness::Tools] {
         let scenario = if harness == Harness::Tools { "happy_path" } else { "toast" };
         let settings = settings(harness, scenario);

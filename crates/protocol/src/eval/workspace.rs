@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_open_workspace_is_read_and_changed() {
+    fn only_the_open_workspace_is_accessible() {
         let workspace = Workspace::new();
         let code = |given| workspace.read(&arguments(&given)).map_err(|problem| problem.code);
         assert_eq!(code(json!({})), Err("MISSING_WORKSPACE_ID".to_owned()));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_are_applied_whole_or_not_at_all() {
+    fn patches_are_atomic() {
         let workspace = Workspace::new();
         let patch = |ops| workspace.patch(&arguments(&json!({ "workspace_id": ID, "ops": ops })));
         let state =

@@ -28,7 +28,7 @@
 //! let input = PrecheckInput { plan: Some("delete everything"), ..PrecheckInput::new(&context) };
 //! let report = precheck.check(&input).now_or_never().expect("a closure answers at once")?;
 //! assert_eq!(report.verdict, Verdict::Fail);
-//! assert_eq!(report.feedback.as_deref(), Some("The plan's score is 0.2, and must be at least 0.7."));
+//! assert_eq!(report.feedback.as_deref(), Some("The plan's score is 0.2; at least 0.7 is required."));
 //! # Ok::<(), BackendError>(())
 //! ```
 
@@ -145,7 +145,7 @@ impl Precheck {
     pub async fn check(&self, input: &PrecheckInput<'_>) -> Result<PrecheckReport, BackendError> {
         let missing = self.options.missing_keys(input.context);
         if !missing.is_empty() {
-            let feedback = Some(format!("The context lacks: {}.", missing.join(", ")));
+            let feedback = Some(format!("The context is missing these keys: {}.", missing.join(", ")));
             return Ok(PrecheckReport {
                 feedback,
                 ..PrecheckReport::new(Verdict::Fail, "missing_context_keys")
@@ -195,7 +195,7 @@ impl Precheck {
             Ok(None) => return Ok(PrecheckReport::new(Verdict::Skipped, "no_judgement")),
             Err(error) if error.interruption().is_some() => return Err(error),
             Err(error) => {
-                tracing::info!(%error, "the plan is not checked");
+                tracing::info!(%error, "the plan could not be validated");
                 return Ok(PrecheckReport::new(Verdict::Skipped, "validator_failed"));
             }
         };
@@ -206,11 +206,11 @@ impl Precheck {
         let score = judgement.score.filter(|score| score.is_finite());
         let low = match (score, self.options.score_threshold) {
             (Some(score), Some(least)) if score < least => {
-                Some(format!("The plan's score is {score}, and must be at least {least}."))
+                Some(format!("The plan's score is {score}; at least {least} is required."))
             }
             // A plan that the validator rejected fails anyway, so it needs no score.
             (None, Some(least)) if judgement.is_passed => {
-                Some(format!("The plan has no score, and must have one of at least {least}."))
+                Some(format!("The plan has no score; at least {least} is required."))
             }
             _ => None,
         };
@@ -223,7 +223,7 @@ impl Precheck {
         let feedback = match verdict {
             Verdict::Fail => {
                 let told = [feedback, low].into_iter().flatten().collect::<Vec<_>>().join(" ");
-                Some(if told.is_empty() { "The plan was not found good.".to_owned() } else { told })
+                Some(if told.is_empty() { "The plan was rejected.".to_owned() } else { told })
             }
             _ => None,
         };
@@ -245,7 +245,7 @@ impl Precheck {
                 Ok(plan) => plans.push(plan),
                 Err(error) if error.interruption().is_some() => return Err(error),
                 Err(error) => {
-                    tracing::info!(%error, "there is no consensus of plans");
+                    tracing::info!(%error, "no consensus was computed because a plan could not be generated");
                     return Ok(None);
                 }
             }

@@ -33,7 +33,7 @@ fn told(report: &PrecheckReport) -> (Verdict, &str, Option<&str>) {
 }
 
 #[test]
-fn it_is_off_unless_something_is_said() {
+fn defaults_leave_the_precheck_unset() {
     let default = PrecheckOptions::default();
     assert_eq!((default.enabled, default.inject_feedback, default.max_tokens()), (None, None, 200));
     assert_eq!(
@@ -43,16 +43,19 @@ fn it_is_off_unless_something_is_said() {
 }
 
 #[tokio::test]
-async fn missing_keys_fail_before_anybody_is_asked() {
+async fn missing_keys_fail_without_a_request() {
     let precheck =
         Precheck::new(options(json!({ "required_context_keys": ["a", "b", "c"] }))).with_validator(nobody);
     let context = body(json!({ "a": 1, "b": null }));
     let report = checked(&precheck, PrecheckInput { plan: Some("p"), ..PrecheckInput::new(&context) }).await;
-    assert_eq!(told(&report), (Verdict::Fail, "missing_context_keys", Some("The context lacks: b, c.")));
+    assert_eq!(
+        told(&report),
+        (Verdict::Fail, "missing_context_keys", Some("The context is missing these keys: b, c."))
+    );
 }
 
 #[tokio::test]
-async fn keys_alone_pass_where_there_is_no_validator() {
+async fn present_keys_pass_without_a_validator() {
     let precheck = Precheck::new(options(json!({ "required_context_keys": ["a"] })));
     let context = body(json!({ "a": 1 }));
     assert_eq!(
@@ -64,7 +67,7 @@ async fn keys_alone_pass_where_there_is_no_validator() {
 }
 
 #[tokio::test]
-async fn without_a_plan_nothing_is_judged() {
+async fn skips_the_judgement_without_a_plan() {
     let precheck = Precheck::new(PrecheckOptions::default()).with_validator(nobody);
     let context = Body::new();
     for plan in [None, Some(" \n")] {
@@ -74,7 +77,7 @@ async fn without_a_plan_nothing_is_judged() {
 }
 
 #[tokio::test]
-async fn a_draft_that_lacks_basics_is_for_repair() {
+async fn skips_a_draft_that_lacks_required_fields() {
     let precheck = Precheck::new(PrecheckOptions::default()).with_validator(nobody);
     let (context, schema, draft) = (Body::new(), json!({ "required": ["x"] }), json!({}));
     let input = PrecheckInput {
@@ -91,7 +94,7 @@ async fn a_draft_that_lacks_basics_is_for_repair() {
 }
 
 #[tokio::test]
-async fn validator_and_score_must_both_agree() {
+async fn validator_and_score_must_both_pass() {
     let context = Body::new();
     let input = PrecheckInput { plan: Some("p"), ..PrecheckInput::new(&context) };
     let with = |threshold: Option<f64>, judgement: Judgement| {
@@ -106,28 +109,28 @@ async fn validator_and_score_must_both_agree() {
         (
             Some(0.7),
             scored(f64::NAN, Judgement::passed()),
-            (Verdict::Fail, "score", Some("The plan has no score, and must have one of at least 0.7.")),
+            (Verdict::Fail, "score", Some("The plan has no score; at least 0.7 is required.")),
         ),
         (
             Some(0.7),
             Judgement::passed(),
-            (Verdict::Fail, "score", Some("The plan has no score, and must have one of at least 0.7.")),
+            (Verdict::Fail, "score", Some("The plan has no score; at least 0.7 is required.")),
         ),
         (Some(0.7), Judgement::failed("Ask first."), (Verdict::Fail, "validator", Some("Ask first."))),
         (
             Some(0.7),
             scored(0.5, Judgement::passed()),
-            (Verdict::Fail, "score", Some("The plan's score is 0.5, and must be at least 0.7.")),
+            (Verdict::Fail, "score", Some("The plan's score is 0.5; at least 0.7 is required.")),
         ),
         (None, Judgement::failed("Ask first."), (Verdict::Fail, "validator", Some("Ask first."))),
-        (None, Judgement::failed(" "), (Verdict::Fail, "validator", Some("The plan was not found good."))),
+        (None, Judgement::failed(" "), (Verdict::Fail, "validator", Some("The plan was rejected."))),
         (
             Some(0.7),
             scored(0.5, Judgement::failed("Ask first.")),
             (
                 Verdict::Fail,
                 "validator",
-                Some("Ask first. The plan's score is 0.5, and must be at least 0.7."),
+                Some("Ask first. The plan's score is 0.5; at least 0.7 is required."),
             ),
         ),
     ] {
@@ -138,7 +141,7 @@ async fn validator_and_score_must_both_agree() {
 }
 
 #[tokio::test]
-async fn a_validator_that_does_not_answer_is_none() {
+async fn skips_the_check_if_the_validator_fails() {
     let context = Body::new();
     let input = PrecheckInput { plan: Some("p"), ..PrecheckInput::new(&context) };
     let down = |_: &PlanRequest<'_>| Err::<Judgement, _>(BackendError::from_status(503, "down"));
@@ -147,7 +150,7 @@ async fn a_validator_that_does_not_answer_is_none() {
 }
 
 #[tokio::test]
-async fn interruptions_pass() {
+async fn interruptions_pass_through() {
     let context = Body::new();
     let input = PrecheckInput { plan: Some("p"), ..PrecheckInput::new(&context) };
     for interruption in [Interruption::Cancelled, Interruption::Paused, Interruption::BudgetExhausted] {
@@ -164,7 +167,7 @@ async fn interruptions_pass() {
 }
 
 #[tokio::test]
-async fn a_model_judges_within_its_limit() {
+async fn a_model_judges_within_its_token_limit() {
     let judged = r#"{"pass": false, "score": 0.4, "feedback": "Read it first."}"#;
     let refused = Err(BackendError::from_status(400, "no such response_format"));
     let backend = Arc::new(ScriptedBackend::new([
@@ -202,7 +205,7 @@ impl Planner for Planned {
 }
 
 #[tokio::test]
-async fn plans_that_agree_need_no_validator_and_others_do() {
+async fn only_plans_that_disagree_need_a_validator() {
     let context = Body::new();
     let with = |plans: [&'static str; 3]| {
         let plans = Planned(Mutex::new(plans.into_iter().rev().map(Ok).collect()));
@@ -228,7 +231,7 @@ async fn plans_that_agree_need_no_validator_and_others_do() {
 }
 
 #[tokio::test]
-async fn where_plans_are_to_be_judged_keys_alone_do_not_pass() {
+async fn present_keys_alone_do_not_pass_if_plans_are_judged() {
     let context = body(json!({ "a": 1 }));
     for asks in [json!({ "score_threshold": 0.7 }), json!({ "validator_agent": "agents.judge" })] {
         let mut given = json!({ "required_context_keys": ["a"] });
@@ -239,7 +242,7 @@ async fn where_plans_are_to_be_judged_keys_alone_do_not_pass() {
 }
 
 #[tokio::test]
-async fn plans_that_say_nothing_agree_on_nothing() {
+async fn empty_plans_never_agree() {
     let context = Body::new();
     for threshold in [0.0, 0.5] {
         for (plans, plan) in [(["", " \n"], None), (["", "- 1."], Some("- 1.")), (["", "read"], Some("read"))]
@@ -267,7 +270,7 @@ async fn plans_that_say_nothing_agree_on_nothing() {
 }
 
 #[tokio::test]
-async fn plans_that_do_not_come_are_no_consensus() {
+async fn a_failed_plan_gives_no_consensus() {
     let plans = Planned(Mutex::new(vec![Err(BackendError::from_status(500, "")), Ok("a")]));
     let precheck = Precheck::new(options(json!({ "consensus_samples": 2 }))).with_planner(plans);
     let context = Body::new();
@@ -276,7 +279,7 @@ async fn plans_that_do_not_come_are_no_consensus() {
 }
 
 #[tokio::test]
-async fn a_model_plans_with_seeds() {
+async fn plans_use_different_seeds() {
     let backend = Arc::new(ScriptedBackend::new(["a", "a"].map(|plan| Ok(ScriptedBackend::says(plan)))));
     let planner = PromptPlanner::new(PromptRunner::new(backend.clone(), "m"));
     let precheck =
@@ -289,7 +292,7 @@ async fn a_model_plans_with_seeds() {
 }
 
 #[test]
-fn guidance_goes_where_it_is_to_go() {
+fn injects_guidance_at_its_destination() {
     let messages =
         vec![json!({ "role": "system", "content": "S" }), json!({ "role": "user", "content": "Do it." })];
     let injected = |given: Value, messages: &[Value]| {
@@ -311,7 +314,7 @@ fn guidance_goes_where_it_is_to_go() {
 }
 
 #[tokio::test]
-async fn what_is_reserved_for_nothing_is_not_spent() {
+async fn an_exhausted_quota_ends_the_check() {
     let quota = crate::quota::Quota::unlimited().with_tokens(10);
     let backend = Arc::new(crate::quota::Metered::new(Arc::new(ScriptedBackend::new([])), quota));
     let precheck = Precheck::new(PrecheckOptions::default())

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_models_are_understood() {
+    fn parses_judgements_of_models() {
         let failed = |feedback: &str, score| Judgement { score, ..Judgement::failed(feedback) };
         for (text, expected) in [
             (

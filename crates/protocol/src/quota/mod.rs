@@ -12,7 +12,7 @@
 //! use formwork_protocol::quota::{Cost, Quota};
 //! let quota = Quota::unlimited().with_tokens(100);
 //! let reservation = quota.reserve(Cost::tokens(80))?;
-//! assert_eq!(quota.reserve(Cost::tokens(30)).unwrap_err().to_string(), "30 tokens are asked for, and 20 of the quota are left");
+//! assert_eq!(quota.reserve(Cost::tokens(30)).unwrap_err().to_string(), "quota exceeded: 30 tokens requested, 20 left");
 //! reservation.reconcile(Cost::tokens(60));
 //! assert_eq!(quota.left().tokens, Some(40));
 //! drop(quota.reserve(Cost::tokens(30))?);
@@ -82,7 +82,7 @@ impl Resource {
 
 /// Error of a reservation that exceeds the remaining quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{asked} {} are asked for, and {left} of the quota are left", resource.name())]
+#[error("quota exceeded: {asked} {} requested, {left} left", resource.name())]
 pub struct Exhausted {
     /// The exhausted resource.
     pub resource: Resource,
@@ -182,7 +182,7 @@ impl Quota {
 
 /// A reserved part of a quota. Dropping the reservation returns it to the quota.
 #[derive(Debug)]
-#[must_use = "a reservation that is dropped is given back"]
+#[must_use = "dropping a reservation releases it"]
 pub struct Reservation {
     quota: Quota,
     cost: Cost,

@@ -17,7 +17,7 @@ fn used(tokens: u64) -> serde_json::Value {
 }
 
 #[test]
-fn what_is_reserved_is_nobody_elses() {
+fn reserved_amounts_are_exclusive() {
     let quota = Quota::unlimited().with_tokens(10).with_time(Duration::from_secs(1));
     let first = quota.reserve(Cost { tokens: 6, time: Duration::from_millis(800) }).expect("enough");
     let tokens = quota.reserve(Cost::tokens(5)).expect_err("too much");
@@ -31,7 +31,7 @@ fn what_is_reserved_is_nobody_elses() {
 }
 
 #[test]
-fn what_costs_more_than_it_reserved_is_booked_and_not_stopped() {
+fn books_costs_beyond_the_reservation() {
     let quota = Quota::unlimited().with_tokens(10);
     quota.reserve(Cost::tokens(5)).expect("enough").reconcile(Cost::tokens(50));
     assert_eq!((quota.used().tokens, quota.left().tokens), (50, Some(0)));
@@ -40,7 +40,7 @@ fn what_costs_more_than_it_reserved_is_booked_and_not_stopped() {
 }
 
 #[test]
-fn without_limits_all_is_counted_and_nothing_refused() {
+fn without_limits_counts_all_and_refuses_nothing() {
     let quota = Quota::unlimited();
     quota.reserve(Cost::tokens(u64::MAX)).expect("enough").reconcile(Cost::tokens(7));
     assert_eq!((quota.used().tokens, quota.left()), (7, Left { tokens: None, time: None }));
@@ -50,7 +50,7 @@ proptest! {
     /// Any sequence of reservations, reconciliations and drops keeps the books balanced and within
     /// the limit.
     #[test]
-    fn the_books_balance(steps in prop::collection::vec((0_u64..40, prop::option::of(0_u64..60)), 0..40)) {
+    fn used_and_reserved_amounts_balance(steps in prop::collection::vec((0_u64..40, prop::option::of(0_u64..60)), 0..40)) {
         let quota = Quota::unlimited().with_tokens(100);
         let (mut used, mut held) = (0, Vec::new());
         for (number, (asked, reconciled)) in steps.into_iter().enumerate() {
@@ -76,7 +76,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn requests_are_reserved_and_reconciled() {
+async fn reserves_and_reconciles_requests() {
     let script = Arc::new(ScriptedBackend::new([Ok(used(30)), Ok(ScriptedBackend::says("Hi"))]));
     let quota = Quota::unlimited().with_tokens(200);
     let backend = Metered::new(script.clone(), quota.clone());
@@ -93,7 +93,7 @@ async fn requests_are_reserved_and_reconciled() {
 }
 
 #[tokio::test]
-async fn what_fails_is_given_back() {
+async fn releases_the_reservation_of_a_failed_request() {
     let script = Arc::new(ScriptedBackend::new([]));
     let quota = Quota::unlimited().with_tokens(2000);
     let backend = Metered::new(script, quota.clone());
@@ -103,7 +103,7 @@ async fn what_fails_is_given_back() {
 }
 
 #[tokio::test]
-async fn streams_cost_what_came() {
+async fn streams_cost_what_was_received() {
     let script = Arc::new(ScriptedBackend::new([Ok(used(30)), Ok(used(30))]));
     let quota = Quota::unlimited();
     let backend = Metered::new(script, quota.clone());
@@ -144,7 +144,7 @@ impl ChatBackend for Fails {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_is_booked_as_far_as_it_went() {
+async fn books_failed_requests_by_their_progress() {
     let asked = body(json!({ "messages": [], "max_tokens": 100 }));
     let second = Duration::from_secs(1);
     for (error, tokens) in [
@@ -166,7 +166,7 @@ async fn what_failed_is_booked_as_far_as_it_went() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_costs_what_was_reserved() {
+async fn an_abandoned_request_costs_its_reservation() {
     let quota = Quota::unlimited();
     let backend = Metered::new(Arc::new(Silent), quota.clone());
     let asked = body(json!({ "messages": [], "max_tokens": 100 }));
@@ -176,7 +176,7 @@ async fn a_request_that_is_given_up_costs_what_was_reserved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_is_over_is_over_for_requests_without_a_limit_as_well() {
+async fn exhausted_time_stops_requests_without_a_limit() {
     let quota = Quota::unlimited().with_time(Duration::from_secs(1));
     let backend = Metered::new(Arc::new(Fails(BackendError::from_status(503, ""))), quota.clone());
     let asked = body(json!({ "messages": [] }));
@@ -212,7 +212,7 @@ impl ChatBackend for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_keep_to_their_time() {
+async fn streams_respect_the_time_limit() {
     let quota = Quota::unlimited();
     let limit = Duration::from_millis(3500);
     let backend = Metered::new(Arc::new(Slow), quota.clone()).with_time(limit);
@@ -224,7 +224,7 @@ async fn streams_keep_to_their_time() {
 }
 
 #[tokio::test]
-async fn each_choice_has_its_tokens() {
+async fn reserves_tokens_for_each_choice() {
     let quota = Quota::unlimited();
     let script = ScriptedBackend::new([Ok(ScriptedBackend::says("Hi"))]);
     let backend = Metered::new(Arc::new(script), quota.clone());
@@ -233,7 +233,7 @@ async fn each_choice_has_its_tokens() {
 }
 
 #[tokio::test]
-async fn parts_of_what_a_backend_tells_are_enough() {
+async fn adds_up_partial_usage_data() {
     let quota = Quota::unlimited();
     let mut answer = ScriptedBackend::says("Hi");
     answer["usage"] = json!({ "prompt_tokens": 3, "completion_tokens": 4 });
@@ -264,7 +264,7 @@ impl ChatBackend for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_is_reserved_and_kept_to() {
+async fn reserves_and_enforces_time() {
     let quota = Quota::unlimited().with_time(Duration::from_secs(8));
     let backend = Metered::new(Arc::new(Silent), quota.clone()).with_time(Duration::from_secs(3));
     let asked = body(json!({ "messages": [], "max_tokens": 100 }));
@@ -278,6 +278,6 @@ async fn time_is_reserved_and_kept_to() {
     assert_eq!(quota.used().tokens, 101, "nobody knows how far it came");
     let kept = quota.reserve(Cost::time(Duration::from_secs(3))).expect("enough");
     let error = backend.chat(&asked).await.expect_err("exhausted");
-    assert_eq!(error.to_string(), "3000 milliseconds are asked for, and 2000 of the quota are left");
+    assert_eq!(error.to_string(), "quota exceeded: 3000 milliseconds requested, 2000 left");
     drop(kept);
 }

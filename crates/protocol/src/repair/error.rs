@@ -7,7 +7,7 @@ pub struct RepairError(#[from] Box<Kind>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Kind {
-    #[error("not a JSON Schema that can be checked: {reason}")]
+    #[error("invalid JSON Schema: {reason}")]
     Schema { reason: String },
 }
 

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_envelope_is_as_documented() {
+    fn the_envelope_has_the_documented_format() {
         insta::assert_snapshot!(required(Shape::tool_calls().schema()), @r#"
         {
           "toolCalls": [{"name": "tool_name", "arguments": {...}}],  // optional
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_has_a_sample() {
+    fn every_schema_has_a_sample() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_shown_less_deeply() {
+    fn shows_large_schemas_less_deeply() {
         let mut schema = json!({ "type": "string" });
         for _ in 0..8 {
             let fields: serde_json::Map<String, Value> =

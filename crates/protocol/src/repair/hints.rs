@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_known_pattern_has_its_hint() {
+    fn each_known_pattern_has_a_hint() {
         for (text, told) in [
             ("<function_calls>x</function_calls>", "function_calls"),
             ("```json\n{}\n```", "markdown"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_json_has_none() {
+    fn valid_json_has_no_hints() {
         for text in
             ["{\"a\": [true, null, -1.5e+3, \"it's, }\"]}", "[]", "no JSON, it's {\"a\": 1}, and, more"]
         {

@@ -276,7 +276,7 @@ impl Repairer {
                 started_at,
                 is_schema_repair: true,
             });
-            tracing::debug!(attempt, errors = reading.errors.len(), "asking for a repair");
+            tracing::debug!(attempt, errors = reading.errors.len(), "requesting a repair");
             let plan = self.of_repair(plan, &text, &reading, (attempt, most));
             let reply = match self.asked(plan).await {
                 Ok(reply) => reply,
@@ -404,7 +404,7 @@ impl Repairer {
 
     fn answer(&self, run: Run) -> Answer {
         let Run { best, said, attempts, unanswered, .. } = run;
-        let nothing = || Reading::of_nothing(vec!["there is no mode to ask in".to_owned()]);
+        let nothing = || Reading::of_nothing(vec!["`modes` is empty; expected at least one mode".to_owned()]);
         let (mode, text, reading) = match best {
             Some(Best { mode, text, reading }) => (Some(mode), text, reading),
             None => (None, String::new(), nothing()),

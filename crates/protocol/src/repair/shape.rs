@@ -105,7 +105,7 @@ impl Shape {
     /// an error as well. No value therefore loses data.
     pub fn read(&self, text: &str) -> Reading {
         if text.len() > BYTES {
-            let told = format!("{} bytes are more than the limit of {BYTES}", text.len());
+            let told = format!("the text has {} bytes; the limit is {BYTES}", text.len());
             return Reading::of_nothing(vec![told]);
         }
         let unwrapped = if self.0.is_envelope { xml::normalized(text, &self.fields()) } else { Ok(None) };
@@ -157,7 +157,7 @@ impl Shape {
         let tells = |name: &&String| value.get(name.as_str()).is_some_and(says_something);
         let telling = self.0.telling.iter().filter(tells).count();
         let Some(validator) = &self.0.validator else {
-            return Reading::of_nothing(vec!["the schema cannot be checked".to_owned()]);
+            return Reading::of_nothing(vec!["the schema could not be compiled".to_owned()]);
         };
         if validator.is_valid(&value) {
             return Reading { telling, ..Reading::of_nothing(Vec::new()).with_value(value) };

@@ -57,7 +57,7 @@ fn formats_are(backend: &ScriptedBackend, expected: &[(&str, usize)]) {
 }
 
 #[test]
-fn the_envelope_is_what_the_document_says() {
+fn the_envelope_matches_its_specification() {
     let shape = Shape::tool_calls();
     for good in [
         json!({}),
@@ -91,7 +91,7 @@ fn the_envelope_is_what_the_document_says() {
 }
 
 #[test]
-fn errors_of_any_schema_are_told_by_their_places() {
+fn reports_errors_of_any_schema_by_place() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -119,11 +119,11 @@ fn errors_of_any_schema_are_told_by_their_places() {
         assert_eq!(shape.check(value.clone()).errors, [error], "{value}");
     }
     let error = Shape::of_schema(json!({ "type": "text" }), "s").expect_err("no schema");
-    assert!(error.to_string().starts_with("not a JSON Schema that can be checked: "), "{error}");
+    assert!(error.to_string().starts_with("invalid JSON Schema: "), "{error}");
 }
 
 #[test]
-fn the_value_is_found_wherever_it_is() {
+fn finds_the_value_anywhere_in_the_text() {
     let shape = Shape::tool_calls();
     let good: Value = serde_json::from_str(GOOD).expect("JSON");
     for text in [
@@ -143,7 +143,7 @@ fn the_value_is_found_wherever_it_is() {
 }
 
 #[test]
-fn what_is_in_a_broken_object_does_not_stand_for_it() {
+fn does_not_use_parts_of_a_broken_object() {
     let shape = Shape::tool_calls();
     for text in [
         r#"{"toolCalls": [{"name": "pay", "arguments": {}}],}"#,
@@ -160,14 +160,14 @@ fn what_is_in_a_broken_object_does_not_stand_for_it() {
 }
 
 #[test]
-fn the_prompt_has_all_that_is_needed() {
+fn the_prompt_has_errors_answer_and_format() {
     let shape = Shape::tool_calls();
     let text = "```json\n{\"bad\": json,}\n```";
     insta::assert_snapshot!(repair_prompt(&shape, text, &shape.read(text), (1, 2)));
 }
 
 #[test]
-fn what_is_required_is_derived_from_the_schema() {
+fn derives_required_fields_from_the_schema() {
     let schema = json!({ "type": "array", "items": { "type": "object", "properties": { "count": { "type": "integer" } }, "required": ["count"] } });
     let shape = Shape::of_schema(schema, "s").expect("a schema");
     let prompt = repair_prompt(&shape, "[]", &shape.read("x"), (2, 3));
@@ -177,7 +177,7 @@ fn what_is_required_is_derived_from_the_schema() {
 }
 
 #[test]
-fn the_original_is_cut_at_2000_characters() {
+fn shortens_the_original_to_2000_characters() {
     let shape = Shape::tool_calls();
     let cut = |text: &str| {
         let prompt = repair_prompt(&shape, text, &shape.read(text), (1, 2));
@@ -189,7 +189,7 @@ fn the_original_is_cut_at_2000_characters() {
 }
 
 #[test]
-fn many_errors_are_counted() {
+fn counts_errors_beyond_the_limit() {
     let calls: Vec<Value> = (0..20).map(|_| json!({ "name": "a" })).collect();
     let shape = Shape::tool_calls();
     let text = json!({ "toolCalls": calls }).to_string();
@@ -201,7 +201,7 @@ fn many_errors_are_counted() {
 }
 
 #[tokio::test]
-async fn what_fits_needs_one_request() {
+async fn a_valid_answer_needs_no_repair() {
     let backend = says(&[GOOD]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.repairs, answer.mode), (Verdict::Valid, 0, Some(Mode::JsonSchema)));
@@ -211,7 +211,7 @@ async fn what_fits_needs_one_request() {
 }
 
 #[tokio::test]
-async fn it_is_fixed_at_the_first_attempt() {
+async fn succeeds_at_the_first_repair() {
     let backend = says(&[BAD, GOOD]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 1));
@@ -222,7 +222,7 @@ async fn it_is_fixed_at_the_first_attempt() {
 }
 
 #[tokio::test]
-async fn it_is_fixed_at_the_second_which_begins_as_the_first_did() {
+async fn the_second_repair_replaces_the_messages_of_the_first() {
     let backend = says(&[BAD, BETTER, GOOD]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 2));
@@ -237,7 +237,7 @@ async fn it_is_fixed_at_the_second_which_begins_as_the_first_did() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_validates_less_is_discarded() {
+async fn discards_a_repair_that_validates_less() {
     let backend = says(&[BETTER, BAD, NONE]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.text.as_str()), (Verdict::Partial, BETTER));
@@ -249,7 +249,7 @@ async fn an_attempt_that_validates_less_is_discarded() {
 }
 
 #[tokio::test]
-async fn what_is_never_fixed_is_the_best_there_is() {
+async fn returns_the_best_answer_if_no_repair_succeeds() {
     let backend = says(&[BAD, BETTER, BETTER]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.repairs, answer.text.as_str()), (Verdict::Partial, 2, BETTER));
@@ -258,7 +258,7 @@ async fn what_is_never_fixed_is_the_best_there_is() {
 }
 
 #[tokio::test]
-async fn strictly_what_fits_in_part_is_asked_for_in_the_next_mode() {
+async fn strict_mode_tries_the_next_mode_after_a_partial_answer() {
     let backend = says(&[BAD, BAD, BAD, BAD, BETTER]);
     let answer = asked(&backend, strict()).await;
     formats_are(
@@ -273,7 +273,7 @@ async fn strictly_what_fits_in_part_is_asked_for_in_the_next_mode() {
 }
 
 #[tokio::test]
-async fn what_is_never_json_is_plain_text_in_the_end() {
+async fn falls_back_to_plain_text() {
     let backend = says(&[NONE; 5]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.mode, answer.repairs), (Verdict::Text, Some(Mode::PromptOnly), 2));
@@ -286,7 +286,7 @@ async fn what_is_never_json_is_plain_text_in_the_end() {
 }
 
 #[tokio::test]
-async fn modes_that_are_refused_lead_to_the_next() {
+async fn refused_modes_lead_to_the_next() {
     let refused = || Err(BackendError::from_status(400, "no such response_format"));
     let answers = [refused(), refused(), Ok(ScriptedBackend::says(BAD)), Ok(ScriptedBackend::says(GOOD))];
     let backend = Arc::new(ScriptedBackend::new(answers));
@@ -299,7 +299,7 @@ async fn modes_that_are_refused_lead_to_the_next() {
 }
 
 #[tokio::test]
-async fn without_repair_answers_are_only_checked() {
+async fn without_repair_only_validates_answers() {
     let backend = says(&[BAD]);
     let options = RepairOptions { enabled: false, ..RepairOptions::default() };
     let answer = asked(&backend, options).await;
@@ -307,7 +307,7 @@ async fn without_repair_answers_are_only_checked() {
 }
 
 #[tokio::test]
-async fn a_repair_that_is_not_answered_loses_nothing() {
+async fn an_unanswered_repair_loses_nothing() {
     let down = || Err(BackendError::from_status(503, "down"));
     let backend = Arc::new(ScriptedBackend::new([Ok(ScriptedBackend::says(BAD)), down()]));
     let answer = asked(&backend, RepairOptions::default()).await;
@@ -318,7 +318,7 @@ async fn a_repair_that_is_not_answered_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_format_that_is_refused_is_left_out_of_a_repair() {
+async fn omits_a_refused_format_in_a_repair() {
     let refused = Err(BackendError::from_status(400, "no such response_format"));
     let backend = Arc::new(ScriptedBackend::new([refused, Ok(ScriptedBackend::says(GOOD))]));
     let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
@@ -329,7 +329,7 @@ async fn a_format_that_is_refused_is_left_out_of_a_repair() {
 }
 
 #[tokio::test]
-async fn interruptions_pass_wherever_they_come() {
+async fn interruptions_pass_through_at_any_point() {
     for interruption in [Interruption::Cancelled, Interruption::Paused, Interruption::BudgetExhausted] {
         for before in 0..5 {
             let answers = (0..before).map(|_| Ok(ScriptedBackend::says(NONE)));
@@ -341,7 +341,7 @@ async fn interruptions_pass_wherever_they_come() {
 }
 
 #[tokio::test]
-async fn repairs_are_told_of_before_they_are_asked_for() {
+async fn reports_a_repair_before_its_request() {
     let backend = says(&[BAD, BETTER, GOOD]);
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
@@ -359,7 +359,7 @@ async fn repairs_are_told_of_before_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_text_is_repaired_without_asking_for_it() {
+async fn repairs_a_given_text() {
     let backend = says(&[GOOD]);
     let repairer = repairer(&backend);
     let answer = repairer.repair(&Plan::default(), BAD).await.expect("an answer");
@@ -369,7 +369,7 @@ async fn a_text_is_repaired_without_asking_for_it() {
 }
 
 #[tokio::test]
-async fn it_is_counted_what_was_needed() {
+async fn counts_outcomes_and_repairs() {
     let backend = says(&[GOOD, BAD, GOOD, BAD, BETTER, GOOD, NONE, NONE, NONE, NONE, NONE]);
     let repairer = repairer(&backend);
     assert!(
@@ -398,7 +398,7 @@ async fn it_is_counted_what_was_needed() {
 }
 
 #[test]
-fn options_are_read_by_both_names() {
+fn reads_options_by_both_names() {
     let read = |text: &str| serde_json::from_str::<RepairOptions>(text);
     let expected =
         RepairOptions { enabled: false, max_attempts: 5, strict: true, ..RepairOptions::default() };
@@ -418,7 +418,7 @@ proptest! {
     /// For any answers, the number of requests stays within the limit, and the result is not worse
     /// than the given text.
     #[test]
-    fn nothing_becomes_worse(texts in prop::collection::vec(prop::sample::select(vec![GOOD, BAD, BETTER, NONE, "", "{}", "[]", "{\"content\": 1"]), 3)) {
+    fn repair_never_makes_an_answer_worse(texts in prop::collection::vec(prop::sample::select(vec![GOOD, BAD, BETTER, NONE, "", "{}", "[]", "{\"content\": 1"]), 3)) {
         let backend = says(&texts[1..]);
         let repairer = repairer(&backend);
         let answer = futures_util::FutureExt::now_or_never(repairer.repair(&Plan::default(), texts[0]));

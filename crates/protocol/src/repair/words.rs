@@ -37,7 +37,7 @@ pub(super) fn told(flat: Option<&Flat>, value: &Value) -> Told {
     }
     // An invalid value always has an error, even if none can be described.
     if told.errors.is_empty() {
-        told.say("", "It does not fit the schema");
+        told.say("", "Value does not match the schema");
         told.marks.wrong.insert(String::new());
     }
     told
@@ -112,11 +112,12 @@ impl Told {
         let tried = if depth > 0 { flat.tried(branches, error.instance()) } else { None };
         let tried = tried.unwrap_or_default();
         if tried.iter().filter(|(_, errors)| errors.is_empty()).count() > 1 {
-            let many = format!("Value fits more than one of the {} forms of `oneOf`", branches.count);
+            let many = format!("Value matches more than one of the {} schemas of `oneOf`", branches.count);
             return self.say(place, &many);
         }
         let Some((schema, errors)) = nearest(&tried, |(_, errors)| errors, "") else {
-            let none = format!("Value fits none of the {} forms of `{}`", branches.count, branches.keyword);
+            let none =
+                format!("Value matches none of the {} schemas of `{}`", branches.count, branches.keyword);
             return self.say(place, &none);
         };
         for error in errors {

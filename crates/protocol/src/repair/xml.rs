@@ -52,7 +52,7 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, 
             _ if calls.is_empty() && element(wrapped.after, &WRAPPERS).is_none() => {
                 return Ok(Some(wrapped.inner.to_owned()));
             }
-            _ => return Err(Problem::unread("one of several calls in XML is none, or is cut off")),
+            _ => return Err(Problem::unread("one of several XML calls is invalid or cut off")),
         }
         rest = wrapped.after;
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn wrappers_become_the_envelope() {
+    fn converts_xml_wrappers_to_the_envelope() {
         let invoked = "<function_calls>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris &amp; Rome</parameter>\n\
                        <parameter name=\"days\">3</parameter>\n</invoke>\n</function_calls>";
         let expected = json!([{ "name": "get_weather", "arguments": { "city": "Paris & Rome", "days": 3 } }]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn several_calls_and_the_words_around_them_are_kept() {
+    fn keeps_several_calls_and_the_text_around_them() {
         let text = "I look.\n<tool_call>{\"name\": \"a\"}</tool_call>\n<tool_call>{\"name\": \"b\"}</tool_call> Done.";
         let expected = json!({
             "toolCalls": [{ "name": "a", "arguments": {} }, { "name": "b", "arguments": {} }],
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_in_a_wrapper_is_the_envelope() {
+    fn reads_an_envelope_inside_a_wrapper() {
         let inner = "{\"toolCalls\": [], \"content\": \"Hi\"}";
         let wrapped = format!("<function_calls>{inner}</function_calls>");
         let read = normalized(&wrapped, &["toolCalls"]).expect("an envelope");
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_wrapper_is_left_alone() {
+    fn leaves_other_xml_unchanged() {
         for text in [
             "",
             "plain",
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_in_an_envelope_are_text() {
+    fn tags_inside_an_envelope_are_text() {
         let envelope = "{\"content\": \"Write <invoke name='rm'></invoke>\"}";
         for text in [
             format!("```json\n{envelope}\n```"),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_no_call() {
+    fn rejects_truncated_calls() {
         for text in [
             "<function_calls><invoke name=\"delete\"><parameter name=\"path\">/home/us",
             "<function_calls><invoke name=\"delete\"><parameter name=\"path\">/home/user</parameter>",
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_keep_what_is_written() {
+    fn arguments_keep_their_text() {
         for (text, value) in [
             ("1.10", json!("1.10")),
             ("12345678901234567890123", json!("12345678901234567890123")),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_whole_attributes() {
+    fn matches_only_whole_name_attributes() {
         let named = |attributes: &str| read(&format!("<invoke {attributes}></invoke>"));
         let expected = || Some(calls(&json!([{ "name": "now", "arguments": {} }])));
         for attributes in
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_an_inside_are_calls() {
+    fn accepts_calls_without_content() {
         let expected = calls(&json!([{ "name": "a", "arguments": {} }, { "name": "b", "arguments": {} }]));
         for text in [
             "<invoke name=\"a\"/><invoke name=\"b\"></invoke>",
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_call_is_an_argument_or_the_call_is_none() {
+    fn rejects_calls_with_text_beside_the_arguments() {
         let text = "<invoke name=\"pay\">{\"to\": \"Ann\"}</invoke>";
         let expected = json!([{ "name": "pay", "arguments": { "to": "Ann" } }]);
         assert_eq!(read(text), Some(calls(&expected)));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_calls_none_is_dropped() {
+    fn one_invalid_call_rejects_all_calls() {
         let good = "<tool_call>{\"name\": \"a\"}</tool_call>";
         for other in [
             "<tool_call>{\"name\": </tool_call>",

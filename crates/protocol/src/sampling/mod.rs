@@ -49,7 +49,7 @@ pub struct Sampling {
 
 /// Error for a sampling value outside its range.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[error("`{field}` is {given}, and must be {wanted}")]
+#[error("`{field}` is {given}; expected {wanted}")]
 pub struct SamplingError {
     /// Name of the field.
     pub field: &'static str,
@@ -91,9 +91,9 @@ impl Sampling {
             _ => Ok(()),
         };
         let temperature = |value: f64| value.is_finite() && value >= 0.0;
-        bounded("temperature", self.temperature, &temperature, "a number from 0")?;
-        bounded("top_p", self.top_p, &share, "a number between 0 and 1")?;
-        bounded("min_p", self.min_p, &share, "a number between 0 and 1")
+        bounded("temperature", self.temperature, &temperature, "a number of at least 0")?;
+        bounded("top_p", self.top_p, &share, "a number from 0 to 1")?;
+        bounded("min_p", self.min_p, &share, "a number from 0 to 1")
     }
 }
 
@@ -137,7 +137,7 @@ impl SamplingProfile {
 
 /// Error for a name that is neither a profile nor a group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no sampling profile or group `{name}`, but {}", known.join(", "))]
+#[error("unknown sampling profile or group `{name}`; expected one of {}", known.join(", "))]
 pub struct UnknownProfile {
     /// The unknown name.
     pub name: String,
@@ -223,18 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn values_are_checked() {
+    fn rejects_values_out_of_range() {
         let with = |json: &str| serde_json::from_str::<Sampling>(json).expect("values").check();
         assert!(with(r#"{"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0}"#).is_ok());
         let error = with(r#"{"temperature": -1}"#).expect_err("below 0");
-        assert_eq!(error.to_string(), "`temperature` is -1, and must be a number from 0");
+        assert_eq!(error.to_string(), "`temperature` is -1; expected a number of at least 0");
         for wrong in [r#"{"top_p": 1.1}"#, r#"{"min_p": -0.1}"#] {
             assert!(with(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn profiles_are_picked_once_by_name_or_group() {
+    fn selects_each_profile_once_by_name_or_group() {
         let profiles = Profiles::predefined();
         assert_eq!(names(&profiles, &["default", "default", "grok_default"]), ["default", "grok_default"]);
         let recommended = names(&profiles, &["qwen_recommended", "recommended"]);
@@ -244,12 +244,14 @@ mod tests {
         assert!(names(&profiles, &["conversation"]).is_empty(), "no values are published for any");
         let error = profiles.select(&["defualt"]).expect_err("no such profile");
         assert!(
-            error.to_string().starts_with("there is no sampling profile or group `defualt`, but default, ")
+            error
+                .to_string()
+                .starts_with("unknown sampling profile or group `defualt`; expected one of default, ")
         );
     }
 
     #[test]
-    fn a_profile_of_the_same_name_is_replaced() {
+    fn replaces_a_profile_of_the_same_name() {
         let mut profiles = Profiles::predefined();
         let count = profiles.iter().count();
         let mut changed = profiles.get("grok_default").expect("predefined").clone();

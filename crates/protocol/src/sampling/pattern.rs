@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_characters() {
+    fn stars_match_any_characters() {
         for (pattern, text, expected) in [
             ("", "", true),
             ("", "a", false),

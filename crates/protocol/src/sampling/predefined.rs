@@ -76,7 +76,7 @@ mod tests {
     use super::super::Profiles;
 
     #[test]
-    fn values_are_those_that_were_published() {
+    fn values_match_their_publication() {
         let values: Vec<_> = Profiles::predefined()
             .iter()
             .map(|profile| {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_keep_to_their_models() {
+    fn profiles_apply_only_to_their_models() {
         let profiles = Profiles::predefined();
         let applies = |profile, model| profiles.get(profile).expect("predefined").applies_to(model);
         for (profile, model) in [

@@ -88,7 +88,7 @@ impl Step {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.interruption().is_some() => Err(error),
             Err(error) => {
-                tracing::info!(%error, "what the backend can do is not known");
+                tracing::info!(%error, "the backend's capabilities are unknown");
                 Ok(None)
             }
         }

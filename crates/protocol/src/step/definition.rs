@@ -114,7 +114,10 @@ impl StepsFile {
         if let Some(processing) = file.processing.take() {
             let step = StepDefinition { processing: Some(processing), ..StepDefinition::default() };
             if file.agents.insert(ONLY.to_owned(), step).is_some() {
-                return Err(StepsError::at(&["processing"], Fault::Needs { wanted: "a step of its own" }));
+                return Err(StepsError::at(
+                    &["processing"],
+                    Fault::Needs { wanted: "a file without an agent named `step`" },
+                ));
             }
         }
         for (name, step) in &file.agents {
@@ -283,13 +286,13 @@ impl Processing {
             return Err((vec!["enforce_grammar"], Fault::Needs { wanted: "a schema" }));
         }
         if self.grammar.as_ref().is_some_and(|grammar| grammar.trim().is_empty()) {
-            return Err((vec!["grammar"], Fault::Needs { wanted: "rules" }));
+            return Err((vec!["grammar"], Fault::Needs { wanted: "at least one rule" }));
         }
         let precheck = &self.reasoning_precheck;
         let at = |key: &'static str, fault| Err((vec!["reasoning_precheck", key], fault));
         let number = |given: String, wanted| Fault::Number { given, wanted };
         if let Some(given) = precheck.score_threshold.filter(|score| !score.is_finite()) {
-            return at("score_threshold", number(given.to_string(), "a number"));
+            return at("score_threshold", number(given.to_string(), "a finite number"));
         }
         if precheck.max_tokens == Some(0) {
             return at("max_tokens", number("0".to_owned(), "a positive number of tokens"));
@@ -301,7 +304,7 @@ impl Processing {
         if precheck.inject_feedback == Some(InjectFeedback::ContextKey)
             && precheck.context_feedback_key.is_empty()
         {
-            return at("context_feedback_key", Fault::Needs { wanted: "a name" });
+            return at("context_feedback_key", Fault::Needs { wanted: "a non-empty name" });
         }
         Ok(())
     }

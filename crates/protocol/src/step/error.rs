@@ -18,13 +18,13 @@ pub struct StepsError {
 pub(super) enum Fault {
     #[error("{message}")]
     Syntax { message: String },
-    #[error("there is no `{given}`, but {}", known.join(", "))]
+    #[error("unknown name `{given}`; expected one of {}", known.join(", "))]
     Unknown { given: String, known: Vec<String> },
-    #[error("{given} is not {wanted}")]
+    #[error("{given} is invalid; expected {wanted}")]
     Number { given: String, wanted: &'static str },
-    #[error("it needs {wanted}")]
+    #[error("requires {wanted}")]
     Needs { wanted: &'static str },
-    #[error("not a template: {reason}")]
+    #[error("invalid template: {reason}")]
     Template { reason: String },
     #[error("{reason}")]
     Grammar { reason: String },
@@ -62,7 +62,7 @@ pub struct StepError(Box<Kind>);
 pub(super) enum Kind {
     #[error("{}", errors.join("; "))]
     Output { attempts: u32, errors: Vec<String> },
-    #[error("the prompt cannot be written: {reason}")]
+    #[error("the prompt template cannot be rendered: {reason}")]
     Prompt { reason: String },
     #[error(transparent)]
     Tools(#[from] ToolsError),

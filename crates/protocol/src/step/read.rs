@@ -51,16 +51,16 @@ fn words(error: &Error) -> String {
     match error {
         Error::WithSnippet { error, .. } | Error::AliasError { error, .. } => words(error),
         Error::Message { msg, .. } | Error::SerdeVariantId { msg, .. } => first_line(msg),
-        Error::ExternalMessage { msg, .. } => format!("not YAML: {}", first_line(msg)),
-        Error::Eof { .. } => "there is nothing where a value should be".to_owned(),
-        Error::MultipleDocuments { .. } => "there is more than one document".to_owned(),
+        Error::ExternalMessage { msg, .. } => format!("invalid YAML: {}", first_line(msg)),
+        Error::Eof { .. } => "unexpected end of input; expected a value".to_owned(),
+        Error::MultipleDocuments { .. } => "found more than one document; expected one".to_owned(),
         Error::Unexpected { expected, .. } => format!("expected {}", kind(expected)),
         Error::InvalidScalar { ty, .. } => format!("expected {}", kind(ty)),
         Error::InvalidBooleanStrict { .. } => "expected true or false".to_owned(),
-        Error::NullIntoString { .. } => "expected a text, and there is none".to_owned(),
+        Error::NullIntoString { .. } => "expected a string, found null".to_owned(),
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
-            format!("expected {}, not {unexpected}", kind(expected))
+            format!("expected {}, found {unexpected}", kind(expected))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
             format!("unknown variant `{variant}`, expected one of {}", expected.join(", "))
@@ -68,17 +68,19 @@ fn words(error: &Error) -> String {
         Error::SerdeUnknownField { field, expected, .. } => {
             format!("unknown field `{field}`, expected one of {}", expected.join(", "))
         }
-        Error::SerdeMissingField { field, .. } => format!("there is no `{field}`"),
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is there twice"),
-        Error::DuplicateMappingKey { .. } => "a key is there twice".to_owned(),
-        Error::UnknownAnchor { .. } => "there is no anchor of this name before".to_owned(),
-        Error::UnsupportedTag { tag, .. } => format!("the tag `{tag}` is not known"),
-        Error::NonFiniteFloat { value, .. } => format!("{value} is not a number that can be used"),
+        Error::SerdeMissingField { field, .. } => format!("missing field `{field}`"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`"),
+        Error::DuplicateMappingKey { .. } => "duplicate key".to_owned(),
+        Error::UnknownAnchor { .. } => "unknown anchor".to_owned(),
+        Error::UnsupportedTag { tag, .. } => format!("unknown tag `{tag}`"),
+        Error::NonFiniteFloat { value, .. } => format!("{value} is invalid; expected a finite number"),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => "there is more of it than is read".to_owned(),
-        _ => "not YAML that can be read here".to_owned(),
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            "the document exceeds the parser's size limits".to_owned()
+        }
+        _ => "invalid YAML".to_owned(),
     }
 }
 
@@ -87,14 +89,14 @@ fn kind(wanted: &str) -> String {
     let kind = match wanted {
         "mapping start" | "mapping end" | "map" | "a map" => "a map",
         "sequence start" | "sequence end" | "seq" | "a sequence" => "a list",
-        "string scalar" | "string" | "a string" => "a text",
+        "string scalar" | "string" | "a string" => "a string",
         "scalar" => "a single value",
         "boolean" | "bool" | "a boolean" => "true or false",
         "floating point" | "f64" => "a number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, not below 0",
-        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a non-negative integer",
+        "i8" | "i16" | "i32" | "i64" => "an integer",
         _ if wanted.starts_with("struct ") => "a map",
-        "consumed event" | "tagged node" | "single YAML node" => "something else",
+        "consumed event" | "tagged node" | "single YAML node" => "another value",
         other => other,
     };
     kind.to_owned()

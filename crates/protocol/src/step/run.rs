@@ -378,14 +378,14 @@ fn errors(output: &Output, adaptation: &Adaptation) -> Vec<String> {
     }
     let violations = adaptation.violations().iter();
     let told: Vec<String> = violations.map(|violation| fault(&violation.path, &violation.message)).collect();
-    if told.is_empty() { vec!["the output does not fit its schema".to_owned()] } else { told }
+    if told.is_empty() { vec!["the output does not match its schema".to_owned()] } else { told }
 }
 
 /// Returns the faults of a text that must match without adaptation, or `None` if it does.
 fn as_it_came(output: &Output, text: &str) -> Option<Vec<String>> {
     match serde_json::from_str(text.trim()) {
         Ok(value) => Some(output.shape.check(value).errors).filter(|errors| !errors.is_empty()),
-        Err(error) => Some(vec![format!("the output is not JSON as it came: {error}")]),
+        Err(error) => Some(vec![format!("the output is not valid JSON: {error}")]),
     }
 }
 

@@ -69,7 +69,7 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_fits_needs_nothing() {
+async fn valid_outputs_need_no_adaptation() {
     let backend = says(&[r#"{"count": 2}"#]);
     let (output, events) = ran(&step(&backend, &json!({}))).await;
     let output = output.expect("an output");
@@ -78,7 +78,7 @@ async fn what_fits_needs_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_nearly_right_is_adapted_and_told_of() {
+async fn adapts_nearly_valid_outputs_and_records_the_change() {
     for text in ["Sure:\n```json\n{\"count\": \"2\"}\n```", r#""{\"count\": \"2\"}""#] {
         let backend = says(&[text]);
         let (output, events) = ran(&step(&backend, &json!({ "structured_output": "off" }))).await;
@@ -100,7 +100,7 @@ async fn what_is_nearly_right_is_adapted_and_told_of() {
 }
 
 #[tokio::test]
-async fn a_branch_that_is_chosen_is_told() {
+async fn records_the_chosen_branch() {
     let schema = json!({ "anyOf": [{ "type": "array" }, schema()] });
     let backend = says(&[r#"{"count": "2"}"#]);
     let (output, events) = ran(&step(&backend, &json!({ "aop": "full", "schema": schema }))).await;
@@ -109,7 +109,7 @@ async fn a_branch_that_is_chosen_is_told() {
 }
 
 #[tokio::test]
-async fn a_stage_whose_failure_a_later_one_has_mended_is_told_so() {
+async fn marks_failures_that_a_later_stage_recovers() {
     let block = json!({ "structured_output": "off", "aop": "full" });
     let mended = |events: &[(String, Value)]| -> Vec<(Value, Value)> {
         let fails = named(events, "output.coercion.fail").into_iter();
@@ -132,7 +132,7 @@ async fn a_stage_whose_failure_a_later_one_has_mended_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_fails_is_told_to_the_next() {
+async fn the_next_attempt_gets_the_errors_of_the_last() {
     let backend = says(&[r#"{"count": "two"}"#, r#"{"count": 2}"#]);
     let (output, events) = ran(&step(&backend, &json!({}))).await;
     assert_eq!(output.expect("an output").attempts, 2);
@@ -146,7 +146,7 @@ async fn an_attempt_that_fails_is_told_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_an_error_with_its_place() {
+async fn returns_the_errors_by_place_after_the_last_attempt() {
     let backend = says(&["no", "no", "no"]);
     let (output, _) = ran(&step(&backend, &json!({})).with_retries(2)).await;
     let error = output.expect_err("no output");
@@ -155,7 +155,7 @@ async fn what_never_fits_is_an_error_with_its_place() {
 }
 
 #[tokio::test]
-async fn repairs_come_before_the_next_attempt() {
+async fn repairs_run_before_the_next_attempt() {
     let block = json!({ "repair": {} });
     let backend = says(&["{\"count\": \"two\"}", "```\n{\"count\": \"2\"}\n```"]);
     let repaired = step(&backend, &block);
@@ -178,7 +178,7 @@ async fn repairs_come_before_the_next_attempt() {
 }
 
 #[tokio::test]
-async fn what_it_took_is_counted() {
+async fn counts_attempts_and_repairs() {
     let counters = Arc::new(Counters::default());
     let fits = r#"{"count": 2}"#;
     // Valid at once; valid after two repairs; valid in the second attempt; never, with and without
@@ -198,7 +198,7 @@ async fn what_it_took_is_counted() {
 }
 
 #[tokio::test]
-async fn a_block_without_a_schema_leaves_the_one_that_there_is() {
+async fn a_block_without_a_schema_keeps_the_existing_schema() {
     let backend = says(&["```\n{\"count\": \"2\"}\n```"]);
     let block: Processing = serde_json::from_value(json!({ "aop": "full" })).expect("a block");
     let step = Step::new("s", prompts(&backend)).with_schema(&schema()).expect("a schema");
@@ -207,7 +207,7 @@ async fn a_block_without_a_schema_leaves_the_one_that_there_is() {
 }
 
 #[tokio::test]
-async fn planners_are_told_what_their_agent_says() {
+async fn planners_use_the_system_message_of_their_agent() {
     let file = "
 agents:
   planner: { system: Plan in French. }
@@ -225,7 +225,7 @@ agents:
 }
 
 #[tokio::test]
-async fn validators_have_the_last_word() {
+async fn validators_run_last() {
     let backend = says(&[r#"{"count": -1}"#, r#"{"count": 1}"#]);
     let positive = |value: &Value, _: &Context| match value["count"].as_i64() {
         Some(count) if count < 0 => {
@@ -240,7 +240,7 @@ async fn validators_have_the_last_word() {
 }
 
 #[tokio::test]
-async fn without_a_schema_the_text_is_the_value() {
+async fn without_a_schema_returns_the_text() {
     let backend = says(&["Hello."]);
     let (output, events) = ran(&Step::new("s", prompts(&backend))).await;
     assert_eq!(output.expect("an output").value, json!("Hello."));
@@ -248,7 +248,7 @@ async fn without_a_schema_the_text_is_the_value() {
 }
 
 #[tokio::test]
-async fn in_shadow_mode_it_is_only_told_what_would_be_done() {
+async fn shadow_mode_records_but_does_not_adapt() {
     let backend = says(&["```\n{\"count\": \"2\"}\n```", r#"{"count": 2}"#]);
     let (output, events) = ran(&step(&backend, &json!({ "shadow": true }))).await;
     assert_eq!(output.expect("an output").attempts, 2);
@@ -257,7 +257,7 @@ async fn in_shadow_mode_it_is_only_told_what_would_be_done() {
 }
 
 #[tokio::test]
-async fn corrections_are_kept_where_they_are_asked_for() {
+async fn keeps_corrections_if_enabled() {
     for (is_kept, count) in [(false, 0), (true, 2)] {
         let backend = says(&["```\n{\"count\": \"2\"}\n```"]);
         let aros = Aros { correction_ledger_enabled: is_kept, ..Aros::default() };
@@ -276,7 +276,7 @@ async fn corrections_are_kept_where_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn spans_say_who_and_what() {
+async fn spans_name_agent_step_and_model() {
     let backend = says(&["```\n{\"count\": \"x\"}\n```", r#"{"count": 2}"#]);
     let memory = MemorySink::default();
     let run = Tracer::default().with_sink(memory.clone()).run("r");
@@ -303,7 +303,7 @@ fn judged(backend: &Arc<ScriptedBackend>, inject: &Value, judgement: Judgement) 
 }
 
 #[tokio::test]
-async fn a_check_that_fails_guides_the_generation() {
+async fn a_failed_precheck_guides_the_generation() {
     for (inject, prompt, key) in [
         (json!("prepend"), "Guidance: Ask first.\n\nCount. <plan>guess</plan>", None),
         (json!("context_key"), "Count. <plan>guess</plan>", Some(json!("Ask first."))),
@@ -331,7 +331,7 @@ async fn a_check_that_fails_guides_the_generation() {
 }
 
 #[tokio::test]
-async fn a_prompt_may_name_the_guidance() {
+async fn a_prompt_may_use_the_guidance() {
     let file = "steps:
   s:
     prompt: \"{{ _aros_retry_guidance }}Count.\"
@@ -345,7 +345,10 @@ async fn a_prompt_may_name_the_guidance() {
     let run = Tracer::default().run("r");
     let mut context = Body::new();
     step.run(&StepInput::default(), &mut context, &run).await.expect("an output");
-    assert_eq!(backend.asked()[0]["messages"][0]["content"], "The context lacks: text.Count.");
+    assert_eq!(
+        backend.asked()[0]["messages"][0]["content"],
+        "The context is missing these keys: text.Count."
+    );
     // The precheck now passes, so the guidance of the first run is gone.
     context.insert("text".to_owned(), json!("two words"));
     step.run(&StepInput::default(), &mut context, &run).await.expect("an output");
@@ -354,7 +357,7 @@ async fn a_prompt_may_name_the_guidance() {
 }
 
 #[tokio::test]
-async fn a_check_without_a_plan_is_skipped() {
+async fn skips_a_precheck_without_a_plan() {
     let backend = says(&[r#"{"count": 2}"#]);
     let (output, events) = ran(&judged(&backend, &json!("prepend"), Judgement::failed("No."))).await;
     assert!(output.is_ok());
@@ -363,7 +366,7 @@ async fn a_check_without_a_plan_is_skipped() {
 }
 
 #[tokio::test]
-async fn a_draft_that_lacks_basics_is_not_judged_again() {
+async fn does_not_judge_a_draft_that_lacks_required_fields() {
     let backend = says(&["{}", r#"{"count": 2}"#]);
     let step = judged(&backend, &Value::Null, Judgement::passed());
     let memory = MemorySink::default();
@@ -376,7 +379,7 @@ async fn a_draft_that_lacks_basics_is_not_judged_again() {
 }
 
 #[tokio::test]
-async fn prompts_are_written_from_the_context() {
+async fn renders_prompts_from_the_context() {
     let file = "steps:\n  s:\n    system: Be brief.\n    prompt: Say {{ word }}.\n    options: { temperature: 0.5 }\n";
     let backend = says(&["Hello."]);
     let file = StepsFile::parse(file, Format::Yaml).expect("a file");
@@ -389,11 +392,11 @@ async fn prompts_are_written_from_the_context() {
         json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Say hello." }]);
     assert_eq!((&asked["messages"], &asked["temperature"]), (&messages, &json!(0.5)));
     let error = step.run(&StepInput::default(), &mut Body::new(), &run).await.expect_err("no word");
-    assert!(error.to_string().starts_with("the prompt cannot be written: "), "{error}");
+    assert!(error.to_string().starts_with("the prompt template cannot be rendered: "), "{error}");
 }
 
 #[tokio::test]
-async fn plans_are_judged_by_the_agent_of_the_file() {
+async fn the_agent_of_the_file_judges_plans() {
     let file = "
 agents:
   plan_checker:

@@ -38,7 +38,7 @@ impl Arguments {
 pub(super) fn read(given: &str, is_cut: bool, limit: usize) -> Result<Arguments, Problem> {
     if given.len() > limit {
         let message = format!(
-            "the arguments have {} bytes, and at most {limit} are allowed; call the tool again with shorter arguments",
+            "the arguments have {} bytes, but the limit is {limit}; call the tool again with shorter arguments",
             given.len()
         );
         return Err(Problem::new(codes::ARGUMENTS_TOO_LARGE, message)
@@ -61,15 +61,15 @@ pub(super) fn read(given: &str, is_cut: bool, limit: usize) -> Result<Arguments,
 }
 
 fn none() -> Arguments {
-    Arguments::of(Body::new())
-        .warn("ARGUMENTS_BLANK", "the arguments were blank, and taken for an empty object")
+    Arguments::of(Body::new()).warn("ARGUMENTS_BLANK", "blank arguments were read as an empty object")
 }
 
 /// Parses a string that contains an object.
 fn twice(inner: &str) -> Option<Arguments> {
     match serde_json::from_str(inner.trim()) {
         Ok(Value::Object(object)) => Some(
-            Arguments::of(object).warn("ARGUMENTS_ENCODED_TWICE", "the arguments were an object in a string"),
+            Arguments::of(object)
+                .warn("ARGUMENTS_ENCODED_TWICE", "the arguments were an object encoded as a string"),
         ),
         _ if inner.trim().is_empty() => Some(none()),
         _ => None,
@@ -95,7 +95,7 @@ pub(super) fn fence(text: &str) -> Option<(&str, &str)> {
 }
 
 fn no_object(kind: &str, text: &str) -> Problem {
-    let message = format!("the arguments must be a JSON object, and they are {kind}");
+    let message = format!("the arguments are {kind}; expected a JSON object");
     Problem::new(codes::ARGUMENTS_INVALID, message).with("given", excerpt(text))
 }
 
@@ -105,7 +105,7 @@ fn no_json(error: &serde_json::Error, text: &str, is_cut: bool) -> Problem {
          arguments"
             .to_owned()
     } else {
-        format!("the arguments are not JSON: {error}; call the tool again with one JSON object")
+        format!("the arguments are not valid JSON: {error}; call the tool again with one JSON object")
     };
     Problem::new(codes::ARGUMENTS_JSON_PARSE_ERROR, message)
         .with("given", excerpt(text))
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_read_in_every_dress() {
+    fn reads_objects_in_fences_and_strings() {
         for (given, object, warning) in [
             (r#" {"a": 1} "#, json!({ "a": 1 }), None),
             ("", json!({}), Some("ARGUMENTS_BLANK")),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_told() {
+    fn reports_other_arguments_as_errors() {
         for (given, expected) in [
             ("[1]", codes::ARGUMENTS_INVALID),
             ("7", codes::ARGUMENTS_INVALID),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_largest_that_is_allowed() {
+    fn accepts_arguments_up_to_the_limit() {
         let arguments = |bytes: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8));
         assert!(read(&arguments(100), false, 100).is_ok());
         let problem = read(&arguments(101), false, 100).expect_err("too large");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_not_taken_for_nothing() {
+    fn does_not_read_truncated_arguments_as_empty() {
         for given in ["", "{\"a\": ", "\"{}"] {
             let problem = read(given, true, 100).expect_err("cut off");
             assert_eq!(problem.code, codes::ARGUMENTS_JSON_PARSE_ERROR);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn long_nonsense_is_told_in_short() {
+    fn shortens_invalid_arguments_in_errors() {
         let problem = read(&"é".repeat(300), false, 1000).expect_err("no JSON");
         assert_eq!(problem.details["given"].as_str().map(|given| given.chars().count()), Some(201));
     }

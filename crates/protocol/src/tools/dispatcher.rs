@@ -109,11 +109,11 @@ impl ToolDispatcher {
     fn tool(&self, name: &str) -> Result<&Tool, Problem> {
         let (code, message) = match self.tools.find(name) {
             Lookup::Found(tool) => return Ok(tool),
-            Lookup::Masked => (codes::TOOL_NOT_ALLOWED, format!("the tool `{name}` may not be called here")),
-            Lookup::Unknown => (codes::TOOL_NOT_FOUND, format!("there is no tool `{name}`")),
+            Lookup::Masked => (codes::TOOL_NOT_ALLOWED, format!("the tool `{name}` is not allowed here")),
+            Lookup::Unknown => (codes::TOOL_NOT_FOUND, format!("unknown tool `{name}`")),
         };
         let known: Vec<&str> = self.tools.tools().into_iter().map(Tool::name).collect();
-        let message = format!("{message}; there are: {}", known.join(", "));
+        let message = format!("{message}; available tools: {}", known.join(", "));
         Err(Problem::new(code, message))
     }
 
@@ -153,7 +153,7 @@ impl ToolDispatcher {
 
     fn too_large(&self, bytes: usize) -> ToolResult {
         let limit = self.max_output_bytes;
-        let message = format!("the result has {bytes} bytes, and at most {limit} are allowed; ask for less");
+        let message = format!("the result has {bytes} bytes, but the limit is {limit}; request less");
         let problem = Problem::new(codes::TOOL_OUTPUT_TOO_LARGE, message);
         ToolResult::failed(problem.with("bytes", bytes).with("limit", limit))
     }
@@ -165,14 +165,14 @@ fn written(result: &ToolResult) -> Value {
 }
 
 fn too_late(limit: Duration) -> Problem {
-    let message = format!("the tool did not end within {} seconds", limit.as_secs_f64());
+    let message = format!("the tool did not finish within {} seconds", limit.as_secs_f64());
     Problem::new(codes::TIMEOUT, message)
 }
 
 /// Returns the message of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -207,22 +207,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_happens_is_an_envelope() {
+    async fn every_outcome_is_an_envelope() {
         let filtered = FilteredToolRegistry::new(Arc::new(registry())).deny(["hangs"]);
         let dispatcher = ToolDispatcher::new(Arc::new(filtered));
         assert_eq!(dispatch(&dispatcher, "echo", r#"{"text": "Hi"}"#).await, ToolResult::ok("Hi"));
-        let known = "there are: echo, fails, panics";
+        let known = "available tools: echo, fails, panics";
         for (name, arguments, code, told) in [
             ("fails", "", "NO_SUCH_CITY", "no".to_owned()),
             ("panics", r#"{"at": 7}"#, codes::TOOL_ERROR, "the tool panicked: at 7".to_owned()),
-            (
-                "hangs",
-                "",
-                codes::TOOL_NOT_ALLOWED,
-                format!("the tool `hangs` may not be called here; {known}"),
-            ),
-            ("nothing", "", codes::TOOL_NOT_FOUND, format!("there is no tool `nothing`; {known}")),
-            ("", "", codes::TOOL_NOT_FOUND, format!("there is no tool ``; {known}")),
+            ("hangs", "", codes::TOOL_NOT_ALLOWED, format!("the tool `hangs` is not allowed here; {known}")),
+            ("nothing", "", codes::TOOL_NOT_FOUND, format!("unknown tool `nothing`; {known}")),
+            ("", "", codes::TOOL_NOT_FOUND, format!("unknown tool ``; {known}")),
         ] {
             let result = dispatch(&dispatcher, name, arguments).await;
             assert!(!result.ok && result.data.is_null(), "{name}");
@@ -238,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_are_guarded_before_the_tool_runs() {
+    async fn checks_arguments_before_the_tool_runs() {
         let options = ToolCallingOptions { max_tool_args_bytes: 20, ..Default::default() };
         let dispatcher = ToolDispatcher::with_options(Arc::new(registry()), &options);
         let within = format!("{{\"text\":\"{}\"}}", "x".repeat(9));
@@ -248,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn results_are_guarded_as_they_are_sent() {
+    async fn limits_results_as_sent() {
         let envelope = ToolResult::ok("x".repeat(100));
         let bytes = written(&envelope).to_string().len();
         let dispatcher = |limit| {
@@ -267,10 +262,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tool_that_hangs_is_given_up() {
+    async fn stops_a_tool_at_its_timeout() {
         let options = ToolCallingOptions { tool_timeout_ms: Some(2500), ..Default::default() };
         let dispatcher = ToolDispatcher::with_options(Arc::new(registry()), &options);
         let problem = dispatch(&dispatcher, "hangs", "").await.errors.remove(0);
-        assert_eq!(problem, Problem::new(codes::TIMEOUT, "the tool did not end within 2.5 seconds"));
+        assert_eq!(problem, Problem::new(codes::TIMEOUT, "the tool did not finish within 2.5 seconds"));
     }
 }

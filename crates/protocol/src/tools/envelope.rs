@@ -140,7 +140,7 @@ impl ToolResult {
         match serde_json::from_value::<Self>(output.clone()) {
             Ok(mut result) => {
                 if !result.ok && result.errors.is_empty() {
-                    result.errors.push("the tool failed without saying why".into());
+                    result.errors.push("the tool failed without a message".into());
                 }
                 result
             }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_are_envelopes_or_data() {
+    fn reads_outputs_as_envelopes_or_data() {
         let read = ToolResult::from_output;
         assert_eq!(read(json!({ "ok": true, "data": 1 })), ToolResult::ok(1));
         assert_eq!(read(json!({ "ok": false })).errors[0].code, codes::TOOL_ERROR);

@@ -7,27 +7,27 @@ pub struct ToolsError(#[from] Box<Kind>);
 
 #[derive(Debug, Error)]
 pub(crate) enum Kind {
-    #[error("`{given}` is no name for a tool: {reason}")]
+    #[error("invalid tool name `{given}`: {reason}")]
     Name { given: String, reason: &'static str },
-    #[error("two tools are called `{name}`")]
+    #[error("duplicate tool `{name}`")]
     Duplicate { name: String },
-    #[error("tool `{name}`: its parameters must be a JSON Schema of type object")]
+    #[error("tool `{name}`: the parameters must be a JSON Schema of type object")]
     NoObject { name: String },
-    #[error("tool `{name}`: its parameters are not a JSON Schema: {reason}")]
+    #[error("tool `{name}`: the parameters are not a valid JSON Schema: {reason}")]
     Schema { name: String, reason: String },
-    #[error("there is no {kind} transform `{given}`; there are {known}")]
+    #[error("unknown {kind} transform `{given}`; expected one of {known}")]
     Transform { kind: &'static str, given: String, known: String },
-    #[error("a preset of tool calling: {reason}")]
+    #[error("invalid tool preset: {reason}")]
     Preset { reason: String },
-    #[error("the command of a tool is empty")]
+    #[error("the tool's command is empty")]
     NoCommand,
-    #[error("`{given}` is not the URL of an MCP server: {reason}")]
+    #[error("invalid MCP server URL `{given}`: {reason}")]
     Url { given: String, reason: String },
     #[error("the MCP server `{server}` could not be started: {reason}")]
     Start { server: String, reason: String },
-    #[error("the MCP server `{server}` gives no tools: {reason}")]
+    #[error("cannot use the MCP server `{server}`: {reason}")]
     Connect { server: String, reason: String },
-    #[error("the replay departs from the record at turn {turn}: {reason}")]
+    #[error("the replay differs from the record in turn {turn}: {reason}")]
     Departs { turn: usize, reason: String },
 }
 

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_production() {
+    fn has_production_defaults() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&ToolCallingOptions::default()).expect("JSON"), @r#"
         {
           "tool_use_mode": "relaxed",
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_its_name() {
+    fn rejects_unknown_options_by_name() {
         let fault =
             |given| serde_json::from_value::<ToolCallingOptions>(given).expect_err("refused").to_string();
         assert!(fault(json!({ "max_turn": 1 })).starts_with("unknown field `max_turn`"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_one_by_one_where_parallel_calls_are_off() {
+    fn allows_one_call_per_turn_without_parallel_calls() {
         let unset = options(json!({}));
         assert_eq!(unset.calls_per_turn(None), usize::MAX);
         assert_eq!(unset.calls_per_turn(Some(&json!(true))), usize::MAX);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forces_a_call_does_so_once() {
+    fn forces_a_call_only_once() {
         let function = json!({ "type": "function", "function": { "name": "f" } });
         for (given, before, after) in [
             (json!({}), None, None),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn named_presets_are_options_with_known_transforms() {
+    fn named_presets_use_known_transforms() {
         for name in Preset::NAMES {
             let preset = Preset::named(name).expect(name);
             let options = preset.options().expect(name);
@@ -214,18 +214,16 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_checked() {
+    fn rejects_invalid_fields() {
         let fault = |fields| Preset::new(fields).expect_err("refused").to_string();
-        assert!(
-            fault(json!({ "max_turn": 1 })).starts_with("a preset of tool calling: unknown field `max_turn`")
-        );
-        assert!(fault(json!({ "max_turns": "x" })).starts_with("a preset of tool calling: invalid type"));
+        assert!(fault(json!({ "max_turn": 1 })).starts_with("invalid tool preset: unknown field `max_turn`"));
+        assert!(fault(json!({ "max_turns": "x" })).starts_with("invalid tool preset: invalid type"));
         let read: Result<Preset, _> = serde_json::from_str(r#"{"max_turn": 1}"#);
         assert!(read.expect_err("refused").to_string().contains("`max_turn`"));
     }
 
     #[test]
-    fn merging_goes_deep() {
+    fn merges_presets_deeply() {
         let below = preset(json!({
             "max_turns": 3, "message_transforms": ["a", "b"], "request_overrides": { "provider": { "x": 1, "y": 1 } },
         }));
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn models_have_the_workarounds_of_the_evaluation() {
+    fn models_get_their_workarounds() {
         let nothing = Preset::default();
         for (model, workaround) in [
             ("anthropic/claude-opus-4.6:nitro", nothing.clone()),

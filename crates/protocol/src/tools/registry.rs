@@ -108,7 +108,7 @@ impl Tool {
         let mut told: Vec<Value> = faults.iter().take(TOLD).map(told).collect();
         // Invalid arguments are rejected even if no violation can be described.
         if told.is_empty() {
-            told.push(json!({ "path": "", "message": "they are not valid" }));
+            told.push(json!({ "path": "", "message": "the arguments are invalid" }));
         }
         let words: Vec<String> = told.iter().map(in_words).collect();
         let message = format!(
@@ -143,13 +143,13 @@ fn in_words(error: &Value) -> String {
 fn check_name(name: &str) -> Result<(), ToolsError> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     let reason = if name.is_empty() {
-        "it is empty"
+        "the name is empty"
     } else if name.len() > 64 {
-        "it has more than 64 characters"
+        "the name has more than 64 characters"
     } else if name.contains('.') {
-        "providers take no `.`; use `_`"
+        "providers reject `.`; use `_`"
     } else if !name.chars().all(is_fine) {
-        "providers take only letters, digits, `_` and `-`"
+        "providers accept only letters, digits, `_` and `-`"
     } else {
         return Ok(());
     };
@@ -238,7 +238,7 @@ impl ToolRegistry {
             |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         let warning = |tool: &Tool| {
             let name = tool.name();
-            (!is_snake(name)).then(|| format!("tool `{name}`: models keep best to names in snake_case"))
+            (!is_snake(name)).then(|| format!("tool `{name}`: models follow names in snake_case best"))
         };
         self.tools.iter().filter_map(warning).collect()
     }
@@ -321,50 +321,50 @@ mod tests {
     }
 
     #[test]
-    fn names_are_such_as_providers_take() {
+    fn rejects_names_that_providers_reject() {
         let object = || json!({ "type": "object" });
-        assert_eq!(fault("", object()), "`` is no name for a tool: it is empty");
-        assert_eq!(fault("a.b", object()), "`a.b` is no name for a tool: providers take no `.`; use `_`");
+        assert_eq!(fault("", object()), "invalid tool name ``: the name is empty");
+        assert_eq!(fault("a.b", object()), "invalid tool name `a.b`: providers reject `.`; use `_`");
         assert!(fault("a b", object()).ends_with("only letters, digits, `_` and `-`"));
         assert!(fault(&"a".repeat(65), object()).ends_with("more than 64 characters"));
         assert!(tool(&"a".repeat(64), object()).is_ok());
     }
 
     #[test]
-    fn parameters_are_the_schema_of_an_object() {
+    fn requires_parameters_of_type_object() {
         for parameters in [json!(true), json!({ "type": "string" }), json!({ "type": ["object"] })] {
             let told = fault("f", parameters);
-            assert_eq!(told, "tool `f`: its parameters must be a JSON Schema of type object");
+            assert_eq!(told, "tool `f`: the parameters must be a JSON Schema of type object");
         }
         let told = fault("f", json!({ "properties": { "a": { "type": "text" } } }));
-        assert!(told.starts_with("tool `f`: its parameters are not a JSON Schema: "), "{told}");
+        assert!(told.starts_with("tool `f`: the parameters are not a valid JSON Schema: "), "{told}");
         assert!(fault("f", json!({ "$ref": "https://example.com/a" })).starts_with("tool `f`: "));
         let open = tool("f", json!({})).expect("a tool");
         assert_eq!(open.definition().parameters, json!({ "type": "object", "properties": {} }));
     }
 
     #[test]
-    fn no_name_is_there_twice() {
+    fn rejects_duplicate_tool_names() {
         let mut registry = ToolRegistry::new();
         registry.insert(tool("f", json!({})).expect("a tool")).expect("the first");
         let told =
             registry.insert(tool("f", json!({})).expect("a tool")).expect_err("the second").to_string();
-        assert_eq!(told, "two tools are called `f`");
+        assert_eq!(told, "duplicate tool `f`");
     }
 
     #[test]
-    fn names_that_are_not_in_snake_case_are_told() {
+    fn warns_about_names_not_in_snake_case() {
         let mut registry = ToolRegistry::new();
         for name in ["get_weather2", "getWeather", "get-weather"] {
             registry.insert(tool(name, json!({})).expect("a tool")).expect("a new one");
         }
         let warnings = registry.warnings();
         assert_eq!(warnings.len(), 2);
-        assert_eq!(warnings[0], "tool `getWeather`: models keep best to names in snake_case");
+        assert_eq!(warnings[0], "tool `getWeather`: models follow names in snake_case best");
     }
 
     #[test]
-    fn masks_are_over_what_is_sent_and_what_runs() {
+    fn masks_apply_to_sending_and_running() {
         let mut registry = ToolRegistry::new();
         for name in ["a", "b", "c"] {
             registry.insert(tool(name, json!({})).expect("a tool")).expect("a new one");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_arguments_are_told_by_their_place() {
+    fn reports_invalid_arguments_by_place() {
         let properties = json!({ "city": { "type": "string" }, "days": { "type": "integer", "maximum": 7 } });
         let schema = json!({ "type": "object", "properties": properties, "required": ["city"], "additionalProperties": false });
         let tool = tool("f", schema).expect("a tool");
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_in_trees_take_no_exponential_time() {
+    fn reports_errors_in_trees_in_polynomial_time() {
         let branch = |kind: &str| {
             let children = json!({ "type": "array", "items": { "$ref": "#/$defs/tree" } });
             json!({ "properties": { "leaf": { "type": kind }, "children": children }, "required": ["children"] })

@@ -41,7 +41,7 @@ pub fn replay(record: &ToolRun, transforms: &Transforms) -> Result<ToolRun, Tool
 }
 
 fn world_waits() -> ToolsError {
-    departs(0, "a step did not end at once")
+    departs(0, "a step did not finish immediately")
 }
 
 fn departs(turn: usize, reason: &str) -> ToolsError {
@@ -58,10 +58,10 @@ impl Past<'_> {
     fn next(&mut self, plan: &Plan) -> Result<Asked, ToolsError> {
         self.turn += 1;
         let Some(turn) = self.turns.pop_front() else {
-            return Err(departs(self.turn, "it asks once more than it did"));
+            return Err(departs(self.turn, "the record has no further request"));
         };
         if turn.plan != *plan {
-            return Err(departs(self.turn, "it asks something else"));
+            return Err(departs(self.turn, "the request is different"));
         }
         self.calls = turn.calls.iter().collect();
         let answer = match (&turn.reply, &turn.error) {
@@ -79,7 +79,7 @@ impl Past<'_> {
                 return Ok((record.result.clone(), record.latency_ms));
             }
         }
-        Err(departs(self.turn, "it calls something else"))
+        Err(departs(self.turn, "the call is different"))
     }
 }
 

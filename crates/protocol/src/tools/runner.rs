@@ -213,7 +213,7 @@ impl<'a> Loop<'a> {
 
     pub(super) async fn run<E>(mut self, world: &mut dyn World<E>) -> Result<ToolRun, E> {
         if self.mode() == ToolUseMode::Enforced && self.dispatcher.tools().tools().is_empty() {
-            let message = "a call is enforced, and there are no tools";
+            let message = "a tool call is required, but no tools are available";
             return Ok(self.finish(None, vec![Problem::new(codes::NO_TOOLS, message)]));
         }
         loop {
@@ -307,7 +307,7 @@ impl<'a> Loop<'a> {
         let overrides = &self.setup.options.request_overrides;
         let named = RESERVED.iter().filter(|name| overrides.contains_key(**name));
         let warning = |name: &&str| {
-            let message = format!("`{name}` in request_overrides is ignored: it is the loop's own");
+            let message = format!("`{name}` in request_overrides is ignored; the loop sets this field");
             Problem::new("RESERVED_OVERRIDE", message).with("name", *name)
         };
         named.map(warning).collect()
@@ -369,7 +369,7 @@ impl<'a> Loop<'a> {
         let misses_calls = self.mode() == ToolUseMode::Enforced && self.ends.is_empty();
         let again = self.setup.options.fix_empty_final && !self.was_asked_again && !misses_calls;
         self.tell(&ToolEvent::EmptyFinal { turn: self.turns.len() + 1, is_asked_again: again });
-        let problem = Problem::new(codes::EMPTY_FINAL, "the last message says nothing");
+        let problem = Problem::new(codes::EMPTY_FINAL, "the last message is empty");
         turn.warnings.push(problem.clone());
         if again {
             (self.was_asked_again, self.is_finalization) = (true, true);
@@ -434,7 +434,10 @@ impl<'a> Loop<'a> {
             return Vec::new();
         }
         if self.ends.is_empty() {
-            return vec![Problem::new(codes::NO_TOOL_CALLS, "a call is enforced, and the model made none")];
+            return vec![Problem::new(
+                codes::NO_TOOL_CALLS,
+                "a tool call is required, but the model made none",
+            )];
         }
         match self.setup.options.tool_failure_policy {
             ToolFailurePolicy::Fatal => {
@@ -443,7 +446,7 @@ impl<'a> Loop<'a> {
                 if failed.is_empty() {
                     return Vec::new();
                 }
-                let message = format!("the last call failed of: {}", failed.join(", "));
+                let message = format!("the last call of these tools failed: {}", failed.join(", "));
                 vec![Problem::new(codes::TOOL_ERROR, message).with("tools", failed)]
             }
             ToolFailurePolicy::Tolerated if self.has_succeeded => Vec::new(),

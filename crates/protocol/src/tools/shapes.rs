@@ -52,7 +52,7 @@ pub(super) fn shape(message: &Body, turn: usize, taken: &mut HashSet<String>) ->
     let mut entries = entries(called, &mut warnings);
     let is_legacy = entries.is_empty() && !legacy.is_null();
     if is_legacy {
-        warnings.push(Problem::new("FUNCTION_CALL_SHAPE", "the call came as function_call"));
+        warnings.push(Problem::new("FUNCTION_CALL_SHAPE", "the call uses the deprecated function_call"));
         entries.push(json!({ "function": legacy }));
     }
     let mut calls = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn shape(message: &Body, turn: usize, taken: &mut HashSet<String>) ->
                 called.call.id = unique(id, made_up, is_legacy, taken, &mut warnings);
                 calls.push(called);
             }
-            None => warnings.push(Problem::new("TOOL_CALL_MALFORMED", "a call without a name was left out")),
+            None => warnings.push(Problem::new("TOOL_CALL_MALFORMED", "a call without a name was skipped")),
         }
     }
     Shaped { message: shaped, calls, warnings }
@@ -118,12 +118,12 @@ fn entries(called: Value, warnings: &mut Vec<Problem>) -> Vec<Value> {
         Value::Array(entries) => entries,
         Value::Object(object) if object.is_empty() => Vec::new(),
         Value::Object(object) => {
-            warnings.push(Problem::new("TOOL_CALLS_OBJECT", "tool_calls came as an object"));
+            warnings.push(Problem::new("TOOL_CALLS_OBJECT", "tool_calls is an object instead of an array"));
             let is_one = object.contains_key("function") || object.contains_key("name");
             if is_one { vec![object.into()] } else { object.into_iter().map(|(_, entry)| entry).collect() }
         }
         Value::String(text) if !text.trim().is_empty() => {
-            warnings.push(Problem::new("TOOL_CALLS_TEXT", "tool_calls came as text"));
+            warnings.push(Problem::new("TOOL_CALLS_TEXT", "tool_calls is text instead of an array"));
             match serde_json::from_str(&text) {
                 Ok(called @ (Value::Array(_) | Value::Object(_))) => entries(called, warnings),
                 _ => vec![Value::Null],
@@ -158,7 +158,7 @@ fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Ca
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text,
         Some(other) => {
-            warnings.push(Problem::new("ARGUMENTS_OBJECT", "the arguments came as JSON, not as text"));
+            warnings.push(Problem::new("ARGUMENTS_OBJECT", "the arguments are JSON instead of text"));
             other.to_string()
         }
     };
@@ -177,13 +177,13 @@ fn unique(
     let mut id = match given {
         Some(id) if !taken.contains(&id) => id,
         Some(_) => {
-            warnings.push(Problem::new("CALL_ID_REPEATED", "the id of a call had been there before"));
+            warnings.push(Problem::new("CALL_ID_REPEATED", "a call has the id of an earlier call"));
             made_up
         }
         None => {
             // `function_call` has no ID by design.
             if !is_legacy {
-                warnings.push(Problem::new("CALL_ID_MISSING", "a call came without an id"));
+                warnings.push(Problem::new("CALL_ID_MISSING", "a call has no id"));
             }
             made_up
         }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_shape_stays() {
+    fn keeps_the_standard_shape() {
         let call = json!({ "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } });
         let message = json!({ "role": "assistant", "content": null, "refusal": null, "tool_calls": [call] });
         called(&message, ["a", "f", "{}"], &[]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn function_call_becomes_a_call() {
+    fn converts_function_call_to_a_call() {
         let message = json!({ "content": "", "function_call": { "name": "f", "arguments": "{\"a\":1}" } });
         called(&message, ["call_3_0", "f", "{\"a\":1}"], &["FUNCTION_CALL_SHAPE"]);
         let both = json!({ "function_call": { "name": "g" }, "tool_calls": [{ "id": "a", "function": { "name": "f" } }] });
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_becomes_an_array() {
+    fn converts_an_object_of_calls_to_an_array() {
         let call = json!({ "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } });
         called(&json!({ "tool_calls": call }), ["a", "f", "{}"], &["TOOL_CALLS_OBJECT"]);
         called(&json!({ "tool_calls": { "0": call } }), ["a", "f", "{}"], &["TOOL_CALLS_OBJECT"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_become_text() {
+    fn converts_arguments_to_text() {
         let of = |function: Value| json!({ "tool_calls": [{ "id": "a", "function": function }] });
         called(
             &of(json!({ "name": "f", "arguments": { "a": 1 } })),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_made_up_where_they_are_missing_or_repeated() {
+    fn generates_missing_and_repeated_ids() {
         let call = |id: Value| json!({ "id": id, "function": { "name": "f", "arguments": "{}" } });
         let given = [
             "a".into(),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_left_out() {
+    fn skips_calls_without_a_name() {
         let message = json!({ "tool_calls": [7, {}, { "function": { "arguments": "{}" } }, { "function": { "name": " " } }] });
         let (calls, codes) = calls(&message);
         assert_eq!(calls, Vec::<[String; 3]>::new());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_text() {
+    fn joins_content_parts_to_text() {
         let parts = json!([{ "type": "text", "text": "a" }, { "type": "image_url" }, "b"]);
         for (content, expected) in [
             (json!("a"), Some("a")),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_providers_wrote_beside_is_kept() {
+    fn keeps_extra_fields_of_providers() {
         let call = json!({
             "id": "a", "index": 0, "extra_content": { "google": { "thought_signature": "s" } }, "beside": null,
             "function": { "name": "bad name!", "arguments": "{}" },

@@ -13,25 +13,25 @@ pub struct TraceError {
 
 #[derive(Debug, Error)]
 pub(super) enum Kind {
-    #[error("there is no such file")]
+    #[error("no such file")]
     Missing,
-    #[error("it is a folder")]
+    #[error("the path is a folder")]
     Folder,
-    #[error("it is not a database of SQLite")]
+    #[error("not an SQLite database")]
     NoDatabase,
-    #[error("it cannot be opened: {0}")]
+    #[error("cannot open the database: {0}")]
     Open(rusqlite::Error),
-    #[error("it is a database of something else than traces")]
+    #[error("not a trace database")]
     Foreign,
-    #[error("it is of version {given}, and this program knows {known} at most: it needs a newer one")]
+    #[error("created by a newer version (format {given}; supported up to {known})")]
     Newer { given: i64, known: i64 },
-    #[error("it cannot be read: {0}")]
+    #[error("cannot read the database: {0}")]
     Read(rusqlite::Error),
     #[error("{lost} records were lost: {first}")]
     Lost { lost: u64, first: rusqlite::Error },
-    #[error("no thread can be started for it: {0}")]
+    #[error("cannot start the writer thread: {0}")]
     Thread(std::io::Error),
-    #[error("its writer has ended")]
+    #[error("the writer thread has ended")]
     Ended,
 }
 

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_event_has_a_name_of_its_own() {
+    fn event_names_are_unique() {
         for (at, event) in Event::ALL.into_iter().enumerate() {
             assert_eq!(event as usize, at);
             assert_eq!(Event::of_name(event.name()), Some(event));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_events_are_those_of_the_crate() {
+    fn forwards_spans_and_events_to_tracing() {
         let (written, scopes) = (Written::default(), Scopes::default());
         let writer = written.clone();
         let lines = tracing_subscriber::fmt::layer()

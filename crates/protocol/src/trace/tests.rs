@@ -17,7 +17,7 @@ pub(super) fn ticking() -> impl Fn() -> Timestamp + Send + Sync + 'static {
 }
 
 #[test]
-fn spans_have_what_was_said_around_them() {
+fn spans_inherit_the_data_of_their_parents() {
     let memory = MemorySink::default();
     let run = Tracer::default().with_sink(memory.clone()).with_clock(ticking()).run("support");
     run.set_agent("writer");
@@ -44,7 +44,7 @@ fn spans_have_what_was_said_around_them() {
 }
 
 #[test]
-fn each_span_ends_once_however_it_ends() {
+fn each_span_ends_exactly_once() {
     let memory = MemorySink::default();
     let tracer = Tracer::default().with_sink(memory.clone());
     let run = tracer.run("r");
@@ -60,7 +60,7 @@ fn each_span_ends_once_however_it_ends() {
 }
 
 #[test]
-fn a_clock_that_goes_backwards_makes_no_span_end_before_it_began() {
+fn no_span_ends_before_its_start_if_the_clock_goes_back() {
     let (memory, now) = (MemorySink::default(), AtomicI64::new(10));
     let clock = move || Timestamp(now.fetch_sub(1, Ordering::Relaxed));
     Tracer::default().with_sink(memory.clone()).with_clock(clock).run("r").end(Status::Ok);
@@ -69,7 +69,7 @@ fn a_clock_that_goes_backwards_makes_no_span_end_before_it_began() {
 }
 
 #[test]
-fn without_sinks_nothing_happens() {
+fn without_sinks_nothing_is_recorded() {
     let tracer = Tracer::default();
     assert!(!tracer.is_on());
     let run = tracer.run("r");
@@ -79,7 +79,7 @@ fn without_sinks_nothing_happens() {
 }
 
 #[test]
-fn all_sinks_are_told() {
+fn all_sinks_receive_every_record() {
     let (one, other) = (MemorySink::default(), MemorySink::default());
     let tracer = Tracer::default().with_sink(one.clone()).with_sink(other.clone());
     assert!(tracer.is_on());

@@ -5,7 +5,7 @@ use formwork_protocol::tools::FilteredToolRegistry;
 use super::*;
 
 #[tokio::test]
-async fn arguments_that_are_too_large_are_refused_and_the_model_may_shorten_them() {
+async fn refuses_large_arguments_that_the_model_may_shorten() {
     let long = format!("{{\"text\": \"{}\"}}", "x".repeat(200));
     let script = [calls("a", "echo", &long), calls("b", "echo", r#"{"text": "x"}"#), says("Done.")];
     let given = json!({ "tool_use_mode": "enforced", "max_tool_args_bytes": 100 });
@@ -22,7 +22,7 @@ async fn arguments_that_are_too_large_are_refused_and_the_model_may_shorten_them
         told["errors"],
         json!([{
             "code": "ARGUMENTS_TOO_LARGE",
-            "message": "the arguments have 212 bytes, and at most 100 are allowed; call the tool again with shorter arguments",
+            "message": "the arguments have 212 bytes, but the limit is 100; call the tool again with shorter arguments",
             "bytes": 212,
             "limit": 100,
         }])
@@ -30,7 +30,7 @@ async fn arguments_that_are_too_large_are_refused_and_the_model_may_shorten_them
 }
 
 #[tokio::test]
-async fn results_that_are_too_large_are_replaced() {
+async fn replaces_large_results() {
     let long = format!("{{\"text\": \"{}\"}}", "x".repeat(500));
     let script = [calls("a", "echo", &long), says("Too long.")];
     let given =
@@ -55,7 +55,7 @@ async fn results_that_are_too_large_are_replaced() {
 }
 
 #[tokio::test]
-async fn the_bounds_are_200_000_bytes_by_default() {
+async fn limits_default_to_200_000_bytes() {
     let of = |bytes: usize| format!("{{\"text\":\"{}\"}}", "x".repeat(bytes - 11));
     let script = [calls("a", "maybe", &of(200_000)), calls("b", "maybe", &of(200_001)), says("Done.")];
     let (run, _) = run(json!({}), script).await;
@@ -66,7 +66,7 @@ async fn the_bounds_are_200_000_bytes_by_default() {
 }
 
 #[tokio::test]
-async fn calls_beyond_the_limit_are_ignored_and_counted() {
+async fn ignores_and_counts_calls_beyond_the_limit() {
     let three = || calls_all(&[("a", "echo", "{}"), ("b", "maybe", "{}"), ("c", "echo", "{}")]);
     for (given, executed) in [
         (json!({ "max_tool_calls_per_turn": 2 }), 2),
@@ -91,7 +91,7 @@ async fn calls_beyond_the_limit_are_ignored_and_counted() {
 }
 
 #[tokio::test]
-async fn defaults_of_the_model_count_as_well() {
+async fn applies_the_defaults_of_the_model() {
     let backend = Arc::new(ScriptedBackend::new([
         Ok(calls_all(&[("a", "echo", "{}"), ("b", "echo", "{}")])),
         Ok(says("Done.")),
@@ -104,7 +104,7 @@ async fn defaults_of_the_model_count_as_well() {
 }
 
 #[tokio::test]
-async fn masked_tools_are_neither_sent_nor_run() {
+async fn does_not_send_or_run_masked_tools() {
     let tools = FilteredToolRegistry::new(Arc::new(registry())).deny(["maybe"]);
     let script = vec![Ok(calls("a", "maybe", "{}")), Ok(says("Not allowed."))];
     let (run, asked) = run_with(Arc::new(tools), json!({}), script).await;
@@ -116,7 +116,7 @@ async fn masked_tools_are_neither_sent_nor_run() {
 }
 
 #[tokio::test]
-async fn an_empty_end_is_asked_for_once_more_without_tools() {
+async fn requests_an_empty_final_message_again_without_tools() {
     let script = || [calls("a", "echo", ""), says(" \n"), says("Done.")];
     let given = json!({ "request_overrides": { "parallel_tool_calls": false, "temperature": 0 } });
     let (run, asked) = run(given, script()).await;
@@ -137,7 +137,7 @@ async fn an_empty_end_is_asked_for_once_more_without_tools() {
 }
 
 #[tokio::test]
-async fn an_end_that_stays_empty_is_a_failure() {
+async fn a_final_message_that_stays_empty_is_a_failure() {
     let twice = [calls("a", "echo", ""), says(""), says("")];
     let (run, asked) = run(json!({}), twice).await;
     assert_eq!((errors(&run), asked.len(), &run.text), (vec!["EMPTY_FINAL"], 3, &None));
@@ -154,7 +154,7 @@ async fn an_end_that_stays_empty_is_a_failure() {
 }
 
 #[tokio::test]
-async fn asking_once_more_does_not_count_as_a_turn() {
+async fn the_request_for_a_final_message_is_not_a_turn() {
     let script = [calls("a", "echo", ""), says(""), says("Done.")];
     assert!(run(json!({ "max_turns": 2 }), script).await.0.ok);
     let calls_again = [calls("a", "echo", ""), says(""), calls("b", "echo", ""), says("Done.")];

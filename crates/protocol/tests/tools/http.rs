@@ -69,7 +69,7 @@ async fn run_over(responses: Vec<String>, given: Value) -> (ToolRun, usize) {
 }
 
 #[tokio::test]
-async fn what_passes_is_asked_again_and_recorded() {
+async fn retries_transient_errors_and_records_them() {
     let busy = response("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error": {"message": "busy"}}"#);
     let broken = response("503 Service Unavailable", "", "oops");
     let gateway = good(&json!({ "error": { "message": "upstream", "code": 502 } }));
@@ -87,7 +87,7 @@ async fn what_passes_is_asked_again_and_recorded() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_ends_the_run() {
+async fn permanent_errors_end_the_run() {
     let busy = response("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error": {"message": "busy"}}"#);
     let (run, given) = run_over(vec![busy; 4], json!({})).await;
     assert_eq!((errors(&run), given), (vec!["RATE_LIMITED"], 4));
@@ -101,7 +101,7 @@ async fn what_does_not_pass_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_server_is_asked_nothing_but_the_conversation() {
+async fn sends_only_the_conversation_to_a_server() {
     // Probing the capabilities of the model would take additional requests.
     let (run, given) = run_over(
         vec![good(&calls("a", "echo", "")), good(&says("Done."))],

@@ -72,7 +72,7 @@ async fn piped(options: McpOptions) -> (McpClient, Arc<ToolRegistry>) {
     let (tools, refused) = client.tools().await.expect("tools");
     let refused: Vec<_> = refused.iter().map(ToString::to_string).collect();
     assert_eq!(refused.len(), 1);
-    assert!(refused[0].ends_with("its parameters must be a JSON Schema of type object"), "{}", refused[0]);
+    assert!(refused[0].ends_with("the parameters must be a JSON Schema of type object"), "{}", refused[0]);
     let mut registry = ToolRegistry::new();
     for tool in tools {
         registry.insert(tool).expect("a new one");
@@ -88,7 +88,7 @@ async fn call(registry: &Arc<ToolRegistry>, name: &str, arguments: Value) -> Too
 }
 
 #[tokio::test]
-async fn all_pages_of_tools_are_listed_under_names_that_providers_take() {
+async fn lists_all_pages_of_tools_under_valid_names() {
     let (_client, registry) = piped(McpOptions { prefix: "x_".to_owned(), ..McpOptions::default() }).await;
     let names: Vec<_> = registry.tools().iter().map(|tool| tool.name().to_owned()).collect();
     assert_eq!(names, ["x_text", "x_a_b_c", "x_late"]);
@@ -98,7 +98,7 @@ async fn all_pages_of_tools_are_listed_under_names_that_providers_take() {
 }
 
 #[tokio::test]
-async fn what_servers_answer_becomes_an_envelope() {
+async fn converts_results_of_servers_to_envelopes() {
     let (_client, registry) = piped(McpOptions::default()).await;
     let text = |text: &str| json!({ "type": "text", "text": text });
     let image = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
@@ -123,7 +123,7 @@ async fn what_servers_answer_becomes_an_envelope() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_or_hangs_is_a_failure() {
+async fn a_server_that_exits_or_hangs_is_a_failure() {
     let (_client, registry) =
         piped(McpOptions { timeout: Duration::from_millis(100), ..McpOptions::default() }).await;
     let result = call(&registry, "text", json!({ "hang": true })).await;
@@ -151,7 +151,7 @@ done
 
 #[cfg(unix)]
 #[tokio::test]
-async fn servers_are_started_as_processes() {
+async fn starts_servers_as_processes() {
     let client = McpClient::spawn(["/bin/sh", "-c", SHELL], McpOptions::default()).await.expect("a server");
     let mut registry = ToolRegistry::new();
     for tool in client.tools().await.expect("tools").0 {
@@ -167,7 +167,7 @@ async fn servers_are_started_as_processes() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_no_server_is_told() {
+async fn reports_invalid_servers() {
     let fault = async |command: &[&str]| {
         let client = McpClient::spawn(command.iter().copied(), McpOptions::default()).await;
         client.err().expect("refused").to_string()
@@ -177,17 +177,17 @@ async fn what_is_no_server_is_told() {
             .await
             .starts_with("the MCP server `/nowhere/server` could not be started: ")
     );
-    assert_eq!(fault(&[]).await, "the command of a tool is empty");
+    assert_eq!(fault(&[]).await, "the tool's command is empty");
     let told = fault(&["/bin/sh", "-c", "exit 1"]).await;
-    assert!(told.starts_with("the MCP server `/bin/sh` gives no tools: "), "{told}");
+    assert!(told.starts_with("cannot use the MCP server `/bin/sh`: "), "{told}");
     in_plain_words(&told);
     let told = fault(&["/bin/sh", "-c", "read -r line; echo 'no port' >&2; exit 1"]).await;
-    let why = "it closed the connection before it answered (no port)";
-    assert_eq!(told, format!("the MCP server `/bin/sh` gives no tools: {why}"));
+    let why = "the server closed the connection before it answered (no port)";
+    assert_eq!(told, format!("cannot use the MCP server `/bin/sh`: {why}"));
     let another = r#"read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'; read -r line"#;
     in_plain_words(&fault(&["/bin/sh", "-c", another]).await);
     let bad = McpClient::http("ftp://x", McpOptions::default()).await.err().expect("refused").to_string();
-    assert_eq!(bad, "`ftp://x` is not the URL of an MCP server: its scheme is ftp");
+    assert_eq!(bad, "invalid MCP server URL `ftp://x`: unsupported scheme `ftp`; expected http or https");
 }
 
 /// Checks that a message has no names of SDK types.
@@ -198,27 +198,27 @@ fn in_plain_words(told: &str) {
 }
 
 #[tokio::test]
-async fn why_a_server_over_http_cannot_be_used_is_told_in_plain_words() {
+async fn errors_of_http_servers_are_in_plain_words() {
     let refused = async |url: &str| {
         let told = McpClient::http(url, McpOptions::default()).await.err().expect("refused").to_string();
         in_plain_words(&told);
-        told.strip_prefix(&format!("the MCP server `{url}` gives no tools: ")).expect(&told).to_owned()
+        told.strip_prefix(&format!("cannot use the MCP server `{url}`: ")).expect(&told).to_owned()
     };
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = nobody.local_addr().expect("an address");
     drop(nobody);
     let told = refused(&format!("http://{address}/mcp")).await;
-    assert!(told.starts_with("it could not be reached: "), "{told}");
+    assert!(told.starts_with("the server could not be reached: "), "{told}");
     for (status, headers, body, expected) in [
-        ("401 Unauthorized", "", "", "it answered with something else: HTTP 401 Unauthorized"),
+        ("401 Unauthorized", "", "", "the answer is not an MCP message: HTTP 401 Unauthorized"),
         (
             "401 Unauthorized",
             "www-authenticate: Bearer\r\n",
             "",
-            "it asks for a key, or does not take the one it got",
+            "the server requires a key, or rejected the given one",
         ),
         ("404 Not Found", "content-type: text/plain\r\n", "no such page", "HTTP 404 Not Found: no such page"),
-        ("503 Service Unavailable", "", "", "it answered with status 503"),
+        ("503 Service Unavailable", "", "", "the server answered with status 503"),
         ("200 OK", "content-type: text/html\r\n", "<html>", "text/html"),
         ("200 OK", "content-type: application/json\r\n", "[1]", ""),
         (
@@ -235,7 +235,7 @@ async fn why_a_server_over_http_cannot_be_used_is_told_in_plain_words() {
 }
 
 #[tokio::test]
-async fn why_a_call_over_http_fails_is_told_in_plain_words() {
+async fn errors_of_http_calls_are_in_plain_words() {
     let url = serve(|request| {
         let (_, body) = request.split_once("\r\n\r\n").expect("a request");
         let Ok(request) = serde_json::from_str::<Value>(body) else {
@@ -254,12 +254,15 @@ async fn why_a_call_over_http_fails_is_told_in_plain_words() {
     }
     let result = call(&Arc::new(registry), "late", json!({})).await;
     assert_eq!(result.errors[0].code, "TOOL_UNAVAILABLE");
-    assert_eq!(result.errors[0].message, "the MCP server cannot be asked: it answered with status 500");
+    assert_eq!(
+        result.errors[0].message,
+        "the MCP server is unavailable: the server answered with status 500"
+    );
     client.close().await;
 }
 
 #[tokio::test]
-async fn servers_are_spoken_to_over_http() {
+async fn connects_to_servers_over_http() {
     let url = serve(|request| {
         let (head, body) = request.split_once("\r\n\r\n").expect("a request");
         if !head.starts_with("POST /mcp ") {
@@ -275,7 +278,7 @@ async fn servers_are_spoken_to_over_http() {
     .await;
     let url = format!("{url}/mcp");
     let refused = McpClient::http(&url, McpOptions::default()).await.err().expect("refused").to_string();
-    assert!(refused.contains("gives no tools"), "{refused}");
+    assert!(refused.contains("cannot use the MCP server"), "{refused}");
     let options = McpOptions { bearer: Some("k".to_owned()), ..McpOptions::default() };
     let client = McpClient::http(&url, options).await.expect("a server");
     let mut registry = ToolRegistry::new();

@@ -23,7 +23,7 @@ async fn enforced_runs_need_tools() {
 }
 
 #[tokio::test]
-async fn relaxed_runs_need_none() {
+async fn relaxed_runs_need_no_call() {
     let (run, asked) = run(json!({}), [says("Clear.")]).await;
     assert!(run.ok && asked[0].contains_key("tools"));
     let failing = [calls("a", "maybe", FAIL), says("It failed.")];
@@ -54,7 +54,7 @@ async fn disabled_runs_send_no_tools_and_ignore_calls() {
 }
 
 #[tokio::test]
-async fn a_failure_at_the_end_is_fatal_by_default() {
+async fn a_failed_last_call_is_fatal_by_default() {
     let enforced = json!({ "tool_use_mode": "enforced" });
     let ends = [calls("a", "echo", ""), calls("b", "maybe", FAIL), says("It failed.")];
     let (run, _) = run(enforced.clone(), ends).await;
@@ -71,7 +71,7 @@ async fn a_failure_at_the_end_is_fatal_by_default() {
 }
 
 #[tokio::test]
-async fn a_failure_may_be_tolerated_where_something_succeeds() {
+async fn tolerates_a_failure_if_another_call_succeeds() {
     let tolerated = json!({ "tool_use_mode": "enforced", "tool_failure_policy": "tolerated" });
     let some = [calls("a", "echo", ""), calls("b", "maybe", FAIL), says("Half.")];
     assert!(run(tolerated.clone(), some).await.0.ok);
@@ -81,7 +81,7 @@ async fn a_failure_may_be_tolerated_where_something_succeeds() {
 }
 
 #[tokio::test]
-async fn turns_are_bounded() {
+async fn limits_the_number_of_turns() {
     let endless = || (0..5).map(|turn| calls(&turn.to_string(), "echo", ""));
     let (run, asked) = run(json!({ "max_turns": 3 }), endless()).await;
     assert_eq!((errors(&run), asked.len(), run.stats.tool_calls), (vec!["MAX_TURNS"], 3, 3));

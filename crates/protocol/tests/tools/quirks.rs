@@ -23,7 +23,7 @@ async fn understood(message: Value, warned: &[&str]) {
 }
 
 #[tokio::test]
-async fn calls_are_understood_in_every_shape() {
+async fn reads_calls_of_every_shape() {
     let function = json!({ "name": "get_weather", "arguments": PARIS });
     let call = json!({ "id": "a", "type": "function", "function": function });
     let of = |arguments: Value| {
@@ -57,7 +57,7 @@ async fn blank_arguments_are_an_empty_object() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_told_and_the_model_may_mend_them() {
+async fn reports_invalid_arguments_that_the_model_may_correct() {
     let script = [
         calls("a", "get_weather", "{city: Paris}"),
         calls("b", "get_weather", r#"{"city": 7}"#),
@@ -75,7 +75,7 @@ async fn wrong_arguments_are_told_and_the_model_may_mend_them() {
 }
 
 #[tokio::test]
-async fn answers_that_were_cut_off_are_not_taken_for_whole() {
+async fn does_not_accept_truncated_answers_as_complete() {
     let script = [
         cut(calls("a", "echo", r#"{"text": "and th"#)),
         cut(calls("b", "echo", "")),
@@ -99,7 +99,7 @@ async fn answers_that_were_cut_off_are_not_taken_for_whole() {
 }
 
 #[tokio::test]
-async fn odd_answers_are_empty_ends() {
+async fn reads_malformed_answers_as_empty_final_messages() {
     for odd in
         [json!({ "choices": [] }), json!({ "choices": [{ "message": null }] }), json!({ "choices": [7] })]
     {
@@ -109,14 +109,14 @@ async fn odd_answers_are_empty_ends() {
 }
 
 #[tokio::test]
-async fn content_in_parts_is_text() {
+async fn joins_content_in_parts() {
     let parts = json!({ "content": [{ "type": "text", "text": "The sky " }, { "type": "text", "text": "is clear." }] });
     let (run, _) = run(json!({}), [ScriptedBackend::message(parts)]).await;
     assert_eq!(run.text.as_deref(), Some("The sky is clear."));
 }
 
 #[tokio::test]
-async fn what_is_said_beside_a_call_stays_in_the_history() {
+async fn keeps_text_beside_a_call_in_the_history() {
     let mut both = calls("a", "echo", "{}");
     both["choices"][0]["message"]["content"] = json!("Let me see.");
     both["choices"][0]["message"]["reasoning_details"] = json!([{ "type": "reasoning.text", "text": "Hm." }]);
@@ -130,7 +130,7 @@ async fn what_is_said_beside_a_call_stays_in_the_history() {
 }
 
 #[tokio::test]
-async fn errors_of_transports_are_in_the_record_by_category() {
+async fn records_transport_errors_by_category() {
     let refused = r#"{"error": {"message": "no tools for this model", "code": "unsupported"}}"#;
     for (status, category) in [
         (429, "RATE_LIMITED"),

@@ -13,7 +13,7 @@ fn again(run: &ToolRun) -> ToolRun {
 }
 
 #[tokio::test]
-async fn every_kind_of_run_is_reproduced() {
+async fn replays_reproduce_every_kind_of_run() {
     let long = format!("{{\"text\": \"{}\"}}", "x".repeat(300));
     let fenced = "```json\n{\"city\": \"Paris\"}\n```";
     let function = json!({ "name": "get_weather", "arguments": { "city": "Paris" } });
@@ -64,21 +64,21 @@ async fn every_kind_of_run_is_reproduced() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_changed_departs() {
+async fn detects_a_changed_record() {
     let (run, _) = run(json!({}), [calls("a", "echo", r#"{"x": 1}"#), says("Done.")]).await;
     let fault = |change: fn(&mut ToolRun)| {
         let mut changed = run.clone();
         change(&mut changed);
         replay(&changed, &Transforms::default()).expect_err("departs").to_string()
     };
-    let departs = "the replay departs from the record at turn";
+    let departs = "the replay differs from the record in turn";
     let asks = fault(|run| run.turns[1].plan.messages[0] = json!({}));
-    assert_eq!(asks, format!("{departs} 2: it asks something else"));
+    assert_eq!(asks, format!("{departs} 2: the request is different"));
     let calls = fault(|run| run.turns[0].calls[0].call.arguments = "{}".to_owned());
-    assert_eq!(calls, format!("{departs} 1: it calls something else"));
+    assert_eq!(calls, format!("{departs} 1: the call is different"));
     let more = fault(|run| run.turns.truncate(1));
-    assert_eq!(more, format!("{departs} 2: it asks once more than it did"));
+    assert_eq!(more, format!("{departs} 2: the record has no further request"));
     assert!(fault(|run| run.turns[1].reply = None).ends_with("the record has no answer"));
     // With a changed result, the next request differs from the record.
-    assert!(fault(|run| run.turns[0].calls[0].result.data = json!(2)).ends_with("it asks something else"));
+    assert!(fault(|run| run.turns[0].calls[0].result.data = json!(2)).ends_with("the request is different"));
 }

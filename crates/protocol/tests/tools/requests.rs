@@ -8,7 +8,7 @@ use formwork_protocol::{Capabilities, Category};
 use super::*;
 
 #[tokio::test]
-async fn overrides_are_sent_but_for_reserved_names() {
+async fn sends_overrides_except_reserved_fields() {
     let overrides = json!({
         "temperature": 0.5, "provider": { "order": ["a"] }, "model": "x", "messages": [], "tools": [], "tool_choice": "none",
         "response_format": { "type": "text" }, "stream": true,
@@ -26,7 +26,7 @@ async fn overrides_are_sent_but_for_reserved_names() {
 }
 
 #[tokio::test]
-async fn plans_have_tools_and_options() {
+async fn requests_have_tools_and_options() {
     let given = json!({ "tool_choice": "auto", "request_overrides": { "seed": 7 } });
     let (run, asked) = run(given, [calls("a", "echo", ""), says("Done.")]).await;
     for (turn, asked) in run.turns.iter().zip(asked) {
@@ -40,7 +40,7 @@ async fn plans_have_tools_and_options() {
 }
 
 #[tokio::test]
-async fn a_first_call_is_forced_where_the_backend_is_known_to_hold_models_to_it() {
+async fn forces_a_first_call_if_the_backend_enforces_calls() {
     let choices = async |given: Value, capabilities: Capabilities| {
         let script = [Ok(calls("a", "echo", "")), Ok(says("Done."))];
         let backend = Arc::new(ScriptedBackend::new(script).with_capabilities(capabilities));
@@ -65,7 +65,7 @@ async fn a_first_call_is_forced_where_the_backend_is_known_to_hold_models_to_it(
 }
 
 #[tokio::test]
-async fn transforms_of_all_kinds_are_applied_where_they_belong() {
+async fn applies_each_kind_of_transform() {
     let transforms = Transforms::default()
         .with_message("shout", |messages| messages[0]["content"] = json!("WHAT?"))
         .with_tool("one", |tools| tools.truncate(1))
@@ -97,7 +97,7 @@ async fn transforms_of_all_kinds_are_applied_where_they_belong() {
 }
 
 #[tokio::test]
-async fn presets_do_what_their_providers_want() {
+async fn presets_meet_the_rules_of_their_providers() {
     use formwork_protocol::tools::Preset;
     let asked = async |preset: Preset, first: Value| {
         let backend = Arc::new(ScriptedBackend::new([Ok(first), Ok(says("Done."))]));
@@ -133,7 +133,7 @@ async fn presets_do_what_their_providers_want() {
 }
 
 #[tokio::test]
-async fn everything_that_happens_is_told() {
+async fn reports_every_event() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
     let script = [
@@ -180,7 +180,7 @@ async fn cancellation_passes_through() {
 }
 
 #[test]
-fn runs_go_from_thread_to_thread() {
+fn runs_can_move_between_threads() {
     fn check<T: Send>(_: &T) {}
     let prompt = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
     let runner = ToolLoopRunner::new(prompt, Arc::new(registry()), options(json!({}))).expect("a runner");
@@ -188,12 +188,12 @@ fn runs_go_from_thread_to_thread() {
 }
 
 #[test]
-fn unknown_transforms_are_told_before_anything_is_sent() {
+fn rejects_unknown_transforms_before_any_request() {
     let prompt = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
     let given = options(json!({ "message_transforms": ["nothing"] }));
     let error = ToolLoopRunner::new(prompt, Arc::new(registry()), given).err().expect("refused").to_string();
     assert!(
-        error.starts_with("there is no message transform `nothing`; there are assistant_tool_calls_"),
+        error.starts_with("unknown message transform `nothing`; expected one of assistant_tool_calls_"),
         "{error}"
     );
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_record_has_all_there_is() {
+async fn a_record_is_complete() {
     let script = [calls("call_1", "get_weather", r#"{"city": "Paris"}"#), says("The sky is clear.")];
     let given = json!({ "tool_use_mode": "enforced", "request_overrides": { "parallel_tool_calls": false } });
     let tools =

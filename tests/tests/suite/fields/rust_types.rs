@@ -130,7 +130,7 @@ fn comments_become_hints() {
 #[test]
 fn what_fields_would_widen_is_refused() {
     let error = |schema: Value| Definition::from_schema(&schema).expect_err("refused").to_string();
-    let beyond = "#: fields have nothing for integers of more than 64 bits";
+    let beyond = "#: unsupported: integers of more than 64 bits";
     for (keyword, bound) in [
         ("minimum", json!(1e19)),
         ("minimum", json!(9_223_372_036_854_775_808u64)),
@@ -154,12 +154,12 @@ fn what_fields_would_widen_is_refused() {
         "properties": { "a": nested },
         "$defs": { "b": { "type": "integer" } },
     });
-    assert_eq!(error(schema), "#/properties/a: fields have nothing for `$id`");
+    assert_eq!(error(schema), "#/properties/a: unsupported keyword `$id`");
     let within = json!({
         "$ref": "#/$defs/b/items",
         "$defs": { "b": { "$id": "https://example.org/b", "type": "array", "items": { "type": "integer" } } },
     });
-    assert_eq!(error(within), "#: fields have nothing for a reference into a schema with an `$id`");
+    assert_eq!(error(within), "#: unsupported: a reference into a schema with an `$id`");
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn classes_are_read_escape_by_escape() {
 #[test]
 fn errors_of_schemas_say_what_they_mean() {
     let error = |schema: Value| Definition::from_schema(&schema).expect_err("refused").to_string();
-    assert_eq!(error(json!({ "anyOf": [] })), "#/anyOf: `anyOf`: expected a list that is not empty");
-    assert_eq!(error(json!({ "enum": ["a", null] })), "#/enum/1: fields have nothing for null");
+    assert_eq!(error(json!({ "anyOf": [] })), "#/anyOf: `anyOf`: expected a non-empty list");
+    assert_eq!(error(json!({ "enum": ["a", null] })), "#/enum/1: unsupported: null");
     assert_eq!(
         error(json!({ "type": "object", "properties": {}, "required": [1] })),
         "#: `required`: expected a list of names"
@@ -284,47 +284,44 @@ fn values_of_other_schemas_are_values_of_their_fields() {
 fn what_has_no_fields_is_told_with_its_pointer() {
     let error = |schema: Value| Definition::from_schema(&schema).expect_err("refused").to_string();
     let member = |schema: Value| error(json!({ "type": "object", "properties": { "a/b": schema } }));
-    assert_eq!(member(json!({})), "#/properties/a~1b: fields have nothing for any value");
-    assert_eq!(member(json!(true)), "#/properties/a~1b: fields have nothing for any value");
+    assert_eq!(member(json!({})), "#/properties/a~1b: unsupported: a schema that accepts any value");
+    assert_eq!(member(json!(true)), "#/properties/a~1b: unsupported: a schema that accepts any value");
     assert_eq!(
         member(json!({ "type": "string", "format": "date" })),
-        "#/properties/a~1b: fields have nothing for `format`"
+        "#/properties/a~1b: unsupported keyword `format`"
     );
     assert_eq!(
         member(json!({ "type": "string", "pattern": "^a+$" })),
-        "#/properties/a~1b: fields have nothing for `pattern`"
+        "#/properties/a~1b: unsupported keyword `pattern`"
     );
     assert_eq!(
         member(json!({ "type": "object", "additionalProperties": { "type": "string" } })),
-        "#/properties/a~1b: fields have nothing for `additionalProperties`"
+        "#/properties/a~1b: unsupported keyword `additionalProperties`"
     );
     assert_eq!(
         member(json!({ "$ref": "#/$defs/none" })),
-        "#/properties/a~1b: nothing is found at `#/$defs/none`"
+        "#/properties/a~1b: unresolved reference `#/$defs/none`"
     );
     assert_eq!(
         member(json!({ "$ref": "other.json" })),
-        "#/properties/a~1b: nothing is found at `other.json`"
+        "#/properties/a~1b: unresolved reference `other.json`"
     );
     assert_eq!(
         error(json!({ "type": "array", "items": { "type": ["string", "null"] } })),
-        "#/items: fields have nothing for null"
+        "#/items: unsupported: null"
     );
     assert_eq!(
         error(json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] })),
-        "#/oneOf: fields have nothing for a `oneOf` whose branches are not known to be apart"
+        "#/oneOf: unsupported: a `oneOf` with branches that may overlap"
     );
-    assert_eq!(
-        error(json!({ "type": "integer", "multipleOf": 5 })),
-        "#: fields have nothing for `multipleOf`"
-    );
+    assert_eq!(error(json!({ "type": "integer", "multipleOf": 5 })), "#: unsupported keyword `multipleOf`");
     assert_eq!(
         error(json!({ "type": "object", "required": ["a"] })),
-        "#: fields have nothing for a required member without a schema"
+        "#: unsupported: a required member without a schema"
     );
     let endless =
         error(json!({ "type": "object", "properties": { "next": { "$ref": "#" } }, "required": ["next"] }));
-    assert!(endless.contains("recursion without end"), "{endless}");
+    assert!(endless.contains("infinite recursion"), "{endless}");
     let mut deep = json!({ "type": "boolean" });
     for _ in 0..200 {
         deep = json!({ "type": "array", "items": deep });

@@ -44,7 +44,7 @@ impl<'a> Coercion<'a> {
         value: &Value,
     ) -> Result<Option<Value>, Violation> {
         if let Some(both) = self.both(branches, value) {
-            return Err(Violation::new(path, AMBIGUOUS, format!("{both} both take it")));
+            return Err(Violation::new(path, AMBIGUOUS, format!("{both} both accept the value")));
         }
         let mut found: Option<Found> = None;
         let (mut ambiguous, mut missed) = (None, Done::default());
@@ -55,15 +55,13 @@ impl<'a> Coercion<'a> {
             match tried {
                 Ok(Attempt::Refused) => missed.extend(done),
                 Ok(Attempt::Several(both)) => {
-                    let message = format!("{both} both take it, once it is converted");
+                    let message = format!("{both} both accept the converted value");
                     return Err(Violation::new(path, AMBIGUOUS, message));
                 }
                 Ok(Attempt::Taken(value)) => {
                     if let Some(first) = &found {
-                        let message = format!(
-                            "branches {} and {index} both take it, once it is converted",
-                            first.index
-                        );
+                        let message =
+                            format!("branches {} and {index} both accept the converted value", first.index);
                         return Err(Violation::new(path, AMBIGUOUS, message));
                     }
                     found = Some(Found { value, index, done });

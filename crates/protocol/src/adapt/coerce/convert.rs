@@ -73,7 +73,7 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>
                 Ok(list) => meanings.push((list.value(), Conversion::StrToList)),
                 Err(SyntaxError { fault: Fault::Depth { .. }, .. }) => return Converted::TooDeep,
                 Err(_) => {
-                    let message = "this looks like an array, but is not one in JSON";
+                    let message = "the text looks like an array, but is not a JSON array";
                     return Converted::Ambiguous(message.to_owned());
                 }
             }
@@ -82,7 +82,7 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>
     let is_list = meanings.iter().any(|(_, conversion)| *conversion == Conversion::StrToList);
     if takes_arrays && !is_list && !value.is_array() && allow.has(Conversion::Wrap) {
         if value.is_null() {
-            return Converted::Ambiguous("null could be an empty array, or one with null in it".to_owned());
+            return Converted::Ambiguous("ambiguous: null could mean [] or [null]".to_owned());
         }
         if nesting(value) >= depth {
             return Converted::TooDeep;
@@ -95,7 +95,10 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>
         _ => {
             let told: Vec<String> = meanings.iter().map(|(meaning, _)| shown(meaning)).collect();
             let which = if told.len() == 2 { "both" } else { "all" };
-            Converted::Ambiguous(format!("this could be {}: the schema takes {which}", told.join(" or ")))
+            Converted::Ambiguous(format!(
+                "ambiguous: the value could mean {}, and the schema accepts {which}",
+                told.join(" or ")
+            ))
         }
     }
 }
@@ -103,7 +106,7 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>
 /// Describes a converted value in a message: a scalar as JSON, an array in words.
 fn shown(value: &Value) -> String {
     match value {
-        Value::Array(_) => "an array of it".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
         other => other.to_string(),
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn errors<'v>(validator: &'v Validator, value: &'v Value) -> Result<E
     if places(value, 0, PLACES).is_some() {
         return Ok(validator.iter_errors(value));
     }
-    let message = format!("the places in it have more than {} MiB in all", PLACES >> 20);
+    let message = format!("the JSON pointers of all values exceed {} MiB in total", PLACES >> 20);
     Err(Violation::new("", "limit", message))
 }
 

@@ -78,7 +78,9 @@ pub(super) fn coerce(
     let mut changed = value.clone();
     let result = coercion.run(&mut changed);
     let mut report = match &result {
-        Ok(()) => StageReport::new(Stage::Semantic, Outcome::Success, "the value was made to fit the schema"),
+        Ok(()) => {
+            StageReport::new(Stage::Semantic, Outcome::Success, "the value was converted to match the schema")
+        }
         Err(violation) => StageReport::fail(Stage::Semantic, violation),
     };
     let done = coercion.done;
@@ -123,7 +125,11 @@ impl Coercion<'_> {
                 return Err(remaining(flat, &errors));
             }
         }
-        Err(Violation::new("", "limit", format!("it is not valid after {ROUNDS} rounds of conversions")))
+        Err(Violation::new(
+            "",
+            "limit",
+            format!("the value is still invalid after {ROUNDS} rounds of conversion"),
+        ))
     }
 
     /// Converts the values in `value` that the errors are about. `base` is the place of `value`.
@@ -215,7 +221,7 @@ impl Coercion<'_> {
 
 /// Summarizes the remaining errors: the first error and the number of the others.
 fn remaining(flat: &Flat, errors: &[ValidationError<'_>]) -> Violation {
-    let Some(first) = errors.first() else { return Violation::new("", "type", "it is not valid") };
+    let Some(first) = errors.first() else { return Violation::new("", "type", "the value is not valid") };
     let mut violation = flat.violation(first);
     if errors.len() > 1 {
         violation.message = format!("{} (and {} more)", violation.message, errors.len() - 1);

@@ -33,7 +33,7 @@ fn of(kind: &str) -> Value {
 }
 
 #[test]
-fn strings_become_what_they_are_the_text_of() {
+fn converts_strings_with_the_text_of_a_value() {
     for (kind, text, value) in [
         ("integer", "42", json!(42)),
         ("integer", "-7", json!(-7)),
@@ -63,7 +63,7 @@ fn strings_become_what_they_are_the_text_of() {
 }
 
 #[test]
-fn what_they_only_resemble_they_do_not_become() {
+fn does_not_convert_similar_strings() {
     for (kind, texts) in [
         (
             "integer",
@@ -107,7 +107,7 @@ fn what_they_only_resemble_they_do_not_become() {
 }
 
 #[test]
-fn single_values_become_arrays_where_that_is_allowed() {
+fn wraps_single_values_if_allowed() {
     let integers = json!({ "type": "array", "items": { "type": "integer" } });
     assert_eq!(to(integers.clone(), json!(5), all()), Some(json!([5])));
     assert_eq!(to(integers.clone(), json!("5"), all()), Some(json!([5])));
@@ -121,36 +121,36 @@ fn single_values_become_arrays_where_that_is_allowed() {
 }
 
 #[test]
-fn what_has_two_meanings_fails_with_its_place() {
+fn rejects_ambiguous_values_with_their_place() {
     let within = |schema: Value| json!({ "properties": { "a": { "items": schema } } });
     let value = |value: Value| json!({ "a": [value] });
     for (schema, given, reason) in [
         (
             json!({ "type": ["integer", "boolean"] }),
             json!("1"),
-            "/a/0: this could be 1 or true: the schema takes both",
+            "/a/0: ambiguous: the value could mean 1 or true, and the schema accepts both",
         ),
         (
             json!({ "type": ["boolean", "number"] }),
             json!("0"),
-            "/a/0: this could be 0 or false: the schema takes both",
+            "/a/0: ambiguous: the value could mean 0 or false, and the schema accepts both",
         ),
         (
             json!({ "type": ["array", "integer"] }),
             json!("7"),
-            "/a/0: this could be 7 or an array of it: the schema takes both",
+            "/a/0: ambiguous: the value could mean 7 or an array, and the schema accepts both",
         ),
-        (
-            json!({ "type": "array" }),
-            json!(null),
-            "/a/0: null could be an empty array, or one with null in it",
-        ),
+        (json!({ "type": "array" }), json!(null), "/a/0: ambiguous: null could mean [] or [null]"),
         (
             json!({ "type": "array" }),
             json!("[one, two]"),
-            "/a/0: this looks like an array, but is not one in JSON",
+            "/a/0: the text looks like an array, but is not a JSON array",
         ),
-        (json!({ "enum": [1, true] }), json!("1"), "/a/0: this could be 1 or true: the schema takes both"),
+        (
+            json!({ "enum": [1, true] }),
+            json!("1"),
+            "/a/0: ambiguous: the value could mean 1 or true, and the schema accepts both",
+        ),
     ] {
         assert_eq!(why(within(schema), value(given), all()), reason);
     }
@@ -165,7 +165,7 @@ fn what_has_two_meanings_fails_with_its_place() {
 }
 
 #[test]
-fn values_are_found_wherever_the_schema_has_them() {
+fn converts_values_anywhere_in_the_schema() {
     let integer = of("integer");
     let schema = json!({
         "$defs": { "count": integer, "node": { "properties": { "n": { "$ref": "#/$defs/count" }, "next": { "$ref": "#/$defs/node" } } } },
@@ -202,7 +202,7 @@ fn values_are_found_wherever_the_schema_has_them() {
 }
 
 #[test]
-fn all_counts_or_nothing() {
+fn makes_all_conversions_or_none() {
     let schema = json!({ "properties": { "a": of("integer"), "b": { "type": "integer", "maximum": 5 } } });
     assert_eq!(
         why(schema.clone(), json!({ "a": "1", "b": "6" }), all()),
@@ -212,7 +212,7 @@ fn all_counts_or_nothing() {
 }
 
 #[test]
-fn branches_are_tried_in_order_at_level_full() {
+fn tries_branches_in_order_at_level_full() {
     for keyword in ["anyOf", "oneOf"] {
         let schema = json!({ "properties": { "v": { keyword: [
             { "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n", "m"] },
@@ -231,7 +231,7 @@ fn branches_are_tried_in_order_at_level_full() {
 }
 
 #[test]
-fn reports_tell_of_the_branch_that_was_taken() {
+fn reports_the_chosen_branch() {
     let schema = json!({ "properties": { "v": { "anyOf": [
         { "properties": { "n": of("boolean") }, "required": ["m"] },
         { "properties": { "n": of("integer") }, "required": ["n"] },
@@ -246,7 +246,7 @@ fn reports_tell_of_the_branch_that_was_taken() {
 }
 
 #[test]
-fn first_pass_takes_the_first_and_unique_the_only() {
+fn first_pass_uses_the_first_and_unique_the_only_branch() {
     let schema = json!({ "items": { "anyOf": [of("null"), of("integer"), of("boolean")] } });
     let unique = || AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, ..AdaptOptions::full() };
     let adaptation = adapt(&schema, &json!([null, "1"]), AdaptOptions::full());
@@ -254,7 +254,7 @@ fn first_pass_takes_the_first_and_unique_the_only() {
     assert_eq!(adaptation.stages().last().and_then(|stage| stage.branch_index), Some(1));
     assert_eq!(
         why(schema.clone(), json!([null, "1"]), unique()),
-        "/1: branches 1 and 2 both take it, once it is converted"
+        "/1: branches 1 and 2 both accept the converted value"
     );
     assert_eq!(to(schema.clone(), json!(["7"]), unique()), Some(json!([7])));
     // A value that several branches accept without conversion is valid and stays unchanged.
@@ -266,7 +266,7 @@ fn first_pass_takes_the_first_and_unique_the_only() {
 }
 
 #[test]
-fn branches_lie_within_branches_and_behind_references() {
+fn finds_branches_within_branches_and_behind_references() {
     let schema = json!({
         "$ref": "#/$defs/tree",
         "$defs": { "tree": { "oneOf": [
@@ -295,17 +295,17 @@ fn branches_lie_within_branches_and_behind_references() {
 }
 
 #[test]
-fn what_two_branches_take_is_not_made_for_a_third() {
+fn does_not_convert_a_value_that_two_branches_accept() {
     let within = |schema: Value| json!({ "properties": { "a": schema } });
     let short = json!({ "oneOf": [of("string"), { "type": "string", "maxLength": 3 }, of("integer")] });
     assert_eq!(
         why(within(short), json!({ "a": "7" }), AdaptOptions::full()),
-        "/a: branches 0 and 1 of `oneOf` both take it"
+        "/a: branches 0 and 1 of `oneOf` both accept the value"
     );
     let numbers = json!({ "oneOf": [of("integer"), of("number"), of("boolean")] });
     assert_eq!(
         why(within(numbers.clone()), json!({ "a": "1" }), AdaptOptions::full()),
-        "/a: branches 0 and 1 of `oneOf` both take it, once it is converted"
+        "/a: branches 0 and 1 of `oneOf` both accept the converted value"
     );
     assert_eq!(to(within(numbers), json!({ "a": "true" }), AdaptOptions::full()), Some(json!({ "a": true })));
     let objects = json!({ "oneOf": [
@@ -315,12 +315,12 @@ fn what_two_branches_take_is_not_made_for_a_third() {
     ] });
     assert_eq!(
         why(within(objects), json!({ "a": { "n": "7" } }), AdaptOptions::full()),
-        "/a: branches 0 and 1 of `oneOf` both take it"
+        "/a: branches 0 and 1 of `oneOf` both accept the value"
     );
 }
 
 #[test]
-fn lists_in_strings_nest_no_deeper_than_texts() {
+fn limits_the_nesting_of_lists_in_strings() {
     let arrays = json!({ "$ref": "#/$defs/a", "$defs": { "a": {
         "anyOf": [{ "type": "array", "items": { "$ref": "#/$defs/a" } }, { "type": "object", "additionalProperties": { "$ref": "#/$defs/a" } }],
     } } });
@@ -329,21 +329,24 @@ fn lists_in_strings_nest_no_deeper_than_texts() {
     let options = || AdaptOptions { limits, ..AdaptOptions::full() };
     let nested = (1..8).fold(json!([]), |inner, _| json!([inner]));
     assert_eq!(to(arrays.clone(), json!({ "a": [list(8)] }), options()), Some(json!({ "a": [nested] })));
-    assert_eq!(why(arrays.clone(), json!({ "a": [list(9)] }), options()), "/a/0: values nest deeper than 10");
+    assert_eq!(
+        why(arrays.clone(), json!({ "a": [list(9)] }), options()),
+        "/a/0: the nesting exceeds 10 levels"
+    );
     assert_eq!(
         why(json!({ "items": of("array") }), json!([list(128)]), all()),
-        "/0: values nest deeper than 128"
+        "/0: the nesting exceeds 128 levels"
     );
     // Wrapping adds one level of nesting.
     let options = || AdaptOptions { limits, ..all() };
     let wrapped = json!({ "items": { "items": { "type": "array" } } });
     let deep = |depth: usize| (1..depth).fold(json!({}), |inner, _| json!({ "a": inner }));
     assert!(to(wrapped.clone(), json!([[deep(7)]]), options()).is_some());
-    assert_eq!(why(wrapped, json!([[deep(8)]]), options()), "/0/0: values nest deeper than 10");
+    assert_eq!(why(wrapped, json!([[deep(8)]]), options()), "/0/0: the nesting exceeds 10 levels");
 }
 
 #[test]
-fn thousands_of_faults_take_linear_time() {
+fn converts_thousands_of_errors_in_linear_time() {
     let limits = AdaptLimits { max_time: std::time::Duration::from_secs(60), ..AdaptLimits::default() };
     let count = 40_000;
     let strings: Value = (0..count).map(|n| n.to_string()).collect();
@@ -365,15 +368,18 @@ fn thousands_of_faults_take_linear_time() {
 }
 
 #[test]
-fn long_names_take_no_memory() {
+fn limits_the_memory_of_long_names() {
     let name = "n".repeat(1 << 20);
     let given = json!({ name: vec!["1"; 1000] });
     let schema = json!({ "additionalProperties": { "items": of("integer") } });
-    assert_eq!(why(schema, given, AdaptOptions::full()), "the places in it have more than 64 MiB in all");
+    assert_eq!(
+        why(schema, given, AdaptOptions::full()),
+        "the JSON pointers of all values exceed 64 MiB in total"
+    );
 }
 
 #[test]
-fn conversions_end_when_the_time_is_over() {
+fn conversions_stop_at_the_time_limit() {
     let adapter = Adapter::new(&json!({ "items": of("integer") }), AdaptOptions::full()).expect("a schema");
     let given = json!(["1", "2"]);
     let errors: Vec<_> = adapter.flat().expect("errors").errors(&given).expect("short").collect();
@@ -389,7 +395,7 @@ fn conversions_end_when_the_time_is_over() {
 }
 
 #[test]
-fn trials_are_bounded() {
+fn limits_the_number_of_trials() {
     let schema = json!({ "items": { "anyOf": [of("null"), of("integer")] } });
     let many: Value = (0..100).map(|n| n.to_string()).collect();
     let limits = AdaptLimits { max_trials: 50, ..AdaptLimits::default() };

@@ -66,7 +66,7 @@ pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Doc
                 layer = Cow::Owned(inner);
             }
             Look::Inner(_) => {
-                let message = format!("there are more than {max_depth} layers of strings around the JSON");
+                let message = format!("the JSON is nested in more than {max_depth} string encodings");
                 let violation = Violation::new("", "limit", message);
                 return (
                     StageReport::fail(Stage::Extract, &violation),
@@ -125,7 +125,7 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
     }
     let body = region::without_thoughts(whole);
     if body.is_empty() && !whole.is_empty() {
-        return nothing("the text is all thoughts: there is no answer after them");
+        return nothing("the text contains only reasoning and no answer");
     }
     let regions = if kinds.has(Kinds::OBJECT | Kinds::ARRAY) {
         region::regions(body, wanted(adapter.meant))
@@ -144,7 +144,7 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
         return string_or_value(adapter, tape, true);
     }
     let mut largest = regions.iter().filter(|region| Some(region.rank()) == rank);
-    let Some(first) = largest.next() else { return nothing("there is no JSON in the text") };
+    let Some(first) = largest.next() else { return nothing("no JSON found in the text") };
     let mut alike = vec![first];
     alike.extend(largest.filter(|region| region.text != first.text));
     if alike.len() > 1 {
@@ -178,10 +178,7 @@ fn only<'t>(adapter: &Adapter, text: &str, regions: &[&Region<'t>]) -> Look<'t> 
         format!("at line {line}, column {column}")
     };
     let places: Vec<String> = regions.iter().take(2).map(place).collect();
-    let message = format!(
-        "the values {} are as large as each other: which is meant cannot be told",
-        places.join(" and ")
-    );
+    let message = format!("ambiguous: the values {} have the same size", places.join(" and "));
     Look::Nothing(Violation::new("", AMBIGUOUS, message))
 }
 

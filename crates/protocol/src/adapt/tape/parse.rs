@@ -33,21 +33,21 @@ pub(in super::super) struct SyntaxError {
 pub(in super::super) enum Fault {
     #[error("expected {0}")]
     Expected(&'static str),
-    #[error("the text ends before the value does")]
+    #[error("the text ends before the value is complete")]
     End,
-    #[error("there is more after the value")]
+    #[error("unexpected text after the value")]
     Trailing,
-    #[error("a control character in a string")]
+    #[error("unescaped control character in a string")]
     Control,
-    #[error("this is no escape")]
+    #[error("invalid escape sequence")]
     Escape,
-    #[error("`{name}` comes twice")]
+    #[error("duplicate name `{name}`")]
     Twice { name: String },
-    #[error("neither 64 bits nor a double hold this number")]
+    #[error("the number fits neither a 64-bit integer nor a double")]
     Number,
-    #[error("values nest deeper than {limit}")]
+    #[error("the nesting exceeds {limit} levels")]
     Depth { limit: usize },
-    #[error("the text has more than 4 GiB")]
+    #[error("the text is larger than 4 GiB")]
     Size,
 }
 
@@ -294,7 +294,7 @@ impl Parser<'_> {
     #[inline]
     fn number(&mut self) -> Result<(), Fault> {
         let (length, is_integer) =
-            number_length(&self.bytes[self.at..]).ok_or(Fault::Expected("a number as JSON writes it"))?;
+            number_length(&self.bytes[self.at..]).ok_or(Fault::Expected("a valid JSON number"))?;
         let literal = &self.text[self.at..self.at + length];
         let is_sure = if is_integer {
             length <= SURE_INTEGER

@@ -10,7 +10,7 @@ fn error(text: &str) -> (usize, String, Fault) {
 }
 
 #[test]
-fn what_json_is_is_what_serde_json_says() {
+fn accepts_the_same_texts_as_serde_json() {
     for text in [
         "null",
         " true ",
@@ -29,7 +29,7 @@ fn what_json_is_is_what_serde_json_says() {
 }
 
 #[test]
-fn what_is_not_json_has_a_place() {
+fn reports_the_place_of_a_syntax_error() {
     for (text, offset, path, fault) in [
         ("", 0, "", Fault::End),
         ("[1, 2", 5, "/2", Fault::End),
@@ -39,7 +39,7 @@ fn what_is_not_json_has_a_place() {
         (r#"{"a" 1}"#, 5, "/a", Fault::Expected("`:`")),
         (r#"{"a": 1 "b": 2}"#, 8, "", Fault::Expected("`,` or `}`")),
         ("[1 2]", 3, "/1", Fault::Expected("`,` or `]`")),
-        ("[01]", 1, "/0", Fault::Expected("a number as JSON writes it")),
+        ("[01]", 1, "/0", Fault::Expected("a valid JSON number")),
         ("\"a\nb\"", 2, "", Fault::Control),
         (r#""\x""#, 1, "", Fault::Escape),
         (r#""\ud800""#, 1, "", Fault::Escape),
@@ -50,7 +50,7 @@ fn what_is_not_json_has_a_place() {
 }
 
 #[test]
-fn names_that_come_twice_are_refused() {
+fn rejects_duplicate_names() {
     let twice = |name: &str| Fault::Twice { name: name.to_owned() };
     assert_eq!(error(r#"{"a": 1, "b": {"c": 1, "\u0063": 1}}"#), (23, "/b/c".to_owned(), twice("c")));
     let many = |last: &str| {
@@ -65,7 +65,7 @@ fn names_that_come_twice_are_refused() {
 }
 
 #[test]
-fn numbers_keep_their_meaning_or_are_refused() {
+fn rejects_numbers_that_would_lose_precision() {
     for text in [
         "18446744073709551616",
         "-9223372036854775809",
@@ -87,7 +87,7 @@ fn numbers_keep_their_meaning_or_are_refused() {
 }
 
 #[test]
-fn nesting_is_bounded() {
+fn limits_the_nesting() {
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(Tape::parse(&deep(128), 128).is_ok());
     assert_eq!(error(&deep(129)).2, Fault::Depth { limit: 128 });
@@ -119,7 +119,7 @@ pub(in super::super) fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn values_are_read_as_they_were_written(value in any_value()) {
+    fn values_round_trip(value in any_value()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("JSON")] {
             prop_assert_eq!(&Tape::parse(&text, 128).expect("JSON").value(), &value);
         }
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn validation_is_that_of_values(value in any_value(), other in any_value()) {
+    fn validates_a_tape_like_a_value(value in any_value(), other in any_value()) {
         let schema = json!({
             "type": ["object", "array"],
             "items": { "anyOf": [{ "type": "integer" }, { "const": other }, { "minLength": 3 }] },

@@ -201,7 +201,11 @@ impl Rewritten {
     /// Describes the applied mends.
     pub(super) fn reason(&self) -> String {
         let names: Vec<&str> = self.names().collect();
-        if names.is_empty() { "it is JSON".to_owned() } else { format!("mended: {}", names.join(", ")) }
+        if names.is_empty() {
+            "nothing to repair".to_owned()
+        } else {
+            format!("repaired: {}", names.join(", "))
+        }
     }
 
     /// Returns the part from the first change to the last, with some context, or `None` if nothing

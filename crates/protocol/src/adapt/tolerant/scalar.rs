@@ -65,7 +65,7 @@ impl<'t> Rewriter<'t> {
         let is_last = self.at + token.len() == self.bytes.len();
         let is_unsaid = token.trim_start_matches(['+', '-']) == "Infinity";
         if is_unsaid {
-            return Err(Fault::Expected("a number that JSON has a word for"));
+            return Err(Fault::Expected("a finite number"));
         }
         let is_cut = is_last && token.bytes().all(|byte| b"0123456789+-.eE".contains(&byte));
         if is_cut && self.could(Mend::CutValue) {
@@ -78,9 +78,9 @@ impl<'t> Rewriter<'t> {
         let is_octal =
             token.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if is_octal {
-            return Err(Fault::Expected("a number as JSON writes it"));
+            return Err(Fault::Expected("a valid JSON number"));
         }
-        self.bare("a number as JSON writes it")?;
+        self.bare("a valid JSON number")?;
         Ok(Read::Value)
     }
 
@@ -93,7 +93,7 @@ impl<'t> Rewriter<'t> {
                 return Ok(());
             }
             "Infinity" | "NaN" | "undefined" => {
-                return Err(Fault::Expected("a value that JSON has a word for"));
+                return Err(Fault::Expected("a value that JSON can represent"));
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ fn good(text: &str, mends: Mends) -> Value {
 }
 
 #[test]
-fn json_stays_what_it_is() {
+fn keeps_valid_json_unchanged() {
     for text in [r#"{"a": [1, -2.5e3, true, null, "x\"\u00e9\n"], "b": {}}"#, "[]", "\"a, b\"", "12"] {
         for mends in [Mends(0), Mends::SYNTACTIC, JSON5, repair()] {
             let rewritten = rewrite(text, mends, 128).unwrap_or_else(|error| panic!("{}", error.fault));
@@ -33,7 +33,7 @@ fn json_stays_what_it_is() {
 }
 
 #[test]
-fn json5_is_read_at_level_1_and_not_at_0() {
+fn reads_json5_at_tolerance_1_but_not_0() {
     for (text, value, mend) in [
         ("{a: 1, $b_2: 2, ünder: 3}", json!({ "a": 1, "$b_2": 2, "ünder": 3 }), "bare-name"),
         ("{'a': 'it\\'s \"b\"'}", json!({ "a": "it's \"b\"" }), "single-quotes"),
@@ -61,7 +61,7 @@ b']",
 }
 
 #[test]
-fn what_json_has_no_word_for_is_refused_at_every_level() {
+fn rejects_values_without_a_json_form_at_every_level() {
     for text in [
         "Infinity",
         "[-Infinity]",
@@ -78,17 +78,17 @@ fn what_json_has_no_word_for_is_refused_at_every_level() {
     }
     let error = rewrite("{a: [1, {b: NaN}]}", JSON5, 128).err().expect("no number");
     assert_eq!((error.offset, error.path.as_str()), (12, "/a/1/b"));
-    assert_eq!(error.fault.to_string(), "expected a value that JSON has a word for");
+    assert_eq!(error.fault.to_string(), "expected a value that JSON can represent");
 }
 
 #[test]
-fn escapes_that_javascript_drops_are_not_dropped() {
+fn keeps_the_backslash_of_unknown_escapes() {
     assert_eq!(read(r#"{"a": "\d+",}"#, JSON5), Err(Fault::Escape));
     assert_eq!(good(r#"{"a": "\d+",}"#, repair()), json!({ "a": "\\d+" }));
 }
 
 #[test]
-fn what_is_broken_is_repaired_at_level_2_and_not_at_1() {
+fn repairs_broken_json_at_tolerance_2_but_not_1() {
     for (text, value, mend) in [
         ("{\"a\": [1, {\"b\": 2", json!({ "a": [1, { "b": 2 }] }), "missing-closer"),
         ("{\"a\": [1, 2}", json!({ "a": [1, 2] }), "missing-closer"),
@@ -149,7 +149,7 @@ fn what_is_broken_is_repaired_at_level_2_and_not_at_1() {
 }
 
 #[test]
-fn the_syntactic_stage_mends_what_has_one_meaning() {
+fn the_syntactic_stage_repairs_only_unambiguous_errors() {
     for (text, value) in [
         ("{\"a\": 1,}", json!({ "a": 1 })),
         ("[True, False, None,]", json!([true, false, null])),
@@ -174,7 +174,7 @@ fn the_syntactic_stage_mends_what_has_one_meaning() {
 }
 
 #[test]
-fn nothing_is_made_of_nothing() {
+fn does_not_invent_missing_values() {
     for text in
         ["", "{\"a\": }", "{\"a\":, \"b\": 1}", "{\"a\", \"b\"}", "{\"a\": ...}", "[1, ...]", "}", "//"]
     {
@@ -196,7 +196,7 @@ fn patches_show_what_changed() {
 }
 
 #[test]
-fn nesting_is_bounded() {
+fn limits_the_nesting() {
     let error = rewrite(&"[".repeat(1 << 20), repair(), 128).err().expect("too deep");
     assert_eq!(error.fault, Fault::Depth { limit: 128 });
 }

@@ -14,7 +14,7 @@ fn found(content: &str) -> String {
 }
 
 #[test]
-fn it_is_found_wherever_it_is() {
+fn finds_the_envelope_anywhere_in_the_text() {
     let expected = serde_json::from_str::<Value>(ENVELOPE).expect("JSON").to_string();
     for content in [
         ENVELOPE.to_owned(),
@@ -45,13 +45,13 @@ fn it_is_found_wherever_it_is() {
 }
 
 #[test]
-fn an_object_of_another_kind_is_taken_where_there_is_no_better() {
+fn falls_back_to_an_object_of_another_kind() {
     assert_eq!(found("It is {\"a\": 1}, or {\"b\": 2}."), r#"{"a":1}"#);
     assert_eq!(found("{}"), "{}");
 }
 
 #[test]
-fn what_is_wrong_has_a_code() {
+fn each_parse_error_has_a_code() {
     for (content, code) in [
         ("", EMPTY),
         (" \n\u{feff}", EMPTY),
@@ -77,16 +77,16 @@ fn what_is_wrong_has_a_code() {
 }
 
 #[test]
-fn places_are_those_of_the_whole_text() {
+fn positions_refer_to_the_whole_text() {
     let problem = parse("Hé!\n```json\n{\n  \"é\": oops\n}\n```", 1000).expect_err("broken");
     assert_eq!(problem.message, "line 4, column 8: expected value");
     assert_eq!(problem.details.as_deref(), Some(&json!({ "line": 4, "column": 8 })));
     let problem = parse("{\"a\": [1,\n2", 1000).expect_err("broken");
-    assert_eq!(problem.message, "the JSON ends in the middle, at line 2, column 1");
+    assert_eq!(problem.message, "the JSON is cut off at line 2, column 1");
 }
 
 #[test]
-fn the_limit_is_one_of_bytes() {
+fn limits_the_size_in_bytes() {
     let content = "é".repeat(5);
     assert_eq!(parse(&content, 10).expect_err("prose").code, NO_JSON);
     let problem = parse(&content, 9).expect_err("too large");
@@ -97,7 +97,7 @@ fn the_limit_is_one_of_bytes() {
 }
 
 #[test]
-fn hostile_texts_take_no_longer() {
+fn parses_hostile_texts_in_linear_time() {
     let length = 200_000;
     for piece in [
         "{",
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn text_without_braces_around_it_does_not_matter(before in "[a-z \n\"'`,:\\[]{0,40}", after in "[a-z \n\"'`,:{\\]]{0,40}") {
+    fn ignores_surrounding_text_without_braces(before in "[a-z \n\"'`,:\\[]{0,40}", after in "[a-z \n\"'`,:{\\]]{0,40}") {
         prop_assert_eq!(found(&format!("{before}{ENVELOPE}{after}")), found(ENVELOPE));
     }
 }

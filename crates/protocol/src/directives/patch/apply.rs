@@ -15,13 +15,13 @@ pub struct PatchError {
 enum Fault {
     #[error("{message}")]
     NotAnOperation { code: String, message: String },
-    #[error("there is nothing at {path}")]
+    #[error("nothing found at {path}")]
     Nothing { path: String },
-    #[error("what is at {path} is no array")]
+    #[error("the value at {path} is not an array")]
     NotAnArray { path: String },
-    #[error("what is at {path} has no parts")]
+    #[error("the value at {path} is not an object or array")]
     NoParts { path: String },
-    #[error("{given} is not in the array at {path}, which has {length} items")]
+    #[error("index {given} is out of range for the array at {path} ({length} items)")]
     Index { path: String, given: String, length: usize },
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_does_what_it_says() {
+    fn applies_each_operation() {
         let document = json!({ "draft": { "a": 1, "list": [1, 2], "deep": [{ "x": 1 }] }, "ui_state": {} });
         for (op, draft) in [
             (
@@ -267,44 +267,44 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_leaves_the_document_alone() {
+    fn a_failed_patch_leaves_the_document_unchanged() {
         let document = json!({ "draft": { "a": 1, "list": [1, 2] } });
         for (op, told) in [
             (
                 json!({ "op": "delete", "path": "/draft/b" }),
-                "PATH_NOT_FOUND ops[1]: there is nothing at /draft/b",
+                "PATH_NOT_FOUND ops[1]: nothing found at /draft/b",
             ),
             (
                 json!({ "op": "delete", "path": "/draft/b/c" }),
-                "PATH_NOT_FOUND ops[1]: there is nothing at /draft/b",
+                "PATH_NOT_FOUND ops[1]: nothing found at /draft/b",
             ),
             (
                 json!({ "op": "append", "path": "/draft/a", "value": 1 }),
-                "NOT_AN_ARRAY ops[1]: what is at /draft/a is no array",
+                "NOT_AN_ARRAY ops[1]: the value at /draft/a is not an array",
             ),
             (
                 json!({ "op": "insert", "path": "/draft/b", "index": 0, "value": 1 }),
-                "PATH_NOT_FOUND ops[1]: there is nothing at /draft/b",
+                "PATH_NOT_FOUND ops[1]: nothing found at /draft/b",
             ),
             (
                 json!({ "op": "insert", "path": "/draft/list", "index": 3, "value": 1 }),
-                "INDEX_OUT_OF_RANGE ops[1]: 3 is not in the array at /draft/list, which has 2 items",
+                "INDEX_OUT_OF_RANGE ops[1]: index 3 is out of range for the array at /draft/list (2 items)",
             ),
             (
                 json!({ "op": "set", "path": "/draft/list/2", "value": 1 }),
-                "INDEX_OUT_OF_RANGE ops[1]: 2 is not in the array at /draft/list, which has 2 items",
+                "INDEX_OUT_OF_RANGE ops[1]: index 2 is out of range for the array at /draft/list (2 items)",
             ),
             (
                 json!({ "op": "set", "path": "/draft/list/01", "value": 1 }),
-                "INDEX_OUT_OF_RANGE ops[1]: 01 is not in the array at /draft/list, which has 2 items",
+                "INDEX_OUT_OF_RANGE ops[1]: index 01 is out of range for the array at /draft/list (2 items)",
             ),
             (
                 json!({ "op": "set", "path": "/draft/a/b", "value": 1 }),
-                "NOT_A_CONTAINER ops[1]: what is at /draft/a has no parts",
+                "NOT_A_CONTAINER ops[1]: the value at /draft/a is not an object or array",
             ),
             (
                 json!({ "op": "move", "path": "/draft/a" }),
-                "UNKNOWN_OP ops[1]: `op` is \"move\", not one of set, delete, append, insert",
+                "UNKNOWN_OP ops[1]: unknown `op` \"move\"; expected one of set, delete, append, insert",
             ),
         ] {
             let ops = json!([{ "op": "set", "path": "/draft/a", "value": 2 }, op]);

@@ -143,9 +143,9 @@ fn fault(op: &Value) -> Option<(&'static str, String)> {
     let Some(name) = name else {
         let given = op.get("op").unwrap_or(&Value::Null);
         let given = shortened(&given.to_string(), TOLD);
-        return Some(("UNKNOWN_OP", format!("`op` is {given}, not one of {}", NAMES.join(", "))));
+        return Some(("UNKNOWN_OP", format!("unknown `op` {given}; expected one of {}", NAMES.join(", "))));
     };
-    let Some(path) = op.get("path") else { return Some(("MISSING_PATH", "there is no `path`".to_owned())) };
+    let Some(path) = op.get("path") else { return Some(("MISSING_PATH", "missing `path`".to_owned())) };
     let Some(path) = path.as_str() else {
         return Some(("INVALID_PATH", format!("`path` is {}, not a string", kind_of(path))));
     };
@@ -161,7 +161,7 @@ fn fault(op: &Value) -> Option<(&'static str, String)> {
         Some(index) if index.as_u64().is_some() => None,
         Some(index) => {
             let given = shortened(&index.to_string(), TOLD);
-            Some(("INVALID_INDEX", format!("`index` is {given}, not a whole number from 0")))
+            Some(("INVALID_INDEX", format!("`index` is {given}; expected a non-negative integer")))
         }
     }
 }
@@ -171,11 +171,11 @@ fn path_fault(path: &str) -> Option<&'static str> {
         path.strip_prefix('/').and_then(|path| ROOTS.iter().find_map(|root| path.strip_prefix(root)));
     let Some(within) = within else { return Some("does not begin with `/draft/` or `/ui_state/`") };
     if within.split('/').any(str::is_empty) {
-        return Some("has an empty part");
+        return Some("contains an empty segment");
     }
     let escapes = within.split('~').skip(1);
     let bad = escapes.into_iter().any(|rest| !rest.starts_with(['0', '1']));
-    bad.then_some("has a `~` that is not `~0` or `~1`")
+    bad.then_some("contains a `~` other than `~0` or `~1`")
 }
 
 #[cfg(test)]

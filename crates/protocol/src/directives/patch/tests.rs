@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_models_write_becomes_operations() {
+fn normalizes_operations_of_models() {
     for (given, expected) in [
         // Names from RFC 6902, and variants.
         (
@@ -78,7 +78,7 @@ fn what_models_write_becomes_operations() {
 }
 
 #[test]
-fn a_payload_may_be_an_operation() {
+fn a_payload_may_be_a_single_operation() {
     let normal = |payload: Value| {
         let mut payload = payload.as_object().cloned().expect("an object");
         normalize_payload(&mut payload);
@@ -94,7 +94,7 @@ fn a_payload_may_be_an_operation() {
 }
 
 #[test]
-fn what_is_no_operation_is_told() {
+fn reports_invalid_operations() {
     for (op, code) in [
         (json!("set"), "OP_NOT_AN_OBJECT"),
         (json!({ "path": "/draft/a", "value": 1 }), "UNKNOWN_OP"),
@@ -159,7 +159,7 @@ fn any_op() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn normal_operations_stay_as_they_are(ops in proptest::collection::vec(any_op(), 0..4)) {
+    fn normalizing_keeps_normal_operations(ops in proptest::collection::vec(any_op(), 0..4)) {
         let given = Value::Array(ops);
         let normal = normalize_patch_ops(given.clone());
         prop_assert_eq!(&normalize_patch_ops(normal.clone()), &normal);
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_valid_never_panics(ops in proptest::collection::vec(any_op(), 0..6)) {
+    fn applying_valid_operations_never_panics(ops in proptest::collection::vec(any_op(), 0..6)) {
         let mut document = json!({ "draft": { "a": [1], "b": [{}] }, "ui_state": { "a": {} } });
         let _ = apply(&mut document, &normalize_patch_ops(ops.into()));
     }

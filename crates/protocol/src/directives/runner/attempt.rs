@@ -78,7 +78,13 @@ impl Run<'_> {
             Ok(reply) => self.take(&mut attempt, &reply),
         };
         let error = attempt.error.as_ref().map(|error| error.code.as_str());
-        tracing::debug!(mode = mode.name(), ?kind, error, latency_ms = attempt.latency_ms, "asked");
+        tracing::debug!(
+            mode = mode.name(),
+            ?kind,
+            error,
+            latency_ms = attempt.latency_ms,
+            "attempt finished"
+        );
         self.attempts.push(attempt);
         Ok(outcome)
     }
@@ -124,7 +130,7 @@ impl Run<'_> {
         if reasons.is_empty() {
             return Outcome::Good(envelope);
         }
-        let message = "the answer is not what is required";
+        let message = "the answer does not meet the caller's requirements";
         let problem = Problem::new(ProblemCategory::Semantic, "REQUIREMENT_NOT_MET", message)
             .with(json!({ "reasons": reasons }));
         bad(problem, reasons, Some(envelope))
@@ -141,7 +147,7 @@ fn cut_short(reply: &Reply) -> Option<Warning> {
         return told(parser::TRUNCATED, "the answer was cut off after the envelope");
     }
     if reply.body.pointer("/choices/0/closed_by_budget") == Some(&Value::Bool(true)) {
-        return told("CLOSED_BY_BUDGET", "the limit of its length brought the answer to an end");
+        return told("CLOSED_BY_BUDGET", "the length limit forced the answer to close early");
     }
     None
 }
@@ -155,11 +161,13 @@ fn cause(reply: &Reply, problem: Problem) -> Problem {
     };
     let refused = reply.message.get("refusal").is_some_and(Value::is_string);
     match reply.finish_reason.as_deref() {
-        Some("length") => because(parser::TRUNCATED, "the answer was cut off at the limit of its length"),
-        Some("content_filter") => because("CONTENT_FILTER", "the provider held the answer back"),
-        _ if refused => because("REFUSED", "the model refuses to answer"),
+        Some("length") => because(parser::TRUNCATED, "the answer was cut off at its length limit"),
+        Some("content_filter") => {
+            because("CONTENT_FILTER", "the provider's content filter withheld the answer")
+        }
+        _ if refused => because("REFUSED", "the model refused to answer"),
         _ if problem.code == parser::EMPTY && reply.message.contains_key("tool_calls") => {
-            because("UNEXPECTED_TOOL_CALLS", "the answer calls tools in place of saying something")
+            because("UNEXPECTED_TOOL_CALLS", "the answer contains tool calls instead of text")
         }
         _ => problem,
     }

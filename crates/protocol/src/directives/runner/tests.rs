@@ -102,7 +102,7 @@ fn once() -> Preset {
 }
 
 #[tokio::test]
-async fn one_request_is_enough_where_all_goes_well() {
+async fn a_valid_answer_needs_one_request() {
     let script = script([says(GOOD)], Preset::default());
     let result = script.run(&requiring_upload()).await;
     insta::assert_snapshot!(pretty(&result));
@@ -110,7 +110,7 @@ async fn one_request_is_enough_where_all_goes_well() {
 }
 
 #[tokio::test]
-async fn a_mode_that_is_refused_leads_to_the_next_and_is_remembered() {
+async fn a_refused_mode_leads_to_the_next_and_is_remembered() {
     for status in [400, 404, 405, 415, 422, 501] {
         let script = script([fails(status), says(GOOD), says(GOOD)], Preset::default());
         let result = script.run(&request()).await;
@@ -127,7 +127,7 @@ async fn a_mode_that_is_refused_leads_to_the_next_and_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_is_refused_in_all_modes_is_not_about_them() {
+async fn a_refusal_in_all_modes_is_not_remembered() {
     let script = script([fails(400), fails(400), fails(400), says(GOOD)], Preset::default());
     let result = script.run(&request()).await;
     let expected = [
@@ -143,7 +143,7 @@ async fn what_is_refused_in_all_modes_is_not_about_them() {
 }
 
 #[tokio::test]
-async fn an_error_that_is_not_about_the_mode_ends_the_run() {
+async fn an_error_unrelated_to_the_mode_ends_the_run() {
     for (status, code) in [
         (401, "AUTHENTICATION"),
         (403, "AUTHENTICATION"),
@@ -175,7 +175,7 @@ async fn an_error_that_is_not_about_the_mode_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_refusal_ends_the_run_where_the_preset_says_so() {
+async fn a_refusal_ends_the_run_if_the_preset_says_so() {
     let preset = Preset { stop_on_refusal: Some(true), ..Preset::default() };
     let script = script([fails(400), says(GOOD)], preset);
     assert_eq!(steps(&script.run(&request()).await), ["json_schema first UNSUPPORTED_MODE"]);
@@ -190,7 +190,7 @@ async fn cancellation_passes_through() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_repaired_once_in_each_mode() {
+async fn repairs_an_unreadable_answer_once_in_each_mode() {
     let answers = [
         says("I'd love to"),
         says("{oops}"),
@@ -216,7 +216,7 @@ async fn an_answer_that_cannot_be_read_is_repaired_once_in_each_mode() {
 }
 
 #[tokio::test]
-async fn a_repair_tells_what_is_wrong() {
+async fn a_repair_request_describes_the_error() {
     let long = format!("{{\"assistant_text\": \"{}", "x".repeat(5000));
     let script = script([cut(&long), says(GOOD)], Preset::default());
     let result = script.run(&request()).await;
@@ -242,7 +242,7 @@ async fn a_repair_tells_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn what_the_caller_requires_is_repaired_and_then_asked_for_in_the_next_mode() {
+async fn repairs_unmet_requirements_and_then_tries_the_next_mode() {
     let wrong = r#"{"assistant_text": "Here.", "directives": [{"type": "upload", "payload": {}}]}"#;
     let script = script([says(EMPTY), says(wrong), says(GOOD)], Preset::default());
     let result = script.run(&requiring_upload()).await;
@@ -263,7 +263,7 @@ async fn what_the_caller_requires_is_repaired_and_then_asked_for_in_the_next_mod
 }
 
 #[tokio::test]
-async fn what_was_said_is_not_lost_where_the_requirement_is_not_met() {
+async fn keeps_the_text_if_the_requirement_is_not_met() {
     let script = script([says(EMPTY), says("I cannot."), fails(500)], Preset::default());
     let result = script.run(&requiring_upload()).await;
     assert_eq!(
@@ -277,7 +277,7 @@ async fn what_was_said_is_not_lost_where_the_requirement_is_not_met() {
 }
 
 #[tokio::test]
-async fn invalid_directives_are_dropped_and_the_flow_continues() {
+async fn drops_invalid_directives_and_continues() {
     let mixed = r#"{"assistant_text": "Done.", "directives": [{"type": "nope", "payload": {}}, {"type": "UI-Toast", "payload": {"message": "Hi"}}]}"#;
     let result = script([says(mixed)], Preset::default()).run(&request()).await;
     assert!(result.ok);
@@ -293,7 +293,7 @@ async fn invalid_directives_are_dropped_and_the_flow_continues() {
 }
 
 #[tokio::test]
-async fn what_providers_do_instead_of_answering_has_a_name() {
+async fn each_kind_of_missing_answer_has_a_code() {
     let choice = |message: Value, reason: &str| {
         Ok(json!({ "choices": [{ "message": message, "finish_reason": reason }] }))
     };
@@ -323,7 +323,7 @@ async fn what_providers_do_instead_of_answering_has_a_name() {
 }
 
 #[tokio::test]
-async fn what_is_sent_in_each_mode() {
+async fn each_mode_sends_its_request() {
     let script = script([says("x"), says("x"), says("x")], once());
     let system = Some("You are a helper.".to_owned());
     let history =
@@ -339,7 +339,7 @@ async fn what_is_sent_in_each_mode() {
 }
 
 #[tokio::test]
-async fn the_system_message_is_one() {
+async fn sends_a_single_system_message() {
     for (system, history, expected) in [
         (None, json!([]), ""),
         (Some("A."), json!([]), "A.\n\n"),
@@ -362,7 +362,7 @@ async fn the_system_message_is_one() {
 }
 
 #[tokio::test]
-async fn reserved_fields_do_not_leak_in() {
+async fn reserved_fields_never_reach_the_request() {
     let reserved: Body = json!({ "tools": [1], "tool_choice": "auto", "response_format": { "type": "text" }, "model": "x", "messages": [], "stream": true, "seed": 1 })
         .as_object()
         .cloned()
@@ -385,7 +385,7 @@ async fn reserved_fields_do_not_leak_in() {
 }
 
 #[tokio::test]
-async fn provider_rules_hold_by_mode() {
+async fn applies_provider_rules_by_mode() {
     let script = script(
         [says("x"), says("x"), says("x")],
         presets::merge([presets::provider_defaults("openrouter"), once()]),
@@ -397,7 +397,7 @@ async fn provider_rules_hold_by_mode() {
 }
 
 #[tokio::test]
-async fn what_the_backend_cannot_do_is_skipped_where_the_preset_says_so() {
+async fn skips_unsupported_modes_if_the_preset_says_so() {
     let able = [Feature::JsonObject].into_iter().collect();
     let preset = Preset { check_capabilities: Some(true), ..Preset::default() };
     let script = script_of(ScriptedBackend::new([says(GOOD)]).with_capabilities(able), preset.clone());
@@ -411,7 +411,7 @@ async fn what_the_backend_cannot_do_is_skipped_where_the_preset_says_so() {
 }
 
 #[tokio::test]
-async fn payload_schemas_are_sent_to_who_can_hold_a_model_to_them() {
+async fn sends_payload_schemas_to_backends_that_enforce_them() {
     let detailed =
         |asked: Vec<Body>| asked[0]["response_format"]["json_schema"]["schema"].get("$defs").is_some();
     let plain: Capabilities = [Feature::JsonSchema].into_iter().collect();
@@ -430,7 +430,7 @@ async fn payload_schemas_are_sent_to_who_can_hold_a_model_to_them() {
 }
 
 #[tokio::test]
-async fn a_single_request_can_be_made_without_the_ladder() {
+async fn makes_a_single_request_without_further_modes() {
     let script = script([says("oops"), says(GOOD)], Preset::default());
     let result = script.runner.run_once(&request(), Mode::JsonObject).await.expect("not cancelled");
     assert_eq!(steps(&result), ["json_object first NO_JSON"]);
@@ -454,7 +454,7 @@ async fn a_request_may_name_its_modes() {
 }
 
 #[tokio::test]
-async fn a_record_is_read_again_as_it_was() {
+async fn records_round_trip_through_json() {
     let result = script([fails(429)], Preset::default()).run(&request()).await;
     let text = serde_json::to_string(&result).expect("data");
     assert_eq!(serde_json::from_str::<DirectiveResult>(&text).expect("a record"), result);

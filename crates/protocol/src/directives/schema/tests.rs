@@ -10,7 +10,7 @@ fn options(definitions: Value) -> StructuredOutputOptions {
 }
 
 #[test]
-fn it_is_simple_unless_more_is_asked_for() {
+fn the_schema_includes_payloads_only_on_request() {
     let options = options(json!([
         { "type": "ui.toast", "payload_schema": { "required": ["message"] } },
         { "type": "ui.show_form" },
@@ -20,7 +20,7 @@ fn it_is_simple_unless_more_is_asked_for() {
 }
 
 #[test]
-fn each_mode_has_its_format() {
+fn each_mode_has_its_response_format() {
     let options = options(json!([{ "type": "a" }])).with_schema_name("reply").expect("a name");
     let detail = Detail { payloads: false, strict: true };
     let schema = envelope(&options, false);
@@ -37,7 +37,7 @@ fn each_mode_has_its_format() {
 }
 
 #[test]
-fn types_are_those_allowed() {
+fn the_schema_lists_only_allowed_types() {
     let kind = |options: &StructuredOutputOptions| {
         envelope(options, false)["properties"]["directives"]["items"]["properties"]["type"].clone()
     };
@@ -126,7 +126,7 @@ fn every_sample_is_a_valid_envelope_with_valid_payloads() {
 }
 
 #[test]
-fn what_a_payload_schema_refuses_the_envelope_refuses() {
+fn the_envelope_schema_rejects_invalid_payloads() {
     let refused = [
         json!({ "name": "longer than five", "next": null }),
         json!({}),

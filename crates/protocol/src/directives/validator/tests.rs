@@ -35,10 +35,10 @@ fn read(options: &StructuredOutputOptions, directives: Value) -> (Value, Vec<(St
 }
 
 #[test]
-fn both_fields_are_always_there() {
+fn the_envelope_requires_both_fields() {
     for (envelope, code, message) in [
-        (json!({ "directives": [] }), "MISSING_FIELD", "there is no `assistant_text`"),
-        (json!({ "assistant_text": "" }), "MISSING_FIELD", "there is no `directives`"),
+        (json!({ "directives": [] }), "MISSING_FIELD", "missing `assistant_text`"),
+        (json!({ "assistant_text": "" }), "MISSING_FIELD", "missing `directives`"),
         (
             json!({ "assistant_text": null, "directives": [] }),
             "INVALID_FIELD",
@@ -59,7 +59,7 @@ fn both_fields_are_always_there() {
 }
 
 #[test]
-fn what_cannot_be_used_is_dropped_and_told_of() {
+fn drops_unusable_directives_with_a_warning() {
     let form = json!({ "type": "ui.show_form", "payload": { "form_id": "f", "more": [1] } });
     let directives = json!([
         7,
@@ -92,7 +92,7 @@ fn what_cannot_be_used_is_dropped_and_told_of() {
 }
 
 #[test]
-fn a_warning_says_all_that_is_known() {
+fn a_warning_has_all_details() {
     let envelope = json!({
         "assistant_text": "",
         "directives": [{ "type": "ui_toast", "payload": { "level": "loud" } }],
@@ -105,7 +105,7 @@ fn a_warning_says_all_that_is_known() {
 }
 
 #[test]
-fn names_are_those_of_the_types() {
+fn resolves_names_to_types() {
     let payload = json!({ "form_id": "f" });
     for given in ["ui.show_form", "ui_show_form", "ui-show-form", "show_form"] {
         let (kept, warnings) = read(&options(), json!([{ "type": given, "payload": payload }]));
@@ -120,7 +120,7 @@ fn names_are_those_of_the_types() {
 }
 
 #[test]
-fn unknown_fields_stay_within_payloads_only() {
+fn keeps_unknown_fields_in_payloads_only() {
     let payload = json!({ "message": "Hi", "icon": { "name": "x" } });
     let directives = json!([{ "type": "ui.toast", "payload": payload, "id": 1 }]);
     let (kept, warnings) = read(&options(), directives);
@@ -129,7 +129,7 @@ fn unknown_fields_stay_within_payloads_only() {
 }
 
 #[test]
-fn payloads_are_brought_into_shape_first() {
+fn normalizes_payloads_before_validation() {
     let directives =
         json!([{ "type": "ui.patch", "payload": { "ops": { "op": "add", "path": "name", "value": 1 } } }]);
     let (kept, warnings) = read(&options(), directives);

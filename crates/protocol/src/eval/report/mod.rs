@@ -167,15 +167,15 @@ fn settings(summary: &Summary) -> Vec<(&'static str, String)> {
     let mut told = vec![
         ("scenarios", settings.scenarios.join(", ")),
         ("strategies", joined(settings.strategies.iter().map(|strategy| strategy.name()).collect())),
-        ("trials of each", settings.trials.to_string()),
-        ("seed", settings.seed.map_or_else(|| "none sent".to_owned(), |seed| seed.to_string())),
+        ("trials per combination", settings.trials.to_string()),
+        ("seed", settings.seed.map_or_else(|| "not sent".to_owned(), |seed| seed.to_string())),
     ];
     if !settings.modes.is_empty() {
         told.insert(1, ("modes", joined(settings.modes.iter().map(|mode| mode.name()).collect())));
         told.push(("semantic repair", if settings.semantic_repair { "yes" } else { "no" }.to_owned()));
     }
     if let Some(limit) = settings.max_tokens {
-        told.push(("most tokens of an answer", limit.to_string()));
+        told.push(("maximum tokens per answer", limit.to_string()));
     }
     if settings.overrides != crate::sampling::Sampling::default() {
         told.push(("sampling overrides", settings.overrides.to_string()));

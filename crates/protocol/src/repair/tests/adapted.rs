@@ -26,7 +26,7 @@ async fn adapted(text: &str, answers: &[&str]) -> (usize, Answer) {
 }
 
 #[tokio::test]
-async fn what_has_one_meaning_needs_no_model() {
+async fn adapts_unambiguous_texts_without_a_model() {
     for (text, value, done) in [
         (r#"{"count":"2",}"#, json!({ "count": 2 }), &["trailing-comma", "str->int"][..]),
         ("{count: 2, 'name': 'pen'}", json!({ "count": 2, "name": "pen" }), &["bare-name"]),
@@ -41,7 +41,7 @@ async fn what_has_one_meaning_needs_no_model() {
 }
 
 #[tokio::test]
-async fn what_was_mended_keeps_its_digits() {
+async fn adapted_numbers_keep_their_digits() {
     let schema = json!({ "type": "object", "properties": { "x": { "type": "number" } } });
     let shape = Shape::of_schema(schema, "any").expect("a schema");
     let repairer = Repairer::new(PromptRunner::new(says(&[]), "m"), shape);
@@ -52,7 +52,7 @@ async fn what_was_mended_keeps_its_digits() {
 }
 
 #[tokio::test]
-async fn what_is_left_to_the_model_is_asked_about_the_value() {
+async fn the_model_repairs_a_partly_adapted_value() {
     let (asked, answer) =
         adapted(r#"{"count": "two", "name": "pen",}"#, &[r#"{"count": 2, "name": "pen"}"#]).await;
     assert_eq!((asked, answer.verdict), (1, Verdict::Valid));
@@ -63,7 +63,7 @@ async fn what_is_left_to_the_model_is_asked_about_the_value() {
 }
 
 #[tokio::test]
-async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
+async fn protects_values_in_a_broken_text() {
     let shape = order();
     for (text, kept, lost) in [
         (
@@ -93,7 +93,7 @@ async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
 }
 
 #[test]
-fn prose_is_no_broken_text() {
+fn does_not_protect_prose() {
     let value = order().read(r#"{"count": 2}"#);
     for text in [
         "The format is {name: string, count: integer}.",
@@ -107,7 +107,7 @@ fn prose_is_no_broken_text() {
 }
 
 #[test]
-fn what_was_cut_off_may_go_on_and_what_was_not_may_not() {
+fn only_truncated_values_may_be_extended() {
     let shape = order();
     for (text, repair, is_lost) in [
         // A number at the end of the text may have more digits, unless something follows it.
@@ -122,7 +122,7 @@ fn what_was_cut_off_may_go_on_and_what_was_not_may_not() {
 }
 
 #[test]
-fn drafts_are_not_protected() {
+fn does_not_protect_drafts_in_reasoning() {
     let text = r#"Draft {"count": 5, "name": "a draft"}</think>{"count": 2 "name": "pen"}"#;
     let (repair, draft) = (r#"{"count": 2, "name": "pen"}"#, r#"{"count": 5, "name": "a draft"}"#);
     let before = order().read(text);
@@ -130,7 +130,7 @@ fn drafts_are_not_protected() {
 }
 
 #[tokio::test]
-async fn nothing_beside_the_answer_takes_its_place() {
+async fn ignores_values_outside_the_answer() {
     for text in [
         r#"I could say {"count": 5, "name": "draft"}, but no.</think>{"count": "two"}"#,
         "For example {\"count\": 5, \"name\": \"example\"}. Mine:\n```json\n{\"count\": \"two\"}\n```",
@@ -141,7 +141,7 @@ async fn nothing_beside_the_answer_takes_its_place() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_mended_keeps_its_digits_too() {
+async fn unadapted_numbers_keep_their_digits() {
     let text = r#"{"count": "two", "x": 0.12345678901234567890}"#;
     let (_, answer) = adapted(text, &["I cannot."; 2]).await;
     assert_eq!(answer.written.as_deref(), Some(r#"{"count":"two","x":0.12345678901234567890}"#));

@@ -29,7 +29,7 @@ async fn mended(shape: Shape, text: &str, answer: &str) -> (String, bool) {
 }
 
 #[tokio::test]
-async fn what_was_right_is_not_given_up_to_fit() {
+async fn discards_repairs_that_drop_correct_values() {
     for (lost, answer) in [
         ("all of it", "{}"),
         ("the title", r#"{"year": 1952, "tags": ["sea", "fish"]}"#),
@@ -44,7 +44,7 @@ async fn what_was_right_is_not_given_up_to_fit() {
 }
 
 #[tokio::test]
-async fn what_is_mended_is_taken() {
+async fn accepts_repairs_that_keep_all_values() {
     let whole = r#"{"title": "The Old Man and the Sea", "year": 1952, "tags": ["sea", "fish"]}"#;
     let (text, is_discarded) = mended(book(), BOOK, whole).await;
     assert!(!is_discarded && text == whole, "what says nothing may go: {text}");
@@ -73,7 +73,7 @@ async fn what_is_mended_is_taken() {
 }
 
 #[tokio::test]
-async fn calls_are_not_given_up_to_fit() {
+async fn discards_repairs_that_drop_calls() {
     for (answer, is_lost) in [
         ("{}", true),
         (r#"{"content": "I look."}"#, true),
@@ -102,7 +102,7 @@ async fn calls_are_not_given_up_to_fit() {
 }
 
 #[tokio::test]
-async fn of_a_number_that_nothing_holds_no_digit_is_lost() {
+async fn discards_repairs_that_round_a_large_number() {
     let shape =
         Shape::of_schema(json!({ "type": "object", "properties": { "id": {} } }), "s").expect("a schema");
     let text = r#"{"id": 12345678901234567890123}"#;
@@ -112,7 +112,7 @@ async fn of_a_number_that_nothing_holds_no_digit_is_lost() {
 }
 
 #[test]
-fn each_counts_before_the_next() {
+fn ranks_readings_by_quality() {
     let schema = json!({
         "type": "object",
         "properties": { "a": { "type": "integer" }, "b": { "type": "integer" }, "c": { "type": "string" } },
@@ -135,7 +135,7 @@ fn each_counts_before_the_next() {
 }
 
 #[tokio::test]
-async fn a_text_without_a_value_is_what_was_said_first() {
+async fn keeps_the_first_text_if_no_answer_has_a_value() {
     let backend = says(&["Sorry, I cannot.", "Sorry."]);
     let answer = repairer(&backend).repair(&Plan::default(), NONE).await.expect("an answer");
     assert_eq!((answer.verdict, answer.text.as_str()), (Verdict::Text, NONE));

@@ -16,7 +16,7 @@ fn trees() -> Shape {
 }
 
 #[test]
-fn errors_of_trees_take_no_exponential_time() {
+fn reports_errors_of_trees_in_polynomial_time() {
     let mut tree = json!({ "children": "none" });
     for _ in 0..60 {
         tree = json!({ "children": [tree] });
@@ -28,7 +28,7 @@ fn errors_of_trees_take_no_exponential_time() {
 }
 
 #[test]
-fn branches_are_told_as_far_as_they_are_near() {
+fn reports_errors_of_the_closest_branch() {
     let tree = json!({ "tree": { "children": [{ "leaf": "a", "children": "none" }] } });
     assert_eq!(
         trees().check(tree).errors,
@@ -41,16 +41,16 @@ fn branches_are_told_as_far_as_they_are_near() {
     let shape = Shape::of_schema(schema, "s").expect("a schema");
     assert_eq!(
         shape.check(json!({ "one": 5 })).errors,
-        ["Field \"one\": Value fits more than one of the 2 forms of `oneOf`"]
+        ["Field \"one\": Value matches more than one of the 2 schemas of `oneOf`"]
     );
     assert_eq!(
         shape.check(json!({ "any": 5 })).errors,
-        ["Field \"any\": Value fits none of the 2 forms of `anyOf`"]
+        ["Field \"any\": Value matches none of the 2 schemas of `anyOf`"]
     );
 }
 
 #[test]
-fn samples_of_wide_and_deep_schemas_are_bounded() {
+fn bounds_samples_of_wide_and_deep_schemas() {
     let fields: serde_json::Map<String, Value> =
         (0..200).map(|at| (format!("field_{at}"), json!({ "$ref": "#" }))).collect();
     let recursive = json!({ "type": "object", "properties": fields });
@@ -65,7 +65,7 @@ fn samples_of_wide_and_deep_schemas_are_bounded() {
 }
 
 #[test]
-fn what_may_be_xml_is_read_in_linear_time() {
+fn reads_possible_xml_in_linear_time() {
     let shape = Shape::tool_calls();
     for text in [
         "<".repeat(1 << 19),

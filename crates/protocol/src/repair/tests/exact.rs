@@ -8,7 +8,7 @@ fn any() -> Shape {
 }
 
 #[test]
-fn numbers_that_nothing_holds_are_refused_by_their_place() {
+fn rejects_numbers_out_of_range_with_their_place() {
     for (text, place) in [
         (r#"{"id": 12345678901234567890123}"#, "id"),
         (r#"Here: {"a": {"b": [1, -9223372036854775809]}} and more"#, "a.b.1"),
@@ -16,19 +16,19 @@ fn numbers_that_nothing_holds_are_refused_by_their_place() {
     ] {
         let reading = any().read(text);
         assert_eq!(reading.value, None, "{text}");
-        let told = format!("Field \"{place}\": neither 64 bits nor a double hold this number");
+        let told = format!("Field \"{place}\": the number fits neither a 64-bit integer nor a double");
         assert_eq!(reading.errors, [told], "{text}");
     }
     let list = Shape::of_schema(json!({ "type": "array" }), "list").expect("a schema");
     for text in ["[1, 12345678901234567890123]", "So:\n```\n[1, 12345678901234567890123]\n```\n```\n[1]\n```"]
     {
-        let told = ["Field \"1\": neither 64 bits nor a double hold this number"];
+        let told = ["Field \"1\": the number fits neither a 64-bit integer nor a double"];
         assert_eq!(list.read(text).errors, told, "{text}");
     }
 }
 
 #[test]
-fn names_that_come_twice_are_refused_by_their_place() {
+fn rejects_duplicate_names_with_their_place() {
     for (text, place, name) in [
         (r#"{"id": 1, "id": 2}"#, "id", "id"),
         (r#"{"a": [{"x": {"to": "Ann", "to": "Bob"}}]}"#, "a.0.x.to", "to"),
@@ -36,15 +36,15 @@ fn names_that_come_twice_are_refused_by_their_place() {
     ] {
         let reading = any().read(text);
         assert_eq!(reading.value, None, "{text}");
-        assert_eq!(reading.errors, [format!("Field \"{place}\": `{name}` comes twice")], "{text}");
+        assert_eq!(reading.errors, [format!("Field \"{place}\": duplicate name `{name}`")], "{text}");
     }
     let shape = Shape::tool_calls();
     let text = r#"{"toolCalls": [{"name": "pay", "arguments": {"to": "Ann", "to": "Bob"}}]}"#;
-    assert_eq!(shape.read(text).errors, ["Field \"toolCalls.0.arguments.to\": `to` comes twice"]);
+    assert_eq!(shape.read(text).errors, ["Field \"toolCalls.0.arguments.to\": duplicate name `to`"]);
 }
 
 #[test]
-fn doubles_are_the_nearest() {
+fn rounds_to_the_nearest_double() {
     for text in [
         "0.1234567890123456789",
         "7.2057594037927933e16",
@@ -59,7 +59,7 @@ fn doubles_are_the_nearest() {
 }
 
 #[test]
-fn calls_in_xml_lose_nothing_either() {
+fn xml_calls_lose_no_data() {
     let shape = Shape::tool_calls();
     let big = "12345678901234567890123";
     let wrapped = |inner: &str| format!("<function_calls>{inner}</function_calls>");
@@ -67,14 +67,17 @@ fn calls_in_xml_lose_nothing_either() {
         wrapped(&format!("<invoke name=\"pay\"><parameter name=\"ids\">{text}</parameter></invoke>"))
     };
     for (text, told) in [
-        (parameter(&format!("[1, {big}]")), "neither 64 bits nor a double hold this number"),
-        (parameter("{\"to\": 1, \"to\": 2}"), "`to` comes twice"),
-        (wrapped(&format!("{{\"name\": \"pay\", \"arguments\": {{\"id\": {big}}}}}")), "neither 64 bits"),
+        (parameter(&format!("[1, {big}]")), "the number fits neither a 64-bit integer nor a double"),
+        (parameter("{\"to\": 1, \"to\": 2}"), "duplicate name `to`"),
+        (
+            wrapped(&format!("{{\"name\": \"pay\", \"arguments\": {{\"id\": {big}}}}}")),
+            "neither a 64-bit integer",
+        ),
         (
             wrapped("{\"name\": \"pay\", \"arguments\": \"{\\\"to\\\": 1, \\\"to\\\": 2}\"}"),
-            "`to` comes twice",
+            "duplicate name `to`",
         ),
-        (wrapped("[{\"name\": \"pay\", \"name\": \"ask\", \"arguments\": {}}]"), "`name` comes twice"),
+        (wrapped("[{\"name\": \"pay\", \"name\": \"ask\", \"arguments\": {}}]"), "duplicate name `name`"),
     ] {
         let reading = shape.read(&text);
         assert_eq!(reading.value, None, "{text}");
@@ -85,7 +88,7 @@ fn calls_in_xml_lose_nothing_either() {
 }
 
 #[tokio::test]
-async fn a_value_keeps_its_text() {
+async fn a_value_keeps_its_source_text() {
     let text = "So:\n```json\n{\n  \"id\": 0.12345678901234567890,\n  \"a\": \"b \\\" c\\\\\"  , \"d e\": [1.10, -0]\n}\n```";
     let written = r#"{"id":0.12345678901234567890,"a":"b \" c\\","d e":[1.10,-0]}"#;
     assert_eq!(any().read(text).written(), Some(written));

@@ -11,7 +11,7 @@ fn script(answers: &[Result<&str, u16>]) -> Arc<ScriptedBackend> {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_not_lost_where_a_later_mode_is_not() {
+async fn keeps_an_answer_if_a_later_mode_fails() {
     for (error, strict) in [(400, true), (503, true), (400, false), (503, false)] {
         let first = if strict { BAD } else { NONE };
         let backend = script(&[Ok(first), Ok(first), Ok(first), Err(error), Err(error)]);
@@ -24,7 +24,7 @@ async fn what_was_answered_is_not_lost_where_a_later_mode_is_not() {
 }
 
 #[tokio::test]
-async fn the_best_of_all_modes_is_kept() {
+async fn keeps_the_best_answer_of_all_modes() {
     let options = RepairOptions {
         max_attempts: 0,
         strict: true,
@@ -41,14 +41,14 @@ async fn the_best_of_all_modes_is_kept() {
 }
 
 #[tokio::test]
-async fn where_nothing_was_answered_the_error_is_told() {
+async fn returns_the_error_without_any_answer() {
     let backend = script(&[Ok(""), Ok(""), Ok(""), Err(503)]);
     let error = repairer(&backend).ask(&question()).await.expect_err("no answer");
     assert_eq!(error.category(), Category::Server);
 }
 
 #[tokio::test]
-async fn a_mode_that_was_refused_is_not_asked_for_again() {
+async fn does_not_retry_a_refused_mode() {
     let backend = script(&[Err(400), Ok(GOOD), Ok(BAD), Ok(GOOD)]);
     let repairer = repairer(&backend);
     for _ in 0..2 {
@@ -59,7 +59,7 @@ async fn a_mode_that_was_refused_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_format_that_was_refused_in_a_repair_is_not_sent_again() {
+async fn does_not_resend_a_refused_format() {
     let backend = script(&[Err(400), Ok(BAD), Ok(BETTER), Ok(GOOD), Ok(GOOD)]);
     let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
     let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
@@ -74,7 +74,7 @@ async fn a_format_that_was_refused_in_a_repair_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_refused_without_a_format_as_well_is_not_about_it() {
+async fn a_refusal_without_a_format_is_not_remembered() {
     let backend = script(&[Err(400), Err(400), Ok(GOOD)]);
     let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
     let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };

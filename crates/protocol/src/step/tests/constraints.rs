@@ -13,7 +13,7 @@ async fn with(can: &[Feature], block: &Value) -> (Body, Vec<(String, Value)>) {
 }
 
 #[tokio::test]
-async fn each_name_asks_for_what_the_backend_can() {
+async fn each_name_selects_what_the_backend_supports() {
     let all = Feature::ALL;
     for (given, can, mode, format) in [
         ("openai_json", &all[..], "openai_json", Some("json_schema")),
@@ -41,13 +41,13 @@ async fn each_name_asks_for_what_the_backend_can() {
 }
 
 #[tokio::test]
-async fn off_says_nothing() {
+async fn off_records_nothing() {
     let (asked, events) = with(&Feature::ALL, &json!({ "structured_output": "off" })).await;
     assert!(!asked.contains_key("response_format") && events.is_empty());
 }
 
 #[tokio::test]
-async fn a_schema_is_strict_where_providers_take_it_so() {
+async fn sends_a_strict_schema_if_providers_accept_it() {
     let closed = json!({ "type": "object", "properties": { "count": { "type": "integer" } }, "required": ["count"], "additionalProperties": false });
     for (schema, strict) in [(schema(), false), (closed, true)] {
         let (asked, _) = with(&Feature::ALL, &json!({ "schema": schema })).await;
@@ -57,7 +57,7 @@ async fn a_schema_is_strict_where_providers_take_it_so() {
 }
 
 #[tokio::test]
-async fn a_grammar_of_its_own_is_sent() {
+async fn sends_the_grammar_of_a_step() {
     let block = json!({ "structured_output": "grammar", "grammar": "root ::= \"{}\"" });
     let (asked, events) = with(&[Feature::Grammar], &block).await;
     assert_eq!(asked["grammar"], "root ::= \"{}\"");
@@ -65,7 +65,7 @@ async fn a_grammar_of_its_own_is_sent() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_asked_for_without() {
+async fn retries_without_a_refused_constraint() {
     let refused = Err(BackendError::from_status(400, "no such response_format"));
     let backend = Arc::new(ScriptedBackend::new([refused, Ok(ScriptedBackend::says(GOOD))]));
     let (output, events) = ran(&step(&backend, &json!({}))).await;
@@ -76,7 +76,7 @@ async fn what_is_refused_is_asked_for_without() {
 }
 
 #[tokio::test]
-async fn with_tools_nothing_is_constrained() {
+async fn does_not_constrain_with_tools() {
     let answers =
         [ScriptedBackend::calls("1", "look", "{}"), ScriptedBackend::says("```\n{\"count\": \"2\"}\n```")];
     let backend = Arc::new(ScriptedBackend::new(answers.map(Ok)));
@@ -94,7 +94,7 @@ async fn with_tools_nothing_is_constrained() {
 }
 
 #[tokio::test]
-async fn what_is_enforced_must_fit_as_it_came() {
+async fn enforced_outputs_must_be_valid_unchanged() {
     let block = json!({ "structured_output": "outlines", "enforce_grammar": true });
     let backend = says(&["```\n{\"count\": 2}\n```", " {\"count\": 2}\n"]);
     let (output, events) = ran(&step(&backend, &block)).await;

@@ -140,7 +140,7 @@ fn the_example_has_every_key() {
 }
 
 #[test]
-fn the_same_is_read_from_all_formats() {
+fn all_formats_give_the_same_file() {
     let yaml = StepsFile::parse("agents: { a: { retries: 3, processing: { aop: full } } }", Format::Yaml);
     let toml = StepsFile::parse("[agents.a]\nretries = 3\nprocessing.aop = \"full\"", Format::Toml);
     let json =
@@ -153,57 +153,60 @@ fn the_same_is_read_from_all_formats() {
 }
 
 #[test]
-fn what_is_wrong_has_a_place() {
+fn errors_in_files_have_a_place() {
     let within = |text: &str| format!("agents:\n  a:\n    processing:\n      {text}\n");
     for (text, told) in [
         ("soap: full", "line 4, column 7: unknown field `soap`, expected one of structured_output, "),
         ("aop: some", "line 4, column 12: unknown variant `some`, expected one of off, minimal, full"),
         ("structured_output: on", "line 4, column 26: unknown variant `on`"),
-        ("coercion: { tolerant_level: 3 }", "line 4, column 35: a tolerant level is 0, 1 or 2, not 3"),
+        (
+            "coercion: { tolerant_level: 3 }",
+            "line 4, column 35: invalid tolerance level 3; expected 0, 1 or 2",
+        ),
         (
             "coercion: { allow: { integer: [\"str->date\"] } }",
             "line 4, column 38: unknown variant `str->date`",
         ),
         (
             "coercion: { max_unescape_depth: 9 }",
-            "line 4, column 39: texts are unescaped at most 8 times, not 9",
+            "line 4, column 39: invalid unescape depth 9; expected 0 to 8",
         ),
         ("coercion: { anyof_strategy: best }", "line 4, column 35: unknown variant `best`"),
         ("reasoning_precheck: { inject_feedback: append }", "line 4, column 46: unknown variant `append`"),
         ("repair: { attempts: 3 }", "line 4, column 17: unknown field `attempts`"),
-        ("enforce_grammar: true", "agents.a.processing.enforce_grammar: it needs a schema"),
-        ("schema: { type: text }", "agents.a.processing.schema: not a JSON Schema that can be checked: "),
+        ("enforce_grammar: true", "agents.a.processing.enforce_grammar: requires a schema"),
+        ("schema: { type: text }", "agents.a.processing.schema: invalid JSON Schema: "),
         (
             "reasoning_precheck: { max_tokens: 0 }",
-            "agents.a.processing.reasoning_precheck.max_tokens: 0 is not a positive number of tokens",
+            "agents.a.processing.reasoning_precheck.max_tokens: 0 is invalid; expected a positive number of tokens",
         ),
         (
             "reasoning_precheck: { consensus_threshold: 2 }",
-            "agents.a.processing.reasoning_precheck.consensus_threshold: 2 is not a number from 0 to 1",
+            "agents.a.processing.reasoning_precheck.consensus_threshold: 2 is invalid; expected a number from 0 to 1",
         ),
         (
             "reasoning_precheck: { enabled: true, validator_agent: agents.x }",
-            "agents.a.processing.reasoning_precheck.validator_agent: there is no `agents.x`, but a",
+            "agents.a.processing.reasoning_precheck.validator_agent: unknown name `agents.x`; expected one of a",
         ),
         (
             "reasoning_precheck: { validator_agent: agents.x }",
-            "agents.a.processing.reasoning_precheck.validator_agent: there is no `agents.x`, but a",
+            "agents.a.processing.reasoning_precheck.validator_agent: unknown name `agents.x`; expected one of a",
         ),
         (
             "reasoning_precheck: { enabled: true, planner_agent: x }",
-            "agents.a.processing.reasoning_precheck.planner_agent: there is no `x`, but a",
+            "agents.a.processing.reasoning_precheck.planner_agent: unknown name `x`; expected one of a",
         ),
-        ("grammar: ' '", "agents.a.processing.grammar: it needs rules"),
+        ("grammar: ' '", "agents.a.processing.grammar: requires at least one rule"),
         (
             "reasoning_precheck: { inject_feedback: context_key, context_feedback_key: '' }",
-            "agents.a.processing.reasoning_precheck.context_feedback_key: it needs a name",
+            "agents.a.processing.reasoning_precheck.context_feedback_key: requires a non-empty name",
         ),
     ] {
         let error = yaml(&within(text)).expect_err(text).to_string();
         assert!(error.starts_with(told), "{text}\n{error}\n{told}");
     }
     for (text, told) in [
-        ("agents:\n  a:\n    prompt: '{{ x'", "agents.a.prompt: not a template: "),
+        ("agents:\n  a:\n    prompt: '{{ x'", "agents.a.prompt: invalid template: "),
         ("stpes: {}", "line 1, column 1: unknown field `stpes`"),
     ] {
         let error = yaml(text).expect_err(text).to_string();
@@ -213,16 +216,19 @@ fn what_is_wrong_has_a_place() {
         .expect_err("3");
     assert_eq!(
         error.to_string(),
-        "line 3, `agents.a.processing.coercion.tolerant_level`: a tolerant level is 0, 1 or 2, not 3"
+        "line 3, `agents.a.processing.coercion.tolerant_level`: invalid tolerance level 3; expected 0, 1 or 2"
     );
     let error = StepsFile::parse("{\"agents\": {\"a\": {\"soap\": 1}}}", Format::Json).expect_err("soap");
     assert!(error.to_string().starts_with("line 1, column 24: unknown field `soap`"), "{error}");
     let file = yaml("agents: { a: {} }").expect("a file");
-    assert_eq!(file.step("b").expect_err("no step").to_string(), "agents: there is no `b`, but a");
+    assert_eq!(
+        file.step("b").expect_err("no step").to_string(),
+        "agents: unknown name `b`; expected one of a"
+    );
 }
 
 #[test]
-fn what_is_no_yaml_is_told_in_plain_words() {
+fn yaml_errors_are_in_plain_words() {
     let texts = [
         "agents:\n  a: [",
         "agents:\n  a: {}\n  a: {}\n",
@@ -262,7 +268,7 @@ fn what_is_no_yaml_is_told_in_plain_words() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_a_file() {
+fn ignores_a_byte_order_mark() {
     for (text, format) in [
         ("agents: { a: { retries: 3 } }", Format::Yaml),
         ("[agents.a]\nretries = 3", Format::Toml),
@@ -276,7 +282,7 @@ fn a_byte_order_mark_is_no_part_of_a_file() {
 }
 
 #[test]
-fn a_step_says_more_than_the_configuration() {
+fn a_step_overrides_the_configuration() {
     let aros = Aros {
         structured_output_default: StructuredOutput::Off,
         enable_aop_default: OutputProcessing::Full,
@@ -311,7 +317,7 @@ fn a_step_says_more_than_the_configuration() {
 }
 
 #[tokio::test]
-async fn where_the_configuration_is_off_nothing_is_done() {
+async fn disabled_configuration_disables_processing() {
     let block = json!({
         "structured_output": "json",
         "aop": "full",

@@ -107,7 +107,7 @@ fn interrupted(place: Place, interruption: Interruption) -> (Step, Arc<ScriptedB
 }
 
 #[tokio::test]
-async fn they_pass_untouched_wherever_they_come() {
+async fn interruptions_pass_through_a_step_unchanged() {
     let backends = (0..4).map(Place::Backend);
     let processors = (0..4).map(Place::Processor);
     let others = [Place::Validator, Place::Planner, Place::Check, Place::Tool];
@@ -143,7 +143,7 @@ async fn they_pass_untouched_wherever_they_come() {
 }
 
 #[tokio::test]
-async fn a_quota_ends_a_step_before_it_costs_too_much() {
+async fn a_quota_ends_a_step_before_its_limit() {
     let mut answer = ScriptedBackend::says("no");
     answer["usage"] = json!({ "total_tokens": 90 });
     let script = Arc::new(ScriptedBackend::new([Ok(answer)]));

@@ -20,7 +20,7 @@ async fn with_context(step: &Step, context: &mut Body) -> Result<StepOutput, Ste
 }
 
 #[tokio::test]
-async fn a_step_that_fails_leaves_the_context_as_it_was() {
+async fn a_failed_step_leaves_the_context_unchanged() {
     let backend = says(&["no"; 2]);
     let mut context = body(json!({ "old": 1 }));
     with_context(&step(&backend, &json!({})).with_processor(count), &mut context)
@@ -30,7 +30,7 @@ async fn a_step_that_fails_leaves_the_context_as_it_was() {
 }
 
 #[tokio::test]
-async fn only_the_attempt_that_succeeds_is_seen_in_the_context() {
+async fn only_the_successful_attempt_changes_the_context() {
     let backend = says(&["no", "no", r#"{"count": 2}"#]);
     let mut context = body(json!({ "old": 1 }));
     let step = step(&backend, &json!({})).with_processor(count).with_retries(2);
@@ -39,7 +39,7 @@ async fn only_the_attempt_that_succeeds_is_seen_in_the_context() {
 }
 
 #[tokio::test]
-async fn texts_that_are_not_taken_are_not_seen_either() {
+async fn rejected_texts_do_not_change_the_context() {
     let backend = says(&["no", "nor this", r#"{"count": 2}"#]);
     let mut context = Body::new();
     let step = step(&backend, &json!({ "repair": {} })).with_processor(count);
@@ -48,7 +48,7 @@ async fn texts_that_are_not_taken_are_not_seen_either() {
 }
 
 #[tokio::test]
-async fn what_processors_make_is_checked_as_strictly() {
+async fn validates_the_values_of_processors() {
     let backend = says(&[r#"{"number": 2}"#, r#"{"number": "x"}"#]);
     let rename = |input: Input<'_>, _: &Context| -> Processed {
         Ok(input.value.map(|value| json!({ "count": value["number"] })))
@@ -61,7 +61,7 @@ async fn what_processors_make_is_checked_as_strictly() {
 }
 
 #[tokio::test]
-async fn what_tools_do_to_the_context_goes_with_their_attempt() {
+async fn changes_by_tools_belong_to_their_attempt() {
     let call = || Ok(ScriptedBackend::calls("1", "note", "{}"));
     let says = |text: &str| Ok(ScriptedBackend::says(text));
     let backend = Arc::new(ScriptedBackend::new([call(), says("no"), call(), says(r#"{"count": 2}"#)]));
@@ -85,7 +85,7 @@ async fn what_tools_do_to_the_context_goes_with_their_attempt() {
 }
 
 #[tokio::test]
-async fn a_loop_that_fails_is_told_to_the_next_attempt() {
+async fn the_next_attempt_gets_the_errors_of_a_failed_loop() {
     let call = || Ok(ScriptedBackend::calls("1", "broken", "{}"));
     let says = |text: &str| Ok(ScriptedBackend::says(text));
     let answers = [call(), says("It failed."), call(), says(r#"{"count": 2}"#)];

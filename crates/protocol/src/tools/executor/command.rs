@@ -166,7 +166,7 @@ impl CommandTool {
     }
 
     fn too_late(&self, tail: &Tail) -> Problem {
-        let message = format!("the tool did not end within {} seconds", self.timeout.as_secs_f64());
+        let message = format!("the tool did not finish within {} seconds", self.timeout.as_secs_f64());
         with_stderr(Problem::new(codes::TIMEOUT, message), &tail.text())
     }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_go_in_and_results_come_out() {
+    async fn passes_arguments_and_reads_results() {
         let cat = CommandTool::new(["cat"]).expect("a command");
         assert_eq!(run(&cat).await, ToolResult::ok(json!({ "city": "Paris; rm -rf $HOME" })));
         assert_eq!(run(&shell("echo ' plain text '")).await, ToolResult::ok("plain text"));
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_are_no_shell_s() {
+    async fn does_not_pass_arguments_to_a_shell() {
         let tool = CommandTool::new(["printf", "%s", "$HOME `id` *"]).expect("a command");
         assert_eq!(run(&tool).await, ToolResult::ok("$HOME `id` *"));
     }
 
     #[tokio::test]
-    async fn failures_say_why() {
+    async fn failures_include_the_reason() {
         let problem = fails(&shell("echo half; echo 'no key' >&2; exit 3")).await;
         assert_eq!((problem.code.as_str(), &problem.details["exit_code"]), (codes::TOOL_ERROR, &json!(3)));
         assert_eq!(problem.details["stderr"], "no key");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_takes_too_long_is_killed_with_its_children() {
+    async fn kills_a_slow_command_and_its_children() {
         // The inner shell also holds the pipe open and would create the file `late`.
         let folder = std::env::temp_dir().join(format!("formwork-command-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -297,7 +297,7 @@ mod tests {
         let tool = shell(script).in_folder(&folder).with_timeout(Duration::from_millis(300));
         let problem = fails(&tool).await;
         assert_eq!(problem.code, codes::TIMEOUT);
-        assert_eq!(problem.message, "the tool did not end within 0.3 seconds");
+        assert_eq!(problem.message, "the tool did not finish within 0.3 seconds");
         assert_eq!(problem.details["stderr"], "starting");
         let pid = std::fs::read_to_string(folder.join("pid")).expect("a pid");
         let is_gone = shell(&format!("while kill -0 {} 2>/dev/null; do :; done; echo gone", pid.trim()));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn output_is_read_within_its_limit() {
+    async fn limits_the_output() {
         let tool = shell("yes").with_output_limit(1000);
         let problem = fails(&tool).await;
         assert_eq!(
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_environment_is_a_choice() {
+    async fn passes_only_the_chosen_environment() {
         let variables = BTreeMap::from([("OWN".to_owned(), "1".to_owned())]);
         let tool = shell("echo \"$OWN ${PATH:+path}\"");
         let inherits = tool.clone().with_environment(Environment::Inherit, variables.clone());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_need_not_read() {
+    async fn accepts_programs_that_ignore_their_input() {
         let arguments = json!({ "text": "x".repeat(1 << 20) });
         let result = shell("exit 0").execute(arguments.as_object().expect("an object")).await;
         assert_eq!(result, ToolResult::ok(Value::Null));

@@ -105,7 +105,9 @@ impl McpClient {
         let fault = |reason: String| Kind::Url { given: url.to_owned(), reason };
         let parsed = reqwest::Url::parse(url).map_err(|error| fault(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") {
-            return Err(fault(format!("its scheme is {}", parsed.scheme())).into());
+            return Err(
+                fault(format!("unsupported scheme `{}`; expected http or https", parsed.scheme())).into()
+            );
         }
         // A TLS provider may already be installed, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -149,7 +151,10 @@ impl McpClient {
                 return Err(self.server.fault(reason::of_request(&error), &stderr));
             }
             Err(_) => {
-                return Err(self.server.fault("it took too long".to_owned(), &self.server.stderr.text()));
+                return Err(self.server.fault(
+                    "the server took too long to list its tools".to_owned(),
+                    &self.server.stderr.text(),
+                ));
             }
         };
         let (mut tools, mut refused) = (Vec::new(), Vec::new());
@@ -241,7 +246,7 @@ impl Server {
             Ok(Err(error)) => {
                 Err((reason::of_handshake(&error), matches!(error, ClientInitializeError::JsonRpcError(_))))
             }
-            Err(_) => Err(("it took too long to answer".to_owned(), false)),
+            Err(_) => Err(("the server took too long to answer".to_owned(), false)),
         }
     }
 
@@ -295,12 +300,12 @@ impl McpTool {
                 Problem::from(error.message.into_owned()).with("rpc_code", error.code.0)
             }
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                let message = format!("the MCP server cannot be asked: {}", reason::of_request(&error));
+                let message = format!("the MCP server is unavailable: {}", reason::of_request(&error));
                 let problem = Problem::new(codes::TOOL_UNAVAILABLE, message);
                 let stderr = self.server.stderr.last_words().await;
                 if stderr.is_empty() { problem } else { problem.with("stderr", stderr) }
             }
-            other => format!("the MCP server gives no result: {}", reason::of_request(&other)).into(),
+            other => format!("the MCP server returned no result: {}", reason::of_request(&other)).into(),
         }
     }
 }
@@ -320,7 +325,7 @@ fn envelope(result: CallToolResult) -> ToolResult {
     let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
     let text = texts.collect::<Vec<_>>().join("\n");
     let mut envelope = if result.is_error == Some(true) {
-        let message = if text.is_empty() { "the tool failed without saying why" } else { text.as_str() };
+        let message = if text.is_empty() { "the tool failed without a message" } else { text.as_str() };
         ToolResult { data: result.structured_content.unwrap_or_default(), ..ToolResult::failed(message) }
     } else if let Some(structured) = result.structured_content {
         ToolResult::ok(structured)
@@ -338,7 +343,7 @@ fn envelope(result: CallToolResult) -> ToolResult {
         }
     };
     if omitted > 0 {
-        let message = "images, sound and other bytes are left out";
+        let message = "binary content, such as images and audio, was omitted";
         envelope = envelope.with_warning(Problem::new("CONTENT_OMITTED", message).with("blocks", omitted));
     }
     envelope

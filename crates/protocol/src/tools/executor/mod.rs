@@ -81,6 +81,6 @@ pub(super) struct Recorded;
 
 impl ToolExecutor for Recorded {
     fn execute<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, ToolResult> {
-        ready(ToolResult::failed("this tool is one of a record, and does not run")).boxed()
+        ready(ToolResult::failed("this tool belongs to a record and cannot run")).boxed()
     }
 }

@@ -13,19 +13,19 @@ use crate::backend::innermost;
 pub(super) fn of_handshake(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => {
-            "it closed the connection before it answered".to_owned()
+            "the server closed the connection before it answered".to_owned()
         }
         ClientInitializeError::TransportError { error, .. } => of_transport(error),
         ClientInitializeError::JsonRpcError(error) => {
-            format!("it refused the handshake: {} (code {})", error.message, error.code.0)
+            format!("the server refused the handshake: {} (code {})", error.message, error.code.0)
         }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let known: Vec<String> = server_supported.iter().map(ToString::to_string).collect();
-            format!("it speaks other versions of the protocol: {}", known.join(", "))
+            format!("unsupported protocol version; the server supports {}", known.join(", "))
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_handshake(fallback),
-        ClientInitializeError::Cancelled => "the connection was given up".to_owned(),
-        _ => "what it answered is no handshake of the protocol".to_owned(),
+        ClientInitializeError::Cancelled => "the connection was cancelled".to_owned(),
+        _ => "the answer is not an MCP handshake".to_owned(),
     }
 }
 
@@ -35,13 +35,13 @@ pub(super) fn of_request(error: &ServiceError) -> String {
         ServiceError::McpError(error) => error.message.clone().into_owned(),
         ServiceError::TransportSend(error) => of_transport(error),
         ServiceError::TransportClosed => "the connection is closed".to_owned(),
-        ServiceError::UnexpectedResponse => "it answered with something else than was asked for".to_owned(),
-        ServiceError::Cancelled { reason: Some(reason) } => format!("it was given up: {reason}"),
-        ServiceError::Cancelled { reason: None } => "it was given up".to_owned(),
+        ServiceError::UnexpectedResponse => "the server sent an unexpected response".to_owned(),
+        ServiceError::Cancelled { reason: Some(reason) } => format!("the request was cancelled: {reason}"),
+        ServiceError::Cancelled { reason: None } => "the request was cancelled".to_owned(),
         ServiceError::Timeout { timeout } => {
-            format!("there was no answer within {} seconds", timeout.as_secs_f64())
+            format!("the server did not answer within {} seconds", timeout.as_secs_f64())
         }
-        ServiceError::InputRequiredRoundsExceeded { .. } => "it asks for more and more input".to_owned(),
+        ServiceError::InputRequiredRoundsExceeded { .. } => "the server requested input too often".to_owned(),
         _ => "the request was not answered".to_owned(),
     }
 }
@@ -60,29 +60,31 @@ fn of_transport(error: &DynamicTransportError) -> String {
 fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
         StreamableHttpError::Client(error) => of_client(error),
-        StreamableHttpError::HttpStatus(error) => format!("it answered with status {}", error.status),
+        StreamableHttpError::HttpStatus(error) => format!("the server answered with status {}", error.status),
         StreamableHttpError::AuthRequired(_) => {
-            "it asks for a key, or does not take the one it got".to_owned()
+            "the server requires a key, or rejected the given one".to_owned()
         }
-        StreamableHttpError::InsufficientScope(_) => "the key is not for this".to_owned(),
+        StreamableHttpError::InsufficientScope(_) => "the key lacks the required scope".to_owned(),
         StreamableHttpError::UnexpectedServerResponse(told) => of_answer(told),
         StreamableHttpError::UnexpectedContentType(Some(kind)) => {
-            format!("it answered with content of type {kind}")
+            format!("the server answered with content of type {kind}")
         }
-        StreamableHttpError::UnexpectedContentType(None) => "it answered with content of no type".to_owned(),
+        StreamableHttpError::UnexpectedContentType(None) => {
+            "the server answered without a content type".to_owned()
+        }
         StreamableHttpError::ResponseBodyTooLarge { max_size } => {
-            format!("its answer is larger than {max_size} bytes")
+            format!("the answer is larger than the limit of {max_size} bytes")
         }
         StreamableHttpError::Deserialize(error) => {
-            format!("it answered with JSON that is not the protocol's: {error}")
+            format!("the answer is JSON, but not an MCP message: {error}")
         }
-        StreamableHttpError::SessionExpired => "its session is over".to_owned(),
+        StreamableHttpError::SessionExpired => "the session has expired".to_owned(),
         StreamableHttpError::UnexpectedEndOfStream | StreamableHttpError::TransportChannelClosed => {
             "the connection ended".to_owned()
         }
         StreamableHttpError::Io(error) => innermost(error),
-        StreamableHttpError::Sse(error) => format!("its events cannot be read: {}", innermost(error)),
-        _ => "it does not speak HTTP as the protocol asks for".to_owned(),
+        StreamableHttpError::Sse(error) => format!("the event stream cannot be read: {}", innermost(error)),
+        _ => "the server does not follow the HTTP transport of MCP".to_owned(),
     }
 }
 
@@ -92,16 +94,16 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
 fn of_answer(told: &str) -> String {
     let told = told.trim().trim_end_matches(':');
     match told.split_once("JsonRpcMessage: ") {
-        Some((_, wrong)) => format!("it answered with JSON that is not the protocol's: {wrong}"),
-        None => format!("it answered with something else: {told}"),
+        Some((_, wrong)) => format!("the answer is JSON, but not an MCP message: {wrong}"),
+        None => format!("the answer is not an MCP message: {told}"),
     }
 }
 
 fn of_client(error: &reqwest::Error) -> String {
     match error.status() {
-        Some(status) => format!("it answered with status {}", status.as_u16()),
-        None if error.is_timeout() => "it took too long to answer".to_owned(),
-        None if error.is_connect() => format!("it could not be reached: {}", innermost(error)),
+        Some(status) => format!("the server answered with status {}", status.as_u16()),
+        None if error.is_timeout() => "the server took too long to answer".to_owned(),
+        None if error.is_connect() => format!("the server could not be reached: {}", innermost(error)),
         None => innermost(error),
     }
 }

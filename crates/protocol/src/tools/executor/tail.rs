@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_end_is_kept() {
+    async fn keeps_the_end_of_the_output() {
         let tail = Tail::default();
         let text = "x".repeat(5000) + "the end\n";
         tail.read(text.as_bytes()).await;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_followed_is_waited_for() {
+    async fn waits_for_the_end_of_the_output() {
         let tail = Tail::default();
         assert_eq!(tail.last_words().await, "");
         let (mut from, to) = tokio::io::duplex(8);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_cut_begins_with_a_line_or_a_character() {
+    async fn starts_a_cut_at_a_line_or_character() {
         let tail = Tail::default();
         tail.read(format!("{}\nlast\nlines\n", "x".repeat(5000)).as_bytes()).await;
         assert_eq!(tail.text(), "last\nlines");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_within_the_limit_is_whole() {
+    async fn keeps_output_within_the_limit_whole() {
         assert_eq!(whole(&b"abc"[..], 3).await.expect("bytes"), Some(b"abc".to_vec()));
         assert_eq!(whole(&b"abcd"[..], 3).await.expect("bytes"), None);
     }

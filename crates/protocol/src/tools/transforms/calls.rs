@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_go() {
+    fn removes_namespaces() {
         for (given, expected) in
             [("functions.f", "f"), ("default_api:f", "f"), ("a.b.f", "f"), ("f", "f"), ("f.", "f.")]
         {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_thoughts_are_empty_ones() {
+    fn adds_empty_reasoning_where_missing() {
         assert_eq!(after(reasoning, message(json!({})))["reasoning_content"], "");
         assert_eq!(after(reasoning, message(json!({ "reasoning": "so" })))["reasoning_content"], "so");
         assert_eq!(
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_content_is_empty() {
+    fn adds_empty_content_where_missing() {
         assert_eq!(after(content, message(json!({})))["content"], "");
         assert_eq!(after(content, message(json!({ "content": "Hm" })))["content"], "Hm");
         let plain = json!({ "role": "assistant", "content": null });
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_signatures_are_skipped() {
+    fn skips_missing_signatures() {
         let signature_of = |message: &Value| {
             message["tool_calls"][0]["extra_content"]["google"]["thought_signature"].clone()
         };
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn results_get_the_names_of_their_tools() {
+    fn adds_tool_names_to_results() {
         let call = json!({ "id": "a", "function": { "name": "f" } });
         let mut messages = vec![
             json!({ "role": "assistant", "tool_calls": [call] }),

@@ -183,14 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_names_are_told_with_the_known_ones() {
+    fn errors_of_unknown_names_list_the_known_ones() {
         let names = || vec!["nothing".to_owned()];
         let fault = |options: ToolCallingOptions| {
             Transforms::default().resolve(&options).err().expect("refused").to_string()
         };
         let told = fault(ToolCallingOptions { tool_transforms: names(), ..Default::default() });
         let known = "tools_without_descriptions, tools_without_schema_annotations";
-        assert_eq!(told, format!("there is no tool transform `nothing`; there are {known}"));
+        assert_eq!(told, format!("unknown tool transform `nothing`; expected one of {known}"));
         for (told, kind) in [
             (fault(ToolCallingOptions { message_transforms: names(), ..Default::default() }), "message"),
             (fault(ToolCallingOptions { response_transforms: names(), ..Default::default() }), "response"),
@@ -201,14 +201,14 @@ mod tests {
             ),
         ] {
             assert!(
-                told.starts_with(&format!("there is no {kind} transform `nothing`; there are ")),
+                told.starts_with(&format!("unknown {kind} transform `nothing`; expected one of ")),
                 "{told}"
             );
         }
     }
 
     #[test]
-    fn they_are_applied_in_the_order_of_their_names() {
+    fn applies_transforms_in_the_given_order() {
         let add = |text: &'static str| move |call: &mut ToolCall| call.name.push_str(text);
         let transforms = Transforms::default().with_call("a", add("1")).with_call("b", add("2"));
         let tool_call_transforms = vec!["b".to_owned(), "a".to_owned()];

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_become_calls() {
+    fn converts_tags_to_calls() {
         for (content, rest) in [
             (r#"<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>"#, json!(null)),
             (
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_text() {
+    fn keeps_other_content_as_text() {
         for content in [
             "",
             "no tags",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_came_are_left_alone() {
+    fn keeps_existing_calls_unchanged() {
         let tag = "<tool_call>{\"name\": \"f\"}</tool_call>";
         for message in [
             json!({ "content": tag, "tool_calls": [{ "function": { "name": "g" } }] }),

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_fields_go() {
+    fn removes_empty_fields() {
         for (given, expected) in [
             (
                 json!({ "ok": true, "data": 0, "errors": [], "warnings": [] }),

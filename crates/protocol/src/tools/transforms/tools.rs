@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_go_and_names_stay() {
+    fn removes_keywords_but_keeps_property_names() {
         let parameters = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "description": "d",
             "properties": {

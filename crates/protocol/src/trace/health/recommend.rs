@@ -10,7 +10,7 @@ use super::{Bucket, Health, Named, Tally};
 
 /// Minimum number of cases for advice on a stage or a trend.
 const FEW: u64 = 3;
-/// Number of coercions in 100 runs from which constraints are recommended.
+/// Number of coercions per 100 runs from which constraints are recommended.
 const OFTEN: f64 = 10.0;
 /// Share of failures from which they are reported.
 const FAILING: f64 = 0.2;
@@ -77,7 +77,7 @@ pub(super) fn recommend(health: &Health) -> Vec<Recommendation> {
     all.extend(trends(&health.trends, &health.overall));
     if all.is_empty() {
         let text = if health.overall == Tally::default() {
-            "nothing was traced here: look at a longer time, or at more than these steps and models"
+            "no records match: use a longer window, or fewer filters for steps and models"
         } else {
             "nothing to do"
         };
@@ -91,28 +91,28 @@ fn basic(health: &Health) -> Vec<Recommendation> {
     let mut say = |text| all.push(Recommendation::new(Advice::Basic, text));
     if let Some(rate) = overall.per_100_runs().filter(|&rate| rate >= OFTEN) {
         say(format!(
-            "outputs needed help {rate:.0} times in 100 runs: constrain them while they are written \
-             (`structured_output: auto`), or say more of their form in prompts"
+            "{rate:.0} corrections per 100 runs: constrain outputs during decoding (`structured_output: auto`), \
+             or describe their form in prompts"
         ));
     }
     let tried = overall.coercions.successes + overall.coercions.failures;
     if share(overall.coercions.failures, tried) >= FAILING {
         say(format!(
-            "{} of {tried} tries to mend outputs failed: look at `error_preview` of `output.coercion.fail`, and \
-             add a processor of your own, or adjust prompts",
+            "{} of {tried} attempts to correct outputs failed: check `error_preview` of `output.coercion.fail`, \
+             and add a custom processor or adjust prompts",
             overall.coercions.failures
         ));
     }
     if overall.soe.skipped > 0 {
         say(format!(
-            "structured output was skipped {} times: use models and servers that have it, or the engine in this process",
+            "structured output was skipped {} times: use models and servers that support it, or the local engine",
             overall.soe.skipped
         ));
     }
     if overall.precheck.failure_rate().is_some_and(|rate| rate >= FAILING) {
         let checks = overall.precheck.pass + overall.precheck.fail;
         say(format!(
-            "{} of {checks} prechecks failed: put what they miss into contexts and prompts, or lower their threshold",
+            "{} of {checks} prechecks failed: add the missing information to contexts and prompts, or lower the threshold",
             overall.precheck.fail
         ));
     }
@@ -123,21 +123,21 @@ fn targeted(health: &Health) -> Vec<Recommendation> {
     let mut all = Vec::new();
     if let Some(Named { name, tally }) = health.steps.first().filter(|step| needs_help(step)) {
         let text = format!(
-            "step `{name}` needs most help, {}: set `structured_output` for it, or add a processor of your own",
+            "step `{name}` needs the most corrections, {}: set `structured_output` for it, or add a custom processor",
             rate(tally)
         );
         all.push(Recommendation::new(Advice::Targeted, text).of_step(name));
     }
     if let Some(Named { name, tally }) = health.models.first().filter(|model| needs_help(model)) {
         let text = format!(
-            "model `{name}` needs most help, {}: constrain it, or use another where it counts",
+            "model `{name}` needs the most corrections, {}: constrain its outputs, or use another model",
             rate(tally)
         );
         all.push(Recommendation::new(Advice::Targeted, text).of_model(name));
     }
     if let Some(skips) = health.soe_skips.iter().find(|skips| !skips.name.is_empty()) {
         let text = format!(
-            "model `{}` had its structured output skipped {} times: its server does not have it, or is not known to",
+            "structured output of model `{}` was skipped {} times: its server does not support it, or the support is unknown",
             skips.name, skips.count
         );
         all.push(Recommendation::new(Advice::Targeted, text).of_model(&skips.name));
@@ -146,7 +146,7 @@ fn targeted(health: &Health) -> Vec<Recommendation> {
     let worst = health.steps.iter().filter(checked).max_by_key(|step| step.tally.precheck.fail);
     if let Some(Named { name, tally }) = worst {
         let text = format!(
-            "step `{name}` fails {:.0}% of its prechecks: look at what they say is missing",
+            "step `{name}` fails {:.0}% of its prechecks: check which information their feedback requests",
             tally.precheck.failure_rate().unwrap_or_default() * 100.0
         );
         all.push(Recommendation::new(Advice::Targeted, text).of_step(name));
@@ -160,7 +160,7 @@ fn needs_help(named: &Named) -> bool {
 
 fn rate(tally: &Tally) -> String {
     match tally.per_100_runs() {
-        Some(rate) => format!("{rate:.0} coercions in 100 runs"),
+        Some(rate) => format!("{rate:.0} coercions per 100 runs"),
         None => format!("{} coercions", tally.coercions.successes),
     }
 }
@@ -175,20 +175,20 @@ fn stages(overall: &Tally) -> Vec<Recommendation> {
     much.map(|(stage, coercions)| {
         let advice = match stage.as_str() {
             "extract" => {
-                "text or fences stand around JSON: ask for JSON alone, or constrain outputs while they are written"
+                "text or fences surround the JSON: request JSON alone, or constrain outputs during decoding"
             }
             "tolerant" => {
                 "outputs are almost JSON (comments, single quotes, trailing commas): give an example in strict JSON, \
                  or constrain outputs"
             }
-            "syntactic" => "outputs are broken JSON: constrain them, and see whether they are cut off",
+            "syntactic" => "outputs are broken JSON: constrain them, and check whether they are cut off",
             "semantic" => {
-                "values have other types than the schema says: name types in prompts, or enforce the schema while \
-                 outputs are written"
+                "values have other types than the schema requires: name the types in prompts, or enforce the schema \
+                 during decoding"
             }
-            _ => "a processor of your own does much of the work: see whether the prompt can ask for what it makes",
+            _ => "a custom processor does much of the work: check whether the prompt can request its result",
         };
-        let text = format!("{} of {all} coercions are of stage `{stage}`: {advice}", coercions.successes);
+        let text = format!("{} of {all} coercions happen in stage `{stage}`: {advice}", coercions.successes);
         Recommendation::new(Advice::Stage, text).of_stage(stage)
     })
     .collect()
@@ -204,18 +204,22 @@ fn trends(buckets: &[Bucket], overall: &Tally) -> Vec<Recommendation> {
     if let Some((step, rise)) =
         steepest(&of_names(early, |bucket| &bucket.steps), &of_names(late, |bucket| &bucket.steps))
     {
-        let text = format!("step `{step}` needs more and more help, {rise}: see what has changed in it");
+        let text =
+            format!("step `{step}` needs more corrections over time, {rise}: check what changed in it");
         all.push(Recommendation::new(Advice::Trend, text).of_step(&step));
     }
     if let Some((model, rise)) =
         steepest(&of_names(early, |bucket| &bucket.models), &of_names(late, |bucket| &bucket.models))
     {
-        let text =
-            format!("model `{model}` needs more and more help, {rise}: see whether another serves better");
+        let text = format!(
+            "model `{model}` needs more corrections over time, {rise}: check whether another model does better"
+        );
         all.push(Recommendation::new(Advice::Trend, text).of_model(&model));
     }
     if let Some((stage, rise)) = steepest(&of_stages(early, stages()), &of_stages(late, stages())) {
-        let text = format!("stage `{stage}` helps more and more, {rise}: see what has changed in outputs");
+        let text = format!(
+            "stage `{stage}` makes more corrections over time, {rise}: check what changed in outputs"
+        );
         all.push(Recommendation::new(Advice::Trend, text).of_stage(&stage));
     }
     all
@@ -252,7 +256,7 @@ fn steepest(early: &Rates, late: &Rates) -> Option<(String, String)> {
         let per_100 = |count: u64, runs: u64| count as f64 * 100.0 / runs as f64;
         let (was, is) = (per_100(before, runs), per_100(after, late_runs));
         let rises = runs > 0 && late_runs > 0 && after >= before + FEW && is >= was * RISING;
-        rises.then(|| (is - was, name, format!("from {was:.0} to {is:.0} coercions in 100 runs")))
+        rises.then(|| (is - was, name, format!("from {was:.0} to {is:.0} coercions per 100 runs")))
     });
     let (_, name, rise) = rises.max_by(|one, other| one.0.total_cmp(&other.0))?;
     Some((name.clone(), rise))

@@ -39,7 +39,7 @@ fn help(span: &Span) {
 }
 
 #[test]
-fn records_are_rows() {
+fn writes_records_as_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
     let sink = Arc::new(SqliteSink::open(&path, SqliteOptions::default()).expect("a database"));
@@ -84,7 +84,7 @@ fn records_are_rows() {
 }
 
 #[test]
-fn the_ledger_is_written_where_it_is_enabled() {
+fn writes_the_ledger_only_if_enabled() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
     for correction_ledger in [false, true] {
@@ -110,7 +110,7 @@ fn the_ledger_is_written_where_it_is_enabled() {
 }
 
 #[test]
-fn what_was_recorded_is_committed_when_the_sink_is_dropped() {
+fn dropping_the_sink_commits_all_records() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
     // Without the drop, the commit would wait for an hour.
@@ -127,7 +127,7 @@ fn what_was_recorded_is_committed_when_the_sink_is_dropped() {
 }
 
 #[test]
-fn a_full_queue_makes_who_records_wait_and_loses_nothing() {
+fn a_full_queue_blocks_and_loses_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
     let options = SqliteOptions { queue: 1, batch: 3, ..SqliteOptions::default() };
@@ -150,7 +150,7 @@ fn a_full_queue_makes_who_records_wait_and_loses_nothing() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_what_comes_later_is_written() {
+fn reports_failed_writes_and_continues() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
     let options = SqliteOptions { busy: Duration::from_millis(1), ..SqliteOptions::default() };
@@ -174,16 +174,13 @@ fn what_cannot_be_written_is_told_and_what_comes_later_is_written() {
 }
 
 #[test]
-fn databases_of_others_and_of_the_future_are_left_alone() {
+fn leaves_foreign_and_newer_databases_unchanged() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |path: &Path| SqliteSink::open(path, SqliteOptions::default());
     let foreign = folder.path().join("foreign.db");
     Connection::open(&foreign).expect("a database").execute_batch("CREATE TABLE t (x)").expect("a table");
     let error = open(&foreign).expect_err("no traces");
-    assert!(
-        error.to_string().ends_with("foreign.db: it is a database of something else than traces"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("foreign.db: not a trace database"), "{error}");
     assert_eq!(rows(&foreign, "PRAGMA journal_mode"), ["delete"]);
     let text = folder.path().join("text.db");
     std::fs::write(
@@ -192,7 +189,7 @@ fn databases_of_others_and_of_the_future_are_left_alone() {
     )
     .expect("a file");
     let error = open(&text).expect_err("no database");
-    assert!(error.to_string().ends_with("text.db: it is not a database of SQLite"), "{error}");
+    assert!(error.to_string().ends_with("text.db: not an SQLite database"), "{error}");
     assert!(schema::open_to_read(&text, Duration::ZERO).is_err());
     let newer = path(&folder);
     drop(open(&newer).expect("a database"));
@@ -202,13 +199,18 @@ fn databases_of_others_and_of_the_future_are_left_alone() {
         .expect("a version");
     let error = open(&newer).expect_err("a newer version");
     assert!(error.is_newer() && !error.is_missing());
-    assert!(error.to_string().contains("it is of version 2, and this program knows 1 at most"), "{error}");
+    assert!(
+        error.to_string().contains("created by a newer version (format 2; supported up to 1)"),
+        "{error}"
+    );
     let nowhere = folder.path().join("no/such/folder.db");
-    assert!(open(&nowhere).expect_err("no folder").to_string().contains("folder.db: it cannot be opened: "));
+    assert!(
+        open(&nowhere).expect_err("no folder").to_string().contains("folder.db: cannot open the database: ")
+    );
 }
 
 #[test]
-fn a_writer_and_a_reader_are_not_in_each_others_way() {
+fn writer_and_reader_do_not_block_each_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
     let tracer = tracer(&path, SqliteOptions { busy: Duration::ZERO, ..SqliteOptions::default() });

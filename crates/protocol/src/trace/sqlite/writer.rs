@@ -99,7 +99,7 @@ impl Losses {
     }
 
     fn add(&self, lost: u64, error: rusqlite::Error) {
-        tracing::warn!("{}: {lost} records of traces were lost: {error}", self.path.display());
+        tracing::warn!("{}: {lost} trace records were lost: {error}", self.path.display());
         self.count.fetch_add(lost, Ordering::Relaxed);
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
         *untold = match untold.take() {
