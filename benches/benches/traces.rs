@@ -12,8 +12,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use formwork_protocol::trace::health::{Health, HealthOptions};
-use formwork_protocol::trace::{Event, Span, SqliteOptions, SqliteSink, Status, Timestamp, Tracer};
+use formwork_trace::health::{Health, HealthOptions};
+use formwork_trace::{Event, Span, SqliteOptions, SqliteSink, Status, Timestamp, Tracer};
 use serde_json::{Map, Value, json};
 
 /// Events of a run.

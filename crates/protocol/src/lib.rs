@@ -27,7 +27,8 @@ pub mod sampling;
 pub mod step;
 mod subschemas;
 pub mod tools;
-pub mod trace;
+
+pub use formwork_trace as trace;
 
 pub use backend::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, Interruption,

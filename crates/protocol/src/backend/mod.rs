@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 pub use capabilities::{Capabilities, Feature};
 pub use error::{BackendError, Category, Interruption};
 pub use remote::RemoteBackend;
+#[cfg(feature = "mcp")]
 pub(crate) use remote::innermost;
 pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;

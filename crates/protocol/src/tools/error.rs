@@ -6,6 +6,7 @@ use thiserror::Error;
 pub struct ToolsError(#[from] Box<Kind>);
 
 #[derive(Debug, Error)]
+#[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "some errors are of MCP servers"))]
 pub(crate) enum Kind {
     #[error("invalid tool name `{given}`: {reason}")]
     Name { given: String, reason: &'static str },

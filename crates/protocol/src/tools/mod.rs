@@ -67,7 +67,9 @@ mod transforms;
 pub use dispatcher::ToolDispatcher;
 pub use envelope::{IntoToolResult, Problem, ToolResult, codes};
 pub use error::ToolsError;
-pub use executor::{AsyncClosure, Closure, CommandTool, Environment, McpClient, McpOptions, ToolExecutor};
+pub use executor::{AsyncClosure, Closure, CommandTool, Environment, ToolExecutor};
+#[cfg(feature = "mcp")]
+pub use executor::{McpClient, McpOptions};
 pub use options::{RESERVED, ToolCallingOptions, ToolFailurePolicy, ToolUseMode};
 pub use presets::Preset;
 pub use record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};

@@ -3,6 +3,7 @@
 
 mod guards;
 mod http;
+#[cfg(feature = "mcp")]
 mod mcp;
 mod modes;
 mod quirks;

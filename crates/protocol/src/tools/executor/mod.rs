@@ -1,13 +1,17 @@
 //! Executors of tools: closures, processes and MCP servers.
 
 mod command;
+#[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(feature = "mcp")]
 mod reason;
+#[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers outlive their output"))]
 mod tail;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
 
 pub use command::{CommandTool, Environment};
+#[cfg(feature = "mcp")]
 pub use mcp::{McpClient, McpOptions};
 
 use super::envelope::{IntoToolResult, ToolResult};

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
-use crate::Body;
-use crate::trace::record::{CorrectionRecord, EventRecord, SpanRecord};
-use crate::trace::{Record, RunId, SpanId, SpanKind, Subject};
+use crate::Attributes;
+use crate::record::{CorrectionRecord, EventRecord, SpanRecord};
+use crate::{Record, RunId, SpanId, SpanKind, Subject};
 
 /// Maximum number of cached subjects. The number of subjects is unbounded, since their names are
 /// arbitrary.
@@ -202,7 +202,7 @@ impl Batch<'_> {
 }
 
 /// Serializes attributes as JSON, or `None` if there are none.
-fn json(attributes: &Body) -> Option<String> {
+fn json(attributes: &Attributes) -> Option<String> {
     // A map with string keys always serializes.
     (!attributes.is_empty()).then(|| serde_json::to_string(attributes).unwrap_or_default())
 }

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::record::{CorrectionRecord, EventRecord, SpanRecord};
 use super::{Correction, Record, RunId, Sink, SpanId, SpanKind, Status, Subject, Timestamp, TraceError};
-use crate::Body;
+use crate::Attributes;
 
 /// Starts runs and sends their records to all sinks. Without sinks, records are dropped.
 ///
 /// ```
-/// use formwork_protocol::trace::{Event, MemorySink, Status, Tracer};
+/// use formwork_trace::{Event, MemorySink, Status, Tracer};
 /// let memory = MemorySink::default();
 /// let run = Tracer::default().with_sink(memory.clone()).run("support");
 /// let step = run.step("answer");
@@ -138,7 +138,7 @@ impl Span {
             start: shared.now(),
             end: None,
             status: Status::Open,
-            attributes: Body::new(),
+            attributes: Attributes::new(),
         });
         shared.tell(&Record::Started(Arc::clone(&record)));
         Self { shared, record: Mutex::new(record) }
@@ -183,7 +183,7 @@ impl Span {
     }
 
     /// Records an event. [`Event`](super::Event) lists the documented names and attributes.
-    pub fn event(&self, name: impl Into<Cow<'static, str>>, attributes: Body) {
+    pub fn event(&self, name: impl Into<Cow<'static, str>>, attributes: Attributes) {
         let (name, span, at) = (name.into(), self.record(), self.shared.now());
         self.shared.tell(&Record::Event(Arc::new(EventRecord { span, at, name, attributes })));
     }

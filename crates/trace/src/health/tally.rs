@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::trace::Event;
+use crate::Event;
 
 /// Counts of runs and events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Health reports: how often outputs need corrections, by step and model, with recommendations.
 //!
 //! ```
-//! use formwork_protocol::trace::health::{Health, HealthOptions};
-//! # use formwork_protocol::trace::{Event, SqliteOptions, SqliteSink, Status, Timestamp, Tracer};
+//! use formwork_trace::health::{Health, HealthOptions};
+//! # use formwork_trace::{Event, SqliteOptions, SqliteSink, Status, Timestamp, Tracer};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("traces.db");
 //! # let tracer = Tracer::default().with_sink(SqliteSink::open(&path, SqliteOptions::default())?);

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::scan::{Buckets, NameId, Part, Scan};
 use super::{Bucket, Count, Filters, HEALTH_VERSION, Health, HealthOptions, Named, Tally, Window, recommend};
-use crate::trace::{Event, Timestamp};
+use crate::{Event, Timestamp};
 
 /// Counts by name and bucket. `None` as the name stands for all records.
 type Tallies = HashMap<(Option<NameId>, u32), Tally>;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::Body;
+use crate::Attributes;
 
 /// Microseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -157,7 +157,7 @@ pub struct SpanRecord {
     /// Status of the span.
     pub status: Status,
     /// Further attributes.
-    pub attributes: Body,
+    pub attributes: Attributes,
 }
 
 /// Event in a span.
@@ -170,7 +170,7 @@ pub struct EventRecord {
     /// Name of the event; see [`Event`](super::Event).
     pub name: Cow<'static, str>,
     /// Attributes of the event.
-    pub attributes: Body,
+    pub attributes: Attributes,
 }
 
 /// Correction of an output, for the correction ledger. Its span provides the step, agent and model.

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
 use super::HealthOptions;
-use crate::trace::{Event, Timestamp};
+use crate::{Event, Timestamp};
 
 /// Dimension by which records are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

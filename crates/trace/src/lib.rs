@@ -8,17 +8,23 @@
 //! ([`SqliteSink`]), and the `tracing` crate ([`TracingSink`]), which can export them to
 //! `OpenTelemetry`.
 //!
+//! # Features
+//! `sqlite` adds the database and the module [`health`], which reads databases. Without the feature,
+//! the crate links no database.
+//!
 //! # Limits
-//! This module only records: the code that adapts, checks or repairs outputs emits the events. The
+//! This crate only records: the code that adapts, checks or repairs outputs emits the events. The
 //! texts of prompts and answers are not recorded, unless a caller adds them as attributes.
 
 mod error;
 mod event;
+#[cfg(feature = "sqlite")]
 pub mod health;
 mod memory;
 mod record;
 mod sink;
 mod span;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod subscriber;
 
@@ -31,8 +37,12 @@ pub use record::{
 };
 pub use sink::Sink;
 pub use span::{Span, Tracer};
+#[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteSink};
 pub use subscriber::TracingSink;
+
+/// Attributes of a span or an event, by name.
+pub type Attributes = serde_json::Map<String, serde_json::Value>;
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,7 @@ impl Default for SqliteOptions {
 /// same database.
 ///
 /// ```
-/// use formwork_protocol::trace::{SqliteOptions, SqliteSink, Status, Tracer};
+/// use formwork_trace::{SqliteOptions, SqliteSink, Status, Tracer};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("traces.db");
 /// let tracer = Tracer::default().with_sink(SqliteSink::open(&path, SqliteOptions::default())?);

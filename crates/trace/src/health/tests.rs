@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Body;
-use crate::trace::tests::attributes;
-use crate::trace::{Event, MemorySink, Record, Span, SpanKind, SqliteOptions, SqliteSink, Status, Tracer};
+use crate::Attributes;
+use crate::tests::attributes;
+use crate::{Event, MemorySink, Record, Span, SpanKind, SqliteOptions, SqliteSink, Status, Tracer};
 
 const HOUR: i64 = 3_600_000_000;
 /// 2026-01-01T00:00:00Z.
@@ -73,7 +73,7 @@ fn example() -> World {
     for hour in 0..6 {
         world.set(hour);
         for number in 0..10 {
-            world.step("chat", "large", |attempt| attempt.event(Event::SoeEnabled, Body::new()));
+            world.step("chat", "large", |attempt| attempt.event(Event::SoeEnabled, Attributes::new()));
             world.step("plan", "small", |attempt| {
                 attempt.event(Event::SoeSkipped, attributes(json!({ "reason": "not supported" })));
                 if number < hour {
@@ -83,7 +83,7 @@ fn example() -> World {
                     attempt.event(Event::OutputFail, attributes(json!({ "stage": "semantic" })));
                     attempt.event(Event::PrecheckFail, attributes(json!({ "score": 0.2 })));
                 } else {
-                    attempt.event(Event::PrecheckPass, Body::new());
+                    attempt.event(Event::PrecheckPass, Attributes::new());
                 }
             });
         }
@@ -92,7 +92,7 @@ fn example() -> World {
             success(attempt, "semantic", &["str->int", "str->bool"]);
             attempt.event(Event::ReasoningValidation, attributes(json!({ "result": "pass", "score": 1 })));
             attempt.event(Event::ReasoningValidation, attributes(json!({ "result": "fail" })));
-            attempt.event("of.our.own", Body::new());
+            attempt.event("of.our.own", Attributes::new());
         });
     }
     world
@@ -274,7 +274,7 @@ fn each_stage_has_its_own_advice() {
 fn recommends_changes_for_failing_prechecks() {
     let world = World::new();
     for result in [Event::PrecheckFail, Event::PrecheckPass, Event::PrecheckSkipped] {
-        world.step("s", "m", |attempt| attempt.event(result, Body::new()));
+        world.step("s", "m", |attempt| attempt.event(result, Attributes::new()));
     }
     let health = world.health(HealthOptions::default());
     assert_eq!(health.overall.precheck.failure_rate(), Some(0.5));
@@ -289,7 +289,7 @@ fn recommends_changes_for_failing_prechecks() {
 #[test]
 fn recommends_nothing_if_all_is_well() {
     let world = World::new();
-    world.step("s", "m", |attempt| attempt.event(Event::SoeEnabled, Body::new()));
+    world.step("s", "m", |attempt| attempt.event(Event::SoeEnabled, Attributes::new()));
     let health = world.health(HealthOptions { buckets: 4, ..HealthOptions::default() });
     assert_eq!(health.recommendations[0].text, "nothing to do");
     assert_eq!(health.steps[0].tally.per_100_runs(), Some(0.0));

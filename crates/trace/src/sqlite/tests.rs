@@ -4,9 +4,9 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use super::*;
-use crate::Body;
-use crate::trace::tests::{attributes, ticking};
-use crate::trace::{Correction, Event, Span, Status, Timestamp, Tracer};
+use crate::Attributes;
+use crate::tests::{attributes, ticking};
+use crate::{Correction, Event, Span, Status, Timestamp, Tracer};
 
 fn path(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("traces.db")
@@ -50,7 +50,7 @@ fn writes_records_as_rows() {
     let attempt = step.attempt(1);
     help(&attempt);
     attempt.set_model("small");
-    attempt.event(Event::SoeSkipped, Body::new());
+    attempt.event(Event::SoeSkipped, Attributes::new());
     attempt.end(Status::Ok);
     step.set("temperature", 0.5);
     step.end(Status::Error);

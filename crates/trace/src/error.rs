@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "sqlite")]
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
@@ -12,6 +13,7 @@ pub struct TraceError {
 }
 
 #[derive(Debug, Error)]
+#[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only databases fail"))]
 pub(super) enum Kind {
     #[error("no such file")]
     Missing,
@@ -19,14 +21,17 @@ pub(super) enum Kind {
     Folder,
     #[error("not an SQLite database")]
     NoDatabase,
+    #[cfg(feature = "sqlite")]
     #[error("cannot open the database: {0}")]
     Open(rusqlite::Error),
     #[error("not a trace database")]
     Foreign,
     #[error("created by a newer version (format {given}; supported up to {known})")]
     Newer { given: i64, known: i64 },
+    #[cfg(feature = "sqlite")]
     #[error("cannot read the database: {0}")]
     Read(rusqlite::Error),
+    #[cfg(feature = "sqlite")]
     #[error("{lost} records were lost: {first}")]
     Lost { lost: u64, first: rusqlite::Error },
     #[error("cannot start the writer thread: {0}")]
@@ -36,6 +41,7 @@ pub(super) enum Kind {
 }
 
 impl TraceError {
+    #[cfg(feature = "sqlite")]
     pub(super) fn new(path: &Path, kind: Kind) -> Self {
         let kind = match kind {
             Kind::Open(_) if path.is_dir() => Kind::Folder,

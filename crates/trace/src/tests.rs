@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use serde_json::json;
 
 use super::*;
-use crate::Body;
+use crate::Attributes;
 
-pub(super) fn attributes(value: serde_json::Value) -> Body {
+pub(super) fn attributes(value: serde_json::Value) -> Attributes {
     let serde_json::Value::Object(attributes) = value else { panic!("{value} is no object") };
     attributes
 }
@@ -29,7 +29,7 @@ fn spans_inherit_the_data_of_their_parents() {
     first.event(Event::OutputFail, attributes(json!({ "stage": "extract", "error_preview": "no JSON" })));
     first.end(Status::Error);
     let second = step.attempt(2);
-    second.event("of.our.own", Body::new());
+    second.event("of.our.own", Attributes::new());
     second.end(Status::Ok);
     step.end(Status::Ok);
     drop(run);
@@ -73,7 +73,7 @@ fn without_sinks_nothing_is_recorded() {
     let tracer = Tracer::default();
     assert!(!tracer.is_on());
     let run = tracer.run("r");
-    run.step("s").event(Event::GrammarApplied, Body::new());
+    run.step("s").event(Event::GrammarApplied, Attributes::new());
     run.end(Status::Ok);
     tracer.flush().expect("nothing to flush");
 }

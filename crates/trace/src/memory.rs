@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::record::{CorrectionRecord, EventRecord, SpanRecord};
 use super::{Record, Sink, SpanId, SpanKind, Status, Subject};
-use crate::Body;
+use crate::Attributes;
 
 /// Sink that keeps all records in memory, for tests. Clones share the records.
 #[derive(Clone, Debug, Default)]
@@ -26,11 +26,11 @@ pub struct Outline {
     /// Subject at the end of the span.
     pub subject: Subject,
     /// Further attributes of the span.
-    #[serde(skip_serializing_if = "Body::is_empty")]
-    pub attributes: Body,
+    #[serde(skip_serializing_if = "Attributes::is_empty")]
+    pub attributes: Attributes,
     /// Names and attributes of the events, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<(String, Body)>,
+    pub events: Vec<(String, Attributes)>,
     /// Child spans in the order of their start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Outline>,

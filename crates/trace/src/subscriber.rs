@@ -167,8 +167,8 @@ mod tests {
     use tracing_subscriber::registry::{LookupSpan, Scope};
 
     use super::*;
-    use crate::trace::tests::attributes;
-    use crate::trace::{Event, Tracer};
+    use crate::tests::attributes;
+    use crate::{Event, Tracer};
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use crate::trace::TraceError;
-use crate::trace::error::Kind;
+use crate::TraceError;
+use crate::error::Kind;
 
 /// `application_id` in the file's header: `FWTR`.
 const APPLICATION: i64 = 0x4657_5452;
 /// Version of the tables (`user_version`).
-pub(in crate::trace) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 1;
 
 /// Definitions of the tables.
 ///
@@ -93,7 +93,7 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<Connection, TraceError
 }
 
 /// Opens a database for reading. Returns `None` if it is still empty.
-pub(in crate::trace) fn open_to_read(path: &Path, busy: Duration) -> Result<Option<Connection>, TraceError> {
+pub(crate) fn open_to_read(path: &Path, busy: Duration) -> Result<Option<Connection>, TraceError> {
     if !path.exists() {
         return Err(TraceError::new(path, Kind::Missing));
     }
@@ -106,7 +106,7 @@ pub(in crate::trace) fn open_to_read(path: &Path, busy: Duration) -> Result<Opti
 }
 
 /// Creates an empty database in memory.
-pub(in crate::trace) fn nothing() -> Result<Connection, rusqlite::Error> {
+pub(crate) fn nothing() -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_in_memory()?;
     connection.execute_batch(TABLES)?;
     Ok(connection)

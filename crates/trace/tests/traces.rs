@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use formwork_protocol::trace::health::{Health, HealthOptions};
-use formwork_protocol::trace::{Event, SqliteOptions, SqliteSink, Status, Timestamp, Tracer};
+use formwork_trace::health::{Health, HealthOptions};
+use formwork_trace::{Event, SqliteOptions, SqliteSink, Status, Timestamp, Tracer};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::SqliteOptions;
 use super::rows::Rows;
-use crate::trace::error::Kind;
-use crate::trace::{Record, SpanKind, TraceError};
+use crate::error::Kind;
+use crate::{Record, SpanKind, TraceError};
 
 /// Message to the writer.
 pub(super) enum Message {
