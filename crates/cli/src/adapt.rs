@@ -14,68 +14,72 @@ use formwork_protocol::adapt::{
 };
 use formwork_protocol::config::{AnyOfStrategy, Config, OutputProcessing};
 use formwork_protocol::step::trace_adaptation;
-use formwork_protocol::trace::{Span, Status, Tracer};
+use formwork_trace::{Span, Status, Tracer};
 use serde_json::{Value, json};
 
 use crate::{config, load, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
-    /// A file with the JSON Schema that outputs are to have.
+    /// JSON Schema file that outputs must match.
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
 
-    /// A configuration file, whose `[aros]` says what is done unless an option does, and whose `[traces]` where that is told.
+    /// Configuration file; `[aros]` sets defaults for these options, and `[traces]` the trace database.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How much is done [default: minimal].
+    /// Amount of processing [default: minimal].
     #[arg(long, value_enum)]
     level: Option<LevelArg>,
 
-    /// What is read as JSON: 0 JSON alone, 1 JSON5 as well, 2 what is broken, too; 1 and 2 need level full [default: 0].
+    /// Accepted syntax: 0 JSON, 1 also JSON5, 2 also broken JSON; 1 and 2 require level full [default: 0].
     #[arg(long, value_name = "N")]
     tolerant: Option<u8>,
 
-    /// Which branch of anyOf and oneOf is taken; needs level full [default: first-pass].
+    /// Choice of the branch of anyOf and oneOf; requires level full [default: first-pass].
     #[arg(long, value_enum)]
     anyof_strategy: Option<StrategyArg>,
 
-    /// How often JSON is taken out of strings [default: 2].
+    /// Maximum number of times that JSON is unwrapped from strings [default: 2].
     #[arg(long, value_name = "N")]
     max_unescape_depth: Option<u8>,
 
-    /// The conversions that are made, in place of the level's: JSON such as `{"integer": ["str->int"], "array": ["str->list", "wrap"]}`.
+    /// Allowed conversions, as JSON such as `{"integer": ["str->int"], "array": ["str->list", "wrap"]}`;
+    /// replaces those of the level.
     ///
-    /// By the type that the schema asks for: integer has `str->int` ("42" becomes 42); number `str->float` ("3.14" becomes 3.14);
-    /// boolean `str->bool` ("true" and "1" become true, "false" and "0" false); array `str->list` ("[1, 2]" becomes [1, 2]) and `wrap`
-    /// (7 becomes [7]). Level minimal makes the first three, full `str->list` as well, and `wrap` is made only where it is named here.
+    /// Conversions by the type that the schema expects: integer: `str->int` ("42" becomes 42); number:
+    /// `str->float` ("3.14" becomes 3.14); boolean: `str->bool` ("true" and "1" become true, "false" and "0"
+    /// become false); array: `str->list` ("[1, 2]" becomes [1, 2]) and `wrap` (7 becomes [7]). Level minimal
+    /// allows the first three. Level full also allows `str->list`. `wrap` is allowed only if it is named
+    /// here.
     #[arg(long, value_name = "JSON")]
     allow: Option<String>,
 
-    /// Only tell what would be done, on standard error; the answer is that of level off.
+    /// Only report on standard error what would be done; the result is that of level off.
     #[arg(long)]
     shadow: bool,
 
-    /// Every line of the input is an output of its own. Blank ones are none; lines are told by their numbers in the input, from 1.
+    /// Treat each line of the input that is not blank as one output; messages give its line number, starting
+    /// from 1.
     #[arg(long)]
     lines: bool,
 
-    /// Write what each stage did as JSON, one line for each output; `-`, or no value, is standard error.
+    /// Write the stages of each output as one line of JSON; `-`, or no value, for standard error.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", require_equals = true)]
     report: Option<PathBuf>,
 
-    /// What a model wrote; standard input when absent.
+    /// File with model output [default: standard input].
     input: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LevelArg {
-    /// Nothing is done.
+    /// No processing.
     Off,
-    /// JSON is found, unescaped and parsed, and conversions with one meaning are made.
+    /// Extract, unescape and parse JSON, and apply unambiguous conversions.
     Minimal,
-    /// Tolerant decoding, syntactic repair and branches as well.
+    /// Also parse tolerantly, repair the syntax and choose branches.
     Full,
 }
 
@@ -91,9 +95,9 @@ impl From<LevelArg> for OutputProcessing {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StrategyArg {
-    /// The first that the value fits.
+    /// First branch that accepts the value.
     FirstPass,
-    /// The only one that it fits; several are an error.
+    /// Only branch that accepts the value; several are an error.
     Unique,
 }
 
@@ -186,7 +190,7 @@ fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
             [("--tolerant", is_tolerant), ("--anyof-strategy", block.anyof_strategy.is_some())]
         {
             if is_given {
-                bail!("{option} has no effect below level full: add `--level full`");
+                bail!("{option} has no effect below level full; add `--level full`");
             }
         }
     }
@@ -203,7 +207,7 @@ fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
     };
     for (what, other) in [("input", args.input.as_deref()), ("schema", Some(&*args.schema))] {
         if other.is_some_and(same) {
-            bail!("the report would be written over the {what} {}", path.display());
+            bail!("the report would overwrite the {what} {}", path.display());
         }
     }
     let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
@@ -264,7 +268,7 @@ fn mended(stage: &StageReport) -> Option<String> {
         return None;
     }
     let is_cut = stage.transforms.iter().any(|mend| mend.starts_with("cut-"));
-    let loss = if is_cut { " (the text was cut off: some of it may be missing)" } else { "" };
+    let loss = if is_cut { " (the text was cut off and may be incomplete)" } else { "" };
     Some(format!("{}{loss}", stage.reason))
 }
 
@@ -275,11 +279,11 @@ fn would(shadow: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Resu
         writeln!(told, "formwork: {place}{}: {}", stage.stage.name(), stage.transforms.join(", "))?;
     }
     match shadow.value().filter(|_| shadow.is_valid()) {
-        Some(value) if shadow.is_adapted() => writeln!(told, "formwork: {place}it would become {value}")?,
-        Some(_) => writeln!(told, "formwork: {place}nothing would be changed")?,
+        Some(value) if shadow.is_adapted() => writeln!(told, "formwork: {place}would become {value}")?,
+        Some(_) => writeln!(told, "formwork: {place}unchanged")?,
         None => {
             let reason = failed(shadow, line).map(|reason| format!(": {reason}")).unwrap_or_default();
-            writeln!(told, "formwork: {place}it would stay invalid{reason}")?;
+            writeln!(told, "formwork: {place}would stay invalid{reason}")?;
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ pub(crate) use self::grammar::{
 };
 use crate::eval::args::EvalCommand;
 
-/// A local inference engine that pours a model's output into the exact shape you ask for.
+/// A local LLM inference engine with constrained output.
 #[derive(Parser)]
 #[command(name = "formwork", version, propagate_version = true)]
 pub(crate) struct Args {
@@ -26,81 +26,86 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 
     /// Print machine-readable results.
-    ///
-    /// The benchmarks take a file for them instead: they have an argument of the same name and type, which stands in for
-    /// this one there.
+    // The benchmarks have an argument of the same name and type, which takes a file and replaces this one
+    // there.
     #[arg(long, global = true, num_args = 0, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
 
-    /// How log lines are written; `FORMWORK_LOG` says which.
+    /// Format of log lines; the environment variable `FORMWORK_LOG` filters them.
     #[arg(long, global = true, value_enum, default_value_t = LogFormatArg::Text)]
     pub(crate) log_format: LogFormatArg,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormatArg {
-    /// For a person.
+    /// Plain text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Generate once, streamed to standard output.
+    /// Generate one reply, streamed to standard output.
     Run(RunArgs),
-    /// Chat, with history.
+    /// Chat interactively, with history.
     Chat(ChatArgs),
-    /// Serve models over HTTP, as OpenAI's API.
+    /// Serve models over an OpenAI-compatible HTTP API.
     Serve(ServeArgs),
-    /// Fetch a model.
+    /// Download a model.
     Pull {
-        /// A short name, or a hub id `org/name[:file][@revision]`.
+        /// Short name, or hub id `org/name[:file][@revision]`.
         model: String,
     },
-    /// List the models with a short name, and which are here.
+    /// List the models with a short name, and whether each is downloaded.
     Models,
-    /// Show a model's metadata, tensors and template.
+    /// Show a model's metadata, tensors and chat template.
     Inspect {
-        /// A .gguf file, a folder of safetensors, a short name or a hub id.
+        /// .gguf file, safetensors folder, short name or hub id.
         model: String,
     },
-    /// Turn text into token ids, or ids into text.
+    /// Convert text to token ids, or token ids to text.
     Tokenize(TokenizeArgs),
-    /// Check grammars and texts.
+    /// Check grammars, and test texts against them.
     #[command(subcommand)]
     Grammar(GrammarCommand),
     /// Run models with tools.
     #[command(subcommand)]
     Tools(crate::tools::ToolsCommand),
-    /// Ask models for directives.
+    /// Request directives from models.
     #[command(subcommand)]
     Directives(crate::directives::DirectivesCommand),
-    /// Run steps: calls with all that is done for their output to be what it should be.
+    /// Run steps: model calls with validation, constraints, repair and traces.
     #[command(subcommand)]
     Step(crate::step::StepCommand),
-    /// Have answers repaired that do not fit their schema.
+    /// Repair answers that do not match their schema.
+    ///
+    /// Prints valid values to standard output, one per line. Prints invalid values and their errors to
+    /// standard error. Loads and calls a model only if an answer does not match the schema. Exit code 0: all
+    /// answers are valid; 1: at least one answer stays invalid; 2: the schema, an option or a file cannot be
+    /// used, or the model cannot be called.
     Repair(Box<crate::repair::RepairArgs>),
-    /// Make grammars, templates and schemas of definitions of fields.
+    /// Generate a grammar, template or JSON Schema from a field definition.
     #[command(subcommand)]
     Fields(FieldsCommand),
-    /// Make what a model wrote fit a schema.
+    /// Convert model output to match a schema.
     ///
-    /// Exit code 0: all outputs are valid; 1: one is not; 2: the schema, an option or a file cannot be used.
+    /// Exit code 0: all outputs are valid; 1: at least one is not; 2: the schema, an option or a file cannot
+    /// be used.
     Adapt(crate::adapt::AdaptArgs),
-    /// Find out how often models do what they are asked for.
+    /// Measure how often models follow instructions.
     #[command(subcommand)]
     Eval(EvalCommand),
-    /// Find out from traces how often outputs need help, and what to do about it.
+    /// Report from traces how often outputs need repair, with recommendations.
     HealthCheck(crate::health::HealthArgs),
-    /// Measure.
+    /// Run benchmarks.
     #[command(subcommand)]
     Bench(BenchCommand),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
-    /// A .gguf file, a folder of safetensors, a short name (see `formwork models`) or a hub id
+    /// .gguf file, safetensors folder, short name (see `formwork models`) or hub id
     /// `org/name[:file][@revision]`.
     #[arg(short, long, default_value = formwork_model::hub::default_manifest().name.as_str())]
     pub(crate) model: String,
@@ -109,23 +114,23 @@ pub(crate) struct ModelArgs {
     pub(crate) open: OpenArgs,
 }
 
-/// How to open a model.
+/// Options for opening a model.
 #[derive(clap::Args)]
 pub(crate) struct OpenArgs {
-    /// The most tokens of prompt and output together, at most what the model was trained for [default: that].
+    /// Maximum number of tokens of prompt and output together [default: the model's trained context length].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) ctx: Option<NonZeroUsize>,
 
-    /// Convert matrices of plain floats to this type when they are loaded; others stay as they are.
+    /// Quantize floating-point matrices to this type when loading; quantized matrices stay unchanged.
     #[arg(long, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizeArg>,
 
-    /// Where to compute: auto, cpu, cuda, cuda:N, metal (the last three in builds with the feature of that name), or reference
-    /// (slow, on the CPU, with every weight as f32).
+    /// Device to compute on: auto, cpu, cuda, cuda:N, metal (the last three need a build with that feature),
+    /// or reference (slow, on the CPU, with f32 weights).
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
 
-    /// Threads that compute on the CPU [default: as many as there are cores].
+    /// Number of CPU threads [default: number of cores].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
@@ -133,7 +138,7 @@ pub(crate) struct OpenArgs {
 fn threads(given: &str) -> Result<NonZeroUsize, String> {
     let threads: NonZeroUsize = given.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
     let most = OpenOptions::MOST_THREADS;
-    if threads <= most { Ok(threads) } else { Err(format!("{most} at most")) }
+    if threads <= most { Ok(threads) } else { Err(format!("expected at most {most} threads")) }
 }
 
 impl OpenArgs {
@@ -155,59 +160,59 @@ pub(crate) enum QuantizeArg {
     Q4K,
 }
 
-/// What the output must match.
+/// Constraint on the output.
 #[derive(clap::Args)]
 #[group(required = false, multiple = false)]
 pub(crate) struct ShapeArgs {
-    /// A file with a JSON Schema.
+    /// JSON Schema file.
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
 
-    /// A file with a GBNF grammar.
+    /// GBNF grammar file.
     #[arg(long, value_name = "FILE")]
     pub(crate) gbnf: Option<PathBuf>,
 
-    /// A file with a definition of fields, in JSON, YAML or TOML.
+    /// Field definition file (JSON, YAML or TOML).
     #[arg(long, value_name = "FILE")]
     pub(crate) fields: Option<PathBuf>,
 
-    /// A regular expression for the whole output.
+    /// Regular expression that the whole output must match.
     #[arg(long, value_name = "REGEX")]
     pub(crate) regex: Option<String>,
 
-    /// One of several texts; give it once for each.
+    /// Allowed output; repeat for several choices.
     #[arg(long, value_name = "TEXT")]
     pub(crate) choice: Vec<String>,
 
-    /// Any JSON object.
+    /// Require a JSON object.
     #[arg(long)]
     pub(crate) json_object: bool,
 }
 
-/// What a schema means.
+/// Interpretation of a schema.
 #[derive(clap::Args)]
 pub(crate) struct SchemaArgs {
-    /// The whitespace of generated JSON.
+    /// Whitespace of generated JSON.
     #[arg(long, value_enum, default_value_t = LayoutArg::Spaced)]
     pub(crate) layout: LayoutArg,
 
-    /// The order of an object's members in generated JSON.
+    /// Order of object members in generated JSON.
     #[arg(long, value_enum, default_value_t = OrderArg::Declared)]
     pub(crate) order: OrderArg,
 
-    /// Whether strings must have the `format` that a schema gives them.
+    /// Enforce the `format` keyword on strings, or treat it as an annotation.
     #[arg(long, value_enum, default_value_t = FormatsArg::Assert)]
     pub(crate) formats: FormatsArg,
 
-    /// Generated members of objects that have `properties` and say nothing about other names.
+    /// Undeclared members of generated objects whose schema has `properties` and no rule for other names.
     #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit)]
     pub(crate) undeclared: UndeclaredArg,
 
-    /// A document that the schema refers to, or a folder of documents; give it once for each. Nothing is
-    /// fetched.
+    /// Document, or folder of documents, that the schema refers to; repeat for several. Nothing is
+    /// downloaded.
     ///
-    /// The URI of a file is that of the references, absolute or as the schema writes it. The .json files of a
-    /// folder are found by `$id` and by their path within the folder, which follows the URI if there is one.
+    /// The URI is the one that references use, absolute or as written in the schema. The .json files of a
+    /// folder are found by `$id`, or by their path within the folder, appended to the URI if one is given.
     #[arg(
         long,
         value_name = "[URI=]PATH",
@@ -241,7 +246,7 @@ fn remote(text: &str) -> Result<Remote, &'static str> {
     // An empty fragment refers to the whole document.
     let uri = uri.strip_suffix('#').unwrap_or(uri);
     if uri.contains('#') {
-        return Err("the URI must be that of a whole document, without a fragment behind `#`");
+        return Err("the URI must not have a fragment after `#`");
     }
     if uri.is_empty() || path.is_empty() {
         return Err("expected URI=FILE, URI=FOLDER or an existing FOLDER");
@@ -260,51 +265,51 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) schema: SchemaArgs,
 
-    /// Do not tell the model about the schema or grammar.
+    /// Do not describe the schema or grammar in the prompt.
     #[arg(long)]
     pub(crate) no_schema_prompt: bool,
 
-    /// The system message.
+    /// System message.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// The most tokens of output [default: what is left of the context].
+    /// Maximum number of output tokens [default: the rest of the context].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) max_tokens: Option<usize>,
 
-    /// 0 always takes the likeliest token.
+    /// Sampling temperature; 0 always takes the likeliest token.
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) temperature: f32,
 
-    /// Keep the likeliest tokens up to this share.
+    /// Keep the likeliest tokens whose probabilities sum to P; 1 keeps all.
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) top_p: f32,
 
-    /// Keep this many of the likeliest tokens; 0 keeps all.
+    /// Keep the K likeliest tokens; 0 keeps all.
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) top_k: usize,
 
-    /// Keep tokens at least this likely relative to the likeliest.
+    /// Keep tokens with at least P times the probability of the likeliest token.
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) min_p: f32,
 
-    /// Taken from the logits of tokens that are in the output.
+    /// Subtracted once from the logit of each token that occurs in the output.
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) presence_penalty: f32,
 
-    /// Taken from them once for each time that they are.
+    /// Subtracted from a token's logit for each occurrence in the output.
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) frequency_penalty: f32,
 
-    /// What the logits of tokens of prompt and output are divided by, or multiplied with below zero.
+    /// Divides the positive logits, and multiplies the negative logits, of tokens in the prompt and output.
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) repetition_penalty: f32,
 
-    /// Equal seeds give equal outputs [default: random].
+    /// Random seed; the same seed gives the same output [default: random].
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
-    /// A text that ends the output; give it once for each. Under a constraint it does so only where the output may end.
+    /// Stop string; repeat for several. A constrained output stops there only if it is complete.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
 
@@ -318,7 +323,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) generate: GenerateArgs,
 
-    /// The prompt; standard input when absent.
+    /// Prompt [default: standard input].
     pub(crate) prompt: Option<String>,
 }
 
@@ -330,70 +335,71 @@ pub(crate) struct ChatArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ServeArgs {
-    /// A model to serve; give it once for each [default: the default model].
+    /// Model to serve; repeat for several [default: the default model].
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Vec<String>,
 
-    /// A model to load when it is first asked for; give it once for each.
+    /// Model to load on its first request; repeat for several.
     #[arg(long, value_name = "MODEL")]
     pub(crate) on_demand: Vec<String>,
 
-    /// The most that the files of loaded models may have together, such as 12G: the least recently used of those on demand makes
-    /// way for another [default: no bound].
+    /// Maximum total file size of loaded models, such as 12G; the least recently used on-demand models are
+    /// unloaded to make room [default: unlimited].
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) models_max_bytes: Option<u64>,
 
-    /// A further name for a served model.
+    /// Additional name for a served model; repeat for several.
     #[arg(long, value_name = "NAME=MODEL")]
     pub(crate) alias: Vec<String>,
 
-    /// The address to listen on.
+    /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) host: String,
 
-    /// The port to listen on; 0 takes a free one.
+    /// Port to listen on; 0 selects a free port.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// A key that requests must bring, or one of several [env: `FORMWORK_API_KEY`].
+    /// Accepted API key; repeat for several [env: `FORMWORK_API_KEY`].
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Vec<String>,
 
-    /// A file with such keys, one a line.
+    /// File with accepted API keys, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
 
-    /// An origin whose pages may call the server from a browser, or `*` for any; give it once for each.
+    /// Origin whose web pages may call the server, or `*` for any; repeat for several.
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
 
-    /// How long a request may take, waiting included [default: any time].
+    /// Timeout for a request, including its wait in the queue, in seconds [default: none].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) request_timeout: Option<Duration>,
 
-    /// How long a request may take to arrive, and a client to go on reading.
+    /// Timeout for receiving a request and for stalled readers, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(crate) read_timeout: Duration,
 
-    /// Requests that run at the same time, per model.
+    /// Maximum number of requests running at the same time, per model.
     #[arg(long, value_name = "N", default_value = "8")]
     pub(crate) parallel: NonZeroUsize,
 
-    /// Requests that may wait or run, per model; one more is told to come back.
+    /// Maximum number of waiting and running requests, per model; further requests are rejected as
+    /// overloaded.
     #[arg(long, value_name = "N", default_value = "256")]
     pub(crate) queue: NonZeroUsize,
 
-    /// Memory for prompts that are kept for others that begin the same, per model, such as 512M; 0 keeps none.
+    /// Memory for cached prompt prefixes, per model, such as 512M; 0 disables the cache.
     #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "512M")]
     pub(crate) prefix_cache: u64,
 
-    /// The most tokens to draft from the text itself, fewer where drafts do badly or many requests
-    /// run; 0 drafts none [default: a few on the CPU, where they do not
-    /// change what comes, none elsewhere]
+    /// Maximum number of tokens to draft from the text so far; fewer if drafts fail or many requests run; 0
+    /// disables drafts [default: a few on the CPU, where drafts do not change the output; none on other
+    /// devices].
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 
-    /// A folder of JSON Schema documents that requests may refer to, by `$id` or by path within the folder.
+    /// Folder of JSON Schema documents that requests may refer to, by `$id` or by path within the folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) schemas: Option<PathBuf>,
 
@@ -407,28 +413,29 @@ pub(crate) struct ServeArgs {
 /// Limits of one grammar or schema of a request. A request that needs more is refused.
 #[derive(clap::Args)]
 pub(crate) struct GrammarLimitArgs {
-    /// Maximum steps of work to compile a grammar, about ten nanoseconds each [default: half of what
-    /// `formwork run` has]
+    /// Maximum work to compile a grammar, in steps of about 10 ns [default: half of the limit of
+    /// `formwork run`].
     #[arg(long = "grammar-limit-work", value_name = "STEPS")]
     pub(crate) work: Option<NonZeroUsize>,
 
-    /// Maximum memory to compile a grammar, such as 64M [default: half of what `formwork run` has]
+    /// Maximum memory to compile a grammar, such as 64M [default: half of the limit of `formwork run`].
     #[arg(long = "grammar-limit-bytes", value_name = "BYTES", value_parser = size)]
     pub(crate) bytes: Option<u64>,
 
-    /// Maximum states of a compiled grammar's automata
+    /// Maximum number of states of a compiled grammar's automata.
     #[arg(long = "grammar-limit-states", value_name = "N")]
     pub(crate) states: Option<NonZeroUsize>,
 
-    /// Maximum depth of nested subschemas and groups
+    /// Maximum depth of nested subschemas and groups.
     #[arg(long = "grammar-limit-nesting", value_name = "N")]
     pub(crate) nesting: Option<NonZeroUsize>,
 
-    /// Memory for compiled grammars that later requests may use, per model, such as 64M [default: 192M]
+    /// Memory for cached compiled grammars, per model, such as 64M [default: 192M].
     #[arg(long = "grammar-cache", value_name = "BYTES", value_parser = size)]
     pub(crate) cache: Option<u64>,
 
-    /// Number of grammars compiled at the same time; as many small ones run beside them [default: half of the cores]
+    /// Number of large grammars compiled at the same time; the same number of small grammars can compile in
+    /// addition [default: half of the cores].
     #[arg(long = "grammar-parallel", value_name = "N")]
     pub(crate) compilers: Option<NonZeroUsize>,
 }
@@ -439,7 +446,7 @@ fn size(text: &str) -> Result<u64, &'static str> {
     let unit = units.iter().find_map(|&(name, shift)| Some((text.strip_suffix(name)?, shift)));
     let (digits, shift) = unit.unwrap_or((text, 0));
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.filter(|&bytes| bytes > 0).ok_or("expected a number such as 12G, or 500M")
+    number.filter(|&bytes| bytes > 0).ok_or("expected a positive number of bytes, such as 12G or 500M")
 }
 
 fn size_or_none(text: &str) -> Result<u64, &'static str> {
@@ -479,22 +486,45 @@ pub(crate) enum FormatsArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UndeclaredArg {
-    /// Only members that are declared, or that a keyword calls for.
+    /// Generate only members that are declared or that a keyword requires.
     Omit,
-    /// Any members, as JSON Schema has it.
+    /// Generate any members, as JSON Schema allows.
     Allow,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use clap::CommandFactory;
+
     use super::*;
+
+    /// Appends the long help of a command and of all its subcommands.
+    fn append_help(command: &mut clap::Command, text: &mut String) {
+        let help = command.render_long_help();
+        writeln!(text, "$ {} --help\n{help}", command.get_bin_name().unwrap_or("formwork")).unwrap();
+        // The built-in subcommand `help` repeats the whole tree of subcommands.
+        for subcommand in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            append_help(subcommand, text);
+        }
+    }
+
+    #[test]
+    fn help_of_every_subcommand() {
+        let mut command = Args::command();
+        command.build();
+        let mut text = String::new();
+        append_help(&mut command, &mut text);
+        insta::assert_snapshot!(text);
+    }
 
     fn json(args: &[&str]) -> Option<PathBuf> {
         Args::try_parse_from([&["formwork"], args].concat()).unwrap().json
     }
 
     #[test]
-    fn json_is_a_flag_and_for_benchmarks_a_file() {
+    fn json_is_a_flag_except_for_benchmarks_where_it_takes_a_file() {
         assert_eq!(json(&["models"]), None);
         assert_eq!(json(&["models", "--json"]), Some("-".into()));
         assert_eq!(json(&["--json", "run", "a prompt"]), Some("-".into()));
@@ -506,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_benchmark_knows_its_file() {
+    fn benchmarks_accept_a_results_file() {
         let args = ["formwork", "bench", "masks", "--tokenizer", "t", "--json", "out.json", "cases"];
         let Command::Bench(BenchCommand::Masks(masks)) = Args::try_parse_from(args).unwrap().command else {
             panic!("another command");
@@ -515,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_is_one_or_more() {
+    fn rejects_speed_benchmarks_of_zero_tokens_or_runs() {
         let parse = |args: &[&str]| Args::try_parse_from([&["formwork", "bench"], args].concat()).is_ok();
         assert!(parse(&["prefill", "-p", "512", "-r", "3", "--threads", "1", "--json", "out.json"]));
         assert!(parse(&["decode", "-n", "64", "-p", "0", "-m", "model.gguf"]));
@@ -525,11 +555,14 @@ mod tests {
                 && !parse(&["decode", "-n", "0"])
                 && !parse(&["decode", "-r", "0"])
         );
-        assert!(!parse(&["decode", "-p", "16", "--gbnf", "g.gbnf"]), "the prompt is one that asks for it");
+        assert!(
+            !parse(&["decode", "-p", "16", "--gbnf", "g.gbnf"]),
+            "a grammar is the prompt's task, so --prompt conflicts with it"
+        );
     }
 
     #[test]
-    fn a_remote_is_a_uri_and_a_file_or_a_folder() {
+    fn parses_remotes_as_uri_and_path_or_folder() {
         let of = |uri: &str, path: &str| Ok(Remote { uri: Some(uri.to_owned()), path: path.into() });
         assert_eq!(remote("https://example.com/a#=a.json"), of("https://example.com/a", "a.json"));
         assert_eq!(remote("src"), Ok(Remote { uri: None, path: "src".into() }));
@@ -540,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times() {
+    fn parses_sizes_and_seconds() {
         assert_eq!((size("12"), size("3K"), size("2G")), (Ok(12), Ok(3072), Ok(2 << 30)));
         assert!(["", "G", "0", "-1", "1.5G", "99999999999T"].iter().all(|text| size(text).is_err()));
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
@@ -548,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn remotes_belong_to_a_schema() {
+    fn rejects_a_remote_without_a_schema() {
         let parse =
             |args: &[&str]| Args::try_parse_from([&["formwork", "grammar", "sample"], args].concat()).is_ok();
         assert!(parse(&["--schema", "s.json", "--remote", "urn:a=a.json", "--remote", "urn:b=b.json"]));

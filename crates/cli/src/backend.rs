@@ -13,19 +13,20 @@ use crate::load;
 
 #[derive(clap::Args)]
 pub(crate) struct BackendArgs {
-    /// A model to run here, as for `formwork run` [default: the default model]; with --base-url, its name there.
+    /// Local model, as for `formwork run` [default: the default model]; with --base-url, name of a model on
+    /// that server.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// A server of OpenAI's API to ask, such as `https://api.openai.com/v1`.
+    /// OpenAI-compatible server to use instead of a local model, such as `https://api.openai.com/v1`.
     #[arg(long, value_name = "URL", requires = "model", conflicts_with_all = ["ctx", "quantize"])]
     pub(crate) base_url: Option<String>,
 
-    /// The environment variable with the server's key.
+    /// Environment variable with the server's API key.
     #[arg(long, value_name = "VARIABLE", requires = "base_url")]
     pub(crate) api_key_env: Option<String>,
 
-    /// How long a server that is busy is asked again, in seconds; three times, if nothing is said.
+    /// Time limit for retrying a busy server, in seconds [default: 3 retries without a time limit].
     #[arg(long, value_name = "SECONDS", requires = "base_url")]
     pub(crate) retry_deadline: Option<u64>,
 
@@ -49,7 +50,9 @@ impl BackendArgs {
     }
 
     fn remote(&self, url: &str) -> Result<(Arc<dyn ChatBackend>, String)> {
-        let Some(model) = self.model.clone() else { bail!("--base-url needs --model, its name there") };
+        let Some(model) = self.model.clone() else {
+            bail!("--base-url requires --model, the name of a model on that server")
+        };
         let mut remote = RemoteBackend::new(url)?;
         if let Some(variable) = &self.api_key_env {
             let key = key(variable).with_context(|| format!("--api-key-env {variable}"))?;
@@ -90,5 +93,5 @@ pub(crate) fn tell_retry(retry: &Retry) {
         return;
     }
     let (category, pause) = (retry.cause.name(), retry.pause.as_secs_f64());
-    eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.cause);
+    eprintln!("formwork: retrying in {pause:.1} s (attempt {}): {category}: {}", retry.attempt, retry.cause);
 }

@@ -14,10 +14,10 @@ use crate::args::ChatArgs;
 use crate::generation::{Generator, stats_line};
 
 const HELP: &str = "\
-/help    this text
-/clear   forget the conversation
-/undo    take back the last exchange
-/exit    leave (or Ctrl-D)
+/help    show this text
+/clear   clear the conversation
+/undo    remove the last exchange
+/exit    quit (or Ctrl-D)
 Begin a message with \"\"\" to write several lines, and end it with \"\"\".
 Ctrl-C stops an answer.";
 
@@ -26,7 +26,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut editor = DefaultEditor::new()?;
     let mut conversation: Vec<Message> = Vec::new();
-    eprintln!("{}: /help lists commands, Ctrl-D leaves", generator.name());
+    eprintln!("{}: /help lists the commands, Ctrl-D quits", generator.name());
     while let Some(line) = read_message(&mut editor)? {
         match line.trim() {
             "" => {}
@@ -34,7 +34,9 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
             "/exit" | "/quit" => break,
             "/clear" => conversation.clear(),
             "/undo" => conversation.truncate(conversation.len().saturating_sub(2)),
-            command if command.starts_with('/') => eprintln!("no command {command}; /help lists them"),
+            command if command.starts_with('/') => {
+                eprintln!("unknown command {command}; /help lists the commands");
+            }
             _ => {
                 conversation.push(Message::new("user", line));
                 match answer(&generator, &conversation, args.generate.stats, &runtime) {
@@ -43,7 +45,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
                         conversation.pop();
                         eprintln!("formwork: {}", crate::one_line(&error));
                         if error.downcast_ref::<RequestError>().is_some_and(RequestError::is_too_long) {
-                            eprintln!("/undo takes the last exchange back, /clear all of them");
+                            eprintln!("/undo removes the last exchange, /clear the whole conversation");
                         }
                     }
                 }

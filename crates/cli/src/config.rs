@@ -21,5 +21,5 @@ pub(crate) fn backend(provider: &Provider) -> Result<RemoteBackend> {
 }
 
 fn key_in(variable: &str) -> Result<String> {
-    backend::key(variable).with_context(|| format!("the key's variable {variable}"))
+    backend::key(variable).with_context(|| format!("api_key_env = {variable}"))
 }

@@ -21,76 +21,76 @@ use crate::load;
 
 #[derive(Subcommand)]
 pub(crate) enum DirectivesCommand {
-    /// Ask a model what to say and what the app is to do.
+    /// Request text and directives from a model.
     ///
-    /// The text and then the directives, one a line, go to standard output, what could not be used to standard error. Exit code 1
-    /// says that no answer could be used, exit code 2 that none came.
+    /// Prints the text and then the directives, one per line, to standard output, and problems to standard
+    /// error. Exit code 1: no usable answer; 2: no answer, or invalid input.
     Run(Box<RunArgs>),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
-    /// A file with the types of directives, JSON or TOML: `definitions`, each with `type`, `description`, `aliases`, `payload_schema`,
-    /// `instructions` and `patch`, and `instructions`.
+    /// JSON or TOML file with the directive types: `definitions`, each with `type`, `description`, `aliases`,
+    /// `payload_schema`, `instructions` and `patch`, and general `instructions`.
     #[arg(long, value_name = "FILE")]
     registry: PathBuf,
 
     #[command(flatten)]
     backend: BackendArgs,
 
-    /// The modes to try, in this order [default: all, strictest first].
+    /// Modes to try, in order [default: all, strictest first].
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     modes: Option<Vec<Mode>>,
 
-    /// What is known of the provider: openrouter, openai or local [default: local for a model that runs here].
+    /// Provider whose known quirks to apply: openrouter, openai or local [default: local for a local model].
     #[arg(long, value_name = "NAME", value_parser = presets::PROVIDERS)]
     provider: Option<String>,
 
-    /// Only this type; give it once for each [default: all types].
+    /// Allowed directive type; repeat for several [default: all types].
     #[arg(long, value_name = "TYPE")]
     allow: Vec<String>,
 
-    /// A type of which a directive must come; give it once for each.
+    /// Directive type that must occur; repeat for several.
     #[arg(long, value_name = "TYPE")]
     require: Vec<String>,
 
-    /// How often, in each mode, the model is told what is wrong with its answer and asked again [default: 1].
+    /// Maximum number of repair attempts per mode [default: 1].
     #[arg(long, value_name = "N")]
     repairs: Option<u32>,
 
-    /// The system message; what the model is told of directives comes after it.
+    /// System message; the instructions for directives are appended to it.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 
-    /// Further instructions about types and payloads.
+    /// Additional instructions about types and payloads.
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
 
-    /// The most tokens of each answer.
+    /// Maximum number of tokens per answer.
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
 
-    /// 0 always takes the likeliest token [default: 0 for a model that runs here].
+    /// Sampling temperature; 0 always takes the likeliest token [default: 0 for a local model].
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
 
-    /// Keep the likeliest tokens up to this share.
+    /// Keep the likeliest tokens whose probabilities sum to P.
     #[arg(long, value_name = "P")]
     top_p: Option<f32>,
 
-    /// Keep this many of the likeliest tokens.
+    /// Keep the K likeliest tokens.
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
 
-    /// Keep tokens at least this likely relative to the likeliest.
+    /// Keep tokens with at least P times the probability of the likeliest token.
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
 
-    /// Equal seeds give equal answers of a model that runs here.
+    /// Random seed; with a local model, the same seed gives the same answers.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
 
-    /// The prompt; standard input when absent.
+    /// Prompt [default: standard input].
     prompt: Option<String>,
 }
 

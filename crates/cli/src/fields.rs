@@ -46,7 +46,7 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
 }
 
 fn read(args: &DefinitionArgs) -> Result<Definition> {
-    load::read_definition(&args.definition, args.format, ", or --format says what it is")
+    load::read_definition(&args.definition, args.format, ", or --format")
 }
 
 /// Validates each input and prints its errors; returns false if one is not valid.
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_read_by_its_extension() -> Result<()> {
+    fn detects_the_format_by_the_extension() -> Result<()> {
         for name in ["character.json", "scene-event.yaml", "quest-log.toml"] {
             let definition = shipped(name);
             let (gbnf, _) = run(&["gbnf", &definition])?;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_can_be_said() -> Result<()> {
+    fn accepts_an_explicit_format() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str, text: &str| -> Result<String> {
             let path = folder.path().join(name);
@@ -142,7 +142,10 @@ mod tests {
         };
         let toml = file("age.txt", "type = \"int\"\nmin = 1\nmax = 3\n")?;
         let error = run(&["gbnf", &toml]).unwrap_err().to_string();
-        assert!(error.ends_with(".json, .yaml, .yml or .toml, or --format says what it is"), "{error}");
+        assert!(
+            error.ends_with("unknown extension; expected .json, .yaml, .yml or .toml, or --format"),
+            "{error}"
+        );
         assert_eq!(run(&["gbnf", &toml, "--format", "toml"])?.0, "root ::= [1-3]\n");
         let error = run(&["gbnf", &toml, "--format", "json"]).unwrap_err();
         assert!(crate::one_line(&error).ends_with("JSON, line 1, column 2: expected ident"), "{error:#}");
@@ -156,14 +159,14 @@ mod tests {
         );
         let bad = file("bad.json", r#"{"fields": [{"name": "age", "type": "int", "min": 3, "max": 1}]}"#)?;
         let error = crate::one_line(&run(&["schema", &bad]).unwrap_err());
-        assert!(error.ends_with("bad.json: age: min is 3, above max, which is 1"), "{error}");
+        assert!(error.ends_with("bad.json: age: min (3) is greater than max (1)"), "{error}");
         Ok(())
     }
 
     /// File names are bytes, which JSON cannot always represent.
     #[cfg(unix)]
     #[test]
-    fn names_of_inputs_need_not_be_unicode() -> Result<()> {
+    fn accepts_input_names_that_are_not_unicode() -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let folder = tempfile::tempdir()?;
         let input = folder.path().join(std::ffi::OsStr::from_bytes(b"hero-\xff.json"));
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_valid_or_not_and_why() -> Result<()> {
+    fn reports_whether_inputs_are_valid_and_why() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str, text: &[u8]| -> Result<String> {
             let path = folder.path().join(name);

@@ -76,8 +76,7 @@ impl Generator {
             let described = self.shape.as_ref().filter(|_| error.is_too_long());
             match described.map(|shape| self.engine().tokenizer().encode_fragment(&shape.shape().instruction())) {
                 Some(Ok(tokens)) => anyhow::Error::from(error).context(format!(
-                    "the description of the schema or grammar takes {} of the prompt's tokens, and --no-schema-prompt \
-                     leaves it out",
+                    "the description of the schema or grammar takes {} prompt tokens; --no-schema-prompt omits it",
                     tokens.len()
                 )),
                 _ => error.into(),
@@ -109,7 +108,7 @@ pub(crate) fn stats_line(finish: &Finish, before: Duration) -> String {
     let model = if decode > 0.0 {
         format!("prompt read in {prompt:.3} s, then {:.1} tokens/s", decoded as f64 / decode)
     } else {
-        "the model was not asked".to_owned()
+        "no tokens from the model".to_owned()
     };
     format!(
         "{} prompt tokens, {} output tokens ({} forced); first token after {:.3} s ({:.3} s to load), {model}; grammar \
@@ -124,6 +123,6 @@ pub(crate) fn stats_line(finish: &Finish, before: Duration) -> String {
             formwork_engine::FinishReason::Stop => "stop",
             formwork_engine::FinishReason::Length => "length",
         },
-        if finish.closed_by_budget { ", closed by the budget" } else { "" },
+        if finish.closed_by_budget { ", closed to fit the token limit" } else { "" },
     )
 }

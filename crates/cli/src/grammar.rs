@@ -74,16 +74,16 @@ fn explain(
         return Ok(matches);
     }
     if !matches {
-        writeln!(out, "byte {at} may not come")?;
+        writeln!(out, "byte {at} is not allowed")?;
     }
-    writeln!(out, "at byte {at} may come:")?;
+    writeln!(out, "allowed at byte {at}:")?;
     for line in &expected {
         writeln!(out, "  {line}")?;
     }
     if accepting {
-        writeln!(out, "  the end")?;
+        writeln!(out, "  end of output")?;
     }
-    writeln!(out, "bytes: {bytes}")?;
+    writeln!(out, "allowed bytes: {bytes}")?;
     if let Some(tokens) = tokens {
         writeln!(out, "allowed tokens: {tokens}")?;
     }
@@ -107,7 +107,7 @@ fn constraint_of(grammar: &Grammar, tokenizer: Option<&Tokenizer>) -> Result<Opt
 
 fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Result<Grammar> {
     let Some(source) = ShapeSource::read(shape)? else {
-        bail!("name a grammar with --schema, --gbnf, --fields, --regex, --choice or --json-object");
+        bail!("no grammar given; use --schema, --gbnf, --fields, --regex, --choice or --json-object");
     };
     source.compile(shape, profile, schema)
 }
@@ -234,7 +234,7 @@ fn by_tokens(
     let Ok(text) = str::from_utf8(bytes) else { return Ok(verdict) };
     let tokens = tokenizer.encode_fragment(text)?;
     if tokenizer.decode(&tokens) != bytes {
-        bail!("this tokenizer normalises the input, so its tokens spell another text");
+        bail!("cannot check tokens: this tokenizer normalizes the input");
     }
     let mut matcher = constraint.matcher();
     let mut at = 0;
@@ -248,7 +248,9 @@ fn by_tokens(
         at += tokenizer.vocabulary().bytes(token).len();
     }
     if (allowed && matcher.accepting()) != verdict.accepted {
-        bail!("the masks and the recogniser differ at byte {at}: please report this grammar and input");
+        bail!(
+            "internal error: masks and recognizer differ at byte {at}; please report this grammar and input"
+        );
     }
     Ok(verdict)
 }
@@ -260,7 +262,7 @@ fn sample(args: &SampleArgs, as_json: bool, mut out: impl Write) -> Result<bool>
     if let Some(max_bytes) = args.max_bytes {
         let shortest = grammar.shortest().len();
         if shortest > max_bytes {
-            bail!("the shortest output has {shortest} bytes, more than the {max_bytes} of --max-bytes");
+            bail!("--max-bytes is {max_bytes}, but the shortest output has {shortest} bytes");
         }
         samples = samples.max_bytes(max_bytes);
     }
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_come_one_a_line() -> Result<()> {
+    fn prints_one_sample_per_line() -> Result<()> {
         let lines = samples(&["--regex", "[a-f]{2}", "-n", "20", "--seed", "1"])?;
         assert_eq!(lines.len(), 20);
         assert!(lines.iter().all(|line| line.len() == 2));
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_keep_to_layout_and_bound() -> Result<()> {
+    fn samples_respect_layout_and_size_limit() -> Result<()> {
         let schema = shipped("address.schema.json");
         let args = ["--schema", &schema, "-n", "20", "--max-bytes", "300"];
         let spaced = samples(&args)?;
@@ -319,7 +321,7 @@ mod tests {
         let compact = samples(&[&args[..], &["--layout", "compact"]].concat())?;
         assert!(compact.iter().all(|line| line.starts_with("{\"street\":\"")));
         let error = samples(&["--schema", &schema, "--max-bytes", "3"]).unwrap_err().to_string();
-        assert!(error.contains("more than the 3 of --max-bytes"), "{error}");
+        assert!(error.contains("--max-bytes is 3, but the shortest output has "), "{error}");
         Ok(())
     }
 
@@ -343,14 +345,14 @@ mod tests {
         assert!(any.iter().any(|line| line.len() != "\"2000-01-01\"".len()));
         let error = samples(&["--schema", &schema]).unwrap_err().to_string();
         assert!(error.contains("`https://example.com/day` is in another document"), "{error}");
-        assert!(error.contains("; give it with --remote https://example.com/day=FILE"), "{error}");
+        assert!(error.contains("; pass it with --remote https://example.com/day=FILE"), "{error}");
         let error = samples(&[&args[..], &["--remote", &day]].concat()).unwrap_err().to_string();
         assert_eq!(error, "--remote names https://example.com/day twice");
         Ok(())
     }
 
     #[test]
-    fn a_folder_of_remotes_goes_by_path_and_by_identifier() -> Result<()> {
+    fn finds_documents_of_a_folder_by_path_and_id() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str, text: &str| -> Result<String> {
             let path = folder.path().join(name);
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_nested_too_deep_is_refused_for_that() -> Result<()> {
+    fn rejects_a_schema_nested_too_deeply() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let check = |levels: usize| {
             let (open, close) = (r#"{"properties": {"a": "#.repeat(levels), "}}".repeat(levels));
@@ -400,8 +402,8 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_needs_a_grammar() {
+    fn sample_requires_a_grammar() {
         let error = samples(&[]).unwrap_err().to_string();
-        assert!(error.starts_with("name a grammar with --schema"), "{error}");
+        assert!(error.starts_with("no grammar given; use --schema"), "{error}");
     }
 }

@@ -17,9 +17,9 @@ const PREVIEW: usize = 100;
 pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
     let checkpoint = Checkpoint::open(load::resolve(model)?.path)?;
     let runs = match Definition::of(&checkpoint) {
-        Ok(Definition::Own) => "Formwork's own definition".to_owned(),
-        Ok(Definition::Candle) => "candle's own model".to_owned(),
-        Err(error) => format!("nothing: {error}"),
+        Ok(Definition::Own) => "Formwork's own implementation".to_owned(),
+        Ok(Definition::Candle) => "candle's own implementation".to_owned(),
+        Err(error) => format!("no implementation: {error}"),
     };
     let out =
         if as_json { format!("{}\n", as_object(&checkpoint, &runs)) } else { listing(&checkpoint, &runs)? };
@@ -99,7 +99,7 @@ fn listing(checkpoint: &Checkpoint, runs: &str) -> Result<String> {
     let (path, format, bytes) = (checkpoint.path().display(), format(checkpoint), checkpoint.byte_len());
     writeln!(out, "{path}: {format}, {bytes} bytes")?;
     let (tensors, parameters) = (checkpoint.tensors(), checkpoint.parameters());
-    writeln!(out, "{} tensors, {parameters} parameters, run by {runs}", tensors.len())?;
+    writeln!(out, "{} tensors, {parameters} parameters, runs with {runs}", tensors.len())?;
     for (name, (count, bytes)) in types(checkpoint) {
         writeln!(out, "  {name:<8} {count:>5} tensors {bytes:>14} bytes")?;
     }

@@ -94,7 +94,7 @@ impl ShapeSource {
         };
         let grammar = grammar.map_err(|error| {
             let hint =
-                |uri| format!("; give it with --remote {uri}=FILE, or its folder with --remote FOLDER");
+                |uri| format!("; pass it with --remote {uri}=FILE, or its folder with --remote FOLDER");
             let hint = error.missing_document().filter(|_| place.schema.is_some()).map(hint);
             let excerpt = error.excerpt().map(|excerpt| format!("\n{excerpt}"));
             let excerpt = hint.or(excerpt).unwrap_or_default();
@@ -164,7 +164,7 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
     let trained = model.context_len();
     if let Some(wanted) = how.context.filter(|&wanted| wanted > trained) {
         eprintln!(
-            "formwork: warning: --ctx {wanted} is more than the {trained} that the model was trained for"
+            "formwork: warning: --ctx {wanted} exceeds the model's trained context length of {trained} tokens"
         );
     }
     Ok(model)
@@ -247,7 +247,7 @@ pub(crate) fn read_definition(
         None => match Format::of(path) {
             Some(format) => format,
             None if path.extension().is_some() => {
-                bail!("{name}: the name of a definition ends in .json, .yaml, .yml or .toml{besides}")
+                bail!("{name}: unknown extension; expected .json, .yaml, .yml or .toml{besides}")
             }
             None if text.trim_start().starts_with('{') => Format::Json,
             None => Format::Yaml,

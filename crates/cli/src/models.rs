@@ -38,8 +38,10 @@ pub(crate) fn list(as_json: bool) -> Result<bool> {
     }
     for model in &models {
         let manifest = &model.manifest;
-        let place =
-            model.cached.as_ref().map_or_else(|| "not fetched".to_owned(), |path| path.display().to_string());
+        let place = model
+            .cached
+            .as_ref()
+            .map_or_else(|| "not downloaded".to_owned(), |path| path.display().to_string());
         writeln!(
             std::io::stdout(),
             "{:<24} {:>6} MB  {:<12} {place}{}",

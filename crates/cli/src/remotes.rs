@@ -61,7 +61,7 @@ pub(crate) fn folder(path: &Path) -> Result<Remotes> {
                 }
             }
             if remotes.len() > DOCUMENTS {
-                bail!("{}: more than {DOCUMENTS} documents", path.display());
+                bail!("{}: the folder has more than {DOCUMENTS} documents", path.display());
             }
         }
     }

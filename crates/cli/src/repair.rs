@@ -18,65 +18,65 @@ use crate::backend::{BackendArgs, tell_retry};
 use crate::step::steps;
 use crate::{config, load};
 
-/// Have answers repaired that do not fit their schema.
-///
-/// Values that fit go to standard output, one a line; those that do not, and what is wrong with them, to standard error. A model is only
-/// asked, and loaded, where something does not fit. Exit code 1 says that something does not fit in the end.
+/// Arguments of `formwork repair`.
 #[derive(clap::Args)]
 pub(crate) struct RepairArgs {
-    /// Files with answers, one in each; standard input when absent, or for `-`.
+    /// Files with one answer each; `-` for standard input [default: standard input].
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// A file with the JSON Schema that answers must fit [default: the envelope of tool calls, `{toolCalls, content, needsMoreWork}`].
+    /// JSON Schema file that answers must match [default: the envelope of tool calls,
+    /// `{toolCalls, content, needsMoreWork}`].
     // clap does not enforce `requires` of an argument if the required one conflicts with a given
     // argument, so `schema` conflicts with `step` and `config` explicitly.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step", "config"])]
     schema: Option<PathBuf>,
 
-    /// A file of steps, YAML, TOML or JSON: answers are adapted, checked and repaired as one of them says.
+    /// Steps file (YAML, TOML or JSON); one of its steps defines how answers are adapted, validated and
+    /// repaired.
     #[arg(long, value_name = "FILE", requires = "step")]
     steps: Option<PathBuf>,
 
-    /// The step.
+    /// Name of the step.
     #[arg(long, value_name = "NAME", requires = "steps")]
     step: Option<String>,
 
-    /// A configuration file, for what the step leaves out of `[aros]`.
+    /// Configuration file, for `[aros]` settings that the step does not set.
     #[arg(long, value_name = "FILE", requires = "steps")]
     config: Option<PathBuf>,
 
-    /// What is done to answers before the model is asked about them, as `formwork adapt` does it; a step says that itself.
+    /// Processing of answers before the model is called, as in `formwork adapt`; cannot be combined with
+    /// --steps.
     #[arg(long, value_enum, default_value_t = LevelArg::Full, conflicts_with = "steps")]
     level: LevelArg,
 
-    /// What is read as JSON: 0 JSON alone, 1 JSON5 as well, 2 what is broken, too; 1 and 2 count at level full.
+    /// Accepted syntax: 0 JSON, 1 also JSON5, 2 also broken JSON; 1 and 2 have an effect only at level full.
     ///
-    /// Up to 1 nothing is guessed and nothing left out. At 2 a text that was cut off is closed where it ends, and no model is asked for the
-    /// rest.
+    /// Up to 1, nothing is guessed and nothing is dropped. At 2, text that was cut off is closed at its end,
+    /// and no model is called to complete it.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "steps")]
     tolerant: u8,
 
     #[command(flatten)]
     backend: BackendArgs,
 
-    /// How often the model is asked for each answer; 0 only checks [default: 2, or what the step says].
+    /// Maximum number of repair requests per answer; 0 only validates [default: 2, or the step's value].
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
 
-    /// An answer of which only a part fits is worth nothing.
+    /// Reject an invalid answer even if some of its fields are usable.
     #[arg(long)]
     strict: bool,
 
-    /// What was asked, for the model to know.
+    /// Prompt that produced the answers, as context for the model.
     #[arg(long, value_name = "TEXT", default_value = "Answer with JSON.")]
     prompt: String,
 
-    /// The most tokens of each repair.
+    /// Maximum number of tokens per repair.
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
 
-    /// Say on standard error how often what was needed, beside what is aimed at.
+    /// Print repair statistics and their targets to standard error.
     #[arg(long)]
     report: bool,
 }
@@ -235,7 +235,7 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
             (_, Some(written)) if answer.verdict == Verdict::Valid => writeln!(out, "{written}")?,
             (Some(value), None) if answer.verdict == Verdict::Valid => writeln!(out, "{value}")?,
             (Some(value), _) => eprintln!("formwork: {}: not accepted: {value}", given.name),
-            (None, _) => eprintln!("formwork: {}: there is no value", given.name),
+            (None, _) => eprintln!("formwork: {}: no value found", given.name),
         }
         for error in &answer.errors {
             eprintln!("formwork: {}: {error}", given.name);
@@ -247,7 +247,7 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
 fn report(stats: Stats) {
     let Stats { runs, valid, valid_at_first, repairs, discarded, .. } = stats;
     eprintln!(
-        "formwork: {valid} of {runs} fit, {valid_at_first} of them without a repair; {repairs} repairs, {discarded} discarded"
+        "formwork: {valid} of {runs} valid, {valid_at_first} of them without repair; {repairs} repairs, {discarded} discarded"
     );
     for target in stats.targets() {
         let Some(value) = target.value else { continue };

@@ -38,14 +38,14 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         api_keys.extend(keys.map(str::to_owned));
         // A key file that is empty by mistake must not open the server to everyone.
         if api_keys.is_empty() {
-            bail!("{}: no keys", path.display());
+            bail!("{}: the file has no API keys", path.display());
         }
     }
     if api_keys.is_empty() {
         api_keys.extend(std::env::var("FORMWORK_API_KEY").ok());
     }
     if api_keys.iter().any(String::is_empty) {
-        bail!("a key must not be empty");
+        bail!("an API key must not be empty");
     }
     let default = ServerOptions::default();
     let limits = &args.grammar;
@@ -79,7 +79,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         || args.model.iter().map(|name| (name, true)).chain(args.on_demand.iter().map(|name| (name, false)));
     let aliases = args.alias.iter().map(|alias| parse_alias(alias)).collect::<Result<Vec<_>>>()?;
     if let Some((alias, model)) = aliases.iter().find(|(_, model)| !names().any(|(name, _)| name == model)) {
-        bail!("--alias {alias}={model}: {model} is not served; name it with -m or --on-demand");
+        bail!("--alias {alias}={model}: {model} is not served; add it with -m or --on-demand");
     }
     let source = |(name, at_start): (&String, bool)| {
         let LocalModel { path, name: id, .. } = load::resolve(name)?;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_as_large_as_its_weights() -> Result<()> {
+    fn measures_the_size_of_all_weight_files() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let write = |name: &str, bytes: usize| std::fs::write(folder.path().join(name), vec![0; bytes]);
         for (name, bytes) in [("a.gguf", 1), ("b-00001-of-00002.gguf", 2), ("b-00002-of-00002.gguf", 4)] {

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits};
 use formwork_protocol::config::Config;
 use formwork_protocol::step::{Format, Step, StepError, StepInput, StepOutput, StepsFile};
-use formwork_protocol::trace::{Status, Tracer};
+use formwork_trace::{Status, Tracer};
 use formwork_protocol::{Body, PromptRunner, ScriptedBackend};
 use serde_json::json;
 
@@ -19,42 +19,42 @@ use crate::{config, load, traces};
 
 #[derive(Subcommand)]
 pub(crate) enum StepCommand {
-    /// Ask a model as a step of a file says: checked before, constrained, adapted, repaired, and traced.
+    /// Run a step of a file: precheck, constrain, adapt, repair and trace.
     ///
-    /// The value goes to standard output. Exit code 1 says that the step gave none.
+    /// Prints the value to standard output. Exit code 1: the step produced no value.
     Run(Box<RunArgs>),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
-    /// A file of steps, YAML, TOML or JSON.
+    /// Steps file (YAML, TOML or JSON).
     #[arg(long, value_name = "FILE")]
     steps: PathBuf,
 
-    /// The step.
+    /// Name of the step.
     #[arg(long, value_name = "NAME")]
     step: String,
 
-    /// A configuration file, for what the step leaves out of `[aros]`, and for `[traces]`.
+    /// Configuration file, for `[aros]` settings that the step does not set, and for `[traces]`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// A file with the context, a JSON object, whose values the step's prompt may name.
+    /// JSON file with the context object, whose values the step's prompt can use.
     #[arg(long, value_name = "FILE")]
     context: Option<PathBuf>,
 
-    /// The database to write traces to [default: that of the configuration; without one, none].
+    /// Trace database [default: the configuration's database, if any].
     #[arg(long, value_name = "DATABASE")]
     trace: Option<PathBuf>,
 
     #[command(flatten)]
     backend: BackendArgs,
 
-    /// The most tokens of each answer, unless the step says it.
+    /// Maximum number of tokens per answer, unless the step sets it.
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
 
-    /// What the user says, after the step's own prompt.
+    /// User message, added after the step's own prompt.
     prompt: Option<String>,
 }
 
@@ -141,8 +141,8 @@ fn context(path: &Path) -> Result<Body> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use formwork_protocol::trace::Timestamp;
-    use formwork_protocol::trace::health::{Health, HealthOptions};
+    use formwork_trace::Timestamp;
+    use formwork_trace::health::{Health, HealthOptions};
 
     use super::*;
     use crate::args::{Args, Command};
@@ -164,7 +164,7 @@ agents:
     }
 
     #[tokio::test]
-    async fn what_a_step_does_is_in_the_database_for_the_health_check() {
+    async fn traces_steps_for_the_health_check() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         std::fs::write(path("steps.yaml"), STEPS).unwrap();
@@ -192,7 +192,7 @@ agents:
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_place() {
+    fn reports_the_place_of_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("steps.yaml");
         std::fs::write(&path, STEPS).unwrap();

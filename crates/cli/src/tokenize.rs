@@ -11,7 +11,7 @@ use crate::load;
 
 pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<bool> {
     let Some(tokenizer) = load::tokenizer(&args.tokenizer)? else {
-        bail!("name a tokenizer with -m or --tokenizer");
+        bail!("no tokenizer given; use -m or --tokenizer");
     };
     let input = load::read_input_text(args.input.as_deref())?;
     if args.decode {
@@ -41,7 +41,7 @@ fn decode(tokenizer: &Tokenizer, input: &str, special: bool) -> Result<bool> {
             let id = number.parse().with_context(|| format!("`{number}` is not a token id"))?;
             let known = tokenizer.vocabulary().len();
             if id as usize >= known {
-                bail!("token {id} is outside the vocabulary of {known} tokens");
+                bail!("token {id} is out of range (vocabulary size {known})");
             }
             Ok(TokenId(id))
         })

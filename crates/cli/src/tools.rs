@@ -72,7 +72,7 @@ async fn with_tools(
     messages: Vec<Value>,
 ) -> Result<ToolRun> {
     if registry.tools().is_empty() && options.tool_use_mode != ToolUseMode::Disabled {
-        bail!("no tools; name some with --tools, --mcp or --mcp-url");
+        bail!("no tools given; use --tools, --mcp or --mcp-url");
     }
     let source = masked(args, registry)?;
     let (backend, model) = args.backend.open()?;
@@ -87,7 +87,7 @@ fn options(args: &RunArgs) -> Result<ToolCallingOptions> {
     for name in &args.preset {
         let known = Preset::NAMES.join(", ");
         let named = Preset::named(name)
-            .with_context(|| format!("--preset {name}: there is none of that name; there are {known}"))?;
+            .with_context(|| format!("--preset {name}: unknown preset; expected one of {known}"))?;
         preset = preset.merge(&named);
     }
     let mut options = preset.options()?;
@@ -139,7 +139,7 @@ fn masked(args: &RunArgs, registry: ToolRegistry) -> Result<Arc<dyn ToolSource>>
         args.allow.iter().map(|name| ("--allow", name)).chain(args.deny.iter().map(|name| ("--deny", name)))
     {
         if !known.contains(name) {
-            bail!("{flag} {name}: there is no such tool; there are {}", known.join(", "));
+            bail!("{flag} {name}: unknown tool; expected one of {}", known.join(", "));
         }
     }
     let mut source = FilteredToolRegistry::new(Arc::new(registry)).deny(args.deny.clone());
@@ -171,10 +171,7 @@ fn progress(event: &ToolEvent) {
             eprintln!("turn {turn}: {ignored_tool_calls_count} more calls ignored");
         }
         ToolEvent::EmptyFinal { turn, is_asked_again } => {
-            eprintln!(
-                "turn {turn}: an empty answer{}",
-                if *is_asked_again { "; asking once more" } else { "" }
-            );
+            eprintln!("turn {turn}: empty answer{}", if *is_asked_again { "; asking again" } else { "" });
         }
         _ => {}
     }
@@ -210,7 +207,7 @@ fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
 fn again(path: &Path, as_json: bool) -> Result<bool> {
     let text = load::read_text(path)?;
     let record: ToolRun = serde_json::from_str(&text)
-        .with_context(|| format!("{}: not the record of a run", path.display()))?;
+        .with_context(|| format!("{}: not a record of a tool run", path.display()))?;
     let run = match replay(&record, &Transforms::default()) {
         Ok(run) => run,
         Err(error) => {
@@ -221,6 +218,6 @@ fn again(path: &Path, as_json: bool) -> Result<bool> {
     tell(&run, as_json)?;
     let is_same = run == record;
     let turns = run.turns.len();
-    eprintln!("{turns} turns replayed: {}", if is_same { "the same" } else { "something else came of them" });
+    eprintln!("replayed {turns} turns: {}", if is_same { "same result" } else { "the result differs" });
     Ok(is_same)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use formwork_protocol::config::Config;
-use formwork_protocol::trace::{SqliteOptions, SqliteSink, Tracer, TracingSink};
+use formwork_trace::{SqliteOptions, SqliteSink, Tracer, TracingSink};
 
 /// Creates a tracer that writes log lines and, if a database is named, SQLite rows. The named
 /// database takes precedence over the configuration's, whose path is relative to the configuration

@@ -43,7 +43,7 @@ fn nowhere() -> String {
 }
 
 #[test]
-fn what_fits_is_the_result_and_the_rest_is_told() {
+fn prints_valid_values_to_stdout_and_errors_to_stderr() {
     let (_folder, schema) = folder();
     let only_checked = ["--schema", &schema, "--max-attempts", "0"];
     let output = repaired(&only_checked, r#"{"count": 1}"#);
@@ -55,7 +55,7 @@ fn what_fits_is_the_result_and_the_rest_is_told() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_an_error_of_its_own() {
+fn exits_with_2_if_the_server_cannot_be_reached() {
     let (_folder, schema) = folder();
     let url = nowhere();
     let remote = ["--schema", &schema, "--base-url", &url, "-m", "m", "--retry-deadline", "0"];
@@ -69,7 +69,7 @@ fn a_server_that_cannot_be_reached_is_an_error_of_its_own() {
 }
 
 #[test]
-fn options_that_do_not_go_together_are_refused() {
+fn rejects_conflicting_options() {
     for arguments in
         [&["--schema", "a", "--step", "b"][..], &["--schema", "a", "--config", "b"], &["--step", "b"]]
     {
@@ -79,7 +79,7 @@ fn options_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn a_result_that_nobody_reads_is_no_success() {
+fn exits_with_141_if_stdout_is_closed() {
     let (_folder, schema) = folder();
     let mut child = command(&["--schema", &schema, "--max-attempts", "0"]).spawn().expect("it runs");
     drop(child.stdout.take());

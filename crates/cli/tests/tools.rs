@@ -110,7 +110,7 @@ fn run(answers: Vec<Value>, more: &[&str]) -> (Option<i32>, String, String, Vec<
 }
 
 #[test]
-fn the_answer_goes_to_standard_output_and_the_calls_to_standard_error() {
+fn prints_the_answer_to_stdout_and_the_calls_to_stderr() {
     let answers = vec![calls("repeat", r#"{"text": "Hi"}"#), says("It says Hi.")];
     let more =
         ["--mode", "enforced", "--system", "Be brief.", "--max-tokens", "9", "--deny", "break", "Say Hi."];
@@ -127,7 +127,7 @@ fn the_answer_goes_to_standard_output_and_the_calls_to_standard_error() {
 }
 
 #[test]
-fn a_run_that_fails_by_its_policy_ends_with_1() {
+fn exits_with_1_if_the_failure_policy_is_violated() {
     let (code, out, err, _) = run(vec![says("No.")], &["--mode", "enforced", "Go."]);
     assert_eq!((code, out.as_str()), (Some(1), "No.\n"));
     assert!(err.contains("formwork: NO_TOOL_CALLS: "), "{err}");
@@ -137,7 +137,7 @@ fn a_run_that_fails_by_its_policy_ends_with_1() {
     assert!(
         err.contains("failed: TOOL_ERROR: `sh` failed: exit status: 3")
             && err.contains("turn 1: | out of paper\n")
-            && err.contains("formwork: TOOL_ERROR: the last call failed of: break"),
+            && err.contains("formwork: TOOL_ERROR: the last call of these tools failed: break"),
         "{err}"
     );
     let (code, ..) = run(failing(), &["Go."]);
@@ -151,7 +151,7 @@ fn a_run_that_fails_by_its_policy_ends_with_1() {
 }
 
 #[test]
-fn presets_are_applied() {
+fn applies_presets() {
     let tag = r#"<tool_call>{"name": "repeat", "arguments": {"text": "Hi"}}</tool_call>"#;
     let (code, out, ..) =
         run(vec![says(tag), says("Hi.")], &["--preset", "content_tag_tool_call_fallback", "Go."]);
@@ -161,7 +161,7 @@ fn presets_are_applied() {
 }
 
 #[test]
-fn a_record_replays() {
+fn replays_a_record() {
     let folder = folder();
     let record = folder.path().join("run.json");
     let record = record.to_str().expect("a path");
@@ -173,17 +173,17 @@ fn a_record_replays() {
 
     let again = formwork(&["--replay", record]);
     assert_eq!((again.status.code(), text(&again.stdout).as_str()), (Some(0), "It says Hi.\n"));
-    assert_eq!(text(&again.stderr), "2 turns replayed: the same\n");
+    assert_eq!(text(&again.stderr), "replayed 2 turns: same result\n");
     std::fs::write(record, written.replace("Say Hi.", "Say Ho.")).expect("written");
     assert_eq!(formwork(&["--replay", record]).status.code(), Some(0), "another question, everywhere");
     std::fs::write(record, written.replacen("Say Hi.", "Say Ho.", 1)).expect("written");
     let other = formwork(&["--replay", record]);
     assert_eq!(other.status.code(), Some(1));
-    assert!(text(&other.stderr).contains("departs from the record at turn 1"), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("differs from the record in turn 1"), "{}", text(&other.stderr));
 }
 
 #[test]
-fn an_mcp_server_is_started() {
+fn starts_an_mcp_server() {
     let script = r#"
 while read -r line; do
     id=${line#*\"id\":}; id=${id%%[,\}]*}
@@ -205,7 +205,7 @@ done
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_line() {
+fn reports_errors_in_one_line() {
     let folder = folder();
     let file = tools(folder.path());
     let file = file.to_str().expect("a path");
@@ -218,23 +218,21 @@ fn what_is_wrong_is_told_in_one_line() {
     let remote = ["--base-url", "http://127.0.0.1:9", "-m", "m"];
     let all = |more: &[&'static str]| fails(&[&remote[..], &["--tools", file], more, &["Go."]].concat());
     assert!(
-        all(&["--preset", "nothing"])
-            .contains("--preset nothing: there is none of that name; there are default_")
+        all(&["--preset", "nothing"]).contains("--preset nothing: unknown preset; expected one of default_")
     );
     assert!(
-        all(&["--allow", "nothing"])
-            .contains("--allow nothing: there is no such tool; there are repeat, break")
+        all(&["--allow", "nothing"]).contains("--allow nothing: unknown tool; expected one of repeat, break")
     );
     assert!(all(&["--api-key-env", "FORMWORK_NO_SUCH_KEY"]).contains("--api-key-env FORMWORK_NO_SUCH_KEY"));
     assert!(all(&["--tools", "/nowhere.json"]).contains("/nowhere.json"));
     assert!(
         all(&["--mcp", "/nowhere/server"]).contains("the MCP server `/nowhere/server` could not be started")
     );
-    assert!(all(&["--mcp", "'open"]).contains("its quotes do not end"));
-    assert!(fails(&[&remote[..], &["Go."]].concat()).contains("no tools; name some with --tools"));
+    assert!(all(&["--mcp", "'open"]).contains("unclosed quote"));
+    assert!(fails(&[&remote[..], &["Go."]].concat()).contains("no tools given; use --tools"));
     // The model's name is missing.
     assert!(fails(&["--base-url", "http://127.0.0.1:9", "--tools", file, "Go."]).contains("--model <MODEL>"));
-    assert!(fails(&["--replay", file]).contains("not the record of a run"));
+    assert!(fails(&["--replay", file]).contains("not a record of a tool run"));
     std::fs::write(file, "[[tools]]\nname = \"a.b\"\ncommand = [\"cat\"]\n").expect("written");
-    assert!(all(&[]).contains("`a.b` is no name for a tool: providers take no `.`; use `_`"));
+    assert!(all(&[]).contains("invalid tool name `a.b`: providers reject `.`; use `_`"));
 }

@@ -130,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_do_is_nothing() {
+    fn neutral_settings_need_no_adjustment() {
         assert!(adjustment(&Request::new(vec![token(1)]), 4).is_none());
     }
 
     #[test]
-    fn each_penalty_does_what_it_says() {
+    fn applies_each_penalty() {
         let request = Request {
             penalties: Penalties { presence: 0.5, frequency: 0.25, repetition: 2.0 },
             logit_bias: vec![(token(0), 3.0), (token(3), -100.0)],
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_masked_stays_masked() {
+    fn keeps_masked_tokens_masked() {
         let request = Request {
             penalties: Penalties { repetition: 0.5, ..Penalties::default() },
             logit_bias: vec![(token(1), 100.0)],
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_penalties_are_named() {
+    fn names_invalid_penalties() {
         let error = |penalties: Penalties| penalties.check().expect_err("refused").to_string();
         let neutral = Penalties::default();
         assert!(neutral.check().is_ok());
         let given = error(Penalties { presence: 2.5, ..neutral });
-        assert_eq!(given, "presence_penalty is 2.5, outside -2..=2");
+        assert_eq!(given, "presence_penalty is 2.5; expected -2..=2");
         assert!(error(Penalties { frequency: f32::NAN, ..neutral }).starts_with("frequency_penalty is NaN"));
         let given = error(Penalties { repetition: 0.0, ..neutral });
-        assert_eq!(given, "repetition_penalty is 0, outside 0.01..=100");
+        assert_eq!(given, "repetition_penalty is 0; expected 0.01..=100");
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lengthens_a_repetition_is_penalised() {
+    fn penalizes_tokens_that_extend_a_repetition() {
         // "abc" occurred before "d", "bc" before "e".
         assert_eq!(penalties(dry(), "abcd.bce.abc"), [('d', 2.0), ('e', 1.0)]);
         assert_eq!(penalties(dry(), "abcd.abc"), [('d', 2.0)]);
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_tokens_are_looked_at() {
+    fn looks_only_at_the_last_tokens() {
         assert_eq!(penalties(Dry { penalty_last_n: Some(7), ..dry() }, "abcd.abc"), [('d', 1.0)]);
         assert_eq!(penalties(Dry { penalty_last_n: Some(0), ..dry() }, "abcd.abc"), []);
     }
 
     #[test]
-    fn repetitions_do_not_reach_over_breakers() {
+    fn breakers_end_repetitions() {
         assert_eq!(penalties(dry(), "ab:cd.ab:cd"), [('.', 1.0)]);
         assert_eq!(penalties(dry(), "ab:c.ab:c"), []);
         let broken = Dry { sequence_breakers: vec!["b:c".to_owned()], ..dry() };
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn breakers_themselves_are_not_penalised() {
+    fn does_not_penalize_breakers() {
         assert_eq!(penalties(dry(), "abc: abc"), []);
         assert_eq!(penalties(Dry { sequence_breakers: vec![], ..dry() }, "abc: abc"), [(':', 2.0)]);
     }
 
     #[test]
-    fn the_z_function_is_what_it_says() {
+    fn z_function_matches_its_definition() {
         let mut state = 1u32;
         for len in 0..60 {
             let text: Vec<TokenId> = (0..len)

@@ -11,39 +11,35 @@ pub struct RequestError(#[from] pub(crate) RequestKind);
 pub(crate) enum RequestKind {
     #[error("the prompt is empty")]
     EmptyPrompt,
-    #[error("the prompt has token {given}, and the model an embedding for the first {limit} only")]
+    #[error("prompt token {given} is out of range (vocabulary size {limit})")]
     TokenOutside { given: u32, limit: usize },
     #[error(
-        "this model's maximum context length is {limit} tokens; the prompt has {given}, and the output takes {room} at least"
+        "this model's maximum context length is {limit} tokens; the prompt has {given} tokens, and the output needs at least {room}"
     )]
     PromptTooLong { given: usize, room: usize, limit: usize },
-    #[error(
-        "a budget of {given} tokens is too small: the shortest output that can be guaranteed takes {minimum}"
-    )]
+    #[error("a budget of {given} tokens is too small; the shortest guaranteed output needs {minimum}")]
     BudgetTooSmall { given: usize, minimum: usize },
     #[error("the budget must be at least 1 token")]
     NoBudget,
     #[error("the model's vocabulary cannot spell the shortest output of this grammar")]
     Unspellable,
-    #[error("{name} is {given}, outside {range}")]
+    #[error("{name} is {given}; expected {range}")]
     Sampling { name: &'static str, given: f32, range: &'static str },
-    #[error("logit_bias has token {given}, and the vocabulary the first {limit} only")]
+    #[error("logit_bias: token {given} is out of range (vocabulary size {limit})")]
     BiasOutside { given: u32, limit: usize },
-    #[error("stop_token_ids has token {given}, and the vocabulary the first {limit} only")]
+    #[error("stop_token_ids: token {given} is out of range (vocabulary size {limit})")]
     StopOutside { given: u32, limit: usize },
-    #[error("a stop string is empty")]
+    #[error("a stop string must not be empty")]
     EmptyStop,
-    #[error("the reasoning has no tokens that end it")]
+    #[error("the end marker of the reasoning is empty")]
     EmptyReasoningEnd,
-    #[error(
-        "the end of the reasoning has token {given}, and the model an embedding for the first {limit} only"
-    )]
+    #[error("end-of-reasoning token {given} is out of range (vocabulary size {limit})")]
     ReasoningEndOutside { given: u32, limit: usize },
-    #[error("the text has {given} tokens; the model's context fits {limit}")]
+    #[error("the text has {given} tokens, more than the model's context length of {limit}")]
     TextTooLong { given: usize, limit: usize },
-    #[error("{waiting} requests are waiting, which is the limit")]
+    #[error("queue full: {waiting} requests are waiting (limit {waiting})")]
     Busy { waiting: usize },
-    #[error("{given} requests at once do not fit beside the {waiting} that are waiting, of {limit} at most")]
+    #[error("queue full: {waiting} waiting + {given} new exceeds the limit of {limit}")]
     NoRoom { given: usize, waiting: usize, limit: usize },
     #[error("the engine has stopped")]
     Stopped,
@@ -112,7 +108,7 @@ pub struct GenerationError(#[from] pub(crate) GenerationKind);
 pub(crate) enum GenerationKind {
     #[error("the forward pass failed")]
     Model(#[source] Arc<formwork_lm::ModelError>),
-    #[error("the grammar asks for token {given}, and the model has an embedding for the first {limit} only")]
+    #[error("the grammar requires token {given}, which is out of range (vocabulary size {limit})")]
     NoEmbedding { given: u32, limit: usize },
     #[error("the generation panicked")]
     Panicked,

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_what_came_last_time() {
+    fn drafts_the_last_continuation() {
         assert_eq!(drafted("the cat and the", 5), " cat ");
         assert_eq!(drafted("ab1 ab2 ab", 2), "2 ");
         // A longer match wins over a nearer one.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_are_as_long_as_they_do_well() {
+    fn draft_length_follows_acceptance() {
         let precedent = Precedent { common: 3, at: 0 };
         let mut record = Record::default();
         assert!((1..8).contains(&record.count(precedent, 1, 8)));

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_token_waits_for_its_logits() {
+    fn holds_output_back_until_logits_arrive() {
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
         let seat = Seat::take(&Arc::default(), 1).expect("free");
         let mut outbox = Outbox::new(sender, Some(0), seat);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pace_follows_what_was_seen() {
+    fn pace_follows_measured_times() {
         let second = Duration::from_secs(1);
         let mut pace = Pace::default();
         assert_eq!(pace.tokens(second), usize::MAX);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_the_same_is_shared() {
+    fn shares_common_prefixes() {
         let mut model = model();
         let cache = &mut cache(&model, 100);
         insert(cache, &mut model, &[1, 2, 3]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_token_is_never_there() {
+    fn never_covers_the_last_token() {
         let mut model = model();
         let mut cache = cache(&model, 100);
         insert(&mut cache, &mut model, &[1, 2]);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_is_trimmed_chunk_by_chunk() {
+    fn evicts_least_recently_used_chunks() {
         let mut model = model();
         let mut cache = cache(&model, 4);
         insert(&mut cache, &mut model, &[1, 2, 3]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_nothing_is_kept() {
+    fn keeps_nothing_without_room() {
         let mut model = model();
         let mut cache = cache(&model, 0);
         insert(&mut cache, &mut model, &[1, 2]);
@@ -303,7 +303,7 @@ mod tests {
 
     /// Checks with random prompts that the cache returns the right tokens and leaks no sequences.
     #[test]
-    fn any_order_of_prompts_leaves_a_sound_tree() {
+    fn tree_stays_consistent_in_any_order_of_prompts() {
         let mut state = 1u32;
         let mut below = |limit: u32| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

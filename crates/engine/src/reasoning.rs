@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_has_begun_is_completed() {
+    fn completes_a_started_end_marker() {
         let (due, _) = follow(2, &[8, 9], &[1, 8]);
         assert_eq!(due[2], Some(tokens(&[9])));
         let (due, _) = follow(3, &[8, 8, 9], &[8, 8, 8]);
@@ -150,7 +150,7 @@ mod tests {
 
     /// Checks several tokenizations of the marker.
     #[test]
-    fn an_end_of_ordinary_text_is_known_by_its_bytes() {
+    fn recognizes_a_text_end_marker_by_its_bytes() {
         let close: Vec<u32> = "</end>".bytes().map(u32::from).collect();
         let (dot, end, begun, over) = (256, 257, 258, 259);
         for (output, expected) in [

@@ -61,9 +61,14 @@ impl Sampling {
         let share = |given: f32| (0.0..=1.0).contains(&given);
         let checks = [
             ("temperature", self.temperature, (0.0..=100.0).contains(&self.temperature), "0..=100"),
-            ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "0..=1 without 0"),
+            ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "a value above 0 and at most 1"),
             ("min_p", self.min_p, share(self.min_p), "0..=1"),
-            ("typical_p", self.typical_p, self.typical_p > 0.0 && self.typical_p <= 1.0, "0..=1 without 0"),
+            (
+                "typical_p",
+                self.typical_p,
+                self.typical_p > 0.0 && self.typical_p <= 1.0,
+                "a value above 0 and at most 1",
+            ),
             ("xtc_probability", self.xtc_probability, share(self.xtc_probability), "0..=1"),
             ("xtc_threshold", self.xtc_threshold, share(self.xtc_threshold), "0..=1"),
         ];
@@ -404,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_keep_what_they_say() {
+    fn filters_keep_the_specified_tokens() {
         let logits: Vec<f32> = (0..1000).map(|i| -(i as f32) * 0.01).collect();
         let kept = |sampling: Sampling| {
             (0..4000)
@@ -442,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn top_choices_are_left_out_but_one() {
+    fn xtc_removes_all_top_choices_but_one() {
         let probabilities = [0.4, 0.1, 0.3, 0.15, 0.05];
         let xtc = |xtc_probability, xtc_threshold| {
             drawn(Sampling { xtc_probability, xtc_threshold, ..sampling(1.0, 0) }, &probabilities)
@@ -458,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn top_choices_are_left_out_as_often_as_asked() {
+    fn xtc_removes_top_choices_with_the_given_probability() {
         let logits = [0.6f32.ln(), 0.4f32.ln()];
         let draws = 20_000;
         let sampling = |seed| Sampling { xtc_probability: 0.5, ..sampling(1.0, seed) };
@@ -505,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_those_of_the_definition() {
+    fn draws_match_the_definition() {
         let noise = |seed: u64, at: u64| uniform(seed, at) as f32;
         let mut positions = 0..;
         for seed in 0..40 {
@@ -535,10 +540,13 @@ mod tests {
     }
 
     #[test]
-    fn bad_settings_are_named() {
+    fn names_invalid_settings() {
         let error = |sampling: Sampling| sampling.check().expect_err("refused").to_string();
-        assert_eq!(error(sampling(-1.0, 0)), "temperature is -1, outside 0..=100");
-        assert_eq!(error(Sampling { top_p: 0.0, ..sampling(1.0, 0) }), "top_p is 0, outside 0..=1 without 0");
+        assert_eq!(error(sampling(-1.0, 0)), "temperature is -1; expected 0..=100");
+        assert_eq!(
+            error(Sampling { top_p: 0.0, ..sampling(1.0, 0) }),
+            "top_p is 0; expected a value above 0 and at most 1"
+        );
         assert!(error(sampling(f32::NAN, 0)).starts_with("temperature is NaN"));
     }
 }

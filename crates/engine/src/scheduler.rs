@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_get_what_those_that_generate_leave() {
+    fn prompts_get_the_budget_left_by_generation() {
         let prompt = Need::Prompt { read: 0, len: 1000 };
         assert_eq!(tokens(&[prompt, Need::Generated(1), prompt], 513, 256), [512, 1, 0]);
         assert_eq!(tokens(&[Need::Generated(400), prompt], 513, 100), [400, 100]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_reads_always_gets_on() {
+    fn the_first_prompt_always_advances() {
         let prompt = Need::Prompt { read: 256, len: 1000 };
         assert_eq!(tokens(&[Need::Generated(512), prompt, prompt], 512, 256), [512, 256, 0]);
         assert_eq!(tokens(&[prompt, prompt], 1, 256), [256, 0]);

@@ -155,7 +155,7 @@ impl Engine {
                     sequence.resume(id, len);
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "a prefix could not be used"),
+                Err(error) => tracing::debug!(%error, "cannot use a cached prefix"),
             }
         }
     }
@@ -212,7 +212,7 @@ impl Engine {
             Ok(inserted.map_err(GenerationKind::model)?)
         };
         if let Err(error) = contained(insert) {
-            tracing::debug!(%error, "a prefix could not be kept");
+            tracing::debug!(%error, "cannot cache a prefix");
         }
         self.stats().cache_tokens = self.cache.tokens();
     }
@@ -282,7 +282,7 @@ impl Engine {
                 Ok(())
             });
             if let Err(error) = recycled {
-                tracing::debug!(%error, "logits could not be given back");
+                tracing::debug!(%error, "cannot recycle logits");
             }
         }
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_come_whole() {
+    fn emits_whole_characters() {
         let mut stream = stream(&[]);
         assert_eq!(stream.push(0, b"a\xe2\x82", |_| true), piece("a", false));
         assert_eq!(stream.push(0, b"\xac!", |_| true), piece("€!", false));
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_is_shown_at_the_end() {
+    fn emits_held_text_at_the_end() {
         let mut stream = stream(&["END"]);
         assert_eq!(stream.push(0, b"the EN", |_| true), piece("the ", false));
         assert_eq!(stream.finish(), "EN");
     }
 
     #[test]
-    fn an_occurrence_that_does_not_count_does_not_hide_the_next() {
+    fn an_ignored_occurrence_does_not_hide_the_next() {
         let mut stream = stream(&["aa"]);
         let given = stream.push(0, b"aaaa", |place| before(&["aaaa"], place) == "a");
         assert_eq!(given, piece("a", true));
@@ -199,7 +199,7 @@ mod tests {
     /// Checks for many tokenizations that `may_stop` gets the position where the stop string
     /// starts.
     #[test]
-    fn places_are_where_stop_strings_begin() {
+    fn places_mark_the_start_of_stop_strings() {
         let text = "an €ndless end of endings";
         for seed in 1..200usize {
             let cut = |at: &usize| (at * seed * 7919) % 11 < 3 && text.is_char_boundary(*at);

@@ -6,7 +6,7 @@
 //! together. Blocks either fit the caches or exceed them, and are read with and without
 //! prefetching. To use huge pages, set `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 
-#![expect(clippy::print_stdout, reason = "the figures are what it is for")]
+#![expect(clippy::print_stdout, reason = "prints its measurements")]
 
 use std::hint::black_box;
 use std::time::Instant;

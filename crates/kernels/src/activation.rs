@@ -89,7 +89,7 @@ impl<'a> Activation<'a> {
     /// Panics if the length of `groups` is not the number of whole groups in `values`.
     pub fn quantize_into(values: &[f32], groups: &mut [Q8Block]) {
         let values = values.as_chunks::<GROUP>().0;
-        assert_eq!(values.len(), groups.len(), "groups of activations");
+        assert_eq!(values.len(), groups.len(), "number of activation groups");
         Tier::best().quantize(values, groups);
     }
 
@@ -107,7 +107,7 @@ impl<'a> Activation<'a> {
     /// `values`.
     pub fn rests_into(values: &[f32], groups: &[Q8Block], rests: &mut [Q8Block]) {
         let values = values.as_chunks::<GROUP>().0;
-        assert_eq!((values.len(), values.len()), (groups.len(), rests.len()), "groups of activations");
+        assert_eq!((values.len(), values.len()), (groups.len(), rests.len()), "number of activation groups");
         Tier::best().rests(values, groups, rests);
     }
 }

@@ -49,7 +49,7 @@ impl CoarseQuery {
     /// # Panics
     /// Panics if the activations have 16 bits, because the bounds do not cover their lower bits.
     pub fn take(&mut self, x: Activation<'_>, share: f32) {
-        assert!(x.fine_rests().is_none(), "a coarse_query of activations of 16 bits");
+        assert!(x.fine_rests().is_none(), "a coarse query requires 8-bit activations");
         self.groups.clear();
         self.groups.extend(x.groups().iter().map(CoarseGroup::new));
         let norm = |group: &u32| self.groups[*group as usize].slack[2];

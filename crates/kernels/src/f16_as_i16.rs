@@ -56,7 +56,7 @@ impl Q16Block {
     /// # Panics
     /// Panics if the length of `groups` is not [`Q16Block::count`] of the values.
     pub fn quantize_into(values: &[f32], groups: &mut [Self]) {
-        assert_eq!(Self::count(values.len()), groups.len(), "groups of activations");
+        assert_eq!(Self::count(values.len()), groups.len(), "number of activation groups");
         let (whole, rest) = values.as_chunks::<GROUP>();
         Tier::best().words(whole, &mut groups[..whole.len()]);
         if let [.., last] = groups
@@ -104,7 +104,7 @@ pub(crate) const fn place(row: usize, column: usize) -> usize {
 
 /// Returns the size of a tile in bytes. Columns are padded to whole groups.
 pub(crate) const fn word_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
-    assert!(2 * F::BYTES == PAIR_BYTES / TILE_ROWS, "floats of 16 bits");
+    assert!(2 * F::BYTES == PAIR_BYTES / TILE_ROWS, "the format must have 16 bits");
     POWERS_BYTES + columns.div_ceil(GROUP) * PAIRS * PAIR_BYTES
 }
 

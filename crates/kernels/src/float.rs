@@ -74,7 +74,7 @@ pub(crate) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
 /// Panics if the lengths differ.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len(), "rows of equal length");
+    assert_eq!(a.len(), b.len(), "rows must have the same length");
     let mut lanes = [0f32; LANES];
     let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a_chunks.iter().zip(b_chunks) {

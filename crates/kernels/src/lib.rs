@@ -33,11 +33,11 @@
 
 #![expect(
     clippy::inline_always,
-    reason = "left to itself, the compiler calls the unpacking of a block, through memory: half the speed"
+    reason = "without forced inlining, the compiler unpacks blocks through memory at half the speed"
 )]
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
-    allow(dead_code, unused_imports, reason = "what only vectors need")
+    allow(dead_code, unused_imports, reason = "used only by vector kernels")
 )]
 
 /// Evaluates `$body` with `$format` bound to the block format of `$encoding`. For a float type,

@@ -1,9 +1,6 @@
 //! Mutable views of output matrices, which can be split into disjoint parts.
 
-#![allow(
-    unsafe_code,
-    reason = "parts of a matrix that are written at the same time have no element in common"
-)]
+#![allow(unsafe_code, reason = "parts of a matrix that are written at the same time are disjoint")]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,7 +40,7 @@ impl<'a> MatrixMut<'a> {
     /// # Panics
     /// Panics if `rows` is 0, or if the length of `floats` is not a multiple of `rows`.
     pub fn new(floats: &'a mut [f32], rows: usize) -> Self {
-        assert!(floats.len().is_multiple_of(rows), "outputs for each of {rows} rows");
+        assert!(floats.len().is_multiple_of(rows), "the length must be a multiple of {rows} rows");
         Self {
             first: floats.as_mut_ptr(),
             stride: rows,
@@ -69,7 +66,7 @@ impl<'a> MatrixMut<'a> {
     /// Panics if the view has no such token.
     #[inline]
     pub fn token(&mut self, token: usize) -> &mut [f32] {
-        assert!(token < self.tokens, "{} tokens", self.tokens);
+        assert!(token < self.tokens, "token {token} is out of range ({} tokens)", self.tokens);
         // SAFETY: the token is in range, as asserted above, so its `rows` elements lie in the
         // matrix. Only this view refers to them, and the result borrows the view mutably.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(token * self.stride), self.rows) }
@@ -81,7 +78,11 @@ impl<'a> MatrixMut<'a> {
     /// Panics if the range is not within the view.
     #[inline]
     pub fn of(&mut self, tokens: Range<usize>) -> MatrixMut<'_> {
-        assert!(tokens.start <= tokens.end && tokens.end <= self.tokens, "{} tokens", self.tokens);
+        assert!(
+            tokens.start <= tokens.end && tokens.end <= self.tokens,
+            "tokens {tokens:?} are out of range ({} tokens)",
+            self.tokens
+        );
         let first = self.first.wrapping_add(tokens.start * self.stride);
         MatrixMut { first, tokens: tokens.len(), ..*self }
     }
@@ -92,7 +93,7 @@ impl<'a> MatrixMut<'a> {
     /// Panics if the view has fewer rows.
     #[must_use]
     pub fn split_off(&mut self, rows: usize) -> Self {
-        assert!(rows <= self.rows, "{} rows", self.rows);
+        assert!(rows <= self.rows, "{rows} rows exceed the {} rows of the matrix", self.rows);
         let first = Self { rows, ..*self };
         self.first = self.first.wrapping_add(rows);
         self.rows -= rows;
@@ -162,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "outputs for each of 2 rows")]
-    fn all_tokens_have_as_many() {
+    #[should_panic(expected = "the length must be a multiple of 2 rows")]
+    fn rejects_a_length_that_is_no_multiple_of_the_rows() {
         let _ = MatrixMut::new(&mut [0.0; 3], 2);
     }
 }

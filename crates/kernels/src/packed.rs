@@ -56,7 +56,7 @@ impl<'a> PackedRows<'a> {
     /// Panics if the length of `bytes` is not [`PackedRows::bytes_for`], or if rows are not whole
     /// blocks.
     pub fn new(packing: Packing, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
-        assert_eq!(Self::bytes_for(packing, rows, columns), bytes.len(), "bytes of packed rows");
+        assert_eq!(Self::bytes_for(packing, rows, columns), bytes.len(), "length of the packed bytes");
         assert!(
             columns.is_multiple_of(packing.encoding().block().0),
             "{columns} columns of {:?} are not whole blocks",
@@ -138,8 +138,8 @@ impl<'a> PackedRows<'a> {
     /// # Panics
     /// Panics if the matrix has no such row, or if `out` is not as long as a row.
     pub fn dequantize(&self, row: usize, out: &mut [f32]) {
-        assert!(row < self.rows, "row {row} of {}", self.rows);
-        assert_eq!(self.columns, out.len(), "room for a row");
+        assert!(row < self.rows, "row {row} is out of range ({} rows)", self.rows);
+        assert_eq!(self.columns, out.len(), "length of the output row");
         let tile = self.tiles(row / TILE_ROWS, 1).bytes;
         let row = row % TILE_ROWS;
         with_packing!(self.packing,
@@ -162,7 +162,7 @@ impl<'a> PackedRows<'a> {
         out: MatrixMut<'_>,
     ) {
         let rows = out.rows();
-        assert!(first_tile * TILE_ROWS + rows <= self.rows, "outputs for {} rows", self.rows);
+        assert!(first_tile * TILE_ROWS + rows <= self.rows, "outputs exceed the {} rows", self.rows);
         products_by(tier, self.packing, self.tiles(first_tile, rows.div_ceil(TILE_ROWS)), x, out);
     }
 
@@ -182,7 +182,7 @@ pub fn pack(packing: Packing, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let columns = packing.encoding().elements(row_bytes);
     let tile_bytes = PackedRows::tile_bytes(packing, columns);
     let needed = PackedRows::bytes_for(packing, rows.len() / row_bytes, columns);
-    assert_eq!(needed, out.len(), "room for packed rows");
+    assert_eq!(needed, out.len(), "length of the packing buffer");
     let tiles = rows.chunks(TILE_ROWS * row_bytes).zip(out.chunks_exact_mut(tile_bytes));
     with_packing!(packing,
         B => tiles.for_each(|(rows, out)| pack_tile::<B>(rows, row_bytes, out)),

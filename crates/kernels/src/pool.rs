@@ -4,7 +4,7 @@
 //! Maps are large enough for huge pages. A map returns to the system once all its slots are free
 //! and another map has a free slot.
 
-#![allow(unsafe_code, reason = "a slot of a map is its owner's alone")]
+#![allow(unsafe_code, reason = "each slot of a map has one owner")]
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -98,7 +98,7 @@ impl Slot {
         Ok(copy)
     }
 
-    #[expect(clippy::cast_ptr_alignment, reason = "a map begins at a page")]
+    #[expect(clippy::cast_ptr_alignment, reason = "a map is aligned to a page")]
     fn start(&self) -> *mut u32 {
         // SAFETY: the map has room for all of the pool's slots per map, and `index` is less than
         // their number.
@@ -176,9 +176,9 @@ mod tests {
         let others: Vec<Slot> = (0..3 * pool.slots).map(|_| pool.take().unwrap()).collect();
         assert_eq!(pool.maps(), 4);
         drop(others);
-        assert_eq!(pool.maps(), 1, "the one of which a slot is in use, which has room");
+        assert_eq!(pool.maps(), 1, "one map, with a slot in use and room for more");
         drop(again);
-        assert_eq!(pool.maps(), 1, "kept for what comes");
+        assert_eq!(pool.maps(), 1, "the map is kept for later requests");
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_refused() {
+    fn rejects_more_memory_than_available() {
         for len in [usize::MAX, usize::MAX / 4, 1 << 45] {
             Pool::new(len).take().unwrap_err();
         }

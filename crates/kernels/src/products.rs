@@ -94,7 +94,7 @@ impl Tier {
 
     /// Panics if the processor lacks the tier.
     pub(crate) fn check(self) {
-        assert!(self.is_available(), "{self:?} on a processor without it");
+        assert!(self.is_available(), "the processor does not support {self:?}");
     }
 
     /// Rounds groups of activations to 8 bits.
@@ -161,7 +161,7 @@ pub(crate) fn products_by(
     mut out: MatrixMut<'_>,
 ) {
     tier.check();
-    assert_eq!(x.len(), out.tokens(), "activations and outputs");
+    assert_eq!(x.len(), out.tokens(), "number of activations and of outputs");
     let groups = tiles.columns / GROUP;
     let fits = |x: &Activation<'_>| {
         let is_rounded = match packing.encoding().operand() {
@@ -172,12 +172,15 @@ pub(crate) fn products_by(
         x.values().len() == tiles.columns && is_rounded
     };
     let operand = packing.encoding().operand();
-    assert!(x.iter().all(fits), "activations as long as rows of {} weights, for {operand:?}", tiles.columns);
+    assert!(x.iter().all(fits), "activations must match rows of {} weights as {operand:?}", tiles.columns);
     if tiles.columns == 0 || x.is_empty() {
         (0..x.len()).for_each(|token| out.token(token).fill(0.0));
         return;
     }
-    assert!(out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
+    assert!(
+        out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS,
+        "more output rows than packed rows"
+    );
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[expect(unsafe_code)]
     if tier != Tier::Portable {
@@ -205,8 +208,8 @@ pub(crate) fn products_by(
 /// rows are not nested.
 pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &CoarseQuery) -> Option<Bounds> {
     tier.check();
-    assert_eq!(tile.tile_bytes, tile.bytes.len(), "one tile");
-    assert_eq!(tile.columns, x.groups.len() * GROUP, "activations as long as rows");
+    assert_eq!(tile.tile_bytes, tile.bytes.len(), "length of one tile");
+    assert_eq!(tile.columns, x.groups.len() * GROUP, "length of activations and of rows");
     macro_rules! by {
         ($format:ty) => {
             match tier {
@@ -218,7 +221,7 @@ pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Coars
                 #[expect(unsafe_code)]
                 _ => unsafe { machine::bounds::<SplitBits<$format>>(tier, tile, x) },
                 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-                _ => unreachable!("not a tier of this processor"),
+                _ => unreachable!("tier of another architecture"),
             }
         };
     }

@@ -18,7 +18,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "a region's work lives as long as the region, and each piece of it is one thread's alone"
+    reason = "the work of a region lives as long as the region, and each piece belongs to one thread"
 )]
 
 use std::any::Any;
@@ -57,8 +57,11 @@ impl<'a, const M: usize> RowGroup<'a, M> {
     /// is 0.
     pub fn new(outputs: [MatrixMut<'a>; M], at_once: usize) -> Self {
         let rows = outputs[0].rows();
-        assert!(outputs.iter().all(|outputs| outputs.rows() == rows), "as many rows of all outputs");
-        assert!(at_once > 0, "rows of a piece");
+        assert!(
+            outputs.iter().all(|outputs| outputs.rows() == rows),
+            "all outputs must have the same number of rows"
+        );
+        assert!(at_once > 0, "a piece needs at least one row");
         Self { outputs, rows, at_once }
     }
 
@@ -173,7 +176,7 @@ impl Team {
     /// thread.
     pub fn new(threads: NonZeroUsize) -> io::Result<Self> {
         if threads > Self::MOST {
-            let message = format!("{threads} threads, of {} at most", Self::MOST);
+            let message = format!("{threads} threads exceed the maximum of {}", Self::MOST);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let next = (0..threads.get()).map(|_| Apart::default()).collect();
@@ -418,7 +421,7 @@ impl<T> Elements<T> {
     /// # Safety
     /// `first` must point to `count` live elements, and `index * len` must be at most `count`.
     /// While the result is alive, nothing else may access the same elements.
-    #[expect(clippy::mut_from_ref, reason = "each is given once")]
+    #[expect(clippy::mut_from_ref, reason = "each element is handed out once")]
     unsafe fn chunk(&self, index: usize, len: usize) -> &mut [T] {
         let start = index * len;
         // SAFETY: the caller guarantees that the chunk lies within live elements and that nothing
@@ -502,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_come_to_who_has_the_work() {
+    fn panics_propagate_to_the_caller() {
         let team = team(4);
         for bad in 0..64 {
             let mut elements: Vec<usize> = (0..64).collect();

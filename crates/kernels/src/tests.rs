@@ -681,7 +681,7 @@ fn words_go_over_the_tiles_as_often_as_it_takes() {
 }
 
 #[test]
-fn nothing_times_nothing_is_nothing() {
+fn empty_products_are_zero() {
     for sample in Sample::all() {
         for packing in sample.packings() {
             let empty = PackedRows::bytes_for(packing, 3, 0);
@@ -703,7 +703,7 @@ fn nothing_times_nothing_is_nothing() {
 }
 
 #[test]
-fn rows_with_what_is_no_number_have_none() {
+fn non_finite_rows_have_non_finite_products() {
     for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let row = |value: f32| {
             let bits = move |i| if i == 33 { value } else { 0.5 }.to_bits().to_le_bytes();

@@ -12,17 +12,17 @@ pub struct ModelError(#[from] Kind);
 enum Kind {
     #[error("sequence {0} is not open")]
     UnknownSequence(SequenceId),
-    #[error("sequence {0} occurs twice in a batch")]
+    #[error("the batch contains sequence {0} more than once")]
     RepeatedSequence(SequenceId),
-    #[error("token {given} is outside the vocabulary of {limit} tokens")]
+    #[error("token {given} is out of range (vocabulary size {limit})")]
     TokenOutside { given: u32, limit: usize },
-    #[error("{given} tokens do not fit the context of {limit}")]
+    #[error("{given} tokens exceed the context length of {limit}")]
     ContextFull { given: usize, limit: usize },
-    #[error("{given} rows of logits are wanted of a run of {limit} tokens")]
+    #[error("{given} rows of logits requested for a run of {limit} tokens; expected at most one per token")]
     TooManyRows { given: usize, limit: usize },
     #[error("this model does not support {0}")]
     Unsupported(&'static str),
-    #[error("the model's back end failed")]
+    #[error("the model's backend failed")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

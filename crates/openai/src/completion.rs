@@ -73,7 +73,7 @@ impl CompletionRequest {
     fn checked(mut self) -> Result<Self, RequestError> {
         let n = self.parameters.n;
         if self.best_of != 0 && self.best_of < n {
-            let problem = Problem::Range { given: self.best_of.to_string(), range: "n and up" };
+            let problem = Problem::Range { given: self.best_of.to_string(), range: "at least `n`" };
             return Err(RequestError::field("best_of", problem));
         }
         self.best_of = self.best_of.max(n);

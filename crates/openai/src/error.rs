@@ -25,46 +25,46 @@ pub(crate) enum Problem {
     Unrecognized,
     #[error("expected {expected}, found {found}")]
     Type { expected: &'static str, found: &'static str },
-    #[error("`{given}` is not supported; supported are {supported}")]
+    #[error("unsupported value `{given}`; supported values: {supported}")]
     Value { given: String, supported: &'static str },
     /// `hint` names a supported alternative, or the reason why there is none; may be empty.
     #[error("only {accepted} is supported here{}{hint}", if hint.is_empty() { "" } else { "; " })]
     NotNeutral { accepted: &'static str, hint: &'static str },
-    #[error("the name is not a token id")]
+    #[error("expected a token id as key")]
     NotATokenId,
-    #[error("{given} is outside {range}")]
+    #[error("{given} is out of range; expected {range}")]
     Range { given: String, range: &'static str },
-    #[error("this is what directives decide themselves")]
+    #[error("this field is set by directives and cannot be given")]
     Decided,
     #[error("must not be empty")]
     Empty,
-    #[error("{given} entries are more than the limit of {limit}")]
+    #[error("{given} entries exceed the limit of {limit}")]
     TooMany { given: usize, limit: usize },
-    #[error("{given} bytes are more than the limit of {limit}")]
+    #[error("{given} bytes exceed the limit of {limit}")]
     TooLong { given: usize, limit: usize },
     #[error(
-        "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` must be given"
+        "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` is required"
     )]
     NoFormat,
     #[error("{0}")]
     EmbeddedJson(#[source] JsonError),
     #[error("cannot be combined with `{other}`")]
     Conflict { other: &'static str },
-    #[error("{given}, but `{other}` is {limit}")]
+    #[error("{given} differs from `{other}`, which is {limit}")]
     Disagreement { given: usize, other: &'static str, limit: usize },
-    #[error("needs `stream` to be true")]
+    #[error("requires `stream` to be true")]
     NotStreaming,
-    #[error("needs `{other}`")]
+    #[error("requires `{other}`")]
     Needs { other: &'static str },
-    #[error("there is no tool `{name}`")]
+    #[error("unknown tool `{name}`")]
     NoTool { name: String },
-    #[error("there is another tool `{name}`")]
+    #[error("duplicate tool name `{name}`")]
     SameName { name: String },
-    #[error("a name has 1 to 128 letters, digits, `_`, `-` and `.`")]
+    #[error("expected a name of 1 to 128 letters, digits, `_`, `-` and `.`")]
     BadName,
-    #[error("arguments are an object, so the schema's type is `object`")]
+    #[error("expected a schema of type `object`, since arguments are an object")]
     NotOfObjects,
-    #[error("needs content or tool calls")]
+    #[error("expected `content` or `tool_calls`")]
     SaysNothing,
 }
 

@@ -267,7 +267,7 @@ fn give_way() {
     #[cfg(not(target_os = "linux"))]
     let done = priority::set_current_thread_priority(priority::ThreadPriority::Min);
     if let Err(error) = done {
-        tracing::debug!(?error, "compiling at full priority");
+        tracing::debug!(?error, "cannot lower the priority of a compile thread");
     }
 }
 

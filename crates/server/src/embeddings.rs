@@ -105,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_width_itself_may_be_asked_for() {
+    fn accepts_only_the_own_width() {
         assert!(check_width(&[0.0; 4], None).is_ok() && check_width(&[0.0; 4], Some(4)).is_ok());
         let error = check_width(&[0.0; 4], Some(2)).unwrap_err();
-        assert_eq!(error.to_string(), "the model's embeddings have 4 dimensions, and cannot have 2");
+        assert_eq!(error.to_string(), "`dimensions` is 2; this model supports only 4");
     }
 }

@@ -20,15 +20,15 @@ pub struct AppError(#[from] pub(crate) AppKind);
 pub(crate) enum AppKind {
     #[error("no models to serve")]
     NoModels,
-    #[error("two models are served as `{name}`")]
+    #[error("duplicate model name `{name}`")]
     SameName { name: String },
     #[error(
-        "`{name}` does not fit: {needed} bytes with the models that stay, more than the limit of {limit}"
+        "model `{name}` does not fit: {needed} bytes, including the models that stay loaded, exceed the limit of {limit}"
     )]
     DoesNotFit { name: String, needed: u64, limit: u64 },
-    #[error("there is no room for `{model}`")]
+    #[error("the limit on loaded models leaves no room for model `{model}`")]
     NoRoom { model: String },
-    #[error("`{model}` could not be loaded: {reason}")]
+    #[error("cannot load model `{model}`: {reason}")]
     Load { model: String, reason: String },
 }
 
@@ -40,39 +40,39 @@ pub struct ApiError(#[from] Box<Kind>);
 #[derive(Debug, Error)]
 pub(crate) enum Kind {
     // Starts with OpenAI's wording, which some clients look for.
-    #[error("Incorrect API key provided, or none; it belongs into the header `authorization: Bearer KEY`")]
+    #[error("Incorrect API key provided; expected the header `authorization: Bearer KEY`")]
     Key,
-    #[error("there is no route {path}")]
+    #[error("unknown path {path}")]
     Route { path: String },
-    #[error("{path} has no method {method}")]
+    #[error("method {method} is not allowed for {path}")]
     Method { path: String, method: Method },
     #[error("content-type must be application/json")]
     ContentType,
     #[error("the body is larger than the limit of {limit} bytes")]
     BodyTooLarge { limit: usize },
-    #[error("the body could not be read")]
+    #[error("cannot read the body")]
     BodyUnreadable,
     #[error(transparent)]
     Body(formwork_openai::RequestError),
-    #[error("model `{given}` is not served; served are {served}")]
+    #[error("unknown model `{given}`; expected one of {served}")]
     Model { given: String, served: String },
-    #[error("several models are served, so one has to be named: {served}")]
+    #[error("`model` is required because several models are served; expected one of {served}")]
     NoModel { served: String },
-    #[error("the model `{model}` does not fit beside those in use; try again later")]
+    #[error("not enough room to load model `{model}` while others are in use; try again later")]
     NoRoom { model: String },
-    #[error("the model `{model}` could not be loaded; the server's log says why")]
+    #[error("cannot load model `{model}`; see the server's log")]
     Load { model: String },
-    #[error("the request took longer than {} seconds to arrive", limit.as_secs_f64())]
+    #[error("request timeout: the request did not arrive within {} seconds", limit.as_secs_f64())]
     Slow { limit: Duration },
     #[error("{source}")]
     Text { field: &'static str, source: VocabError },
-    #[error("`{param}`: token {given} is not in the vocabulary of {limit} tokens")]
+    #[error("`{param}`: token {given} is out of range (vocabulary size {limit})")]
     TokenOutside { param: String, given: u32, limit: usize },
-    #[error("the model's embeddings have {width} dimensions, and cannot have {given}")]
+    #[error("`dimensions` is {given}; this model supports only {width}")]
     Dimensions { given: usize, width: usize },
-    #[error("the model `{model}` does not give embeddings")]
+    #[error("model `{model}` does not support embeddings")]
     NoEmbeddings { model: String },
-    #[error("`max_bytes` is {given}, and the shortest output has {shortest} bytes")]
+    #[error("`max_bytes` is {given}, but the shortest output has {shortest} bytes")]
     SampleTooShort { given: usize, shortest: usize },
     #[error("{source}")]
     Constraint { field: &'static str, source: GrammarError },
@@ -82,7 +82,7 @@ pub(crate) enum Kind {
     Registry { place: String, source: RegistryError },
     #[error("`{place}`: {source}")]
     Payload { place: String, source: GrammarError },
-    #[error("this model's thoughts cannot be bounded")]
+    #[error("this model does not support `reasoning_budget`")]
     NoReasoningBudget,
     #[error(transparent)]
     Template(TemplateError),
@@ -93,8 +93,8 @@ pub(crate) enum Kind {
     #[error("{0}")]
     TooLong(RequestError),
     #[error(
-        "{source}; the description of the response format takes {tokens} of the prompt's tokens, and \
-         `schema_in_prompt: false` leaves it out"
+        "{source}; the description of the response format takes {tokens} prompt tokens; set \
+         `schema_in_prompt: false` to omit it"
     )]
     DescriptionTooLong { source: RequestError, tokens: usize },
     #[error("{0}")]
@@ -103,7 +103,7 @@ pub(crate) enum Kind {
     Busy(RequestError),
     #[error("{0}")]
     Stopped(RequestError),
-    #[error("the request took longer than it may: {0}")]
+    #[error("request timeout: {0}")]
     Overdue(GenerationError),
     #[error("the generation failed: {0}")]
     Generation(GenerationError),
@@ -281,7 +281,7 @@ impl IntoResponse for ApiError {
         if self.status().is_server_error() {
             tracing::warn!(error = %self, "request failed");
         } else {
-            tracing::debug!(error = %self, "request refused");
+            tracing::debug!(error = %self, "request rejected");
         }
         let mut response = (self.status(), axum::Json(self.body())).into_response();
         let header = match *self.0 {

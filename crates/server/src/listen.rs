@@ -48,7 +48,7 @@ pub(crate) async fn listen(
             Err(error) if failures == PAUSES => return Err(error),
             Err(error) => {
                 failures += 1;
-                tracing::warn!(%error, "cannot accept");
+                tracing::warn!(%error, "cannot accept a connection");
                 sleep(PAUSE).await;
             }
         }
@@ -61,7 +61,7 @@ pub(crate) async fn listen(
 fn serve(stream: TcpStream, router: Router, timeout: Duration, graceful: &GracefulShutdown) {
     // Sends each chunk at once instead of waiting for a full packet.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let io = TokioIo::new(Impatient { stream, timeout, stalled: None });
     let mut builder = http1::Builder::new();
@@ -69,7 +69,7 @@ fn serve(stream: TcpStream, router: Router, timeout: Duration, graceful: &Gracef
     let connection = graceful.watch(builder.serve_connection(io, TowerToHyperService::new(router)));
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "connection");
+            tracing::debug!(%error, "connection failed");
         }
     });
 }

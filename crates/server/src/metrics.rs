@@ -46,9 +46,9 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let mut text = Exposition::default();
-    text.family("formwork_build_info", "gauge", "The version that runs.");
+    text.family("formwork_build_info", "gauge", "Version of the server.");
     text.sample("", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-    text.family("formwork_http_requests_total", "counter", "HTTP requests answered.");
+    text.family("formwork_http_requests_total", "counter", "Answered HTTP requests.");
     for ((route, method, status), count) in app.counters().requests() {
         text.sample("", &[("route", &route), ("method", &method), ("status", &status)], count);
     }
@@ -69,31 +69,33 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
 type Figure = (&'static str, &'static str, &'static str, fn(&Stats) -> f64);
 
 const FIGURES: [Figure; 13] = [
-    ("requests_waiting", "gauge", "Requests that wait for a place.", |stats| stats.waiting as f64),
-    ("requests_running", "gauge", "Sequences in the model.", |stats| stats.running as f64),
-    ("prompt_tokens_total", "counter", "Tokens of prompts, cached ones included.", |stats| {
+    ("requests_waiting", "gauge", "Requests waiting in the queue.", |stats| stats.waiting as f64),
+    ("requests_running", "gauge", "Running sequences.", |stats| stats.running as f64),
+    ("prompt_tokens_total", "counter", "Prompt tokens, including cached ones.", |stats| {
         stats.prompt_tokens as f64
     }),
-    ("prompt_tokens_cached_total", "counter", "Tokens of prompts computed before.", |stats| {
+    ("prompt_tokens_cached_total", "counter", "Prompt tokens found in the prefix cache.", |stats| {
         stats.cached_tokens as f64
     }),
-    ("completion_tokens_total", "counter", "Tokens of outputs, forced ones included.", |stats| {
+    ("completion_tokens_total", "counter", "Output tokens, including forced ones.", |stats| {
         stats.completion_tokens as f64
     }),
-    ("completion_tokens_forced_total", "counter", "Tokens of outputs that grammars forced.", |stats| {
+    ("completion_tokens_forced_total", "counter", "Output tokens forced by grammars.", |stats| {
         stats.forced_tokens as f64
     }),
-    ("drafted_tokens_total", "counter", "Drafted tokens that were tried.", |stats| {
+    ("drafted_tokens_total", "counter", "Drafted tokens that were verified.", |stats| {
         stats.drafted_tokens as f64
     }),
-    ("accepted_tokens_total", "counter", "Drafted tokens that were right.", |stats| {
+    ("accepted_tokens_total", "counter", "Drafted tokens that were accepted.", |stats| {
         stats.accepted_tokens as f64
     }),
     ("steps_total", "counter", "Forward passes.", |stats| stats.steps as f64),
-    ("grammar_seconds_total", "counter", "Time in masks and grammar states.", |stats| {
+    ("grammar_seconds_total", "counter", "Time spent on masks and grammar states, in seconds.", |stats| {
         stats.grammar.as_secs_f64()
     }),
-    ("model_seconds_total", "counter", "Time in forward passes.", |stats| stats.model.as_secs_f64()),
+    ("model_seconds_total", "counter", "Time spent in forward passes, in seconds.", |stats| {
+        stats.model.as_secs_f64()
+    }),
     ("prefix_cache_tokens", "gauge", "Tokens in the prefix cache.", |stats| stats.cache_tokens as f64),
     ("generations_failed_total", "counter", "Generations that failed.", |stats| stats.failed as f64),
 ];
@@ -101,8 +103,14 @@ const FIGURES: [Figure; 13] = [
 type Distribution = (&'static str, &'static str, fn(&Stats) -> &Histogram);
 
 const DISTRIBUTIONS: [Distribution; 3] = [
-    ("time_to_first_token_seconds", "From arrival to the first token.", |stats| &stats.first_token),
-    ("time_between_tokens_seconds", "Between two tokens of a generation.", |stats| &stats.between_tokens),
+    (
+        "time_to_first_token_seconds",
+        "Time from the arrival of a request to its first token, in seconds.",
+        |stats| &stats.first_token,
+    ),
+    ("time_between_tokens_seconds", "Time between two tokens of a generation, in seconds.", |stats| {
+        &stats.between_tokens
+    }),
     ("batch_size", "Sequences in a forward pass.", |stats| &stats.batch),
 ];
 

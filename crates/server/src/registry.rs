@@ -181,7 +181,7 @@ impl Registry {
             Ok(outcome) => outcome.clone(),
             Err(_) => None,
         };
-        Ok(outcome.unwrap_or_else(|| Err(Arc::new("the load was given up".into()))))
+        Ok(outcome.unwrap_or_else(|| Err(Arc::new("loading was aborted".into()))))
     }
 
     /// Returns the model or its load in progress; starts loading if there is neither.
@@ -242,7 +242,7 @@ impl Registry {
             return Err(NoRoom);
         }
         let unload = |other: usize| {
-            tracing::info!(model = self.entries[other].names[0], "unloaded");
+            tracing::info!(model = self.entries[other].names[0], "model unloaded");
             std::mem::replace(&mut slots.states[other], State::Unloaded)
         };
         Ok(leave.into_iter().map(unload).collect())
@@ -253,7 +253,7 @@ impl Registry {
         let model = entry.names[0].as_str();
         let started = Instant::now();
         let loaded = catch_unwind(AssertUnwindSafe(|| {
-            let load = entry.load.as_ref().ok_or("there is nothing to load")?;
+            let load = entry.load.as_ref().ok_or("the model has no loader")?;
             let LoadedModel { engine, template } = load()?;
             let (id, aliases) = (model.to_owned(), entry.names[1..].to_vec());
             let model = ServedModel { id, aliases, created: entry.created, engine, template };
@@ -262,8 +262,8 @@ impl Registry {
         let outcome = loaded.unwrap_or_else(|_| Err("the loader panicked".into()));
         let ms = started.elapsed().as_millis() as u64;
         match &outcome {
-            Ok(_) => tracing::info!(model, ms, "loaded"),
-            Err(error) => tracing::error!(model, ms, error = %chain(error), "not loaded"),
+            Ok(_) => tracing::info!(model, ms, "model loaded"),
+            Err(error) => tracing::error!(model, ms, error = %chain(error), "cannot load the model"),
         }
         outcome.map_err(Arc::new)
     }

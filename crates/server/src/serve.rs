@@ -72,7 +72,7 @@ pub async fn serve(
     tokio::select! {
         served = serving => served,
         () = overdue => {
-            tracing::warn!("requests are cut off");
+            tracing::warn!("shutdown limit reached; aborting running requests");
             Ok(())
         }
     }

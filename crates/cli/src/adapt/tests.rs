@@ -1,6 +1,6 @@
 use clap::Parser;
-use formwork_protocol::trace::Timestamp;
-use formwork_protocol::trace::health::{Health, HealthOptions};
+use formwork_trace::Timestamp;
+use formwork_trace::health::{Health, HealthOptions};
 
 use super::*;
 use crate::args::{Args, Command};
@@ -30,7 +30,7 @@ fn folder(input: &str) -> Result<(tempfile::TempDir, [String; 2])> {
 }
 
 #[test]
-fn outputs_are_adapted_and_what_is_wrong_has_a_place() -> Result<()> {
+fn adapts_outputs_and_reports_the_place_of_an_error() -> Result<()> {
     let (_folder, [schema, input]) = folder("Here:\n```json\n{\"n\": \"7\"}\n```\n")?;
     assert_eq!(run(&["--schema", &schema, &input])?, ("{\"n\":7}\n".to_owned(), String::new(), true));
     let (out, told, answer) = run(&["--schema", &schema, "--level", "off", &input])?;
@@ -45,14 +45,14 @@ fn outputs_are_adapted_and_what_is_wrong_has_a_place() -> Result<()> {
     let full = ["--schema", &schema, "--level", "full", "--tolerant", "2"];
     let (out, told, answer) = run(&[&full[..], &[&input]].concat())?;
     assert_eq!((out.as_str(), answer), ("{\"n\":7,\"b\":true}\n", true));
-    assert_eq!(told, "formwork: mended: single-quotes, bare-name, missing-closer\n");
+    assert_eq!(told, "formwork: repaired: single-quotes, bare-name, missing-closer\n");
     let (_, told, answer) = run(&[&full[..], &["--anyof-strategy", "unique", &input]].concat())?;
-    assert!(!answer && told.contains("not adapted: /b: branches 0 and 1 both take it"), "{told}");
+    assert!(!answer && told.contains("not adapted: /b: branches 0 and 1 both accept the value"), "{told}");
     Ok(())
 }
 
 #[test]
-fn lines_are_outputs_and_reports_are_lines() -> Result<()> {
+fn treats_each_line_as_an_output_and_reports_one_line_each() -> Result<()> {
     let (folder, [schema, input]) = folder("{\"n\": 1}\n\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
     let report = folder.path().join("report.jsonl");
     let to = format!("--report={}", report.display());
@@ -79,30 +79,30 @@ fn lines_are_outputs_and_reports_are_lines() -> Result<()> {
 }
 
 #[test]
-fn lines_are_numbered_as_editors_do() -> Result<()> {
+fn numbers_lines_like_an_editor() -> Result<()> {
     let (_folder, [schema, input]) =
         folder("\n{\"n\": 1}\r\n   \n{\"n\" 2}\n\n{\"n\": {\"x\": 1, \"x\": 2}}\n")?;
     let (out, told, answer) = run(&["--schema", &schema, "--lines", &input])?;
     assert_eq!((out.as_str(), answer), ("{\"n\":1}\n", false));
     assert_eq!(
         told,
-        "formwork: line 4: /n: column 6: expected `:`\nformwork: line 6: /n/x: column 16: `x` comes twice\n"
+        "formwork: line 4: /n: column 6: expected `:`\nformwork: line 6: /n/x: column 16: duplicate name `x`\n"
     );
     Ok(())
 }
 
 #[test]
-fn what_is_mended_is_noted() -> Result<()> {
+fn reports_repairs_of_the_syntax() -> Result<()> {
     for (text, note) in [
-        ("{\"n\": 1,}", "mended: trailing-comma"),
-        ("Here: {\"n\": 1, }", "mended: trailing-comma"),
+        ("{\"n\": 1,}", "repaired: trailing-comma"),
+        ("Here: {\"n\": 1, }", "repaired: trailing-comma"),
         (
             "{\"n\": 1, \"s\": \"and so",
-            "mended: missing-closer, cut-value (the text was cut off: some of it may be missing)",
+            "repaired: missing-closer, cut-value (the text was cut off and may be incomplete)",
         ),
         (
             "{\"n\": 1, \"s",
-            "mended: missing-closer, cut-member (the text was cut off: some of it may be missing)",
+            "repaired: missing-closer, cut-member (the text was cut off and may be incomplete)",
         ),
     ] {
         let (_folder, [schema, input]) = folder(text)?;
@@ -114,12 +114,12 @@ fn what_is_mended_is_noted() -> Result<()> {
     }
     let (_folder, [schema, input]) = folder("{\"n\": 1,}")?;
     let (_, told, _) = run(&["--schema", &schema, "--level", "full", &input])?;
-    assert_eq!(told, "formwork: mended: trailing-comma\n");
+    assert_eq!(told, "formwork: repaired: trailing-comma\n");
     Ok(())
 }
 
 #[test]
-fn options_without_effect_are_refused() -> Result<()> {
+fn rejects_options_without_effect() -> Result<()> {
     let (folder, [schema, input]) = folder("{\"n\": 1,}")?;
     let always = ["--schema", &schema, &input];
     let run = |args: &[&str]| run(&[&always[..], args].concat());
@@ -129,7 +129,7 @@ fn options_without_effect_are_refused() -> Result<()> {
         (&["--anyof-strategy", "unique"], "--anyof-strategy"),
     ] {
         let error = run(args).map_err(|error| crate::one_line(&error)).expect_err("an error");
-        assert_eq!(error, format!("{option} has no effect below level full: add `--level full`"));
+        assert_eq!(error, format!("{option} has no effect below level full; add `--level full`"));
     }
     assert!(run(&["--tolerant", "1", "--level", "full"])?.2);
     assert!(!run(&["--tolerant", "0"])?.2);
@@ -140,20 +140,20 @@ fn options_without_effect_are_refused() -> Result<()> {
 }
 
 #[test]
-fn the_shadow_tells_what_would_be_done() -> Result<()> {
+fn shadow_mode_reports_what_would_be_done() -> Result<()> {
     let cases = [
         (
             "Here: {\"n\": \"7\"}",
             "formwork: line 1, column 1: expected a value\n\
              formwork: shadow: extract: extract, json.loads\n\
              formwork: shadow: semantic: str->int\n\
-             formwork: shadow: it would become {\"n\":7}\n",
+             formwork: shadow: would become {\"n\":7}\n",
         ),
-        ("{\"n\": 7}", "formwork: shadow: nothing would be changed\n"),
+        ("{\"n\": 7}", "formwork: shadow: unchanged\n"),
         (
             "{\"n\": \"x\"}",
             "formwork: /n: the value is not of type \"integer\"\n\
-             formwork: shadow: it would stay invalid: /n: the value is not of type \"integer\"\n",
+             formwork: shadow: would stay invalid: /n: the value is not of type \"integer\"\n",
         ),
     ];
     for (text, expected) in cases {
@@ -173,7 +173,7 @@ fn conversions_are_documented() {
 }
 
 #[test]
-fn the_shadow_changes_nothing() -> Result<()> {
+fn shadow_mode_changes_nothing() -> Result<()> {
     let (_folder, [schema, input]) = folder("{\"n\": \"7\"}")?;
     let (out, told, answer) = run(&["--schema", &schema, "--shadow", "--report", "--", &input])?;
     assert_eq!((out.as_str(), answer), ("", false));
@@ -183,7 +183,7 @@ fn the_shadow_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn what_is_done_is_in_the_database_of_the_configuration() -> Result<()> {
+fn traces_adaptations_to_the_configured_database() -> Result<()> {
     let (folder, [schema, input]) = folder("{\"n\": 1}\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
     let config = folder.path().join("formwork.toml");
     std::fs::write(&config, "[traces]\ndatabase = \"traces.db\"\n")?;
@@ -198,13 +198,13 @@ fn what_is_done_is_in_the_database_of_the_configuration() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_used_is_said() -> Result<()> {
+fn reports_unusable_arguments() -> Result<()> {
     let (folder, [schema, input]) = folder("{}")?;
     let why = |args: &[&str]| run(args).map_err(|error| crate::one_line(&error)).expect_err("an error");
     assert!(why(&["--schema", "/nowhere", &input]).contains("/nowhere"));
     assert_eq!(
         why(&["--schema", &schema, "--tolerant", "3", &input]),
-        "--tolerant: a tolerant level is 0, 1 or 2, not 3"
+        "--tolerant: invalid tolerance level 3; expected 0, 1 or 2"
     );
     let allow = why(&["--schema", &schema, "--allow", "{\"integer\": [\"str->date\"]}", &input]);
     assert!(allow.contains("unknown variant `str->date`"), "{allow}");
@@ -216,12 +216,12 @@ fn what_cannot_be_used_is_said() -> Result<()> {
         why(&["--schema", &wrong, &input])
     );
     let over = format!("--report={input}");
-    assert!(why(&["--schema", &schema, &over, &input]).contains("over the input"));
+    assert!(why(&["--schema", &schema, &over, &input]).contains("overwrite the input"));
     let detour = format!("--report={}/./{}", folder.path().display(), "output.txt");
     std::fs::write(folder.path().join("output.txt"), "{}")?;
     let named = folder.path().join("output.txt").display().to_string();
-    assert!(why(&["--schema", &schema, &detour, &named]).contains("over the input"));
+    assert!(why(&["--schema", &schema, &detour, &named]).contains("overwrite the input"));
     let over = format!("--report={schema}");
-    assert!(why(&["--schema", &schema, &over, &input]).contains("over the schema"));
+    assert!(why(&["--schema", &schema, &over, &input]).contains("overwrite the schema"));
     Ok(())
 }

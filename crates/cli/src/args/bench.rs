@@ -12,88 +12,90 @@ use super::{ModelArgs, ProfileArg, SchemaArgs, ShapeArgs, seconds};
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Masks, over files of schemas with valid and invalid instances (MaskBench).
+    /// Benchmark masks on schema files with valid and invalid instances (MaskBench).
     Masks(BenchMasksArgs),
-    /// How fast a model takes a prompt in.
+    /// Benchmark prefill speed.
     Prefill(BenchPrefillArgs),
-    /// How fast a model puts tokens out; with a grammar, beside free decode at the same place.
+    /// Benchmark decode speed; with a grammar, both free and constrained.
     Decode(BenchDecodeArgs),
-    /// How a server of OpenAI's API, whoever's, stands many clients; with a schema, with and without it.
+    /// Benchmark any OpenAI-compatible server under concurrent clients; with a schema, both without and with
+    /// it.
     Serve(BenchServeArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct BenchServeArgs {
-    /// The base URL, such as `http://127.0.0.1:8080/v1`.
+    /// Base URL of the server.
     #[arg(long, default_value = "http://127.0.0.1:8080/v1")]
     pub(crate) url: String,
 
-    /// The model to ask for.
+    /// Model name in the requests.
     #[arg(short, long)]
     pub(crate) model: String,
 
-    /// Clients at the same time; each number is measured by itself.
+    /// Numbers of concurrent clients; each number is measured separately.
     #[arg(short, long, value_name = "N,…", value_delimiter = ',', default_value = "1")]
     pub(crate) clients: Vec<NonZeroUsize>,
 
-    /// Requests for each number of clients [default: 4 for each client].
+    /// Number of requests for each number of clients [default: 4 per client].
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration")]
     pub(crate) requests: Option<NonZeroUsize>,
 
-    /// For how long requests begin, in place of how many.
+    /// Time during which new requests start, in seconds; replaces --requests.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
 
-    /// Requests before each measurement that do not count.
+    /// Number of requests before each measurement that are not counted.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) warmup: usize,
 
-    /// The most tokens of an answer.
+    /// Maximum number of tokens per answer.
     #[arg(long, value_name = "N", default_value = "128")]
     pub(crate) max_tokens: NonZeroUsize,
 
-    /// Measure with a JSON Schema too, and check what comes out; without a file, a small one that is built in.
+    /// Also measure with a JSON Schema and validate the answers; without a FILE, uses a small built-in
+    /// schema.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "built-in")]
     pub(crate) schema: Option<PathBuf>,
 
-    /// A file with a prompt on each line [default: some that are built in].
+    /// File with one prompt per line [default: built-in prompts].
     #[arg(long, value_name = "FILE")]
     pub(crate) prompts: Option<PathBuf>,
 
-    /// The key to bring.
+    /// API key of the server.
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
 
-    /// A file for the results; `-` is standard output.
+    /// File for the results; `-` for standard output.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What the measurements of a model share.
+/// Options that the speed benchmarks share.
 #[derive(clap::Args)]
 pub(crate) struct SpeedArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
-    /// Random weights of a real shape instead of a model, such as `llama-1b-q4_k`: `llama-1b`, `-3b` or `-8b` in `q4_0`,
-    /// `q4_k`, `q6_k`, `q8_0` or `f16`. They are written once, beside the models.
+    /// Use random weights with the shape of a real model, such as `llama-1b-q4_k`: `llama-1b`, `-3b` or `-8b`
+    /// in `q4_0`, `q4_k`, `q6_k`, `q8_0` or `f16`. They are written once, next to the downloaded models.
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
     pub(crate) synthetic: Option<Synthetic>,
 
-    /// How often it is measured.
+    /// Number of measured runs.
     #[arg(short, long, value_name = "N", default_value = "5")]
     pub(crate) runs: NonZeroUsize,
 
-    /// The instructions that products are computed with [default: the fastest that the processor has].
+    /// Instruction set for matrix products [default: the fastest that the processor supports].
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<TierArg>,
 
-    /// A file for the results; `-` is standard output.
+    /// File for the results; `-` for standard output.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Instructions of the kernels.
+/// Instruction set of the kernels.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TierArg {
     Portable,
@@ -124,7 +126,7 @@ pub(crate) struct BenchPrefillArgs {
     #[command(flatten)]
     pub(crate) speed: SpeedArgs,
 
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     #[arg(short, long, value_name = "N", default_value = "512")]
     pub(crate) prompt: NonZeroUsize,
 }
@@ -134,11 +136,11 @@ pub(crate) struct BenchDecodeArgs {
     #[command(flatten)]
     pub(crate) speed: SpeedArgs,
 
-    /// Tokens of the output; with a grammar, the most.
+    /// Number of output tokens; with a grammar, the maximum number.
     #[arg(short = 'n', long, value_name = "N", default_value = "128")]
     pub(crate) tokens: NonZeroUsize,
 
-    /// Tokens that are there before; with a grammar, these are a prompt that asks for it.
+    /// Number of tokens before the output; cannot be combined with a grammar, whose task is the prompt.
     #[arg(
         short,
         long,
@@ -148,12 +150,12 @@ pub(crate) struct BenchDecodeArgs {
     )]
     pub(crate) prompt: usize,
 
-    /// Ask the model for tokens that the grammar decides alone, too, so that what masks cost can be seen.
+    /// Run the model also for tokens that the grammar determines, to measure the cost of masks.
     #[arg(long)]
     pub(crate) no_forced_tokens: bool,
 
-    /// With a grammar, the most tokens to draft from the text itself, fewer where drafts do badly; 0 drafts none [default: as with
-    /// `serve`]
+    /// With a grammar, maximum number of tokens to draft from the text so far; fewer if drafts fail; 0
+    /// disables drafts [default: as for `formwork serve`].
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 
@@ -166,31 +168,32 @@ pub(crate) struct BenchDecodeArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct BenchMasksArgs {
-    /// A tokenizer: a `tokenizer.json`, a .gguf file, a short name or a hub id.
+    /// Tokenizer: `tokenizer.json`, .gguf file, short name or hub id.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: String,
 
-    /// How instances are written.
+    /// JSON layout of the instances.
     #[arg(long, value_enum, default_value_t = TextArg::Compact)]
     pub(crate) text: TextArg,
 
-    /// Which JSON texts a schema stands for. `generate` takes one order and spelling, so it may reject valid instances.
+    /// Accepted JSON texts of a schema. `generate` accepts one order and spelling only, so it may reject
+    /// valid instances.
     #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
     pub(crate) profile: ProfileArg,
 
-    /// Whether caches start empty for each instance or for each schema.
+    /// Clear the caches for each instance or for each schema.
     #[arg(long, value_enum, default_value_t = IsolateArg::Test)]
     pub(crate) isolate: IsolateArg,
 
-    /// Schemas to measure at the same time.
+    /// Number of schemas to measure at the same time.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
 
-    /// A file for the results of each schema and the summary; `-` is standard output.
+    /// File for the summary and the results of each schema; `-` for standard output.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Files `{"schema", "tests": [{"valid", "data"}]}`, and folders of them.
+    /// Files of the form `{"schema", "tests": [{"valid", "data"}]}`, or folders of them.
     #[arg(required = true)]
     pub(crate) path: Vec<PathBuf>,
 }

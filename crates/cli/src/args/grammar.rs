@@ -8,11 +8,11 @@ use super::{ProfileArg, SchemaArgs, ShapeArgs};
 
 #[derive(clap::Args)]
 pub(crate) struct TokenizerArgs {
-    /// A model whose tokenizer to use.
+    /// Model whose tokenizer to use.
     #[arg(short, long, value_name = "MODEL", conflicts_with = "tokenizer")]
     pub(crate) model: Option<String>,
 
-    /// A tokenizer: a `tokenizer.json`, a .gguf file, a short name or a hub id.
+    /// Tokenizer: `tokenizer.json`, .gguf file, short name or hub id.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: Option<String>,
 }
@@ -23,64 +23,65 @@ pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     pub(crate) tokenizer: TokenizerArgs,
 
-    /// Print one JSON array of ids.
+    /// Print the ids as one JSON array.
     #[arg(long, conflicts_with = "decode")]
     pub(crate) ids: bool,
 
-    /// Turn ids (a JSON array, or numbers) into text.
+    /// Convert ids (a JSON array, or numbers) to text.
     #[arg(long)]
     pub(crate) decode: bool,
 
-    /// Read the spellings of control tokens as those tokens; when decoding, spell them out.
+    /// Parse the text of control tokens as these tokens; with --decode, print control tokens.
     #[arg(long)]
     pub(crate) special: bool,
 
-    /// Put the beginning-of-sequence token first.
+    /// Start with the beginning-of-sequence token.
     #[arg(long)]
     pub(crate) bos: bool,
 
-    /// A file; standard input when absent.
+    /// Input file [default: standard input].
     pub(crate) input: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum GrammarCommand {
-    /// Compile; print size, shortest output and warnings, or the error with its place.
+    /// Compile a grammar; print its size, shortest output and warnings, or the error with its location.
     Check {
         #[command(flatten)]
         grammar: GrammarArgs,
 
-        /// Print the grammar in canonical form, as GBNF, in place of its figures.
+        /// Print the grammar as canonical GBNF instead of its statistics.
         #[arg(long)]
         print: bool,
     },
-    /// Does each input match?
+    /// Test whether each input matches a grammar.
     Test {
         #[command(flatten)]
         grammar: GrammarArgs,
 
-        /// Files to check; `-` is standard input.
+        /// Input files; `-` for standard input.
         #[arg(required = true)]
         input: Vec<PathBuf>,
     },
-    /// Print random outputs, one a line.
+    /// Print random outputs of a grammar, one per line.
     ///
-    /// With --json each is a JSON string, which an output with line breaks needs to stay on its line.
+    /// With --json, prints each output as a JSON string, so that an output with line breaks stays on one
+    /// line.
     Sample(SampleArgs),
-    /// Say what may come next after a text, and what stops a token.
+    /// Print the possible continuations of a text, and where a given continuation fails.
     Explain {
         #[command(flatten)]
         grammar: GrammarArgs,
 
-        /// The text so far.
+        /// Text so far.
         #[arg(long, value_name = "TEXT", default_value = "")]
         text: String,
 
-        /// A text that is asked about: where it goes wrong.
+        /// Continuation to check.
         #[arg(long, value_name = "TEXT")]
         next: Option<String>,
     },
-    /// Print a grammar in another notation.
+    /// Convert a grammar to another notation.
     Convert {
         #[command(flatten)]
         shape: ShapeArgs,
@@ -88,7 +89,7 @@ pub(crate) enum GrammarCommand {
         #[command(flatten)]
         schema: SchemaArgs,
 
-        /// The notation.
+        /// Target notation.
         #[arg(long, value_enum, default_value_t = NotationArg::Gbnf)]
         to: NotationArg,
     },
@@ -96,18 +97,18 @@ pub(crate) enum GrammarCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum FieldsCommand {
-    /// Print the grammar, as GBNF.
+    /// Print the grammar as GBNF.
     Gbnf(DefinitionArgs),
-    /// Print the template for the prompt.
+    /// Print the prompt template.
     Template(DefinitionArgs),
-    /// Print a JSON Schema.
+    /// Print the JSON Schema.
     Schema(DefinitionArgs),
-    /// Is each input valid?
+    /// Validate each input.
     Validate {
         #[command(flatten)]
         definition: DefinitionArgs,
 
-        /// Files with JSON; `-` is standard input.
+        /// JSON files; `-` for standard input.
         #[arg(required = true)]
         input: Vec<PathBuf>,
     },
@@ -115,10 +116,11 @@ pub(crate) enum FieldsCommand {
 
 #[derive(clap::Args)]
 pub(crate) struct DefinitionArgs {
-    /// A file with a definition; `-` is standard input.
+    /// Definition file; `-` for standard input.
     pub(crate) definition: PathBuf,
 
-    /// How the definition is written [default: by the file's extension; without one JSON, or YAML where it does not begin with `{`].
+    /// Format of the definition [default: by file extension; without an extension, JSON if the text starts
+    /// with `{`, otherwise YAML].
     #[arg(long, value_enum)]
     pub(crate) format: Option<DefinitionFormatArg>,
 }
@@ -132,7 +134,7 @@ pub(crate) enum DefinitionFormatArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NotationArg {
-    /// llama.cpp's grammars.
+    /// Grammar notation of llama.cpp.
     Gbnf,
 }
 
@@ -147,7 +149,7 @@ pub(crate) struct GrammarArgs {
     #[command(flatten)]
     pub(crate) tokenizer: TokenizerArgs,
 
-    /// Which JSON texts a schema stands for: what a model should write, or all that a checker should take.
+    /// Accepted JSON texts of a schema: those that a model should write, or all that a validator accepts.
     #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
     pub(crate) profile: ProfileArg,
 }
@@ -160,19 +162,19 @@ pub(crate) struct SampleArgs {
     #[command(flatten)]
     pub(crate) schema: SchemaArgs,
 
-    /// Which JSON texts a schema stands for: what a model should write, or all that a checker should take.
+    /// Accepted JSON texts of a schema: those that a model should write, or all that a validator accepts.
     #[arg(long, value_enum, default_value_t = ProfileArg::Generate)]
     pub(crate) profile: ProfileArg,
 
-    /// How many outputs.
+    /// Number of outputs.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     pub(crate) count: usize,
 
-    /// Equal seeds give equal outputs [default: random].
+    /// Random seed; the same seed gives the same outputs [default: random].
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
-    /// The most bytes of an output [default: 1000 and twice those of the shortest].
+    /// Maximum size of an output, in bytes [default: 1000 plus twice the size of the shortest output].
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     pub(crate) max_bytes: Option<usize>,
 }

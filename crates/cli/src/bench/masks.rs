@@ -63,7 +63,7 @@ pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<b
     }
     if json_path != Some(Path::new("-")) {
         let tables = engine.tables_time().as_secs_f64() * 1e3;
-        write!(io::stdout(), "{summary}\ntables of the tokenizer: {tables:.0} ms\n")?;
+        write!(io::stdout(), "{summary}\ntokenizer tables: {tables:.0} ms\n")?;
     }
     Ok(tell_failures(&outcomes, args.profile))
 }

@@ -143,7 +143,7 @@ impl Subject {
     fn open(args: &SpeedArgs) -> Result<Self> {
         if let Some(tier) = args.tier {
             let name = tier.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-            ensure!(Tier::from(tier).force(), "--tier: this processor does not have {name}");
+            ensure!(Tier::from(tier).force(), "--tier: this processor does not support {name}");
         }
         let (path, name) = if let Some(synthetic) = &args.synthetic {
             (synthetic.write(&load::hub().cache().join("synthetic"))?, synthetic.to_string())
@@ -162,7 +162,7 @@ impl Subject {
     /// Returns an error if `count` exceeds the context length.
     fn tokens(&self, count: usize) -> Result<Vec<TokenId>> {
         let context = self.model.context_len();
-        ensure!(count <= context, "{count} tokens do not fit the context of {context}");
+        ensure!(count <= context, "{count} tokens exceed the context length of {context}");
         Ok(throughput::tokens(self.tokenizer.vocabulary(), count))
     }
 
@@ -194,8 +194,8 @@ impl Subject {
             let Usage { completion_tokens, forced_tokens, .. } = finish.usage;
             ensure!(
                 completion_tokens > forced_tokens + 1,
-                "the grammar leaves the model too little to decode: {completion_tokens} tokens of output, \
-                 {forced_tokens} of them forced"
+                "too few free tokens to measure: {completion_tokens} output tokens, {forced_tokens} of them forced \
+                 by the grammar"
             );
             let tokens = throughput::tokens(self.tokenizer.vocabulary(), finish.usage.completion_tokens);
             let time = throughput::decode_once(&mut *model, &request.prompt, &tokens)?;
@@ -300,7 +300,7 @@ impl fmt::Display for Measured<'_> {
         let (forced, grammar) = (shaped.forced_share() * 100.0, shaped.grammar_per_token());
         write!(
             f,
-            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {grammar:.1} µs a token for the grammar (caches warm), \
+            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {grammar:.1} µs per token for the grammar (warm caches), \
              {:.2} times free decode",
             shaped.rates,
             self.ratio(shaped)

@@ -35,7 +35,7 @@ fn told(result: &DirectiveResult, as_json: bool) -> String {
 }
 
 #[tokio::test]
-async fn text_and_directives_are_lines() {
+async fn prints_text_and_directives_as_lines() {
     let answer = r#"{"assistant_text": "Saved.", "directives": [{"type": "ui-toast", "payload": {"message": "Saved"}}]}"#;
     let args = [
         "--registry",
@@ -60,7 +60,7 @@ async fn text_and_directives_are_lines() {
 }
 
 #[tokio::test]
-async fn what_is_required_is_asked_for_in_the_modes_given() {
+async fn requests_required_types_in_the_given_modes() {
     let answer = || Ok(ScriptedBackend::says(r#"{"assistant_text": "No.", "directives": []}"#));
     let args = [
         "--registry",
@@ -81,7 +81,7 @@ async fn what_is_required_is_asked_for_in_the_modes_given() {
 }
 
 #[tokio::test]
-async fn a_server_has_its_own_rules() {
+async fn applies_the_options_of_the_provider() {
     let answer = Ok(ScriptedBackend::says(r#"{"assistant_text": "", "directives": []}"#));
     let args = [
         "--registry",
@@ -101,7 +101,7 @@ async fn a_server_has_its_own_rules() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_a_model_is_loaded() {
+fn reports_errors_before_loading_a_model() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -114,7 +114,7 @@ fn what_is_wrong_is_told_before_a_model_is_loaded() {
         crate::one_line(&error)
     };
     let twice = file("twice.json", r#"{"definitions": [{"type": "a"}, {"type": "a"}]}"#);
-    assert_eq!(refused(&twice, &[]), format!("{twice}: definitions[1].type: `a` is defined already"));
+    assert_eq!(refused(&twice, &[]), format!("{twice}: definitions[1].type: `a` is already defined"));
     let unbounded = r#"{"definitions": [{"type": "a", "payload_schema": {"pattern": "(x)\\1"}}]}"#;
     let unbounded = file("unbounded.json", unbounded);
     let line = refused(&unbounded, &[]);
@@ -127,8 +127,14 @@ fn what_is_wrong_is_told_before_a_model_is_loaded() {
             .is_ok()
     );
     assert!(refused("/nowhere.json", &[]).starts_with("/nowhere.json: "));
-    assert_eq!(refused(REGISTRY, &["--require", "x"]), "--require[0]: there is no type `x`");
-    assert_eq!(refused(REGISTRY, &["--allow", "toast"]), "allowed_types[0]: there is no type `toast`");
+    assert_eq!(
+        refused(REGISTRY, &["--require", "x"]),
+        "--require[0]: unknown type `x`; expected a type of the registry"
+    );
+    assert_eq!(
+        refused(REGISTRY, &["--allow", "toast"]),
+        "allowed_types[0]: unknown type `toast`; expected a type of the registry"
+    );
     assert!(refused(REGISTRY, &["--modes", "json"]).contains("`json` is no mode"));
     assert!(refused(REGISTRY, &["--provider", "x"]).contains("openrouter"));
     assert!(refused(REGISTRY, &["--base-url", "http://x"]).contains("--model"));

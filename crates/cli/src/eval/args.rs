@@ -11,9 +11,9 @@ use crate::args::OpenArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum EvalCommand {
-    /// Structured directives: does the one that is asked for come, in an envelope?
+    /// Evaluate directives: is the requested directive returned in a valid envelope?
     Directives(EvalDirectivesArgs),
-    /// Tool calling: is a workspace changed as it is asked for, through errors?
+    /// Evaluate tool calling: is a workspace changed as requested, despite errors?
     Tools(EvalToolsArgs),
 }
 
@@ -22,11 +22,11 @@ pub(crate) struct EvalDirectivesArgs {
     #[command(flatten)]
     pub(crate) eval: EvalArgs,
 
-    /// How envelopes are asked for; `ladder` tries the others one after the other.
+    /// Modes of requesting envelopes; `ladder` tries the other modes in turn.
     #[arg(long, value_name = "MODE,…", value_delimiter = ',', value_enum, default_value = "ladder")]
     pub(crate) modes: Vec<ModeArg>,
 
-    /// Ask again where the directive that was asked for is missing.
+    /// Ask again if the requested directive is missing.
     #[arg(long)]
     pub(crate) semantic_repair: bool,
 }
@@ -37,81 +37,84 @@ pub(crate) struct EvalToolsArgs {
     pub(crate) eval: EvalArgs,
 }
 
-/// What both have in common.
+/// Options that all evaluations share.
 #[derive(Args)]
 pub(crate) struct EvalArgs {
-    /// A local model, or with --base-url one of that server; give it once for each [default: the default model].
+    /// Local model, or with --base-url a model of that server; repeat for several [default: the default
+    /// model].
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Vec<String>,
 
-    /// The server to ask in place of the local engine, such as `https://openrouter.ai/api/v1`.
+    /// OpenAI-compatible server to use instead of the local engine, such as `https://openrouter.ai/api/v1`.
     #[arg(long, value_name = "URL", requires = "model")]
     pub(crate) base_url: Option<String>,
 
-    /// The environment variable with the key for it.
+    /// Environment variable with the server's API key.
     #[arg(long, value_name = "VAR", requires = "base_url")]
     pub(crate) api_key_env: Option<String>,
 
-    /// Whose server it is, if its quirks are known.
+    /// Provider of the server, whose known quirks are applied.
     #[arg(long, value_name = "NAME", requires = "base_url", value_parser = PROVIDER_PRESETS)]
     pub(crate) provider: Option<String>,
 
-    /// A `formwork.toml` with providers, models and sampling profiles.
+    /// Configuration file (`formwork.toml`) with providers, models and sampling profiles.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Models of the configuration, by their names in it.
+    /// Names of models in the configuration.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "config")]
     pub(crate) models: Vec<String>,
 
-    /// What is to be done: default (all), simple, typical, extreme, or scenarios by name.
+    /// Scenarios to run: default (all), simple, typical, extreme, or names of scenarios.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "default")]
     pub(crate) scenarios: Vec<String>,
 
-    /// Sampling profiles by name or group: default, recommended, conversation, creative, `tool_calling`.
+    /// Sampling profiles, by name or group: default, recommended, conversation, creative, `tool_calling`.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "default")]
     pub(crate) profiles: Vec<String>,
 
-    /// Use profiles for models that they are not meant for, too.
+    /// Use profiles also for models that they do not apply to.
     #[arg(long)]
     pub(crate) ignore_applicability: bool,
 
-    /// Whether models' workarounds are used: production does, baseline does not, matrix compares both.
+    /// Workarounds for models: production applies them, baseline does not, matrix compares both.
     #[arg(long, value_enum, default_value_t = StrategyArg::Production)]
     pub(crate) strategy: StrategyArg,
 
-    /// Tries of each, which differ by their seeds.
+    /// Number of trials per combination, each with its own seed.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) trials: u32,
 
-    /// What the seeds of all tries come from.
+    /// Base of the seeds of all trials.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
 
-    /// Send no seeds, for servers that refuse them.
+    /// Send no seeds, for servers that reject them.
     #[arg(long, conflicts_with = "seed")]
     pub(crate) no_seed: bool,
 
-    /// Tries at the same time.
+    /// Number of trials to run at the same time.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) parallel: NonZeroUsize,
 
-    /// The most tokens of an answer.
+    /// Maximum number of tokens per answer.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_tokens: u32,
 
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
 
-    /// Fields that requests have unless they say otherwise, as a JSON object.
+    /// Default values of request fields, as a JSON object.
     #[arg(long, value_name = "JSON", value_parser = object)]
     pub(crate) llm_options_defaults: Option<Body>,
 
-    /// The folder for the results; one that has some is gone on with [default: a new one in `formwork-eval`].
+    /// Folder for the results; an evaluation in an existing folder is resumed [default: a new folder in
+    /// `formwork-eval`].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Exit with 1 if a smaller share than this went as it should; of tools, without the control.
+    /// Minimum success rate, from 0 to 1; exit code 1 if the rate is lower. For tools, the control is not
+    /// counted.
     #[arg(long, value_name = "RATE", value_parser = share)]
     pub(crate) min_ok: Option<f64>,
 
@@ -119,22 +122,22 @@ pub(crate) struct EvalArgs {
     pub(crate) open: OpenArgs,
 }
 
-/// Values that win over those of profiles.
+/// Sampling values that override those of the profiles.
 #[derive(Args)]
 pub(crate) struct SamplingArgs {
-    /// The temperature of all tries, whatever their profiles say.
+    /// Temperature of all trials; overrides the profiles.
     #[arg(long, value_name = "T")]
     temperature: Option<f64>,
 
-    /// The same for top-p.
+    /// Top-p of all trials; overrides the profiles.
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
 
-    /// The same for top-k.
+    /// Top-k of all trials; overrides the profiles.
     #[arg(long, value_name = "K")]
     top_k: Option<u32>,
 
-    /// The same for min-p.
+    /// Min-p of all trials; overrides the profiles.
     #[arg(long, value_name = "P")]
     min_p: Option<f64>,
 }

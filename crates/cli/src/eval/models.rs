@@ -51,11 +51,11 @@ pub(super) fn subjects(args: &EvalArgs, config: &Config) -> Result<Subjects> {
         let profiles = profiles_of(args, &profiles, &selected, &asked);
         if profiles.is_empty() {
             eprintln!(
-                "formwork: warning: none of the profiles is for {name}; --ignore-applicability uses all"
+                "formwork: warning: no selected profile applies to {name}; --ignore-applicability uses them anyway"
             );
             continue;
         }
-        ensure!(subjects.models.iter().all(|known| known.name != *name), "two models are called {name}");
+        ensure!(subjects.models.iter().all(|known| known.name != *name), "duplicate model name {name}");
         let model = EvalModel {
             name: name.clone(),
             workarounds: asked.workarounds,
@@ -66,7 +66,7 @@ pub(super) fn subjects(args: &EvalArgs, config: &Config) -> Result<Subjects> {
             None => served.push(subjects.add_local(args, model)?),
         }
     }
-    ensure!(!subjects.models.is_empty(), "there is no model to evaluate");
+    ensure!(!subjects.models.is_empty(), "no models to evaluate");
     subjects.serve(served)?;
     Ok(subjects)
 }
@@ -89,7 +89,10 @@ impl Subjects {
         let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
         let Loaded { engine, template, .. } = load::load(&model.id, args.open.options(), options)?;
         if is_plain(&*template) {
-            eprintln!("formwork: warning: {} has no chat template; it gets messages as they are", model.name);
+            eprintln!(
+                "formwork: warning: {} has no chat template; it receives messages unchanged",
+                model.name
+            );
         }
         let id = model.name.clone();
         self.models.push(EvalModel {
@@ -137,10 +140,9 @@ fn asked(args: &EvalArgs, config: &Config) -> Result<Vec<Asked>> {
     let mut asked: Vec<_> = args.model.iter().map(|name| named(name, provider.clone())).collect();
     for name in &args.models {
         let known = || config.models.keys().cloned().collect::<Vec<_>>().join(", ");
-        let model = config
-            .models
-            .get(name)
-            .ok_or_else(|| anyhow!("the configuration has no model {name}, but {}", known()))?;
+        let model = config.models.get(name).ok_or_else(|| {
+            anyhow!("unknown model {name} in the configuration; expected one of {}", known())
+        })?;
         asked.push(Asked {
             name: name.clone(),
             id: model.model.clone(),

@@ -24,7 +24,9 @@ impl Store {
         let mut trials = options.open(&path).with_context(|| path.display().to_string())?;
         match trials.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("{}: another evaluation is writing it", path.display()),
+            Err(TryLockError::WouldBlock) => {
+                bail!("{}: another evaluation is writing this file", path.display())
+            }
             Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
         }
         let mut text = Vec::new();
@@ -69,18 +71,18 @@ fn check_settings(folder: &Path, settings: &EvalSettings, is_new: bool) -> Resul
         Ok(known) => known,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             if !is_new {
-                bail!("{}: there are trials, but no settings.json beside them", folder.display());
+                bail!("{}: found trials.jsonl without settings.json", folder.display());
             }
             let text = pretty(&serde_json::to_value(settings)?)?;
             return fs::write(&path, text).with_context(|| path.display().to_string());
         }
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    let known: EvalSettings =
-        serde_json::from_slice(&known).with_context(|| format!("{}: no settings", path.display()))?;
+    let known: EvalSettings = serde_json::from_slice(&known)
+        .with_context(|| format!("{}: invalid settings file", path.display()))?;
     match settings.difference(&known) {
         Some(field) => bail!(
-            "{}: made with other settings (`{field}` differs); go on with the same, or give another --out",
+            "{}: made with other settings (`{field}` differs); resume with the same settings, or choose another --out",
             folder.display()
         ),
         None => Ok(()),

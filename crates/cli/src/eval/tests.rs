@@ -63,7 +63,7 @@ fn server() -> String {
 }
 
 #[test]
-fn what_is_held_to_a_schema_is_valid_whoever_writes_it() -> Result<()> {
+fn constrained_output_is_always_valid() -> Result<()> {
     let (url, folder) = (server(), tempfile::tempdir()?);
     let out = folder.path().join("directives");
     let args = ["directives", "-m", "m", "--base-url", &url, "--provider", "formwork", "--max-tokens", "400"];
@@ -84,12 +84,12 @@ fn what_is_held_to_a_schema_is_valid_whoever_writes_it() -> Result<()> {
     // Random output never counts as a success.
     assert!(!run(&[&args[..], &["--min-ok", "0.9"]].concat())?);
     assert!(run(&[&args[..], &["--min-ok", "0"]].concat())?);
-    assert_eq!(lines(&out).len(), 4, "what was made is not made again");
+    assert_eq!(lines(&out).len(), 4, "finished trials are not repeated");
     Ok(())
 }
 
 #[test]
-fn what_was_killed_goes_on_under_the_same_settings() -> Result<()> {
+fn resumes_a_killed_evaluation_with_the_same_settings() -> Result<()> {
     let (url, folder) = (server(), tempfile::tempdir()?);
     let out = folder.path().to_str().unwrap();
     let args = ["tools", "-m", "m", "--base-url", &url, "--max-tokens", "60", "--strategy", "matrix"];
@@ -129,23 +129,23 @@ fn what_was_killed_goes_on_under_the_same_settings() -> Result<()> {
 }
 
 #[test]
-fn a_folder_has_one_writer() -> Result<()> {
+fn rejects_a_second_writer_of_a_folder() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let settings = EvalSettings::new(Harness::Tools);
     let (first, _) = Store::open(folder.path(), &settings)?;
     let error = Store::open(folder.path(), &settings).err().unwrap();
-    assert!(error.to_string().ends_with("another evaluation is writing it"), "{error:#}");
+    assert!(error.to_string().ends_with("another evaluation is writing this file"), "{error:#}");
     drop(first);
     Store::open(folder.path(), &settings)?;
     std::fs::remove_file(folder.path().join("settings.json"))?;
     std::fs::write(folder.path().join("trials.jsonl"), "{}\n")?;
     let error = Store::open(folder.path(), &settings).err().unwrap();
-    assert!(error.to_string().contains("there are trials, but no settings.json"), "{error:#}");
+    assert!(error.to_string().contains("found trials.jsonl without settings.json"), "{error:#}");
     Ok(())
 }
 
 #[test]
-fn models_come_from_the_configuration_with_their_profiles() -> Result<()> {
+fn takes_models_and_profiles_from_the_configuration() -> Result<()> {
     let (url, folder) = (server(), tempfile::tempdir()?);
     let file = folder.path().join("formwork.toml");
     let text = format!(
@@ -169,26 +169,26 @@ fn models_come_from_the_configuration_with_their_profiles() -> Result<()> {
     assert_eq!(profiles(&["--profiles", "default,recommended"])?, ["default", "mine"]);
     assert_eq!(profiles(&["--profiles", "other", "--ignore-applicability"])?, ["other"]);
     let error = profiles(&["--profiles", "other"]).unwrap_err();
-    assert_eq!(error.to_string(), "there is no model to evaluate");
+    assert_eq!(error.to_string(), "no models to evaluate");
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_told() -> Result<()> {
+fn reports_invalid_arguments_and_configurations() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("formwork.toml");
     std::fs::write(&file, "[models.one]\nmodle = \"m\"\n")?;
     let config = file.to_str().unwrap();
     let here = ["-m", "m", "--base-url", "http://127.0.0.1:1"];
     for (args, told) in [
-        (vec!["tools", "--scenarios", "toast"], "there is no scenario or group `toast`"),
-        (vec!["tools", "--profiles", "warm"], "there is no sampling profile or group `warm`"),
-        (vec!["tools", "--top-p", "2"], "`top_p` is 2, and must be a number between 0 and 1"),
+        (vec!["tools", "--scenarios", "toast"], "unknown scenario or group `toast`"),
+        (vec!["tools", "--profiles", "warm"], "unknown sampling profile or group `warm`"),
+        (vec!["tools", "--top-p", "2"], "`top_p` is 2; expected a number from 0 to 1"),
         (
             vec!["tools", "--config", config],
             "formwork.toml: line 2: `models.one.modle`: unknown field `modle`",
         ),
-        (vec!["tools", "--base-url", "ftp://x", "-m", "m"], "`ftp://x` is not the URL of a server"),
+        (vec!["tools", "--base-url", "ftp://x", "-m", "m"], "invalid server URL `ftp://x`"),
         ([&["tools", "--api-key-env", "FORMWORK_NO_SUCH_KEY"], &here[..]].concat(), "FORMWORK_NO_SUCH_KEY"),
     ] {
         let error = format!("{:#}", run(&args).unwrap_err());

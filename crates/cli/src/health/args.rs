@@ -5,46 +5,46 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args)]
 pub(crate) struct HealthArgs {
-    /// The database of traces [default: `[traces] database` of the configuration].
+    /// Trace database [default: `[traces] database` of the configuration].
     pub(super) database: Option<PathBuf>,
 
-    /// The configuration that names the database [default: formwork.toml in this folder].
+    /// Configuration file that names the database [default: ./formwork.toml].
     #[arg(long, value_name = "FILE", conflicts_with = "database")]
     pub(super) config: Option<PathBuf>,
 
-    /// Look at the last so many hours only [default: at everything].
+    /// Analyze only the last HOURS hours [default: all traces].
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     pub(super) since_hours: Option<Duration>,
 
-    /// Divide that time into so many parts, and tell what rises.
+    /// Number of equal time spans to report trends over; 0 reports no trends.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub(super) trend_buckets: u32,
 
-    /// Only runs of this pipeline.
+    /// Analyze only runs of this pipeline.
     #[arg(long, value_name = "NAME")]
     pub(super) pipeline: Option<String>,
 
-    /// Only this step.
+    /// Analyze only this step.
     #[arg(long, value_name = "NAME")]
     pub(super) step: Option<String>,
 
-    /// Only this agent.
+    /// Analyze only this agent.
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
 
-    /// Only this model.
+    /// Analyze only this model.
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
 
-    /// How many of each the table has; JSON and CSV have all.
+    /// Maximum number of rows of each kind in the table; JSON and CSV list all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) limit: usize,
 
-    /// What is written: a table, JSON (as --json) or CSV.
+    /// Output format: table, JSON (same as --json) or CSV [default: table].
     #[arg(long, visible_alias = "format", value_name = "FORMAT", value_enum)]
     pub(super) export: Option<ExportArg>,
 
-    /// The file to write it to; - is standard output.
+    /// Output file; `-` for standard output.
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub(super) output: PathBuf,
 }

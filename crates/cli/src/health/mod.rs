@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use formwork_protocol::trace::Timestamp;
-use formwork_protocol::trace::health::{Health, HealthOptions};
+use formwork_trace::Timestamp;
+use formwork_trace::health::{Health, HealthOptions};
 
 use crate::config;
 use args::ExportArg;
@@ -60,12 +60,15 @@ fn database(args: &HealthArgs) -> Result<PathBuf> {
         Some(path) => path.as_path(),
         None if Path::new(CONFIG).exists() => Path::new(CONFIG),
         None => {
-            bail!("name a database, or a configuration with `[traces] database`: there is no {CONFIG} here")
+            bail!(
+                "no database given and no {CONFIG} in this folder; pass a database, or --config FILE with \
+                 `[traces] database`"
+            )
         }
     };
     match config::read(path)?.traces.database {
         Some(database) => Ok(path.parent().unwrap_or(Path::new("")).join(database)),
-        None => bail!("{}: there is no `[traces] database` in it, and none was named", path.display()),
+        None => bail!("{}: no `[traces] database` set, and no database given", path.display()),
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use formwork_protocol::trace::health::{Bucket, Health, Named, Tally};
+use formwork_trace::health::{Bucket, Health, Named, Tally};
 
 /// Formats the results as a table, with at most `limit` rows of each kind.
 pub(super) fn table(health: &Health, limit: usize) -> String {
     let mut text = String::new();
     let (Some(from), Some(until)) = (&health.window.from, &health.window.until) else {
-        return "nothing was traced yet\n".to_owned();
+        return "no traces yet\n".to_owned();
     };
     // Writing to a string cannot fail, here and below.
-    let runs = if health.traces == 1 { "run of a pipeline" } else { "runs of pipelines" };
+    let runs = if health.traces == 1 { "pipeline run" } else { "pipeline runs" };
     let _ = writeln!(text, "{from} to {until}: {} {runs}\n", health.traces);
     let _ = writeln!(
         text,
@@ -32,7 +32,7 @@ pub(super) fn table(health: &Health, limit: usize) -> String {
     }
     trends(&mut text, &health.trends, limit);
     counts(&mut text, health, limit);
-    text.push_str("\nwhat to do\n");
+    text.push_str("\nrecommendations\n");
     for advice in &health.recommendations {
         let _ = writeln!(text, "- {}", advice.text);
     }
@@ -72,7 +72,7 @@ fn counts(text: &mut String, health: &Health, limit: usize) {
         lines.push((format!("transform {}", count.name), count.count.to_string()));
     }
     for count in health.soe_skips.iter().take(limit) {
-        let model = if count.name.is_empty() { "(none named)" } else { &count.name };
+        let model = if count.name.is_empty() { "(unnamed)" } else { &count.name };
         lines.push((format!("structured output skipped, model {model}"), count.count.to_string()));
     }
     let checked = |step: &&Named| step.tally.precheck.failure_rate().is_some();

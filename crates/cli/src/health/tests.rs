@@ -1,5 +1,5 @@
 use clap::Parser;
-use formwork_protocol::trace::{Event, SqliteOptions, SqliteSink, Status, Tracer};
+use formwork_trace::{Event, SqliteOptions, SqliteSink, Status, Tracer};
 use serde_json::{Value, json};
 
 use super::*;
@@ -75,19 +75,19 @@ fn windows_trends_and_filters_reach_the_result() {
 }
 
 #[test]
-fn it_is_a_table_json_or_csv() {
+fn writes_a_table_json_or_csv() {
     let folder = tempfile::tempdir().unwrap();
     traces(&folder.path().join("traces.db"));
     let table = written(folder.path(), &["--trend-buckets", "2"]);
     for line in [
         "step plan                                       2         2   100.0       0  semantic 1, tolerant 1",
-        "what to do",
+        "recommendations",
     ] {
         assert!(table.lines().any(|of_table| of_table == line), "{table}");
     }
-    assert!(table.lines().next().unwrap().ends_with(": 3 runs of pipelines"), "{table}");
+    assert!(table.lines().next().unwrap().ends_with(": 3 pipeline runs"), "{table}");
     let one = written(folder.path(), &["--model", "large"]);
-    assert!(one.lines().next().unwrap().ends_with(": 1 run of a pipeline"), "{one}");
+    assert!(one.lines().next().unwrap().ends_with(": 1 pipeline run"), "{one}");
     assert!(!written(folder.path(), &["--limit", "1"]).contains("step chat"));
     let csv = written(folder.path(), &["--export", "csv"]);
     assert_eq!(written(folder.path(), &["--format", "csv"]), csv);
@@ -104,7 +104,7 @@ fn it_is_a_table_json_or_csv() {
 }
 
 #[test]
-fn the_database_may_be_that_of_the_configuration() {
+fn uses_the_database_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     traces(&folder.path().join("traces.db"));
     let config = folder.path().join("formwork.toml");
@@ -112,29 +112,27 @@ fn the_database_may_be_that_of_the_configuration() {
     std::fs::write(&config, "[traces]\ndatabase = \"traces.db\"").unwrap();
     assert!(run(&args).unwrap());
     std::fs::write(&config, "[aros]").unwrap();
-    assert!(
-        told(&args).ends_with("formwork.toml: there is no `[traces] database` in it, and none was named")
-    );
+    assert!(told(&args).ends_with("formwork.toml: no `[traces] database` set, and no database given"));
     std::fs::write(&config, "[traces]\ndatabase = \"\"").unwrap();
-    assert!(told(&args).ends_with("formwork.toml: line 2: `traces.database`: it is empty"));
+    assert!(told(&args).ends_with("formwork.toml: line 2: `traces.database`: the value must not be empty"));
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
+fn reports_unreadable_databases() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("traces.db");
     let path = path.to_str().unwrap();
-    assert_eq!(told(&[path]), format!("{path}: there is no such file"));
+    assert_eq!(told(&[path]), format!("{path}: no such file"));
     std::fs::write(path, "").unwrap();
-    assert_eq!(written(folder.path(), &[]), "nothing was traced yet\n");
-    assert!(written(folder.path(), &["--since-hours", "1"]).contains("nothing was traced here"));
+    assert_eq!(written(folder.path(), &[]), "no traces yet\n");
+    assert!(written(folder.path(), &["--since-hours", "1"]).contains("no records match"));
     std::fs::write(
         path,
         "not a database at all, but some text that is longer than the header of one would be",
     )
     .unwrap();
-    assert_eq!(told(&[path]), format!("{path}: it is not a database of SQLite"));
+    assert_eq!(told(&[path]), format!("{path}: not an SQLite database"));
     let folder = folder.path().to_str().unwrap();
-    assert_eq!(told(&[folder]), format!("{folder}: it is a folder"));
+    assert_eq!(told(&[folder]), format!("{folder}: the path is a folder"));
     assert!(run(&[path, "--since-hours", "-1"]).is_err() && run(&[path, "--trend-buckets", "1001"]).is_err());
 }

@@ -41,7 +41,7 @@ fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[tokio::test]
-async fn texts_are_repaired_to_a_schema() {
+async fn repairs_texts_to_match_a_schema() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let texts = [r#"{"count": 1}"#, r#"{"count": "two"}"#, "```json\n{\"count\": 3}\n```"];
     let (asked, answers, stats) =
@@ -61,14 +61,14 @@ async fn texts_are_repaired_to_a_schema() {
 }
 
 #[tokio::test]
-async fn without_a_schema_it_is_the_envelope() {
+async fn expects_the_envelope_without_a_schema() {
     let text = "<function_calls><invoke name=\"now\"></invoke></function_calls>";
     let (asked, answers, _) = repaired(&[], &[text], &[]).await.unwrap();
     assert_eq!((asked, answers[0].verdict), (0, Verdict::Valid));
 }
 
 #[tokio::test]
-async fn attempts_and_strictness_are_the_callers() {
+async fn options_set_attempts_and_strictness() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let bad = r#"{"count": "two"}"#;
     for (args, asked, verdict) in [
@@ -84,7 +84,7 @@ async fn attempts_and_strictness_are_the_callers() {
 }
 
 #[tokio::test]
-async fn what_can_be_adapted_is_not_asked_for() {
+async fn adapts_before_calling_the_model() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let text = "{'count': \"2\",}";
     for (args, asked) in
@@ -106,7 +106,7 @@ async fn what_can_be_adapted_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_step_says_how_texts_are_read() {
+async fn a_step_defines_the_adaptation() {
     let args = ["--steps", STEPS, "--step", "extract_order"];
     let text = "{items: [{name: 'pen', count: \"2\"}],}";
     let (asked, answers, _) = repaired(&args, &[text], &[]).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_step_says_how_texts_are_read() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_told() {
+fn rejects_invalid_combinations_of_arguments() {
     for args in [
         &["--step", "a"][..],
         &["--steps", STEPS],
@@ -136,16 +136,16 @@ fn what_cannot_be_asked_for_is_told() {
     };
     assert!(
         error(&["--steps", STEPS, "--step", "a"])
-            .ends_with("there is no `a`, but extract_order, plan_checker, planner")
+            .ends_with("unknown name `a`; expected one of extract_order, plan_checker, planner")
     );
-    assert_eq!(error(&["--tolerant", "3"]), "--tolerant: a tolerant level is 0, 1 or 2, not 3");
+    assert_eq!(error(&["--tolerant", "3"]), "--tolerant: invalid tolerance level 3; expected 0, 1 or 2");
     assert!(error(&["--steps", STEPS, "--step", "planner"]).ends_with("the step `planner` has no schema"));
     let (_folder, schema) = file("schema.json", r#"{"type": "text"}"#);
-    assert!(error(&["--schema", &schema]).contains("schema.json: not a JSON Schema that can be checked: "));
+    assert!(error(&["--schema", &schema]).contains("schema.json: invalid JSON Schema: "));
 }
 
 #[test]
-fn a_model_is_needed_only_where_it_can_be_asked_and_something_does_not_fit() {
+fn needs_a_model_only_for_repairable_invalid_answers() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let (_steps, off) = file(
         "steps.yaml",
@@ -166,7 +166,7 @@ fn a_model_is_needed_only_where_it_can_be_asked_and_something_does_not_fit() {
 }
 
 #[tokio::test]
-async fn numbers_are_printed_as_they_are_written() {
+async fn prints_numbers_as_written() {
     let (_folder, schema) =
         file("schema.json", r#"{"type": "object", "properties": {"x": {"type": "number"}}}"#);
     let text = "{\n  \"x\": 0.12345678901234567890,\n  \"y z\": 1.10\n}";
@@ -178,7 +178,7 @@ async fn numbers_are_printed_as_they_are_written() {
 }
 
 #[tokio::test]
-async fn only_what_is_accepted_is_a_result() {
+async fn prints_only_accepted_values() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let texts = [r#"{"count": "two"}"#, r#"{"count": 1}"#, "none"];
     let args = ["--schema", &schema, "--max-attempts", "0"];
@@ -190,8 +190,8 @@ async fn only_what_is_accepted_is_a_result() {
 }
 
 #[tokio::test]
-async fn where_nobody_answers_the_answer_is_not_to_blame() {
+async fn backend_failures_are_errors_of_the_run() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let error = repaired(&["--schema", &schema], &[r#"{"count": "two"}"#], &[]).await.unwrap_err();
-    assert_eq!(crate::one_line(&error), "given: the script has no answer left");
+    assert_eq!(crate::one_line(&error), "given: the scripted backend has no more answers");
 }

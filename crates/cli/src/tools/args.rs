@@ -9,77 +9,80 @@ use crate::backend::BackendArgs;
 pub(crate) enum ToolsCommand {
     /// Let a model call tools until it answers.
     ///
-    /// The answer goes to standard output, the calls to standard error. Exit code 1 says that the run failed: no call where one is
-    /// enforced, a tool that failed, no answer.
+    /// Prints the answer to standard output and the calls to standard error. Exit code 1: the run failed,
+    /// because a required call is missing, a tool failed, or there is no answer.
     Run(Box<RunArgs>),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
-    /// A file of tools, JSON or TOML: `name`, `description`, `parameters` and the `command` that runs each; and MCP servers.
+    /// Tool file (JSON or TOML) with `name`, `description`, `parameters` and `command` of each tool, and with
+    /// MCP servers; repeat for several.
     #[arg(long, value_name = "FILE")]
     pub(super) tools: Vec<PathBuf>,
 
-    /// A command that starts an MCP server on its standard input and output; its arguments are split as by a shell.
+    /// Command that starts an MCP server over standard input and output, split into arguments like a shell
+    /// command; repeat for several.
     #[arg(long, value_name = "COMMAND")]
     pub(super) mcp: Vec<String>,
 
-    /// The URL of an MCP server over streamable HTTP.
+    /// URL of an MCP server over streamable HTTP; repeat for several.
     #[arg(long, value_name = "URL")]
     pub(super) mcp_url: Vec<String>,
 
-    /// Only tools of these names; give it once for each.
+    /// Name of an allowed tool; repeat for several [default: all tools].
     #[arg(long, value_name = "NAME")]
     pub(super) allow: Vec<String>,
 
-    /// No tool of this name, whether allowed or not; give it once for each.
+    /// Name of a forbidden tool, even if it is allowed; repeat for several.
     #[arg(long, value_name = "NAME")]
     pub(super) deny: Vec<String>,
 
     #[command(flatten)]
     pub(super) backend: BackendArgs,
 
-    /// Whether tools must be called, may be, or are not even sent [default: relaxed].
+    /// Require tool calls, allow them, or send no tools [default: relaxed].
     #[arg(long, value_enum)]
     pub(super) mode: Option<ModeArg>,
 
-    /// Where they must be: whether the last call of each tool must succeed, or just some call [default: fatal].
+    /// With --mode enforced, require that the last call of each tool succeeds, or that any call does
+    /// [default: fatal].
     #[arg(long, value_enum)]
     pub(super) failure_policy: Option<PolicyArg>,
 
-    /// Options by name, over those by default; give it once for each.
+    /// Named set of options that overrides the defaults; repeat for several.
     #[arg(long, value_name = "NAME")]
     pub(super) preset: Vec<String>,
 
-    /// The most requests [default: 12].
+    /// Maximum number of requests [default: 12].
     #[arg(long, value_name = "N")]
     pub(super) max_turns: Option<NonZeroUsize>,
 
-    /// The most tokens of each answer.
+    /// Maximum number of tokens per answer.
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<NonZeroUsize>,
 
-    /// 0 always takes the likeliest token.
+    /// Sampling temperature; 0 always takes the likeliest token.
     #[arg(long, value_name = "T")]
     pub(super) temperature: Option<f32>,
 
-    /// Equal seeds give equal answers of a model that runs here.
+    /// Random seed; with a local model, the same seed gives the same answers.
     #[arg(long, value_name = "S")]
     pub(super) seed: Option<u64>,
 
-    /// The system message.
+    /// System message.
     #[arg(long, value_name = "TEXT")]
     pub(super) system: Option<String>,
 
-    /// A file for the record of the run.
+    /// File to write the record of the run to.
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
 
-    /// Do what a record says again, without model and tools; exit code 1 says that something else came of it.
+    /// Replay a record without a model and tools; exit code 1 if the result differs.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tools", "mcp", "mcp_url", "model", "base_url", "record", "prompt"])]
     pub(super) replay: Option<PathBuf>,
 
-    /// The prompt; standard input when absent.
+    /// Prompt [default: standard input].
     pub(super) prompt: Option<String>,
 }
 

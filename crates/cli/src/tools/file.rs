@@ -85,8 +85,7 @@ pub(super) fn read(args: &RunArgs) -> Result<Tools> {
     }
     for command in &args.mcp {
         let split = shlex::split(command).filter(|command| !command.is_empty());
-        let command =
-            split.with_context(|| format!("--mcp {command}: it is empty, or its quotes do not end"))?;
+        let command = split.with_context(|| format!("--mcp {command}: empty command or unclosed quote"))?;
         tools.servers.push(ServerEntry { command, ..ServerEntry::default() });
     }
     for url in &args.mcp_url {
@@ -133,12 +132,12 @@ impl Tools {
             let client = server.connect().await?;
             let (tools, refused) = client.tools().await?;
             for error in refused {
-                eprintln!("formwork: warning: {error}; it is left out");
+                eprintln!("formwork: warning: {error}; tool skipped");
             }
             for tool in tools {
-                self.registry
-                    .insert(tool)
-                    .context("give one of the servers a `prefix`, in a file of tools")?;
+                self.registry.insert(tool).context(
+                    "duplicate tool name; set a `prefix` for one of the MCP servers in a tool file",
+                )?;
             }
             clients.push(client);
         }
@@ -161,7 +160,9 @@ impl ServerEntry {
             variables: self.env,
         };
         Ok(match self.url {
-            Some(_) if !self.command.is_empty() => bail!("an MCP server has a command or a url, not both"),
+            Some(_) if !self.command.is_empty() => {
+                bail!("an MCP server takes either `command` or `url`, not both")
+            }
             Some(url) => McpClient::http(&url, options).await?,
             None => McpClient::spawn(self.command, options).await?,
         })
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_and_json_say_the_same() -> Result<()> {
+    fn reads_the_same_tools_from_toml_and_json() -> Result<()> {
         let toml = r#"
             [[tools]]
             name = "get_weather"
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_its_name() {
+    fn rejects_unknown_fields_by_name() {
         let fault = |text: &str| format!("{:#}", read_as("tools.json", text).err().expect("refused"));
         assert!(fault(r#"{"tool": []}"#).starts_with("unknown field `tool`"));
         assert!(

@@ -49,7 +49,7 @@ fn reasoning_ends_when_its_budget_is_used_up() {
     assert_eq!(run(&engine, &asked).finish().usage.reasoning_tokens, 27);
     asked.reasoning = Some(Reasoning { budget: 80, close: vec![] });
     let error = engine.generate(asked).unwrap_err();
-    assert_eq!(error.to_string(), "the reasoning has no tokens that end it");
+    assert_eq!(error.to_string(), "the end marker of the reasoning is empty");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn reasoning_under_a_constraint_leaves_room_for_what_follows() {
 }
 
 #[test]
-fn reasoning_goes_on_where_the_constraint_does_not_let_it_end() {
+fn reasoning_continues_if_the_constraint_forbids_its_end() {
     let engine = babbler();
     let mut asked = request("why>");
     asked.constraint = Some(constraint("root ::= [ab]{5} </think> \"x\""));
@@ -108,7 +108,7 @@ fn stop_strings_end_an_output_where_it_may_end() {
 }
 
 #[test]
-fn stop_strings_are_found_after_what_is_no_text() {
+fn finds_stop_strings_after_non_text_tokens() {
     let engine = start(says(b"\xff\xe2\xfe so END"), EngineOptions::default());
     let asked = Request { stop: vec!["END".to_owned(), "so".to_owned()], ..request("x>") };
     assert_eq!(run(&engine, &asked).text, "\u{fffd}\u{fffd}\u{fffd} ");
@@ -134,16 +134,13 @@ fn a_deadline_ends_a_request() {
 }
 
 #[test]
-fn many_are_taken_together_or_not_at_all() {
+fn accepts_several_requests_together_or_none() {
     let engine = start(says(b"yes"), EngineOptions { queue: 3, ..EngineOptions::default() });
     let error = engine.generate_many(&request("ok>"), 4).unwrap_err();
     // Four requests never fit into a queue of three.
     assert!(!error.is_busy());
     assert_eq!(error.field(), Some("n"));
-    assert_eq!(
-        error.to_string(),
-        "4 requests at once do not fit beside the 0 that are waiting, of 3 at most"
-    );
+    assert_eq!(error.to_string(), "queue full: 0 waiting + 4 new exceeds the limit of 3");
     for _ in 0..3 {
         let generations = engine.generate_many(&request("ok>"), 3).unwrap();
         let texts: Vec<String> = generations.into_iter().map(|generation| told(generation).text).collect();
@@ -191,6 +188,6 @@ fn embeddings_are_pooled_states() {
     }
     let error = |tokens| wait(engine.embed(tokens, Pooling::Mean)).unwrap_err().to_string();
     assert_eq!(error(vec![]), "the prompt is empty");
-    assert_eq!(error(vec![END; 51]), "the text has 51 tokens; the model's context fits 50");
+    assert_eq!(error(vec![END; 51]), "the text has 51 tokens, more than the model's context length of 50");
     assert!(error(vec![formwork_vocab::TokenId(9999)]).contains("9999"));
 }

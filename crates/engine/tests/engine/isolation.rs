@@ -18,7 +18,7 @@ fn touchy() -> Shared {
 }
 
 #[test]
-fn a_panic_ends_only_the_generation_that_it_is_in() {
+fn a_panic_ends_only_its_generation() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let asked = |index: u64| {
@@ -52,7 +52,7 @@ fn a_panic_ends_only_the_generation_that_it_is_in() {
 /// Checks that a prompt that panics restarts other sequences only once, if it is short or long and
 /// submitted several times.
 #[test]
-fn a_prompt_that_fails_costs_others_one_reading() {
+fn a_failed_prompt_costs_others_one_reread() {
     for loud in ["loud>".to_owned(), format!("loud{}>", ".".repeat(100))] {
         assert_one_reading(&loud);
     }

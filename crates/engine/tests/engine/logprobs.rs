@@ -38,7 +38,7 @@ fn requests() -> Vec<Request> {
 }
 
 #[test]
-fn telling_probabilities_changes_no_token() {
+fn reporting_logprobs_changes_no_token() {
     let engine = babbler();
     for (index, plain) in requests().into_iter().enumerate() {
         let expected = run(&engine, &plain);

@@ -96,7 +96,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
 
 /// A model that repeats three digits is drafted correctly after its first round.
 #[test]
-fn what_repeats_is_drafted() {
+fn drafts_repeated_text() {
     let model = || {
         Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
             let next = match tokens.last().map(|token| token.0 as u8) {
@@ -155,7 +155,7 @@ fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
 
 /// Prompt pieces are limited by time while another sequence generates, and by tokens otherwise.
 #[test]
-fn steps_keep_to_their_time_where_others_wait() {
+fn limits_step_time_while_others_wait() {
     let prompt = || Request { max_tokens: Some(1), ..Request::new(vec![TokenId(97); 200]) };
     let pieces = |step_time: u64, is_awaited: bool| {
         let model = Shared::babbling(600).slow(Duration::from_micros(500));
@@ -181,7 +181,7 @@ fn steps_keep_to_their_time_where_others_wait() {
 
 /// After a piece of a prompt, generating sequences run alone for the same time.
 #[test]
-fn prompts_take_half_of_the_time_where_others_generate() {
+fn prompts_take_half_of_the_time_during_generation() {
     let model = Shared::babbling(600).slow(Duration::from_micros(500));
     let options = EngineOptions { step_time: Duration::from_millis(20), ..EngineOptions::default() };
     let engine = start_timed(model.clone(), options);
@@ -311,7 +311,7 @@ fn siblings_share_the_reading_of_their_prompt() {
 }
 
 #[test]
-fn what_is_cancelled_while_it_reads_leaves_nothing() {
+fn cancelling_during_prefill_leaves_nothing() {
     let (permit, permits) = std::sync::mpsc::channel();
     let model = held_back(permits);
     let engine = start(model.clone(), EngineOptions { step_tokens: 10, ..EngineOptions::default() });
@@ -329,7 +329,7 @@ fn what_is_cancelled_while_it_reads_leaves_nothing() {
 }
 
 #[test]
-fn who_gives_up_and_asks_again_goes_on_where_it_was() {
+fn a_repeated_request_resumes_its_prefix() {
     let (permit, permits) = std::sync::mpsc::channel();
     let model = held_back(permits);
     let engine = start(model, EngineOptions { step_tokens: 10, ..EngineOptions::default() });
@@ -349,7 +349,7 @@ fn who_gives_up_and_asks_again_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_panic_while_a_prompt_is_read_leaves_nothing() {
+fn a_panic_during_prefill_leaves_nothing() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let model = Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {

@@ -65,11 +65,14 @@ pub(super) const fn len(head_dim: usize) -> usize {
 impl<'a> Words<'a> {
     /// Creates a view of a block's memory, with the first `positions` positions in use.
     pub(super) fn new(head_dim: usize, memory: &'a [u32], positions: usize) -> Self {
-        debug_assert!(positions <= POSITIONS, "{positions} positions of a block");
+        debug_assert!(
+            positions <= POSITIONS,
+            "{positions} positions exceed the {POSITIONS} positions of a block"
+        );
         let (keys, rest) = memory.split_at(key_pairs(head_dim));
         let (values, steps) = rest.split_at(value_pairs(head_dim));
         let [key_steps, value_steps] = cast_slice::<_, [f32; POSITIONS]>(steps) else {
-            unreachable!("the memory of a block")
+            unreachable!("the memory has the length of a block")
         };
         Self {
             keys: cast_slice(keys),

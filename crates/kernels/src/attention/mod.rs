@@ -52,7 +52,7 @@ impl KvShape {
     /// # Panics
     /// Panics if the format does not support such heads.
     pub fn new(format: KvFormat, head_dim: usize) -> Self {
-        assert!(format.takes(head_dim), "a head of {head_dim} elements as {format:?}");
+        assert!(format.takes(head_dim), "{format:?} does not support heads of {head_dim} elements");
         Self { format, head_dim }
     }
 
@@ -80,9 +80,9 @@ impl KvShape {
     /// Panics if `row` is not less than [`POSITIONS`], or if `key` or `value` is not as long as the
     /// head. Also panics if `memory` is not as long as a block.
     pub fn write(self, memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
-        assert_eq!((key.len(), value.len()), (self.head_dim, self.head_dim), "elements of a head");
-        assert_eq!(memory.len(), self.block_len(), "the memory of a block");
-        assert!(row < POSITIONS, "row {row} of a block");
+        assert_eq!((key.len(), value.len()), (self.head_dim, self.head_dim), "lengths of key and value");
+        assert_eq!(memory.len(), self.block_len(), "length of the memory of a block");
+        assert!(row < POSITIONS, "position {row} is out of range ({POSITIONS} positions per block)");
         match self.format {
             KvFormat::F32 => Floats::write(memory, row, key, value),
             KvFormat::I16 => Words::write(memory, row, key, value),
@@ -109,8 +109,8 @@ impl<'a> KvBlock<'a> {
     /// # Panics
     /// Panics if `memory` is not as long as a block, or if `positions` exceeds [`POSITIONS`].
     pub fn new(shape: KvShape, memory: &'a [u32], positions: usize) -> Self {
-        assert_eq!(memory.len(), shape.block_len(), "the memory of a block");
-        assert!(positions <= POSITIONS, "{positions} positions of a block");
+        assert_eq!(memory.len(), shape.block_len(), "length of the memory of a block");
+        assert!(positions <= POSITIONS, "{positions} positions exceed the {POSITIONS} positions of a block");
         let rows = match shape.format {
             KvFormat::F32 => Rows::Floats(Floats::new(shape.head_dim, memory)),
             KvFormat::I16 => Rows::Words(Words::new(shape.head_dim, memory, positions)),
@@ -170,7 +170,7 @@ impl<'a> Query<'a> {
     /// # Panics
     /// Panics if the length of `room` is not [`Query::pairs`] of the query.
     pub fn new(format: KvFormat, values: &'a [f32], scale: f32, room: &'a mut [Pair]) -> Self {
-        assert_eq!(Self::pairs(values.len()), room.len(), "pairs of a query");
+        assert_eq!(Self::pairs(values.len()), room.len(), "number of pairs of a query");
         let rounded = match format {
             KvFormat::F32 => WordQuery::default(),
             KvFormat::I16 => WordQuery::new(values, scale, room),
@@ -203,8 +203,11 @@ pub fn add_values(weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [
 
 fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     tier.check();
-    assert_eq!(queries.len(), out.len(), "queries and products");
-    assert!(queries.iter().all(|query| query.values.len() == block.head_dim), "queries as long as keys");
+    assert_eq!(queries.len(), out.len(), "number of queries and of products");
+    assert!(
+        queries.iter().all(|query| query.values.len() == block.head_dim),
+        "queries must be as long as keys"
+    );
     let words = match &block.rows {
         Rows::Words(words) => words,
         Rows::Floats(floats) => {
@@ -215,7 +218,7 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
         }
     };
     let pairs = Query::pairs(block.head_dim);
-    assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries that are rounded");
+    assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries must be rounded");
     match tier {
         // SAFETY: the processor has the tier, as `check` asserts. The assertions above check that
         // all queries have as many pairs as the keys, and that `out` is as long as `queries`.
@@ -233,11 +236,11 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
 
 fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     tier.check();
-    assert_eq!(weights.len(), out.len(), "weights and outputs");
-    assert!(out.iter().all(|out| out.len() == block.head_dim), "outputs as long as values");
+    assert_eq!(weights.len(), out.len(), "number of weights and of outputs");
+    assert!(out.iter().all(|out| out.len() == block.head_dim), "outputs must be as long as values");
     if let Rows::Words(Words { positions, .. }) = block.rows {
         let is_zero = |weights: &&[f32; POSITIONS]| weights[positions..].iter().all(|weight| *weight == 0.0);
-        debug_assert!(weights.iter().all(is_zero), "weights of positions that do not count");
+        debug_assert!(weights.iter().all(is_zero), "weights of positions outside the span must be zero");
     }
     match (&block.rows, tier) {
         (Rows::Floats(floats), _) => {
@@ -454,7 +457,7 @@ mod tests {
     const HALVES: f64 = 2.0 / 4096.0;
 
     #[test]
-    fn less_is_lost_than_16_bit_floats_may_lose() {
+    fn loses_less_than_16_bit_floats() {
         for (dim, count) in SHAPES {
             let alike = Case::new(dim, count, noise);
             let spread = Case::new(dim, count, |dim, seed| {
@@ -478,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_tell_what_they_take() {
+    fn formats_report_supported_head_sizes() {
         assert!(KvFormat::I16.takes(LONGEST) && !KvFormat::I16.takes(LONGEST + 1));
         assert!(KvFormat::F32.takes(LONGEST + 1));
     }
@@ -513,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none_afterwards_and_counts_only_where_it_is_seen() {
+    fn non_finite_values_affect_only_visible_positions() {
         let bad = [(f32::NAN, 8), (f32::INFINITY, 64), (f32::NEG_INFINITY, 7)];
         for ((bad, dim), format) in
             bad.into_iter().flat_map(|bad| [(bad, KvFormat::I16), (bad, KvFormat::F32)])

@@ -1,8 +1,8 @@
 //! Dot products with vectors of 16 bytes (NEON), with and without the extension for dot products of
 //! bytes.
 
-#![allow(unsafe_code, reason = "instructions that not every processor has")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
+#![allow(unsafe_code, reason = "instructions that some processors lack")]
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is unsafe")]
 
 mod vector;
 

@@ -8,8 +8,8 @@
 //! weights. Integer sums are exact. The other arithmetic is that of the portable code with a row in
 //! each lane, so the results have the same bits.
 
-#![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
+#![allow(unsafe_code, reason = "vector instructions, and loads from slices of known length")]
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is unsafe")]
 
 pub(crate) mod attention;
 pub(crate) mod bounds;

@@ -1,7 +1,7 @@
 //! Dot products with vectors of 32 bytes (AVX2 and AVX-VNNI) and of 64 bytes (AVX-512 with VNNI).
 
-#![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
+#![allow(unsafe_code, reason = "vector instructions, and loads from slices of known length")]
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is unsafe")]
 
 mod amx;
 mod quantize;
@@ -37,7 +37,7 @@ pub(crate) unsafe fn products<B: Unpack>(
     out: MatrixMut<'_>,
 ) {
     match tier {
-        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("tier of another module"),
         Tier::Avx2 => products_avx2::<B>(tiles, x, out),
         Tier::AvxVnni => products_avx_vnni::<B>(tiles, x, out),
         Tier::Avx512Vnni => products_avx512::<B>(tiles, x, out),
@@ -82,7 +82,7 @@ unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out
 /// tile that is packed as `B`, and its rows must be as long as the activations of `x`.
 pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     match tier {
-        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("tier of another module"),
         Tier::Avx2 | Tier::AvxVnni => bounds_avx2::<B>(tile, x),
         Tier::Avx512Vnni | Tier::Amx => bounds_avx512::<B>(tile, x),
     }
@@ -118,7 +118,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     out: MatrixMut<'_>,
 ) {
     match tier {
-        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("tier of another module"),
         Tier::Avx2 | Tier::AvxVnni => floats_avx2::<F>(tiles, x, out),
         Tier::Avx512Vnni | Tier::Amx => floats_avx512::<F>(tiles, x, out),
     }
@@ -154,7 +154,7 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
     out: MatrixMut<'_>,
 ) {
     match tier {
-        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("tier of another module"),
         Tier::Avx2 => words_avx2::<F>(tiles, x, out),
         Tier::AvxVnni => words_avx_vnni::<F>(tiles, x, out),
         Tier::Avx512Vnni | Tier::Amx => words_avx512::<F>(tiles, x, out),
@@ -204,7 +204,7 @@ pub(crate) unsafe fn key_products(
     out: &mut [&mut [f32; POSITIONS]],
 ) {
     match tier {
-        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("tier of another module"),
         Tier::Avx2 => key_products_avx2(queries, block, out),
         Tier::AvxVnni => key_products_avx_vnni(queries, block, out),
         Tier::Avx512Vnni | Tier::Amx => key_products_avx512(queries, block, out),
@@ -254,7 +254,7 @@ pub(crate) unsafe fn add_values(
     out: &mut [&mut [f32]],
 ) {
     match tier {
-        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("tier of another module"),
         Tier::Avx2 => add_values_avx2(weights, block, out),
         Tier::AvxVnni => add_values_avx_vnni(weights, block, out),
         Tier::Avx512Vnni | Tier::Amx => add_values_avx512(weights, block, out),

@@ -159,13 +159,13 @@ impl Place {
     }
 
     pub(crate) fn positive(self) -> Result<usize, RequestError> {
-        Ok(self.integer(1, "1 and up")? as usize)
+        Ok(self.integer(1, "at least 1")? as usize)
     }
 
     /// Parses an integer in the range of token ids (`u32`).
     pub(crate) fn token(&self) -> Result<u32, RequestError> {
-        let given = self.integer(0, "0 and up")?;
-        let range = "what ids of tokens can be";
+        let given = self.integer(0, "at least 0")?;
+        let range = "0..=4294967295";
         u32::try_from(given).map_err(|_| self.error(Problem::Range { given: given.to_string(), range }))
     }
 

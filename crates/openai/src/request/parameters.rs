@@ -129,12 +129,12 @@ impl Dry {
             };
             places.into_iter().map(text).collect::<Result<Vec<_>, _>>()
         };
-        let last_n = fields.read("dry_penalty_last_n", |at| at.integer(-1, "-1 and up"))?.unwrap_or(-1);
+        let last_n = fields.read("dry_penalty_last_n", |at| at.integer(-1, "at least -1"))?.unwrap_or(-1);
         Ok(Self {
             multiplier: fields.read("dry_multiplier", |at| at.number(0.0..=100.0, "0..=100"))?.unwrap_or(0.0),
             base: fields.read("dry_base", |at| at.number(1.0..=100.0, "1..=100"))?.unwrap_or(1.75),
             allowed_length: fields
-                .read("dry_allowed_length", |at| at.integer(0, "0 and up"))?
+                .read("dry_allowed_length", |at| at.integer(0, "at least 0"))?
                 .map_or(2, |given| given as usize),
             penalty_last_n: usize::try_from(last_n).ok(),
             sequence_breakers: fields.read("dry_sequence_breakers", breakers)?,
@@ -190,7 +190,7 @@ fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestErr
 
 /// Parses `reasoning_budget`, which vLLM also calls `thinking_token_budget`.
 fn read_reasoning_budget(fields: &mut Fields) -> Result<Option<usize>, RequestError> {
-    let mut read = |name| fields.read(name, |at| at.integer(0, "0 and up"));
+    let mut read = |name| fields.read(name, |at| at.integer(0, "at least 0"));
     let (own, other) = (read("reasoning_budget")?, read("thinking_token_budget")?);
     Ok(own.or(other).map(|given| given as usize))
 }
@@ -219,7 +219,7 @@ fn read_logit_bias(at: Place) -> Result<Vec<(u32, f32)>, RequestError> {
 
 /// Parses `top_k`; -1 is a common way to keep all tokens, so it becomes 0.
 fn read_top_k(at: &Place) -> Result<usize, RequestError> {
-    let given = at.integer(-1, "-1 and up")?;
+    let given = at.integer(-1, "at least -1")?;
     Ok(usize::try_from(given).unwrap_or(0))
 }
 

@@ -23,14 +23,14 @@ fn prompts_come_in_four_forms() {
 }
 
 #[test]
-fn what_completions_do_not_have_is_refused() {
+fn rejects_fields_that_completions_lack() {
     for (fields, expected) in [
         (json!({"prompt": []}), "`prompt`: must not be empty"),
-        (json!({"prompt": [1, -1]}), "`prompt[1]`: -1 is outside 0 and up"),
-        (json!({"n": 3, "best_of": 2}), "`best_of`: 2 is outside n and up"),
+        (json!({"prompt": [1, -1]}), "`prompt[1]`: -1 is out of range; expected at least 0"),
+        (json!({"n": 3, "best_of": 2}), "`best_of`: 2 is out of range; expected at least `n`"),
         (json!({"best_of": 2, "stream": true}), "`best_of`: cannot be combined with `stream`"),
         (json!({"suffix": "x"}), "`suffix`: only an empty string is supported here"),
-        (json!({"logprobs": 21}), "`logprobs`: 21 is outside 0..=20"),
+        (json!({"logprobs": 21}), "`logprobs`: 21 is out of range; expected 0..=20"),
         (json!({"messages": []}), "`messages`: unrecognized request argument"),
     ] {
         assert_eq!(read(&fields).expect_err("refused"), expected);

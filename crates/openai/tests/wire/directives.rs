@@ -18,7 +18,7 @@ fn refused(fields: &Value) -> String {
 }
 
 #[test]
-fn everything_supported_is_read() {
+fn reads_all_supported_fields() {
     let registry = json!({
         "definitions": [{
             "type": "ui.toast", "description": "d", "aliases": ["toast"], "payload_schema": true, "instructions": "i", "patch": true,
@@ -57,18 +57,18 @@ fn everything_supported_is_read() {
 }
 
 #[test]
-fn little_is_required() {
+fn accepts_minimal_requests() {
     let request = DirectivesRequest::from_json(&body(&json!({}))).expect("a good request");
     assert!(request.definitions.is_empty() && request.allowed_types.is_none() && request.modes.is_none());
     assert!(request.inject_response_format && !request.include_plans);
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn names_the_invalid_field() {
     for (fields, told) in [
         (json!({"messages": null}), "`messages`: this field is required"),
         (json!({"registries": {}}), "`registries`: unrecognized request argument"),
-        (json!({"temperature": 3}), "`temperature`: 3 is outside 0..=2"),
+        (json!({"temperature": 3}), "`temperature`: 3 is out of range; expected 0..=2"),
         (json!({"registry": {}}), "`registry.definitions`: this field is required"),
         (json!({"registry": {"definitions": [], "x": 1}}), "`registry.x`: unrecognized request argument"),
         (
@@ -88,16 +88,16 @@ fn what_is_wrong_is_named() {
         (json!({"modes": []}), "`modes`: must not be empty"),
         (
             json!({"modes": ["json"]}),
-            "`modes[0]`: `json` is not supported; supported are json_schema, json_object and prompt_only",
+            "`modes[0]`: unsupported value `json`; supported values: json_schema, json_object and prompt_only",
         ),
-        (json!({"repair_retries": 9}), "`repair_retries`: 9 is outside 0..=8"),
-        (json!({"max_bytes": 0}), "`max_bytes`: 0 is outside 1 and up"),
+        (json!({"repair_retries": 9}), "`repair_retries`: 9 is out of range; expected 0..=8"),
+        (json!({"max_bytes": 0}), "`max_bytes`: 0 is out of range; expected at least 1"),
         (
             json!({"response_format": {"type": "text"}}),
-            "`response_format`: this is what directives decide themselves",
+            "`response_format`: this field is set by directives and cannot be given",
         ),
-        (json!({"tools": []}), "`tools`: this is what directives decide themselves"),
-        (json!({"stream": true}), "`stream`: this is what directives decide themselves"),
+        (json!({"tools": []}), "`tools`: this field is set by directives and cannot be given"),
+        (json!({"stream": true}), "`stream`: this field is set by directives and cannot be given"),
     ] {
         assert_eq!(refused(&fields), told);
     }

@@ -22,7 +22,7 @@ fn refused(fields: &Value) -> (Option<String>, String) {
 }
 
 #[test]
-fn everything_supported_is_read() {
+fn reads_all_supported_fields() {
     let request = read(&json!({
         "messages": [
             {"role": "developer", "content": "Be brief."},
@@ -54,7 +54,7 @@ fn everything_supported_is_read() {
 }
 
 #[test]
-fn null_is_absent_and_neutral_values_ask_for_nothing() {
+fn accepts_null_and_neutral_values() {
     let plain = read(&json!({}));
     for fields in [
         json!({"temperature": null, "stop": null, "max_tokens": null, "response_format": null, "anything": null}),
@@ -76,7 +76,7 @@ fn null_is_absent_and_neutral_values_ask_for_nothing() {
 }
 
 #[test]
-fn formats_know_their_field() {
+fn formats_report_their_field() {
     let schema = json!({"type": "object", "properties": {"b": {"default": null}, "a": true}});
     let wrapped = json!({"name": "n", "description": "d", "strict": true, "schema": schema});
     let cases = [
@@ -125,7 +125,7 @@ fn structural_tags_are_read_in_both_forms() {
     for (fields, expected) in [
         (
             json!({"format": {"type": "or"}}),
-            "`response_format.format.type`: `or` is not supported; supported are triggered_tags",
+            "`response_format.format.type`: unsupported value `or`; supported values: triggered_tags",
         ),
         (
             json!({"triggers": ["a"], "structures": [{"begin": "a"}]}),
@@ -139,7 +139,7 @@ fn structural_tags_are_read_in_both_forms() {
 }
 
 #[test]
-fn refusals_name_the_field() {
+fn errors_name_the_field() {
     let cases = [
         (json!({"model": null}), "`model`: this field is required"),
         (json!({"messages": null}), "`messages`: this field is required"),
@@ -153,7 +153,7 @@ fn refusals_name_the_field() {
         ),
         (
             json!({"messages": [{"role": "assistant", "content": null}]}),
-            "`messages[0]`: needs content or tool calls",
+            "`messages[0]`: expected `content` or `tool_calls`",
         ),
         (
             json!({"messages": [{"role": "assistant", "tool_calls": [{}]}]}),
@@ -165,35 +165,38 @@ fn refusals_name_the_field() {
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "text", "text": ""}, {"type": "image_url"}]}]}),
-            "`messages[0].content[1].type`: `image_url` is not supported; supported are text",
+            "`messages[0].content[1].type`: unsupported value `image_url`; supported values: text",
         ),
         (json!({"stream": 1}), "`stream`: expected a boolean, found a number"),
-        (json!({"stream_options": {}}), "`stream_options`: needs `stream` to be true"),
+        (json!({"stream_options": {}}), "`stream_options`: requires `stream` to be true"),
         (
             json!({"stream": true, "stream_options": {"x": 1}}),
             "`stream_options.x`: unrecognized request argument",
         ),
-        (json!({"max_tokens": 0}), "`max_tokens`: 0 is outside 1 and up"),
+        (json!({"max_tokens": 0}), "`max_tokens`: 0 is out of range; expected at least 1"),
         (json!({"max_tokens": 1.5}), "`max_tokens`: expected an integer, found a number"),
         (
             json!({"max_tokens": 3, "max_completion_tokens": 4}),
-            "`max_tokens`: 3, but `max_completion_tokens` is 4",
+            "`max_tokens`: 3 differs from `max_completion_tokens`, which is 4",
         ),
-        (json!({"temperature": 2.5}), "`temperature`: 2.5 is outside 0..=2"),
+        (json!({"temperature": 2.5}), "`temperature`: 2.5 is out of range; expected 0..=2"),
         (json!({"temperature": "hot"}), "`temperature`: expected a number, found a string"),
-        (json!({"top_p": -0.1}), "`top_p`: -0.1 is outside 0..=1"),
-        (json!({"min_p": 1.1}), "`min_p`: 1.1 is outside 0..=1"),
-        (json!({"top_k": -2}), "`top_k`: -2 is outside -1 and up"),
+        (json!({"top_p": -0.1}), "`top_p`: -0.1 is out of range; expected 0..=1"),
+        (json!({"min_p": 1.1}), "`min_p`: 1.1 is out of range; expected 0..=1"),
+        (json!({"top_k": -2}), "`top_k`: -2 is out of range; expected at least -1"),
         (json!({"seed": 0.5}), "`seed`: expected a 64-bit integer, found a number"),
         (json!({"stop": 1}), "`stop`: expected a string or an array of strings, found a number"),
         (json!({"stop": ["a", ""]}), "`stop[1]`: must not be empty"),
-        (json!({"stop": vec!["a"; 17]}), "`stop`: 17 entries are more than the limit of 16"),
-        (json!({"n": 129}), "`n`: 129 is outside 1..=128"),
+        (json!({"stop": vec!["a"; 17]}), "`stop`: 17 entries exceed the limit of 16"),
+        (json!({"n": 129}), "`n`: 129 is out of range; expected 1..=128"),
         (json!({"logprobs": 2}), "`logprobs`: expected a boolean, found a number"),
-        (json!({"logprobs": true, "top_logprobs": 21}), "`top_logprobs`: 21 is outside 0..=20"),
-        (json!({"top_logprobs": 2}), "`top_logprobs`: needs `logprobs`"),
+        (
+            json!({"logprobs": true, "top_logprobs": 21}),
+            "`top_logprobs`: 21 is out of range; expected 0..=20",
+        ),
+        (json!({"top_logprobs": 2}), "`top_logprobs`: requires `logprobs`"),
         (json!({"tools": [{}]}), "`tools[0].type`: this field is required"),
-        (json!({"tool_choice": "required"}), "`tool_choice`: needs `tools`"),
+        (json!({"tool_choice": "required"}), "`tool_choice`: requires `tools`"),
         (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
         (json!({"skip_special_tokens": false}), "`skip_special_tokens`: only true is supported here"),
         (
@@ -204,7 +207,7 @@ fn refusals_name_the_field() {
         (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
         (
             json!({"response_format": {"type": "yaml"}}),
-            "`response_format.type`: `yaml` is not supported; supported are text, json_object, json_schema and structural_tag",
+            "`response_format.type`: unsupported value `yaml`; supported values: text, json_object, json_schema and structural_tag",
         ),
         (
             json!({"response_format": {"type": "json_object", "schema": {}}}),
@@ -247,19 +250,19 @@ fn assert_refused(cases: impl IntoIterator<Item = (Value, &'static str)>) {
 }
 
 #[test]
-fn refusals_of_biases_and_penalties_name_the_field() {
+fn errors_of_biases_and_penalties_name_the_field() {
     assert_refused([
-        (json!({"logit_bias": {"1": 101}}), "`logit_bias.1`: 101 is outside -100..=100"),
-        (json!({"logit_bias": {"the": 1}}), "`logit_bias.the`: the name is not a token id"),
+        (json!({"logit_bias": {"1": 101}}), "`logit_bias.1`: 101 is out of range; expected -100..=100"),
+        (json!({"logit_bias": {"the": 1}}), "`logit_bias.the`: expected a token id as key"),
         (json!({"logit_bias": [1]}), "`logit_bias`: expected an object, found an array"),
-        (json!({"presence_penalty": 2.1}), "`presence_penalty`: 2.1 is outside -2..=2"),
+        (json!({"presence_penalty": 2.1}), "`presence_penalty`: 2.1 is out of range; expected -2..=2"),
         (json!({"frequency_penalty": "1"}), "`frequency_penalty`: expected a number, found a string"),
-        (json!({"repetition_penalty": 0}), "`repetition_penalty`: 0 is outside 0.01..=100"),
+        (json!({"repetition_penalty": 0}), "`repetition_penalty`: 0 is out of range; expected 0.01..=100"),
     ]);
 }
 
 #[test]
-fn what_is_not_an_object_is_refused_with_its_place() {
+fn rejects_bodies_that_are_not_objects() {
     for (body, message) in [
         ("{\n  \"model\": }", "the body is not valid JSON: expected value at line 2 column 12"),
         ("", "the body is not valid JSON: EOF while parsing a value at line 1 column 0"),

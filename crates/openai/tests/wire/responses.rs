@@ -53,7 +53,7 @@ fn the_rest_is_a_chat_and_is_repeated() {
 }
 
 #[test]
-fn what_would_need_a_store_is_refused() {
+fn rejects_requests_that_need_a_store() {
     for (fields, expected) in [
         (
             json!({"previous_response_id": "resp_1"}),
@@ -63,7 +63,7 @@ fn what_would_need_a_store_is_refused() {
         (json!({"input": []}), "`input`: must not be empty"),
         (
             json!({"input": [{"type": "item_reference", "id": "x"}]}),
-            "`input[0].type`: `item_reference` is not supported; supported are message, function_call, function_call_output and reasoning",
+            "`input[0].type`: unsupported value `item_reference`; supported values: message, function_call, function_call_output and reasoning",
         ),
         (json!({"messages": []}), "`messages`: unrecognized request argument"),
         (

@@ -38,10 +38,10 @@ fn every_choice_of_tools() {
         assert_eq!((set.required, set.parallel), (required, false), "{choice}");
     }
     for (choice, expected) in [
-        (function("c"), "`tool_choice`: there is no tool `c`"),
+        (function("c"), "`tool_choice`: unknown tool `c`"),
         (
             json!("any"),
-            "`tool_choice`: `any` is not supported; supported are none, auto, required, and objects of type function and allowed_tools",
+            "`tool_choice`: unsupported value `any`; supported values: none, auto, required, and objects of type function and allowed_tools",
         ),
         (json!({"type": "function"}), "`tool_choice.function`: this field is required"),
         (
@@ -65,20 +65,23 @@ fn arguments_are_objects() {
 }
 
 #[test]
-fn bad_tools_are_named() {
+fn names_invalid_tools() {
     let named = |name: &str| json!({"type": "function", "function": {"name": name}});
     let of =
         |parameters: Value| json!({"type": "function", "function": {"name": "x", "parameters": parameters}});
     for (given, expected) in [
         (
             json!({"type": "web_search"}),
-            "`tools[0].type`: `web_search` is not supported; supported are function",
+            "`tools[0].type`: unsupported value `web_search`; supported values: function",
         ),
         (named(""), "`tools[0].function.name`: must not be empty"),
-        (named("a b"), "`tools[0].function.name`: a name has 1 to 128 letters, digits, `_`, `-` and `.`"),
+        (
+            named("a b"),
+            "`tools[0].function.name`: expected a name of 1 to 128 letters, digits, `_`, `-` and `.`",
+        ),
         (
             of(json!({"type": "string"})),
-            "`tools[0].function.parameters`: arguments are an object, so the schema's type is `object`",
+            "`tools[0].function.parameters`: expected a schema of type `object`, since arguments are an object",
         ),
         (of(json!([])), "`tools[0].function.parameters`: expected an object, found an array"),
         (
@@ -89,7 +92,7 @@ fn bad_tools_are_named() {
         assert_eq!(read(&json!({"tools": [given]})).expect_err("refused").to_string(), expected);
     }
     let twice = read(&json!({"tools": [tool("a"), tool("a")]})).expect_err("refused").to_string();
-    assert_eq!(twice, "`tools[1].function.name`: there is another tool `a`");
+    assert_eq!(twice, "`tools[1].function.name`: duplicate tool name `a`");
     let tags = json!({"type": "structural_tag", "triggers": ["<"], "structures": [{"begin": "<a>", "schema": {}, "end": ""}]});
     let both =
         read(&json!({"tools": [tool("a")], "response_format": tags})).expect_err("refused").to_string();
@@ -111,5 +114,5 @@ fn calls_and_results_are_messages() {
         ("a", Some("c1"))
     );
     let silent = read(&json!({"messages": [{"role": "assistant"}]})).expect_err("refused").to_string();
-    assert_eq!(silent, "`messages[0]`: needs content or tool calls");
+    assert_eq!(silent, "`messages[0]`: expected `content` or `tool_calls`");
 }

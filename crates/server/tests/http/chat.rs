@@ -119,7 +119,7 @@ async fn a_stream_that_fails_ends_with_an_error_event() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_first_which_schemas_are_not_enforced() {
+async fn a_stream_first_reports_unenforced_schemas() {
     let odd = json!({"type": "function", "function": {"name": "odd", "parameters": {
         "properties": {"x": {"type": "string", "pattern": "(a)\\1"}}}}});
     let fields = json!({"stream": true, "tools": [odd], "on_unsupported_schema": "json_object"});
@@ -141,7 +141,7 @@ async fn stop_strings_and_limits() {
 }
 
 #[tokio::test]
-async fn the_seed_decides_and_is_random_by_default() {
+async fn the_seed_determines_the_output_and_is_random_by_default() {
     let app = app(babbles(400));
     let choice = |fields: Value| {
         let app = app.clone();
@@ -190,7 +190,7 @@ fn apps_need_models_with_names_of_their_own() {
     assert_eq!(error(vec![]).as_deref(), Some("no models to serve"));
     let alias = ServedModel { aliases: vec!["b".to_owned()], ..served("a", start(says(""))) };
     let models = vec![alias, served("b", start(says("")))];
-    assert_eq!(error(models).as_deref(), Some("two models are served as `b`"));
+    assert_eq!(error(models).as_deref(), Some("duplicate model name `b`"));
 }
 
 #[tokio::test]

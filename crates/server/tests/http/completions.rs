@@ -113,11 +113,11 @@ async fn prompts_are_taken_as_they_are() {
     }
     assert_eq!(
         refused(&app, &json!({"prompt": "x".repeat(CONTEXT)})).await,
-        "\"prompt\" \"context_length_exceeded\": this model's maximum context length is 400 tokens; the prompt has 400, and the output takes 1 at least"
+        "\"prompt\" \"context_length_exceeded\": this model's maximum context length is 400 tokens; the prompt has 400 tokens, and the output needs at least 1"
     );
     assert_eq!(
         refused(&app, &json!({"prompt": [1, 257]})).await,
-        "\"prompt[1]\" null: `prompt[1]`: token 257 is not in the vocabulary of 257 tokens"
+        "\"prompt[1]\" null: `prompt[1]`: token 257 is out of range (vocabulary size 257)"
     );
 }
 
@@ -238,7 +238,7 @@ fn joined(events: &[Value], count: usize) -> Vec<(String, Value, Value)> {
 }
 
 #[tokio::test]
-async fn pieces_come_to_the_whole() {
+async fn chunks_add_up_to_the_whole() {
     let app = app(babbles(CONTEXT));
     for seed in 0..40 {
         let fields = json!({
@@ -260,7 +260,7 @@ async fn pieces_come_to_the_whole() {
 }
 
 #[tokio::test]
-async fn the_likeliest_of_many_are_chosen() {
+async fn best_of_returns_the_likeliest() {
     let likes_early_letters = ScriptedModel::new(END + 1, CONTEXT, |_, row| {
         for (place, letter) in (b'a'..=b'h').enumerate() {
             row[usize::from(letter)] = 20.0 - 0.3 * place as f32;
@@ -284,7 +284,7 @@ async fn the_likeliest_of_many_are_chosen() {
 }
 
 #[tokio::test]
-async fn what_has_no_meaning_without_a_conversation_is_refused() {
+async fn rejects_fields_that_need_a_conversation() {
     let app = continues("");
     assert_eq!(
         refused(&app, &json!({"reasoning_budget": 5})).await,

@@ -103,9 +103,6 @@ async fn budgets_below_the_guarantee_are_refused_with_the_figure() {
         let error = &answer.json()["error"];
         assert_eq!((&error["param"], &error["code"]), (&field.into(), &"budget_too_small".into()));
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
-        assert_eq!(
-            message,
-            "a budget of 3 tokens is too small: the shortest output that can be guaranteed takes 5"
-        );
+        assert_eq!(message, "a budget of 3 tokens is too small; the shortest guaranteed output needs 5");
     }
 }

@@ -49,7 +49,7 @@ fn registry() -> Value {
 }
 
 #[tokio::test]
-async fn what_the_model_writes_is_read() {
+async fn reads_directives_of_the_model() {
     let app = app(says_in(
         4000,
         r#"{"assistant_text": "Hi", "directives": [{"type": "ui.toast", "payload": {"message": "Saved", "level": "info"}}]}"#,
@@ -82,7 +82,7 @@ async fn whatever_the_model_likes_the_envelope_and_its_payloads_are_valid() {
 }
 
 #[tokio::test]
-async fn without_a_schema_what_comes_is_told_apart() {
+async fn classifies_output_without_a_schema() {
     let app = app(says_in(
         4000,
         r#"Sure! {"assistant_text": "Done", "directives": [{"type": "Toast", "payload": {"message": "a", "level": "loud"}}, {"type": "ui-close", "payload": {}}]} Bye"#,
@@ -104,7 +104,7 @@ async fn without_a_schema_what_comes_is_told_apart() {
 }
 
 #[tokio::test]
-async fn what_is_required_and_does_not_come_is_a_result_all_the_same() {
+async fn returns_a_result_if_a_required_type_is_missing() {
     let app = app(says_in(8000, r#"{"assistant_text": "No.", "directives": []}"#));
     let fields = json!({ "registry": registry(), "require": ["ui.show_form"], "modes": ["json_schema", "json_object"] });
     let result = ok(&app, &fields).await;
@@ -129,19 +129,19 @@ async fn what_is_required_and_does_not_come_is_a_result_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_refused_by_its_place() {
+async fn reports_the_place_of_an_invalid_field() {
     let app = app(says_in(4000, ""));
     let definitions = |definitions: Value| json!({ "registry": { "definitions": definitions } });
     for (fields, param, told) in [
         (
             definitions(json!([{ "type": "a" }, { "type": "a" }])),
             "registry.definitions[1].type",
-            "`registry.definitions[1].type`: `a` is defined already",
+            "`registry.definitions[1].type`: `a` is already defined",
         ),
         (
             definitions(json!([{ "type": "a", "payload_schema": { "type": "array" } }])),
             "registry.definitions[0].payload_schema",
-            "a payload is an object",
+            "a payload schema must be an object",
         ),
         (
             definitions(
@@ -160,16 +160,20 @@ async fn what_cannot_be_asked_for_is_refused_by_its_place() {
         (
             json!({ "registry": registry(), "allowed_types": ["toast"] }),
             "allowed_types[0]",
-            "there is no type `toast`",
+            "unknown type `toast`; expected a type of the registry",
         ),
-        (json!({ "registry": registry(), "require": ["x"] }), "require[0]", "there is no type `x`"),
+        (
+            json!({ "registry": registry(), "require": ["x"] }),
+            "require[0]",
+            "unknown type `x`; expected a type of the registry",
+        ),
         (
             json!({ "registry": registry(), "type_aliases": { "x": "y" } }),
             "type_aliases.x",
-            "there is no type `y`",
+            "unknown type `y`; expected a type of the registry",
         ),
-        (json!({ "schema_name": "a b" }), "schema_name", "is not 1 to 64 letters"),
-        (json!({ "response_format": { "type": "text" } }), "response_format", "directives decide themselves"),
+        (json!({ "schema_name": "a b" }), "schema_name", "expected 1 to 64 letters"),
+        (json!({ "response_format": { "type": "text" } }), "response_format", "set by directives"),
         (json!({ "max_tokens": 3 }), "max_tokens", "tokens"),
         (json!({ "stop": [""] }), "stop[0]", "must not be empty"),
     ] {
@@ -183,7 +187,7 @@ async fn what_cannot_be_asked_for_is_refused_by_its_place() {
 }
 
 #[tokio::test]
-async fn what_is_not_about_directives_fails_as_a_chat_does() {
+async fn other_errors_match_those_of_chat() {
     let lost = ask(&app(says("")), &json!({ "model": "other" })).await;
     assert_eq!(
         (lost.status, &lost.json()["error"]["code"]),
@@ -201,14 +205,14 @@ async fn what_is_not_about_directives_fails_as_a_chat_does() {
 }
 
 #[tokio::test]
-async fn a_key_is_asked_for() {
+async fn requires_an_api_key() {
     let options = ServerOptions { api_keys: vec!["secret".to_owned()], ..ServerOptions::default() };
     let app = App::new(vec![served("m", start(says("")))], options).unwrap();
     assert_eq!(ask(&app, &json!({})).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn the_engine_in_this_process_is_a_backend_like_others() {
+async fn the_local_engine_is_a_backend() {
     let app = app(babbles(8000));
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1, "maximum": 3 } }, "required": ["n"], "additionalProperties": false });
     let definition = Definition { payload_schema: Some(schema), ..Definition::new("x.count") };

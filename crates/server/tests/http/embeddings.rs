@@ -60,16 +60,16 @@ async fn inputs_of_every_form_come_in_order() {
 }
 
 #[tokio::test]
-async fn what_the_model_cannot_take_is_told() {
+async fn reports_unusable_inputs() {
     let app = app(embeds());
     for (fields, expected) in [
         (
             json!({"input": "x".repeat(CONTEXT + 1)}),
-            "input: the text has 401 tokens; the model's context fits 400",
+            "input: the text has 401 tokens, more than the model's context length of 400",
         ),
         (
             json!({"input": "a", "dimensions": 64}),
-            "dimensions: the model's embeddings have 257 dimensions, and cannot have 64",
+            "dimensions: `dimensions` is 64; this model supports only 257",
         ),
     ] {
         let mut body = fields;
@@ -117,14 +117,14 @@ async fn a_model_may_have_no_embeddings() {
     let answer = send(&app(Hides(embeds())), request(Method::POST, "/v1/embeddings", body)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let expected = json!({"error": {
-        "message": "the model `m` does not give embeddings", "type": "invalid_request_error", "param": "model",
+        "message": "model `m` does not support embeddings", "type": "invalid_request_error", "param": "model",
         "code": null,
     }});
     assert_eq!(answer.json(), expected);
 }
 
 #[tokio::test]
-async fn what_is_refused() {
+async fn rejects_invalid_requests() {
     let app = app(says(""));
     let cases = [
         (json!({}), "`model`: this field is required"),
@@ -136,20 +136,20 @@ async fn what_is_refused() {
         (json!({"model": "m", "input": [1, "a"]}), "`input[1]`: expected an integer, found a string"),
         (
             json!({"model": "m", "input": [1, 257]}),
-            "`input[1]`: token 257 is not in the vocabulary of 257 tokens",
+            "`input[1]`: token 257 is out of range (vocabulary size 257)",
         ),
-        (
-            json!({"model": "m", "input": vec!["a"; 2049]}),
-            "`input`: 2049 entries are more than the limit of 2048",
-        ),
+        (json!({"model": "m", "input": vec!["a"; 2049]}), "`input`: 2049 entries exceed the limit of 2048"),
         (
             json!({"model": "m", "input": "a", "encoding_format": "int8"}),
-            "`encoding_format`: `int8` is not supported; supported are float and base64",
+            "`encoding_format`: unsupported value `int8`; supported values: float and base64",
         ),
-        (json!({"model": "m", "input": "a", "dimensions": 0}), "`dimensions`: 0 is outside 1 and up"),
+        (
+            json!({"model": "m", "input": "a", "dimensions": 0}),
+            "`dimensions`: 0 is out of range; expected at least 1",
+        ),
         (
             json!({"model": "m", "input": "a", "pooling": "max"}),
-            "`pooling`: `max` is not supported; supported are mean and last",
+            "`pooling`: unsupported value `max`; supported values: mean and last",
         ),
         (json!({"model": "m", "input": "a", "task": "x"}), "`task`: unrecognized request argument"),
     ];

@@ -19,7 +19,7 @@ fn schema(schema: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_constraint_that_can_be_enforced() {
+async fn accepts_an_enforceable_constraint() {
     let app = app(says(""));
     let answer = ok(&app, "check", &json!({"guided_regex": "[a-c]{2}"})).await;
     assert_eq!(answer["ok"], true);
@@ -44,7 +44,7 @@ async fn a_constraint_that_can_be_enforced() {
 }
 
 #[tokio::test]
-async fn a_constraint_that_cannot() {
+async fn reports_an_unenforceable_constraint() {
     let app = app(says(""));
     let answer = ok(&app, "check", &json!({"grammar": "root ::= \"a\" other"})).await;
     assert_eq!(
@@ -76,7 +76,7 @@ async fn a_constraint_that_cannot() {
 }
 
 #[tokio::test]
-async fn what_may_come_next() {
+async fn explains_possible_continuations() {
     let app = app(says(""));
     let body = json!({"guided_choice": ["yes", "yet", "no"], "text": "ye"});
     let answer = ok(&app, "explain", &body).await;
@@ -97,7 +97,7 @@ async fn what_may_come_next() {
 }
 
 #[tokio::test]
-async fn random_outputs() {
+async fn samples_random_outputs() {
     let app = app(says(""));
     let body = json!({"guided_regex": "[a-f]{3}", "n": 20, "seed": 7});
     let first = ok(&app, "sample", &body).await;
@@ -115,9 +115,10 @@ async fn random_outputs() {
 }
 
 #[tokio::test]
-async fn what_is_refused() {
+async fn rejects_invalid_requests() {
     let app = app(says(""));
-    let none = "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` must be given";
+    let none =
+        "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` is required";
     let cases = [
         ("check", json!({}), format!("`response_format`: {none}")),
         ("check", json!({"response_format": {"type": "text"}}), format!("`response_format`: {none}")),
@@ -130,13 +131,17 @@ async fn what_is_refused() {
         (
             "explain",
             json!({"guided_regex": "a", "text": "a".repeat(70_000)}),
-            "`text`: 70000 bytes are more than the limit of 65536".to_owned(),
+            "`text`: 70000 bytes exceed the limit of 65536".to_owned(),
         ),
-        ("sample", json!({"guided_regex": "a", "n": 65}), "`n`: 65 is outside 1..=64".to_owned()),
+        (
+            "sample",
+            json!({"guided_regex": "a", "n": 65}),
+            "`n`: 65 is out of range; expected 1..=64".to_owned(),
+        ),
         (
             "sample",
             json!({"guided_regex": "a{9}", "max_bytes": 8}),
-            "`max_bytes` is 8, and the shortest output has 9 bytes".to_owned(),
+            "`max_bytes` is 8, but the shortest output has 9 bytes".to_owned(),
         ),
     ];
     for (task, body, expected) in cases {

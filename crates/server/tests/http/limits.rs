@@ -41,7 +41,7 @@ async fn exchange(address: SocketAddr, sent: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_ends_the_connection() {
+async fn closes_a_connection_without_a_head() {
     let address = run(Duration::from_millis(50)).await;
     for begun in ["", "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"] {
         let answer = exchange(address, begun).await;
@@ -50,13 +50,13 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_told_so() {
+async fn times_out_a_missing_body() {
     let address = run(Duration::from_millis(50)).await;
     let begun = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"model\":";
     let answer = exchange(address, begun).await;
     assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
     assert!(answer.contains("\"code\":\"request_timeout\""), "{answer}");
-    assert!(answer.contains("the request took longer than 0.05 seconds to arrive"), "{answer}");
+    assert!(answer.contains("request timeout: the request did not arrive within 0.05 seconds"), "{answer}");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_declared_too_large_is_not_waited_for() {
+async fn rejects_a_body_declared_too_large_at_once() {
     let address = run(Duration::from_secs(20)).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n";
@@ -86,7 +86,7 @@ async fn a_body_declared_too_large_is_not_waited_for() {
 /// Most clients write the whole request before they read. If the connection ends meanwhile, they
 /// report a broken connection instead of the response.
 #[tokio::test]
-async fn who_writes_a_body_that_is_too_large_reads_the_refusal() {
+async fn a_client_sending_too_large_a_body_receives_the_error() {
     let address = run(Duration::from_secs(20)).await;
     let length = 4 * ServerOptions::default().body_limit;
     for framing in [
@@ -100,7 +100,7 @@ async fn who_writes_a_body_that_is_too_large_reads_the_refusal() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_ends_the_connection() {
+async fn closes_a_connection_whose_answer_is_not_read() {
     let (shutdown, told) = oneshot::channel::<()>();
     let (address, ended) = run_until(Duration::from_millis(50), async {
         let _ = told.await;

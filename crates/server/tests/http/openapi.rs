@@ -81,7 +81,7 @@ async fn every_example_is_accepted() {
 }
 
 #[tokio::test]
-async fn every_reference_leads_somewhere() {
+async fn every_reference_resolves() {
     fn check(value: &Value, document: &Value) {
         if let Some(target) = value.get("$ref").and_then(Value::as_str) {
             assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target}");

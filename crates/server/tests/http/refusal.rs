@@ -28,30 +28,30 @@ fn error(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn requests_that_are_refused() {
+async fn rejects_invalid_requests() {
     let app = app(says("ok"));
     let long = "x".repeat(CONTEXT);
     let cases = [
         (
             json!({"model": "gpt-4o"}),
-            "404 invalid_request_error model model_not_found: model `gpt-4o` is not served; served are m",
+            "404 invalid_request_error model model_not_found: unknown model `gpt-4o`; expected one of m",
         ),
-        (json!({"n": 0}), "400 invalid_request_error n null: `n`: 0 is outside 1..=128"),
+        (json!({"n": 0}), "400 invalid_request_error n null: `n`: 0 is out of range; expected 1..=128"),
         (
             json!({"logit_bias": {"400": 1}}),
-            "400 invalid_request_error logit_bias null: logit_bias has token 400, and the vocabulary the first 257 only",
+            "400 invalid_request_error logit_bias null: logit_bias: token 400 is out of range (vocabulary size 257)",
         ),
         (
             json!({"stop_token_ids": [3, 400]}),
-            "400 invalid_request_error stop_token_ids null: stop_token_ids has token 400, and the vocabulary the first 257 only",
+            "400 invalid_request_error stop_token_ids null: stop_token_ids: token 400 is out of range (vocabulary size 257)",
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
-            "400 invalid_request_error messages[0].content[0].type null: `messages[0].content[0].type`: `image_url` is not supported; supported are text",
+            "400 invalid_request_error messages[0].content[0].type null: `messages[0].content[0].type`: unsupported value `image_url`; supported values: text",
         ),
         (
             json!({"messages": [{"role": "user", "content": long}]}),
-            "400 invalid_request_error messages context_length_exceeded: this model's maximum context length is 400 tokens; the prompt has 417, and the output takes 1 at least",
+            "400 invalid_request_error messages context_length_exceeded: this model's maximum context length is 400 tokens; the prompt has 417 tokens, and the output needs at least 1",
         ),
         (
             json!({"messages": [{"role": "user", "content": "raise"}]}),
@@ -73,26 +73,26 @@ async fn requests_that_are_refused() {
 }
 
 #[tokio::test]
-async fn routes_that_are_not_there() {
+async fn rejects_unknown_routes() {
     let app = app(says("ok"));
     assert_eq!(
         error(&get(&app, "/v1/images?q=1").await),
-        "404 invalid_request_error null unknown_url: there is no route /v1/images"
+        "404 invalid_request_error null unknown_url: unknown path /v1/images"
     );
     let wrong = get(&app, "/v1/chat/completions").await;
     assert_eq!(
         error(&wrong),
-        "405 invalid_request_error null method_not_allowed: /v1/chat/completions has no method GET"
+        "405 invalid_request_error null method_not_allowed: method GET is not allowed for /v1/chat/completions"
     );
     assert_eq!(wrong.headers["allow"], "POST");
     assert_eq!(
         error(&send(&app, request(Method::DELETE, "/v1/models/m", "")).await),
-        "405 invalid_request_error null method_not_allowed: /v1/models/m has no method DELETE"
+        "405 invalid_request_error null method_not_allowed: method DELETE is not allowed for /v1/models/m"
     );
 }
 
 #[tokio::test]
-async fn bodies_that_are_too_large() {
+async fn rejects_too_large_bodies() {
     let options = ServerOptions { body_limit: 100, ..ServerOptions::default() };
     let small = App::new(vec![served("m", start(says("ok")))], options).unwrap();
     assert_eq!(chat(&small, &json!({})).await.status, StatusCode::OK);
@@ -105,7 +105,7 @@ async fn bodies_that_are_too_large() {
 }
 
 #[tokio::test]
-async fn keys() {
+async fn checks_api_keys() {
     let options =
         ServerOptions { api_keys: vec!["other".to_owned(), "secret".to_owned()], ..ServerOptions::default() };
     let app = App::new(vec![served("m", start(says("ok")))], options).unwrap();
@@ -127,7 +127,7 @@ async fn keys() {
             let answer = with_key(path, wrong).await;
             assert_eq!(
                 error(&answer),
-                "401 invalid_request_error null invalid_api_key: Incorrect API key provided, or none; it belongs into the header `authorization: Bearer KEY`"
+                "401 invalid_request_error null invalid_api_key: Incorrect API key provided; expected the header `authorization: Bearer KEY`"
             );
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
@@ -152,7 +152,7 @@ async fn a_full_queue_is_busy() {
     let busy = chat(&app, &json!({})).await;
     assert_eq!(
         error(&busy),
-        "503 server_error null overloaded: 1 requests are waiting, which is the limit; try again later"
+        "503 server_error null overloaded: queue full: 1 requests are waiting (limit 1); try again later"
     );
     assert_eq!(busy.headers["retry-after"], "1");
     drop(release);
@@ -201,10 +201,10 @@ impl LanguageModel for Dies {
 }
 
 #[tokio::test]
-async fn requests_that_take_too_long() {
+async fn times_out_slow_requests() {
     let options = ServerOptions { request_timeout: Some(Duration::ZERO), ..ServerOptions::default() };
     let app = App::new(vec![served("m", start(says("Hello")))], options).unwrap();
-    let message = "the request took longer than it may: the deadline has passed";
+    let message = "request timeout: the deadline has passed";
     for (path, mut body) in [
         ("/v1/chat/completions", ask(&json!({"n": 2}))),
         ("/v1/completions", json!({"model": "m", "prompt": ["a", "b"]})),

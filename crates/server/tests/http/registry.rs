@@ -53,7 +53,7 @@ async fn in_memory(app: &App) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_model_is_loaded_when_it_is_asked_for() {
+async fn loads_a_model_on_its_first_request() {
     let (mut lazy, loads) = source("lazy", 1, "Hi");
     lazy.aliases.push("alias".to_owned());
     let app = App::with_sources(vec![served("m", start(says("Ho")))], vec![lazy], ServerOptions::default())
@@ -102,7 +102,7 @@ fn gated(id: &str) -> (ModelSource, Arc<AtomicUsize>, Receiver<()>, Sender<()>) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_who_wait_for_a_model_wait_for_one_load() {
+async fn concurrent_requests_share_one_load() {
     let (source, loads, beginning, go_on) = gated("lazy");
     let app = with(vec![source], None);
     let asking = |app: &App| {
@@ -123,7 +123,7 @@ async fn all_who_wait_for_a_model_wait_for_one_load() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_is_not_well_before_its_models_are_there() {
+async fn is_unhealthy_until_models_are_loaded() {
     let (mut source, _, beginning, go_on) = gated("m");
     source.at_start = true;
     let app = with(vec![source], None);
@@ -141,7 +141,7 @@ async fn the_server_is_not_well_before_its_models_are_there() {
 }
 
 #[tokio::test]
-async fn the_least_recently_used_makes_way() {
+async fn unloads_the_least_recently_used_model() {
     let (a, _) = source("a", 40, "A");
     let (b, b_loads) = source("b", 40, "B");
     let (c, _) = source("c", 40, "C");
@@ -154,7 +154,7 @@ async fn the_least_recently_used_makes_way() {
 }
 
 #[tokio::test]
-async fn a_model_at_work_does_not_make_way() {
+async fn keeps_a_busy_model_loaded() {
     let (go_on, gate) = channel::<()>();
     let gate = Mutex::new(Some(gate));
     let (mut slow, _) = source("slow", 60, "");
@@ -176,7 +176,10 @@ async fn a_model_at_work_does_not_make_way() {
     assert_eq!(busy.headers["retry-after"], "1");
     let error = &busy.json()["error"];
     assert_eq!(error["code"], "overloaded");
-    assert_eq!(error["message"], "the model `other` does not fit beside those in use; try again later");
+    assert_eq!(
+        error["message"],
+        "not enough room to load model `other` while others are in use; try again later"
+    );
     assert_eq!(in_memory(&app).await, ["slow"]);
     drop(go_on);
     axum::body::to_bytes(running.into_body(), usize::MAX).await.unwrap();
@@ -193,7 +196,7 @@ async fn a_model_at_work_does_not_make_way() {
 }
 
 #[tokio::test]
-async fn a_load_that_fails_is_told_and_tried_again() {
+async fn reports_and_retries_a_failed_load() {
     let (mut source, loads) = source("lazy", 1, "Hi");
     let load = source.load;
     let tries = AtomicUsize::new(0);
@@ -209,27 +212,27 @@ async fn a_load_that_fails_is_told_and_tried_again() {
         let error = &failed.json()["error"];
         assert_eq!(error["code"], "model_load_failed");
         // The response must not reveal file paths.
-        assert_eq!(error["message"], "the model `lazy` could not be loaded; the server's log says why");
+        assert_eq!(error["message"], "cannot load model `lazy`; see the server's log");
     }
     assert_eq!(chat_with(&app, "lazy").await.content(), "Hi");
     assert_eq!(loads.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_told_at_the_start() {
+async fn reports_unservable_models_at_startup() {
     let error = |sources: Vec<ModelSource>, max| {
         let options = ServerOptions { models_max_bytes: max, ..ServerOptions::default() };
         App::with_sources(vec![], sources, options).err().unwrap().to_string()
     };
     assert_eq!(error(vec![], None), "no models to serve");
     let two = vec![source("a", 1, "").0, source("a", 1, "").0];
-    assert_eq!(error(two, None), "two models are served as `a`");
+    assert_eq!(error(two, None), "duplicate model name `a`");
     let stays = || ModelSource { at_start: true, ..source("stays", 60, "").0 };
     assert_eq!(
         error(vec![stays(), source("large", 50, "").0], Some(100)),
-        "`large` does not fit: 110 bytes with the models that stay, more than the limit of 100"
+        "model `large` does not fit: 110 bytes, including the models that stay loaded, exceed the limit of 100"
     );
     let failing = ModelSource { load: Box::new(|| Err("no such file".into())), ..stays() };
     let app = with(vec![failing], None);
-    assert_eq!(app.load().await.unwrap_err().to_string(), "`stays` could not be loaded: no such file");
+    assert_eq!(app.load().await.unwrap_err().to_string(), "cannot load model `stays`: no such file");
 }

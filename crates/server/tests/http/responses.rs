@@ -237,7 +237,7 @@ async fn a_stream_that_fails() {
 }
 
 #[tokio::test]
-async fn schemas_that_cannot_be_enforced_are_told() {
+async fn reports_unenforceable_schemas() {
     let odd = json!({"type": "function", "name": "odd", "parameters": {
         "type": "object", "properties": {"x": {"type": "string", "pattern": "(a)\\1"}}}});
     let app = native(says_in(LONG, "Hi"));
@@ -279,7 +279,7 @@ fn texts(response: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn events_come_to_the_whole() {
+async fn events_add_up_to_the_whole() {
     let app = native(babbles(LONG));
     let mut called = 0;
     for seed in 0..60 {

@@ -52,7 +52,7 @@ async fn a_schema_over_a_limit_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn nesting_is_refused_as_such_and_not_as_syntax() {
+async fn reports_nesting_as_a_limit_not_as_syntax() {
     let app = app(says("null"));
     let nested = |levels: usize| {
         let schema = format!("{}true{}", "{\"items\": ".repeat(levels), "}".repeat(levels));
@@ -73,14 +73,14 @@ async fn nesting_is_refused_as_such_and_not_as_syntax() {
 }
 
 #[tokio::test]
-async fn a_description_that_outgrows_the_context_names_the_field_that_leaves_it_out() {
+async fn a_too_long_description_names_the_field_that_omits_it() {
     let app = app(says("\"a\""));
     let schema = json!({"enum": ["a", "b".repeat(500)]});
     let answer = chat(&app, &format(&schema)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!(answer.json()["error"]["code"], "context_length_exceeded");
-    let expected = "the description of the response format takes 578 of the prompt's tokens, and \
-                    `schema_in_prompt: false` leaves it out";
+    let expected = "the description of the response format takes 578 prompt tokens; set \
+                    `schema_in_prompt: false` to omit it";
     assert!(message(&answer).ends_with(expected), "{}", answer.text);
     let mut fields = format(&schema);
     fields["schema_in_prompt"] = false.into();

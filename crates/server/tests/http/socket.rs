@@ -161,7 +161,7 @@ async fn shutdown_lets_running_requests_finish() {
 }
 
 #[tokio::test]
-async fn shutdown_does_not_wait_for_ever() {
+async fn shutdown_has_a_time_limit() {
     let (model, _, _closings) = endless();
     let options = ServerOptions { shutdown_limit: Duration::ZERO, ..ServerOptions::default() };
     let model = ServedModel { ..served("m", start(model)) };

@@ -122,7 +122,7 @@ async fn tools_are_in_the_prompt_of_a_conversation() {
 }
 
 #[tokio::test]
-async fn what_is_refused() {
+async fn rejects_invalid_requests() {
     let app = app(says(""));
     let cases = [
         ("/tokenize", json!({"content": 1}), "content: `content`: expected a string, found a number"),
@@ -138,16 +138,20 @@ async fn what_is_refused() {
         ),
         ("/tokenize", json!({}), "messages: `messages`: this field is required"),
         ("/detokenize", json!({}), "tokens: `tokens`: this field is required"),
-        ("/detokenize", json!({"tokens": [1, -1]}), "tokens[1]: `tokens[1]`: -1 is outside 0 and up"),
+        (
+            "/detokenize",
+            json!({"tokens": [1, -1]}),
+            "tokens[1]: `tokens[1]`: -1 is out of range; expected at least 0",
+        ),
         (
             "/detokenize",
             json!({"tokens": [1, 257]}),
-            "tokens[1]: `tokens[1]`: token 257 is not in the vocabulary of 257 tokens",
+            "tokens[1]: `tokens[1]`: token 257 is out of range (vocabulary size 257)",
         ),
         (
             "/detokenize",
             json!({"tokens": [5_000_000_000_u64]}),
-            "tokens[0]: `tokens[0]`: 5000000000 is outside what ids of tokens can be",
+            "tokens[0]: `tokens[0]`: 5000000000 is out of range; expected 0..=4294967295",
         ),
         ("/apply-template", json!({"messages": []}), "messages: `messages`: must not be empty"),
         (
@@ -164,7 +168,7 @@ async fn what_is_refused() {
 }
 
 #[tokio::test]
-async fn one_of_several_models_has_to_be_named() {
+async fn requires_a_model_name_if_several_are_served() {
     let models = vec![served("m", start(says(""))), served("n", start(says("")))];
     let app = App::new(models, ServerOptions::default()).unwrap();
     let body = json!({"content": "a"});
@@ -172,7 +176,7 @@ async fn one_of_several_models_has_to_be_named() {
         refused(&app, "/tokenize", &body).await,
         (
             StatusCode::BAD_REQUEST,
-            "model: several models are served, so one has to be named: m, n".to_owned()
+            "model: `model` is required because several models are served; expected one of m, n".to_owned()
         )
     );
     assert_eq!(ok(&app, "/tokenize", &json!({"model": "n", "content": "a"})).await["count"], 1);

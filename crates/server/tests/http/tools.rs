@@ -97,7 +97,7 @@ async fn several_calls_at_once_have_their_own_index() {
 }
 
 #[tokio::test]
-async fn the_choice_of_tools_is_kept_whatever_the_model_wants() {
+async fn tool_choice_is_always_respected() {
     let named = json!({"type": "function", "function": {"name": "add"}});
     let allowed = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}});
     for choice in [json!("required"), named.clone(), allowed] {
@@ -132,7 +132,7 @@ async fn content_with_a_shape_and_calls_are_alternatives() {
 }
 
 #[tokio::test]
-async fn a_schema_that_cannot_be_enforced_is_named_or_let_go() {
+async fn reports_or_relaxes_an_unenforceable_schema() {
     let odd = json!({"type": "function", "function": {"name": "odd", "parameters": {
         "type": "object", "properties": {"x": {"type": "string", "pattern": "(a)\\1"}}}}});
     let fields =
@@ -289,7 +289,7 @@ fn add_delta(message: &mut Map<String, Value>, delta: &Value) {
 }
 
 #[tokio::test]
-async fn deltas_come_to_the_message_that_is_not_streamed() {
+async fn deltas_add_up_to_the_unstreamed_message() {
     let app = app(babbles(CONTEXT));
     let (mut called, mut shaped) = (0, 0);
     for seed in 0..500 {

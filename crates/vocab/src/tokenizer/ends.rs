@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_of_message_is_no_end_where_calls_are() {
+    fn end_of_message_is_not_an_end_token_if_calls_exist() {
         let named = |names: &[&'static str]| named(names.iter().copied().zip((0..).map(TokenId)));
         assert_eq!(named(&["<s>", "<|end|>", "</s>"]), [TokenId(1), TokenId(2)]);
         assert_eq!(named(&["<|end|>", "<|return|>", "<|call|>"]), [TokenId(1), TokenId(2)]);

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_named_with_those_that_are_known() {
+    fn an_unknown_name_lists_the_known_names() {
         let error = splitting("wombat").unwrap_err().to_string();
         assert!(error.contains("`wombat`") && error.contains("llama-bpe, llama-v3"), "{error}");
     }

@@ -61,7 +61,7 @@ fn whole_texts_fragments_and_special_tokens() {
     let special = EncodeOptions { special: true, bos: true };
     assert_eq!(tokenizer.encode("ab<|eot_id|>", special).unwrap(), [6, 4, 7].map(TokenId));
     let error = tokenizer.encode_fragment("ab <|eot_id|>").unwrap_err();
-    assert_eq!(error.to_string(), "no token covers some of the word at offset 2 of the text");
+    assert_eq!(error.to_string(), "no sequence of tokens covers the word at offset 2 of the text");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn spaces_and_bytes_of_sentencepiece() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_fault() {
     let error = Tokenizer::from_json(b"{").unwrap_err().to_string();
     assert!(error.starts_with("tokenizer.json: "), "{error}");
     let mut json = byte_level();

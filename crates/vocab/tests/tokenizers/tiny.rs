@@ -183,30 +183,31 @@ fn merges_over_characters_fall_back_to_bytes() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_fault() {
     let error = |fields| Tokenizer::from_gguf(fields).unwrap_err().to_string();
     assert_eq!(
         error(GgufTokenizer { model: "bert".into(), ..llama() }),
-        "tokenizer.ggml.model: `bert` is not supported; supported are gpt2, llama, gemma4"
+        "tokenizer.ggml.model: unsupported model `bert`; expected one of gpt2, llama, gemma4"
     );
     assert!(
-        error(gpt2("wombat")).starts_with("tokenizer.ggml.pre: `wombat` is not known; known are a.x-4.0, ")
+        error(gpt2("wombat"))
+            .starts_with("tokenizer.ggml.pre: unknown pre-tokenizer `wombat`; expected one of a.x-4.0, ")
     );
     assert_eq!(
         error(GgufTokenizer { scores: vec![], ..llama() }),
-        "tokenizer.ggml.scores has 0 entries for 16 tokens"
+        "tokenizer.ggml.scores has 0 entries; expected 16"
     );
     assert_eq!(
         error(GgufTokenizer { bos: Some(99), ..llama() }),
-        "tokenizer.ggml.bos_token_id: token 99 is outside the vocabulary of 16 tokens"
+        "tokenizer.ggml.bos_token_id: token 99 is out of range (vocabulary size 16)"
     );
     assert_eq!(
         error(GgufTokenizer { merges: strings(&["ab"]), ..gpt2("gpt-2") }),
-        "tokenizer.ggml.merges: entry 0 `ab` is not two tokens with a space between them"
+        "tokenizer.ggml.merges: entry 0 `ab` is not two tokens separated by a space"
     );
     assert_eq!(
         error(GgufTokenizer { token_type: vec![6; 16], ..llama() }),
-        "tokenizer.ggml.tokens: byte token 0 is spelt `<unk>`, not `<0xNN>`"
+        "tokenizer.ggml.tokens: byte token 0 is spelled `<unk>`; expected the form `<0xNN>`"
     );
     assert_eq!(
         error(GgufTokenizer { model: "llama".into(), ..GgufTokenizer::default() }),
@@ -215,7 +216,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_text_without_end_is_refused() {
+fn rejects_too_long_texts() {
     let error =
         Tokenizer::from_gguf(llama()).unwrap().encode_fragment(&"a".repeat((8 << 20) + 1)).unwrap_err();
     assert_eq!(error.to_string(), "the text is 8388609 bytes long, more than the limit of 8388608");

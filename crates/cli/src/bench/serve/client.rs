@@ -146,7 +146,7 @@ async fn read(mut response: Response<Incoming>, started: Instant) -> Result<Answ
             reading.take(&data, Instant::now())?;
         }
     }
-    ensure!(reading.done, "the stream broke off");
+    ensure!(reading.done, "the stream ended before `[DONE]`");
     let Reading { mut answer, usage, chunks, .. } = reading;
     answer.tokens = usage.unwrap_or(chunks);
     Ok(answer)

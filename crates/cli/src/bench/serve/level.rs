@@ -26,7 +26,7 @@ pub(super) enum Amount {
 pub(super) async fn warm_up(target: &Target, task: &Task, count: usize) -> Result<()> {
     let mut client = Client::new(target.clone());
     for number in 0..count {
-        client.ask(task.body(number)).await.context("the first request failed")?;
+        client.ask(task.body(number)).await.context("a warm-up request failed")?;
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) fn serve(args: &BenchServeArgs, json: Option<&Path>) -> Result<bool> 
 /// Returns the tasks to measure: free text and, if a schema is given, output of that schema.
 fn tasks(args: &BenchServeArgs) -> Result<Vec<Arc<Task>>> {
     let prompts = task::prompts(args.prompts.as_deref())?;
-    ensure!(!prompts.is_empty(), "there are no prompts");
+    ensure!(!prompts.is_empty(), "--prompts: the file has no prompts");
     let task = |schema| Task::new(&args.model, prompts.clone(), schema, args.max_tokens.get()).map(Arc::new);
     let mut tasks = vec![task(None)?];
     if let Some(path) = &args.schema {

@@ -98,5 +98,5 @@ pub(super) fn schema(path: &Path) -> Result<Value> {
             "additionalProperties": false,
         }));
     }
-    serde_json::from_str(&load::read_text(path)?).with_context(|| format!("{}: not JSON", path.display()))
+    serde_json::from_str(&load::read_text(path)?).with_context(|| format!("{}: invalid JSON", path.display()))
 }

@@ -65,7 +65,7 @@ fn ours() -> String {
 }
 
 #[test]
-fn our_own_server_keeps_to_a_schema() -> Result<()> {
+fn answers_of_a_formwork_server_match_the_schema() -> Result<()> {
     let (well, lines) = bench(&ours(), &["-c", "1,3", "-n", "6", "--schema", "--max-tokens", "300"])?;
     assert!(well, "{lines:?}");
     let levels: Vec<_> = lines.iter().map(|line| (&line["clients"], &line["schema"])).collect();
@@ -105,7 +105,7 @@ fn says(head: &'static str, body: &'static str) -> String {
 }
 
 #[test]
-fn other_servers_are_checked_and_counted_by_chunks() -> Result<()> {
+fn validates_answers_of_other_servers_and_counts_chunks() -> Result<()> {
     // The stream has comments, CRLF line ends, no usage, and an answer that does not match the
     // schema.
     let url = says(
@@ -153,7 +153,7 @@ fn tires(read: bool) -> String {
 }
 
 #[test]
-fn a_request_goes_on_a_new_connection_where_the_old_one_was_closed() -> Result<()> {
+fn reconnects_after_a_closed_connection() -> Result<()> {
     for read in [true, false] {
         let (well, lines) = bench(&tires(read), &["-n", "5", "--warmup", "0"])?;
         assert!(well, "{lines:?}");
@@ -163,7 +163,7 @@ fn a_request_goes_on_a_new_connection_where_the_old_one_was_closed() -> Result<(
 }
 
 #[test]
-fn failures_are_counted() -> Result<()> {
+fn counts_failures() -> Result<()> {
     let broken = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     let failed = "data: {\"error\":{\"message\":\"no\"}}\n\ndata: [DONE]\n\n";
     for (head, body) in
@@ -179,7 +179,7 @@ fn failures_are_counted() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_asked_is_told() {
+fn reports_unusable_arguments() {
     let error = |url: &str, more: &[&str]| format!("{:#}", bench(url, more).unwrap_err());
     let told = error("https://example.com/v1", &[]);
     assert!(told.contains("https is not supported"), "{told}");

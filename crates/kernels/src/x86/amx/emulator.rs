@@ -103,12 +103,12 @@ impl Instruction {
             if rm == 4 {
                 let sib = byte(len);
                 len += 1;
-                assert!(mode != 0 || sib & 7 != 5, "an operand without a base");
+                assert!(mode != 0 || sib & 7 != 5, "operands without a base are not supported");
                 address += general(sib & 7 | high(5, second));
                 let index = sib >> 3 & 7 | high(6, second);
                 stride = if index == 4 { 0 } else { general(index) << (sib >> 6) };
             } else {
-                assert!(mode != 0 || rm != 5, "an operand relative to the instruction");
+                assert!(mode != 0 || rm != 5, "operands relative to the instruction are not supported");
                 address += general(rm | high(5, second));
             }
             match mode {
