@@ -10,8 +10,8 @@ use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits};
 use formwork_protocol::config::Config;
 use formwork_protocol::step::{Format, Step, StepError, StepInput, StepOutput, StepsFile};
-use formwork_trace::{Status, Tracer};
 use formwork_protocol::{Body, PromptRunner, ScriptedBackend};
+use formwork_trace::{Status, Tracer};
 use serde_json::json;
 
 use crate::backend::BackendArgs;

@@ -14,14 +14,10 @@
 //! ([`Capabilities`]).
 
 pub mod adapt;
-pub mod backend;
 pub mod catalogue;
 pub mod config;
 pub mod directives;
-pub mod eval;
 pub mod precheck;
-mod prompt;
-pub mod quota;
 pub mod repair;
 pub mod sampling;
 pub mod step;
@@ -30,8 +26,7 @@ pub mod tools;
 
 pub use formwork_trace as trace;
 
-pub use backend::{
-    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, Interruption,
-    RemoteBackend, Retry, RetryCause, RetryPolicy, ScriptedBackend,
+pub use formwork_backend::{
+    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, Interruption, Plan,
+    PromptRunner, RemoteBackend, Reply, Retry, RetryCause, RetryPolicy, ScriptedBackend, merge, quota,
 };
-pub use prompt::{Plan, PromptRunner, Reply, merge};

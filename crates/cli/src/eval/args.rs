@@ -2,9 +2,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use formwork_eval::{EvalMode, Strategy};
 use formwork_protocol::Body;
 use formwork_protocol::config::PROVIDER_PRESETS;
-use formwork_protocol::eval::{EvalMode, Strategy};
 use formwork_protocol::sampling::Sampling;
 
 use crate::args::OpenArgs;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use formwork_eval::{EvalSettings, Evaluation, Harness, Journal, Summary, select_scenarios};
 use formwork_protocol::config::Config;
-use formwork_protocol::eval::{EvalSettings, Evaluation, Harness, Journal, Summary, select_scenarios};
 use futures_util::StreamExt;
 
 use crate::bench::progress_bar;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use formwork_engine::EngineOptions;
+use formwork_eval::{EvalModel, EvalProfile};
 use formwork_lm::{ChatInput, ChatTemplate, Message};
 use formwork_model::Device;
 use formwork_protocol::ChatBackend;
 use formwork_protocol::catalogue::{self, Workaround};
 use formwork_protocol::config::{Config, LOCAL_PROVIDER, Provider};
-use formwork_protocol::eval::{EvalModel, EvalProfile};
 use formwork_protocol::sampling::{Profiles, SamplingProfile};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use formwork_protocol::eval::{EvalSettings, Journal, Summary, Trial, report};
+use formwork_eval::{EvalSettings, Journal, Summary, Trial, report};
 use serde_json::Value;
 
 /// The result files. `trials.jsonl` is written during the evaluation, the others at its end.

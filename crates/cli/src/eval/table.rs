@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use formwork_protocol::eval::{Groups, Rate, Stats, Summary};
+use formwork_eval::{Groups, Rate, Stats, Summary};
 
 /// Formats the results of an evaluation as a table.
 pub(super) fn table(summary: &Summary) -> String {

@@ -7,7 +7,7 @@ use rmcp::service::ClientInitializeError;
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use crate::backend::innermost;
+use formwork_backend::innermost;
 
 /// Describes why the handshake failed.
 pub(super) fn of_handshake(error: &ClientInitializeError) -> String {

@@ -12,7 +12,7 @@ use super::{
     Checks, EVAL_VERSION, EvalError, EvalMode, EvalModel, EvalSettings, Exchange, Failure, Harness, Strategy,
     Trial, TrialKey, directives, select_scenarios, tools,
 };
-use crate::{BackendError, Body, ChatBackend, PromptRunner};
+use formwork_backend::{BackendError, Body, ChatBackend, PromptRunner};
 
 /// An evaluation that is ready to run: its settings and a backend for each model.
 ///
@@ -20,7 +20,7 @@ use crate::{BackendError, Body, ChatBackend, PromptRunner};
 /// # use std::collections::BTreeMap;
 /// # use std::sync::Arc;
 /// use formwork_protocol::ScriptedBackend;
-/// use formwork_protocol::eval::{EvalModel, EvalProfile, EvalSettings, Evaluation, Harness, Summary};
+/// use formwork_eval::{EvalModel, EvalProfile, EvalSettings, Evaluation, Harness, Summary};
 /// use futures_util::{FutureExt, StreamExt};
 ///
 /// let profile = EvalProfile { name: "default".to_owned(), sampling: Default::default() };

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// Number of successes out of a total.
 ///
 /// ```
-/// use formwork_protocol::eval::Rate;
+/// use formwork_eval::Rate;
 /// let rate = Rate { ok: 5, of: 10 };
 /// let (low, high) = rate.interval().expect("of some");
 /// assert_eq!((rate.share(), (low * 1e4).round(), (high * 1e4).round()), (Some(0.5), 2366.0, 7634.0));

@@ -177,7 +177,7 @@ fn settings(summary: &Summary) -> Vec<(&'static str, String)> {
     if let Some(limit) = settings.max_tokens {
         told.push(("maximum tokens per answer", limit.to_string()));
     }
-    if settings.overrides != crate::sampling::Sampling::default() {
+    if settings.overrides != formwork_protocol::sampling::Sampling::default() {
         told.push(("sampling overrides", settings.overrides.to_string()));
     }
     if !settings.defaults.is_empty() {

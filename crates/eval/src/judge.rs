@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::Checks;
-use crate::Body;
+use formwork_backend::Body;
 
 /// Judge of envelopes.
 pub(super) struct EnvelopeJudge {
@@ -92,7 +92,7 @@ fn is_valid(schema: &Value, instance: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::Rate;
+    use crate::Rate;
 
     const fn rate(ok: usize, of: usize) -> Rate {
         Rate { ok, of }

@@ -9,7 +9,7 @@
 //! charged, so that later reservations may fail. Dropping a reservation returns it to the quota.
 //!
 //! ```
-//! use formwork_protocol::quota::{Cost, Quota};
+//! use formwork_backend::quota::{Cost, Quota};
 //! let quota = Quota::unlimited().with_tokens(100);
 //! let reservation = quota.reserve(Cost::tokens(80))?;
 //! assert_eq!(quota.reserve(Cost::tokens(30)).unwrap_err().to_string(), "quota exceeded: 30 tokens requested, 20 left");
@@ -17,7 +17,7 @@
 //! assert_eq!(quota.left().tokens, Some(40));
 //! drop(quota.reserve(Cost::tokens(30))?);
 //! assert_eq!(quota.left().tokens, Some(40));
-//! # Ok::<(), formwork_protocol::quota::Exhausted>(())
+//! # Ok::<(), formwork_backend::quota::Exhausted>(())
 //! ```
 //!
 //! [`Metered`] applies a quota to every request of a backend.

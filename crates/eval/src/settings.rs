@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EvalMode, Harness, Strategy, TrialKey};
-use crate::Body;
-use crate::catalogue::Workaround;
-use crate::sampling::Sampling;
+use formwork_backend::Body;
+use formwork_protocol::catalogue::Workaround;
+use formwork_protocol::sampling::Sampling;
 
 /// Version of the scenarios and of the written files. An evaluation of another version cannot be
 /// resumed.

@@ -39,7 +39,7 @@ impl Feature {
 /// A set of [`Feature`]s.
 ///
 /// ```
-/// use formwork_protocol::{Capabilities, Feature};
+/// use formwork_backend::{Capabilities, Feature};
 /// let some: Capabilities = [Feature::JsonObject, Feature::Tools].into_iter().collect();
 /// assert!(some.has(Feature::Tools) && !some.has(Feature::JsonSchema));
 /// assert_eq!(some.to_string(), "json_object, tools");

@@ -6,9 +6,9 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::catalogue::Workaround;
-use crate::sampling::Sampling;
-use crate::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, ScriptedBackend};
+use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, ScriptedBackend};
+use formwork_protocol::catalogue::Workaround;
+use formwork_protocol::sampling::Sampling;
 
 type Script = Vec<Result<Value, BackendError>>;
 

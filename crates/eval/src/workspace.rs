@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::Body;
-use crate::directives::patch;
-use crate::tools::{Closure, Problem, ToolDefinition, ToolRegistry, ToolsError};
+use formwork_backend::Body;
+use formwork_protocol::directives::patch;
+use formwork_protocol::tools::{Closure, Problem, ToolDefinition, ToolRegistry, ToolsError};
 
 /// Id of the only workspace.
 pub(super) const ID: &str = "ws_4f1c";

@@ -7,7 +7,7 @@ use crate::quota::Exhausted;
 /// Error of a backend that did not answer.
 ///
 /// ```
-/// use formwork_protocol::{BackendError, Category};
+/// use formwork_backend::{BackendError, Category};
 /// let error = BackendError::from_status(429, r#"{"error": {"message": "slow down", "code": "rate_limited"}}"#);
 /// assert_eq!(error.category(), Category::RateLimited);
 /// assert_eq!(error.code(), Some("rate_limited"));
@@ -140,7 +140,9 @@ impl BackendError {
         Kind::Timeout { limit }.into()
     }
 
-    pub(crate) fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
+    /// Creates the error of a response with an HTTP status of 400 or more and the time to wait, if the
+    /// server named one.
+    pub fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
         let error = serde_json::from_str::<serde_json::Value>(body).ok();
         let error = error.as_ref().map(|body| body.get("error").unwrap_or(body));
         // OpenAI's error object, the plain text that some servers put in `error`, or the whole
@@ -187,7 +189,7 @@ impl BackendError {
     ///
     /// True for statuses 400, 404, 405, 415, 422 and 501, unless the error code names another
     /// cause.
-    pub(crate) fn is_of_mode(&self) -> bool {
+    pub fn is_of_mode(&self) -> bool {
         const ELSEWHERE: [&str; 5] = [
             "context_length_exceeded",
             "budget_too_small",
@@ -217,7 +219,7 @@ impl BackendError {
     }
 
     /// Reports whether a header was rejected before the request was sent.
-    pub(crate) fn is_of_header(&self) -> bool {
+    pub fn is_of_header(&self) -> bool {
         matches!(&*self.0, Kind::Header { .. })
     }
 

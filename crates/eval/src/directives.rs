@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::evaluation::{Attempt, Outcome};
 use super::judge::EnvelopeJudge;
 use super::{Checks, EvalMode, Failure};
-use crate::catalogue::Workaround;
-use crate::directives::{
+use formwork_backend::{BackendError, Body, merge};
+use formwork_protocol::catalogue::Workaround;
+use formwork_protocol::directives::{
     Definition, Directive, DirectiveResult, Mode, Preset, ProblemCategory, Registry, RunRequest, Runner,
     StructuredOutputOptions, patch, presets,
 };
-use crate::{BackendError, Body, merge};
 
 const SYSTEM: &str =
     "You are the assistant of an app. Answer the user, and have the app do what they ask for by directives.";

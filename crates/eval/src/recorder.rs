@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
+use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 
 /// A backend that records all requests and answers. The judge sees what was exchanged with the
 /// inner backend, independent of the runner's interpretation.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Cost, Quota, Reservation};
-use crate::backend::Chunks;
+use crate::Chunks;
 use crate::{Answer, BackendError, Body, Capabilities, ChatBackend};
 
 /// Tokens assumed for an answer if the request sets no limit.

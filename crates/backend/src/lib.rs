@@ -1,7 +1,17 @@
-//! Backends that answer chat requests.
+//! Backends that answer chat requests: the seam between protocols and models.
+//!
+//! A [`ChatBackend`] takes the JSON body of a chat request and returns the JSON body of the answer.
+//! [`RemoteBackend`] sends requests to a server that speaks OpenAI's protocol, and retries by a
+//! [`RetryPolicy`]. [`ScriptedBackend`] answers from a list, for tests. [`quota::Metered`] limits the
+//! tokens and the time of any backend. A [`PromptRunner`] asks for one text with a [`Plan`].
+//!
+//! # Limits
+//! The crate reads no environment variables and no files. Callers supply URLs, keys and limits.
 
 mod capabilities;
 mod error;
+mod prompt;
+pub mod quota;
 mod remote;
 mod retry;
 mod scripted;
@@ -13,9 +23,9 @@ use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
 pub use error::{BackendError, Category, Interruption};
+pub use prompt::{Plan, PromptRunner, Reply, merge};
 pub use remote::RemoteBackend;
-#[cfg(feature = "mcp")]
-pub(crate) use remote::innermost;
+pub use remote::innermost;
 pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;
 

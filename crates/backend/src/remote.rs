@@ -29,12 +29,12 @@ const ERROR: usize = 64 << 10;
 /// version. Both `https://api.openai.com` and `https://api.openai.com/v1` therefore work.
 ///
 /// ```
-/// use formwork_protocol::RemoteBackend;
+/// use formwork_backend::RemoteBackend;
 /// let backend = RemoteBackend::new("http://127.0.0.1:8080")?.with_key("secret")?;
 /// assert_eq!(backend.endpoint(), "http://127.0.0.1:8080/v1/chat/completions");
 /// let backend = RemoteBackend::with_prefix("https://openrouter.ai/api", "/v1")?;
 /// assert_eq!(backend.endpoint(), "https://openrouter.ai/api/v1/chat/completions");
-/// # Ok::<(), formwork_protocol::BackendError>(())
+/// # Ok::<(), formwork_backend::BackendError>(())
 /// ```
 pub struct RemoteBackend {
     client: Client,
@@ -283,9 +283,9 @@ pub(super) fn malformed(error: &serde_json::Error) -> BackendError {
     Kind::Malformed { reason: error.to_string() }.into()
 }
 
-/// Returns the message of the innermost cause. The HTTP library's own message only says that
+/// Returns the message of an error's innermost cause. An HTTP library's own message only says that
 /// sending failed.
-pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
         last = cause;

@@ -41,10 +41,10 @@ pub struct UnknownScenario {
 /// The groups are `simple`, `typical` and `extreme`. `default` and `all` select all scenarios.
 ///
 /// ```
-/// use formwork_protocol::eval::{Harness, select_scenarios};
+/// use formwork_eval::{Harness, select_scenarios};
 /// assert_eq!(select_scenarios(Harness::Tools, &["extreme", "happy_path"])?, ["happy_path", "long_arguments_guard"]);
 /// assert_eq!(select_scenarios(Harness::Directives, &["default"])?.len(), 4);
-/// # Ok::<(), formwork_protocol::eval::UnknownScenario>(())
+/// # Ok::<(), formwork_eval::UnknownScenario>(())
 /// ```
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 /// A backend with a fixed list of answers, which also records the requests.
 ///
 /// ```
-/// use formwork_protocol::{ChatBackend, ScriptedBackend};
+/// use formwork_backend::{ChatBackend, ScriptedBackend};
 /// use serde_json::json;
 ///
 /// let backend = ScriptedBackend::new([Ok(ScriptedBackend::says("Hi"))]);
@@ -20,7 +20,7 @@ use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 /// let answer = futures_util::FutureExt::now_or_never(backend.chat(&body)).expect("at once")?;
 /// assert_eq!(answer.body["choices"][0]["message"]["content"], "Hi");
 /// assert_eq!(backend.asked(), [body]);
-/// # Ok::<(), formwork_protocol::BackendError>(())
+/// # Ok::<(), formwork_backend::BackendError>(())
 /// ```
 pub struct ScriptedBackend {
     answers: Mutex<VecDeque<Result<Value, BackendError>>>,

@@ -8,8 +8,8 @@ use super::Failure;
 use super::evaluation::{Attempt, Outcome};
 use super::scenarios::CONTROL;
 use super::workspace::{ID, Workspace};
-use crate::BackendError;
-use crate::tools::{Preset, ToolLoopRunner, ToolRun, ToolsError};
+use formwork_backend::BackendError;
+use formwork_protocol::tools::{Preset, ToolLoopRunner, ToolRun, ToolsError};
 
 /// Exact text of the last message, which keeps the assertions stable.
 const DONE: &str = "Done.";
