@@ -143,9 +143,9 @@ pub(crate) enum Kind {
     DeviceFeature { device: Device, feature: &'static str },
     #[cfg(feature = "candle-models")]
     #[error("candle's own models cannot read GGUF files in several parts")]
-    BorrowedParts,
+    CandleModelParts,
     #[error("this architecture runs on candle's own model, which cannot quantize weights when loading")]
-    BorrowedQuantize,
+    CandleModelQuantize,
     #[error("error in the tensor library")]
     Tensor(#[from] candle_core::Error),
     #[error("cannot build the tokenizer")]

@@ -3,9 +3,10 @@
 //! The crate reads GGUF files and safetensors, fetches models from the hub, runs the decoder and
 //! renders chat templates.
 
-mod borrowed;
+mod candle;
+mod candle_models;
 mod checkpoint;
-mod decoder;
+mod cpu;
 mod device;
 mod error;
 mod file_map;
@@ -18,7 +19,6 @@ mod routing;
 pub mod spec;
 pub mod synthetic;
 pub mod template;
-mod tensors;
 mod tokenizer;
 mod weights;
 

@@ -9,12 +9,12 @@ use formwork_kernels::Team;
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::{TokenId, Tokenizer};
 
-use crate::borrowed;
+use crate::candle;
+use crate::candle_models;
 use crate::checkpoint::Checkpoint;
-use crate::decoder;
+use crate::cpu;
 use crate::error::Kind;
 use crate::spec::ModelSpec;
-use crate::tensors;
 use crate::weights::{Quantization, Weights};
 use crate::{Device, LoadError};
 
@@ -74,7 +74,7 @@ impl Definition {
         let found = match ModelSpec::of_known(checkpoint) {
             Ok(_) => Ok(Self::Own),
             Err(unknown @ Kind::Architecture { .. }) => {
-                borrowed::Network::check(checkpoint, unknown).map(|()| Self::Candle)
+                candle_models::Network::check(checkpoint, unknown).map(|()| Self::Candle)
             }
             Err(error) => Err(error),
         };
@@ -85,9 +85,9 @@ impl Definition {
 /// Implementation that computes, with its weights.
 #[derive(Clone)]
 enum Backend {
-    Cpu(Arc<decoder::Network>),
-    Tensors(Arc<tensors::Network>),
-    Borrowed(Arc<borrowed::Network>),
+    Cpu(Arc<cpu::Network>),
+    Candle(Arc<candle::Network>),
+    CandleModels(Arc<candle_models::Network>),
 }
 
 fn named(device: &candle_core::Device, on_cpu: &str) -> String {
@@ -102,8 +102,8 @@ impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cpu(_) => "Cpu",
-            Self::Tensors(_) => "Tensors",
-            Self::Borrowed(_) => "Borrowed",
+            Self::Candle(_) => "Candle",
+            Self::CandleModels(_) => "CandleModels",
         })
     }
 }
@@ -142,9 +142,9 @@ impl Model {
         let device = options.device.tensors().map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         let spec = match ModelSpec::of_known(&checkpoint) {
             Err(unknown @ Kind::Architecture { .. }) => {
-                let check = borrowed::Network::check(&checkpoint, unknown);
+                let check = candle_models::Network::check(&checkpoint, unknown);
                 check.map_err(|kind| checkpoint.error(kind))?;
-                return Self::borrowed(checkpoint, options, device);
+                return Self::with_candle_model(checkpoint, options, device);
             }
             spec => spec.map_err(|kind| checkpoint.error(kind))?,
         };
@@ -159,34 +159,35 @@ impl Model {
         let backend = match device {
             None => {
                 let team = options.team();
-                let network = team.and_then(|team| decoder::Network::new(spec, weights, context, team));
+                let network = team.and_then(|team| cpu::Network::new(spec, weights, context, team));
                 Backend::Cpu(Arc::new(network.map_err(|error| LoadError::new(checkpoint.path(), error))?))
             }
             Some(device) => {
-                let network = tensors::Network::new(spec, &weights, context, device).map_err(|error| {
+                let network = candle::Network::new(spec, &weights, context, device).map_err(|error| {
                     let kind = Kind::Device { device: options.device, error: Box::new(error) };
                     LoadError::new(checkpoint.path(), kind)
                 });
-                Backend::Tensors(Arc::new(network?))
+                Backend::Candle(Arc::new(network?))
             }
         };
         Ok(Self { checkpoint, backend, context })
     }
 
     /// Opens a model whose architecture is supported by candle's own models only.
-    fn borrowed(
+    fn with_candle_model(
         checkpoint: Checkpoint,
         options: OpenOptions,
         device: Option<candle_core::Device>,
     ) -> Result<Self, LoadError> {
         if options.quantize.is_some() {
-            return Err(checkpoint.error(Kind::BorrowedQuantize));
+            return Err(checkpoint.error(Kind::CandleModelQuantize));
         }
         let device = device.unwrap_or(candle_core::Device::Cpu);
-        let network = borrowed::Network::open(&checkpoint, device).map_err(|kind| checkpoint.error(kind))?;
+        let network =
+            candle_models::Network::open(&checkpoint, device).map_err(|kind| checkpoint.error(kind))?;
         let trained = network.context();
         let context = options.context.map_or(trained, |wanted| wanted.min(trained));
-        Ok(Self { checkpoint, backend: Backend::Borrowed(Arc::new(network)), context })
+        Ok(Self { checkpoint, backend: Backend::CandleModels(Arc::new(network)), context })
     }
 
     /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. For one of candle's
@@ -194,8 +195,8 @@ impl Model {
     pub fn computes_on(&self) -> String {
         match &self.backend {
             Backend::Cpu(_) => "cpu".to_owned(),
-            Backend::Tensors(network) => named(network.device(), "reference"),
-            Backend::Borrowed(network) => named(network.device(), "candle"),
+            Backend::Candle(network) => named(network.device(), "reference"),
+            Backend::CandleModels(network) => named(network.device(), "candle"),
         }
     }
 
@@ -203,7 +204,7 @@ impl Model {
     pub fn threads(&self) -> usize {
         match &self.backend {
             Backend::Cpu(network) => network.threads(),
-            Backend::Tensors(_) | Backend::Borrowed(_) => rayon::current_num_threads(),
+            Backend::Candle(_) | Backend::CandleModels(_) => rayon::current_num_threads(),
         }
     }
 
@@ -223,9 +224,11 @@ impl Model {
     /// Creates a decoder. All decoders of a model share its weights but no other state.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
         match &self.backend {
-            Backend::Cpu(network) => Box::new(decoder::Decoder::new(Arc::clone(network), self.context)),
-            Backend::Tensors(network) => Box::new(tensors::Decoder::new(Arc::clone(network), self.context)),
-            Backend::Borrowed(network) => Box::new(borrowed::Decoder::new(Arc::clone(network), self.context)),
+            Backend::Cpu(network) => Box::new(cpu::Decoder::new(Arc::clone(network), self.context)),
+            Backend::Candle(network) => Box::new(candle::Decoder::new(Arc::clone(network), self.context)),
+            Backend::CandleModels(network) => {
+                Box::new(candle_models::Decoder::new(Arc::clone(network), self.context))
+            }
         }
     }
 
@@ -238,8 +241,8 @@ impl Model {
     pub fn spec(&self) -> Option<&ModelSpec> {
         match &self.backend {
             Backend::Cpu(network) => Some(network.spec()),
-            Backend::Tensors(network) => Some(network.spec()),
-            Backend::Borrowed(_) => None,
+            Backend::Candle(network) => Some(network.spec()),
+            Backend::CandleModels(_) => None,
         }
     }
 
@@ -283,8 +286,8 @@ impl Model {
     pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         match &self.backend {
             Backend::Cpu(network) => network.hidden_states(tokens),
-            Backend::Tensors(network) => network.hidden_states(tokens),
-            Backend::Borrowed(_) => {
+            Backend::Candle(network) => network.hidden_states(tokens),
+            Backend::CandleModels(_) => {
                 Err(ModelError::backend("candle's own models do not expose hidden states"))
             }
         }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 #[cfg(feature = "candle-models")]
-mod borrowed;
+mod candle_models;
 mod broken;
 mod converted;
 mod files;
@@ -11,7 +11,7 @@ mod golden;
 mod laws;
 mod published;
 mod reference;
-mod tensors;
+mod candle;
 mod tiny;
 mod transformers;
 mod writer;

@@ -28,13 +28,13 @@ const READ_AGAIN: usize = 16;
 
 /// A model with a single sequence. `forward` appends tokens, of shape `[1, tokens]`, and returns
 /// the logits after the last one.
-trait Borrowed: Send {
+trait CandleModel: Send {
     /// `offset` is the number of tokens already in the sequence.
     fn forward(&mut self, tokens: &Tensor, offset: usize) -> Result<Tensor>;
 }
 
 /// Function that creates an instance of the model with an empty cache.
-type Make = dyn Fn() -> Box<dyn Borrowed> + Send + Sync;
+type Make = dyn Fn() -> Box<dyn CandleModel> + Send + Sync;
 
 /// State shared by all sequences of a model.
 pub(crate) struct Network {
@@ -85,7 +85,7 @@ impl Decoder {
 struct Sequence {
     tokens: Vec<TokenId>,
     /// Instance of the model. Its cache contains the first `read` tokens.
-    model: Option<Box<dyn Borrowed>>,
+    model: Option<Box<dyn CandleModel>>,
     /// Number of tokens in the instance's cache.
     read: usize,
 }

@@ -263,7 +263,7 @@ mod tests {
     use formwork_kernels::KvFormat;
 
     use super::*;
-    use crate::decoder::kv::{KvCache, KvMemory};
+    use crate::cpu::kv::{KvCache, KvMemory};
     use crate::spec::{Activation, NormPlacement, RopePairing};
 
     #[test]

@@ -7,8 +7,8 @@ use formwork_lm::exp;
 use smallvec::SmallVec;
 
 use super::Piece;
-use crate::decoder::kv::BLOCK;
-use crate::decoder::workspace::room;
+use crate::cpu::kv::BLOCK;
+use crate::cpu::workspace::room;
 use crate::ops::{Softmax, softcap, softmax};
 
 /// Number of heads that read a block together, chosen so that their sums stay in registers.

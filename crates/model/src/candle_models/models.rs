@@ -13,15 +13,15 @@ use candle_transformers::models::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Borrowed, Make, Network, caught};
+use super::{CandleModel, Make, Network, caught};
 use crate::checkpoint::{Checkpoint, Safetensors};
 use crate::error::Kind;
 use crate::gguf::{self, Gguf};
 
-/// Implements [`Borrowed`] for models whose `forward` takes the offset in the sequence.
+/// Implements [`CandleModel`] for models whose `forward` takes the offset in the sequence.
 macro_rules! borrow_with_offset {
     ($($model:ty),*) => {
-        $(impl Borrowed for $model {
+        $(impl CandleModel for $model {
             fn forward(&mut self, tokens: &Tensor, offset: usize) -> Result<Tensor> {
                 Self::forward(self, tokens, offset)
             }
@@ -40,7 +40,7 @@ borrow_with_offset!(
     quantized_phi::ModelWeights
 );
 
-impl Borrowed for phi::Model {
+impl CandleModel for phi::Model {
     fn forward(&mut self, tokens: &Tensor, _: usize) -> Result<Tensor> {
         Self::forward(self, tokens)
     }
@@ -71,7 +71,7 @@ const GGUFS: &[(&str, FromGguf)] = &[
     ("phi2", |content, file, device| made(|| quantized_phi::ModelWeights::from_gguf(content, file, device))),
 ];
 
-fn from_config<C: DeserializeOwned, M: Borrowed + Clone + Sync + 'static>(
+fn from_config<C: DeserializeOwned, M: CandleModel + Clone + Sync + 'static>(
     config: &Map<String, Value>,
     new: impl FnOnce(C) -> Result<M>,
 ) -> std::result::Result<Box<Make>, Kind> {
@@ -79,7 +79,7 @@ fn from_config<C: DeserializeOwned, M: Borrowed + Clone + Sync + 'static>(
     made(|| new(config))
 }
 
-fn made<M: Borrowed + Clone + Sync + 'static>(
+fn made<M: CandleModel + Clone + Sync + 'static>(
     new: impl FnOnce() -> Result<M>,
 ) -> std::result::Result<Box<Make>, Kind> {
     let model = caught(new)?;
@@ -233,7 +233,7 @@ fn from_gguf(
     make: FromGguf,
     device: &Device,
 ) -> std::result::Result<Box<Make>, Kind> {
-    let [map] = file.maps() else { return Err(Kind::BorrowedParts) };
+    let [map] = file.maps() else { return Err(Kind::CandleModelParts) };
     let mut reader = Cursor::new(&map[..]);
     let mut content = caught(|| gguf_file::Content::read(&mut reader))?;
     let context = gguf_file::Value::U32(context as u32);
