@@ -19,7 +19,7 @@ use crate::sequence::{Feed, Progress, Sequence};
 const SHORT: usize = 32;
 
 /// Tokens that a sequence reads in a step.
-struct Turn {
+struct ScheduledRun {
     sequence: Sequence,
     /// Maximum number of tokens, not counting drafts.
     count: usize,
@@ -27,7 +27,7 @@ struct Turn {
     followers: Vec<Sequence>,
 }
 
-impl Turn {
+impl ScheduledRun {
     /// Creates the turn of a sequence without followers.
     const fn new(sequence: Sequence, count: usize) -> Self {
         Self { sequence, count, followers: Vec::new() }
@@ -103,18 +103,18 @@ impl Engine {
     /// Returns the turns of the shared pass, and the turns that get a pass each.
     ///
     /// Sequences without a turn stay in `running`.
-    fn turns(&mut self, needs: Vec<Need>, counts: Vec<usize>) -> (Vec<Turn>, Vec<Turn>) {
+    fn turns(&mut self, needs: Vec<Need>, counts: Vec<usize>) -> (Vec<ScheduledRun>, Vec<ScheduledRun>) {
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for ((sequence, need), count) in std::mem::take(&mut self.running).into_iter().zip(needs).zip(counts)
         {
             let goes_alone = sequence.is_suspect();
             match need {
-                Need::Generated(_) if !goes_alone => together.push(Turn::new(sequence, count)),
-                Need::Generated(_) => alone.push(Turn::new(sequence, count)),
+                Need::Generated(_) if !goes_alone => together.push(ScheduledRun::new(sequence, count)),
+                Need::Generated(_) => alone.push(ScheduledRun::new(sequence, count)),
                 Need::Prompt { .. } if count > 0 => {
                     let goes_alone = goes_alone || count > SHORT || !self.model.is_batch_invariant();
                     let turns = if goes_alone { &mut alone } else { &mut together };
-                    turns.push(Turn::new(sequence, count));
+                    turns.push(ScheduledRun::new(sequence, count));
                 }
                 Need::Prompt { .. } | Need::Nothing => self.running.push(sequence),
             }
@@ -123,7 +123,7 @@ impl Engine {
         // longer, but the generated tokens arrive only at its end.
         if !together.is_empty()
             && self.model.is_batch_invariant()
-            && together.iter().all(Turn::generates)
+            && together.iter().all(ScheduledRun::generates)
             && let Some(oldest) =
                 alone.iter().position(|turn| !turn.generates() && !turn.sequence.is_suspect())
         {
@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// Attaches waiting sequences to the turn that reads the end of the same prompt.
-    fn gather_followers<'t>(&mut self, turns: impl Iterator<Item = &'t mut Turn>) {
+    fn gather_followers<'t>(&mut self, turns: impl Iterator<Item = &'t mut ScheduledRun>) {
         if !self.model.can_fork() {
             return;
         }
@@ -254,7 +254,7 @@ impl Engine {
     /// If a pass with one sequence fails, this sequence fails. If a pass with several sequences
     /// fails, all of them start over in a pass each, so that only faulty sequences end. Followers
     /// of a failed prompt start over, too.
-    fn forward(&mut self, turns: Vec<Turn>) {
+    fn forward(&mut self, turns: Vec<ScheduledRun>) {
         let logits = self.pass(&turns);
         let is_alone = turns.len() == 1;
         for (index, turn) in turns.into_iter().enumerate() {
@@ -290,9 +290,9 @@ impl Engine {
     /// Gives a sequence the results of its turn, and forks the prompt for its followers.
     ///
     /// A follower that read the prompt itself would get the same keys, values and logits.
-    fn take_turn(&mut self, turn: Turn, rows: &[Vec<f32>]) {
+    fn take_turn(&mut self, turn: ScheduledRun, rows: &[Vec<f32>]) {
         let ends_prompt = turn.ends_prompt();
-        let Turn { mut sequence, count, followers } = turn;
+        let ScheduledRun { mut sequence, count, followers } = turn;
         if ends_prompt {
             self.keep(&sequence, sequence.prompt().len());
         }
@@ -333,8 +333,8 @@ impl Engine {
 
     /// Runs a forward pass and returns the logits. Runs with followers get whole rows, because each
     /// follower may have a different mask.
-    fn pass(&mut self, turns: &[Turn]) -> Result<Logits, GenerationError> {
-        let feeds: Vec<Feed<'_>> = turns.iter().map(Turn::feed).collect();
+    fn pass(&mut self, turns: &[ScheduledRun]) -> Result<Logits, GenerationError> {
+        let feeds: Vec<Feed<'_>> = turns.iter().map(ScheduledRun::feed).collect();
         let runs = turns.iter().zip(&feeds).map(|(turn, feed)| Run {
             sequence: turn.sequence.id,
             tokens: &feed.tokens,

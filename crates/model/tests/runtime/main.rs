@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+mod broken;
+mod candle;
 #[cfg(feature = "candle-models")]
 mod candle_models;
-mod broken;
 mod converted;
 mod files;
 mod golden;
 mod laws;
 mod published;
 mod reference;
-mod candle;
 mod tiny;
 mod transformers;
 mod writer;
