@@ -4,6 +4,7 @@ mod architecture;
 mod budgets;
 mod chat_formats;
 mod directives;
+mod documents;
 mod fast_masks;
 mod fields;
 mod finite_schemas;
