@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A set of bytes: what may come next at some place.
+/// A set of bytes, for example the bytes that can come next in an output.
 ///
 /// ```
 /// use formwork_grammar::ByteSet;
@@ -11,10 +11,10 @@ use std::fmt;
 pub struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    /// All 256 bytes.
+    /// The set of all 256 bytes.
     pub(crate) const ALL: Self = Self([u64::MAX; 4]);
 
-    /// All bytes below one.
+    /// Creates the set of all bytes less than `end`.
     pub(crate) const fn below(end: u8) -> Self {
         let mut words = [0; 4];
         let mut byte = 0;
@@ -51,22 +51,22 @@ impl ByteSet {
         }
     }
 
-    /// Whether `byte` is in the set.
+    /// Reports whether the set contains `byte`.
     pub const fn contains(&self, byte: u8) -> bool {
         self.0[byte as usize / 64] >> (byte % 64) & 1 == 1
     }
 
-    /// The number of members.
+    /// Returns the number of bytes in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no byte is in the set.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// The members, in increasing order.
+    /// Returns an iterator over the bytes, in increasing order.
     pub fn iter(&self) -> impl Iterator<Item = u8> + '_ {
         self.0.iter().zip((0..=u8::MAX).step_by(64)).flat_map(|(&word, first)| {
             let rest = |&rest: &u64| Some(rest & (rest - 1)).filter(|&rest| rest != 0);
@@ -75,7 +75,8 @@ impl ByteSet {
         })
     }
 
-    /// The members as ranges `low..=high` that do not touch.
+    /// Returns the bytes as inclusive ranges `(low, high)`, in increasing order. The ranges do not
+    /// touch each other.
     pub fn ranges(&self) -> Vec<(u8, u8)> {
         let mut ranges: Vec<(u8, u8)> = Vec::new();
         for byte in self.iter() {
@@ -122,7 +123,7 @@ impl FromIterator<u8> for ByteSet {
     }
 }
 
-/// Writes the set for a person: ASCII as it is, the rest of UTF-8 by name.
+/// Formats the set for humans: ASCII bytes as characters, and all other bytes as one phrase.
 impl fmt::Display for ByteSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();

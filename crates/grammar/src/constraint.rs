@@ -10,10 +10,13 @@ use crate::matcher::budget::{Budget, StartPath};
 use crate::tokens::TokenEdges;
 use crate::{Grammar, GrammarError, Matcher};
 
-/// A grammar bound to a vocabulary, with the caches that all matchers of it share.
+/// A grammar bound to a vocabulary, with the caches that all its matchers share.
 ///
-/// Cheap to clone: clones share everything. The caches are bounded by [`Limits::cache_bytes`](crate::Limits): when they
-/// are full a new generation starts, matchers move over as they go, and the old one is freed with its last matcher.
+/// A constraint is cheap to clone, and clones share everything.
+///
+/// [`Limits::cache_bytes`](crate::Limits) bounds the caches. Full caches are replaced by a new,
+/// empty *generation*. Each matcher moves to the new generation with its next mask. The old
+/// generation is freed with its last matcher.
 #[derive(Clone)]
 pub struct Constraint {
     shared: Arc<Shared>,
@@ -26,15 +29,15 @@ struct Shared {
     start_way: Arc<StartPath>,
 }
 
-/// One life of the caches. Configs are ids within a generation.
+/// One generation of the caches. A [`Config`] is valid within one generation only.
 pub(crate) struct Generation {
     full: AtomicBool,
-    /// Bytes of the caches when they were last measured.
+    /// Size of the caches in bytes, as of the last measurement.
     bytes: AtomicUsize,
     caches: Mutex<Caches>,
 }
 
-/// Everything that is computed once per config.
+/// Results that are computed once per config.
 pub(crate) struct Caches {
     pub(crate) automaton: Automaton,
     pub(crate) budget: Budget,
@@ -42,7 +45,7 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// The mask at `config`, computed at most once.
+    /// Returns the mask at `config`. Computes each mask at most once.
     pub(crate) fn mask(&mut self, vocabulary: &Vocabulary, config: Config) -> Arc<TokenSet> {
         self.masks.at(&mut self.automaton, vocabulary, config)
     }
@@ -69,10 +72,13 @@ impl Generation {
         })
     }
 
-    /// Lets go of a generation. Whoever is the last frees it beside, which can take longer than a step may.
+    /// Releases a reference to a generation.
+    ///
+    /// The last reference frees the caches on another thread, because freeing can take longer than
+    /// one decoding step.
     pub(crate) fn release(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
-            // Where there is no thread to be had it is freed here.
+            // Frees the caches on this thread if no thread can be started.
             let _ = std::thread::Builder::new().name("formwork-free".to_owned()).spawn(move || drop(last));
         }
     }
@@ -83,7 +89,8 @@ impl Generation {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Caches> {
         self.caches.lock().unwrap_or_else(|poisoned| {
-            // A panic may have left a step half made: whoever can, leaves this generation.
+            // A panic may have left a step incomplete. Matchers therefore move to a new generation
+            // when possible.
             self.full.store(true, Ordering::Relaxed);
             poisoned.into_inner()
         })
@@ -94,47 +101,51 @@ impl Constraint {
     /// Binds `grammar` to `vocabulary`.
     ///
     /// # Errors
-    /// When a token terminal of the grammar (`<[7]>`, `<think>`) names no token of the vocabulary, or one that ends
-    /// generation: an output would end there, in the midst of the grammar.
+    /// Returns an error if a token terminal of the grammar (`<[7]>`, `<think>`) names no token of
+    /// the vocabulary. Also returns an error if the named token ends generation, because an output
+    /// would then end inside the grammar.
     pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Result<Self, GrammarError> {
         let start_way = Arc::default();
         let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary, &start_way)?));
         Ok(Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current, start_way }) })
     }
 
-    /// A matcher at the start of an output.
+    /// Creates a matcher at the start of an output.
     pub fn matcher(&self) -> Matcher {
         Matcher::new(self.clone())
     }
 
-    /// The grammar.
+    /// Returns the grammar.
     pub fn grammar(&self) -> &Grammar {
         &self.shared.grammar
     }
 
-    /// The vocabulary.
+    /// Returns the vocabulary.
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.shared.vocabulary
     }
 
-    /// Tokens that suffice for a whole output, end-of-sequence not counted; `None` when the vocabulary cannot spell one.
+    /// Returns a number of tokens that suffices for a complete output, not counting the
+    /// end-of-sequence token.
+    ///
+    /// Returns `None` if the vocabulary cannot spell any output.
     pub fn minimum_tokens(&self) -> Option<usize> {
         self.matcher().closing_tokens()
     }
 
-    /// Bytes of memory that the grammar and the caches take, roughly.
+    /// Returns the approximate memory of the grammar and the caches, in bytes.
     ///
-    /// The caches grow while outputs are generated, up to [`Limits::cache_bytes`](crate::Limits).
+    /// The caches grow during generation, up to [`Limits::cache_bytes`](crate::Limits).
     pub fn byte_len(&self) -> usize {
         let current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.grammar.byte_len() + current.bytes.load(Ordering::Relaxed)
     }
 
-    /// The generation for new matchers; a fresh one when the current one is `full`.
+    /// Returns the generation for new matchers. Starts a new generation if the current one is full.
     pub(crate) fn generation(&self) -> Arc<Generation> {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_full() {
-            // What the terminals stand for was found when this was made.
+            // This cannot fail: the token terminals resolved when the constraint was created.
             let Shared { grammar, vocabulary, start_way, .. } = &*self.shared;
             if let Ok(fresh) = Generation::new(grammar, vocabulary, start_way) {
                 std::mem::replace(&mut *current, Arc::new(fresh)).release();
@@ -143,7 +154,8 @@ impl Constraint {
         Arc::clone(&current)
     }
 
-    /// Marks the generation as full once its caches exceed the limit.
+    /// Measures the caches of a generation, and marks the generation as full if they exceed the
+    /// limit.
     pub(crate) fn check_size(&self, generation: &Generation, caches: &Caches) {
         let bytes = caches.byte_len();
         generation.bytes.store(bytes, Ordering::Relaxed);
@@ -165,10 +177,10 @@ mod tests {
     use super::*;
     use crate::{Limits, SchemaOptions};
 
-    /// However many masks there are, and whatever they are made of, the bound on the caches knows of each.
+    /// The size of the caches includes every mask, in grammars with and without recursion.
     #[test]
     fn all_masks_count() {
-        /// So many that masks take more than what they are made from.
+        /// A vocabulary so large that masks take more memory than the tables behind them.
         const TOKENS: u32 = 200_000;
         let tokens = (0..TOKENS).map(|id| match u8::try_from(id) {
             Ok(byte) => vec![byte],
@@ -196,7 +208,8 @@ mod tests {
         }
     }
 
-    /// Where items must differ, looking for the way from the start makes a config of every token, which fills small caches.
+    /// With `uniqueItems`, the search for the closing path of the start creates a config per token.
+    /// These configs fill small caches, so the search must run only once.
     #[test]
     fn the_way_from_the_start_is_looked_for_once() {
         let bytes = (0..=255).map(|byte| vec![byte]);

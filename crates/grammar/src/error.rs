@@ -4,10 +4,10 @@ use thiserror::Error;
 use crate::regular::TooLarge;
 use crate::tokens::Origin;
 
-/// Why a grammar was refused.
+/// The reason why a grammar was refused.
 ///
-/// The message is one line that names the place: a JSON pointer for a schema, line and column for GBNF, an offset for a
-/// regular expression.
+/// The message is a single line and names the place: a JSON pointer for a schema, line and column
+/// for GBNF, or an offset for a regular expression.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[error(transparent)]
 pub struct GrammarError(#[from] Kind);
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Limit { what: &'static str, given: usize, limit: usize },
 }
 
-/// What is wrong at a place of a GBNF grammar.
+/// Problem at a position of a GBNF grammar.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum GbnfProblem {
     #[error("expected {expected}, found {found}")]
@@ -82,7 +82,7 @@ pub(crate) enum GbnfProblem {
     Schema { error: String, is_over_limit: bool },
 }
 
-/// What is wrong at a place of structural tags.
+/// Problem at a place of structural tags.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum TagProblem {
     #[error("it is empty")]
@@ -97,7 +97,7 @@ pub(crate) enum TagProblem {
     Content { error: Box<GrammarError> },
 }
 
-/// What is wrong at a place of a regular expression.
+/// Problem at a position of a regular expression.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum RegexProblem {
     #[error("{message}")]
@@ -108,7 +108,7 @@ pub(crate) enum RegexProblem {
     Ambiguous,
 }
 
-/// What is wrong with a keyword of a schema.
+/// Problem with a keyword of a JSON Schema.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum SchemaProblem {
     #[error("{reason}")]
@@ -136,11 +136,11 @@ pub(crate) enum SchemaProblem {
     Nesting { limit: usize },
 }
 
-/// The most characters of a string that a message shows.
+/// Maximum number of characters of a string value that a message shows.
 const SHOWN: usize = 40;
 
 impl SchemaProblem {
-    /// A value that is not what it should be.
+    /// Creates the problem for a value of the wrong type or form.
     pub(crate) fn malformed(expected: &'static str, found: &Value) -> Self {
         let found = match found {
             Value::Array(_) => "an array".to_owned(),
@@ -156,11 +156,13 @@ impl SchemaProblem {
     }
 }
 
-/// The most characters of a source line that an excerpt shows.
+/// Maximum number of characters of a source line that an excerpt shows.
 const EXCERPT: usize = 120;
 
 impl GrammarError {
-    /// The JSON pointer into the schema, when the grammar is one.
+    /// Returns the JSON pointer of the place in the schema, if the error is in a JSON Schema.
+    ///
+    /// The pointer of a place in another document follows the document's URI and `#`.
     pub fn pointer(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { pointer, .. } => Some(pointer),
@@ -168,7 +170,8 @@ impl GrammarError {
         }
     }
 
-    /// Whether the grammar is a schema without fault of which no value is valid. A checker can then reject every value.
+    /// Reports whether the grammar is a valid schema that no value satisfies. A validator can then
+    /// reject every value.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
@@ -181,7 +184,7 @@ impl GrammarError {
         matches!(problem, SchemaProblem::Unsatisfiable | SchemaProblem::Clash { .. })
     }
 
-    /// The keyword that is to blame, when the grammar is a JSON Schema.
+    /// Returns the keyword that the error is about, if the error is in a JSON Schema.
     pub fn keyword(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { keyword, .. } => Some(keyword),
@@ -189,7 +192,8 @@ impl GrammarError {
         }
     }
 
-    /// The absolute URI of a document that a reference leads to and that was not given.
+    /// Returns the absolute URI of a referenced document that was not given, if the document is the
+    /// cause of the error.
     pub fn missing_document(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { problem: SchemaProblem::RemoteRef { uri, .. }, .. } => Some(uri),
@@ -197,7 +201,7 @@ impl GrammarError {
         }
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the place.
     pub fn problem(&self) -> String {
         match &self.0 {
             Kind::Gbnf { problem, .. } => problem.to_string(),
@@ -208,7 +212,7 @@ impl GrammarError {
         }
     }
 
-    /// The line and column in the GBNF source, both from 1, when the grammar is GBNF.
+    /// Returns the line and column in the GBNF source, both starting at 1, if the error is in GBNF.
     pub fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
             Kind::Gbnf { line, column, .. } => Some((line, column)),
@@ -216,11 +220,14 @@ impl GrammarError {
         }
     }
 
-    /// The source line with a caret under the place, for GBNF: two lines without a final line break.
+    /// Returns the GBNF source line, and a second line with a caret under the column.
+    ///
+    /// Shows only the surroundings of the column if the line is long. The result has no final line
+    /// break.
     pub fn excerpt(&self) -> Option<String> {
         match &self.0 {
             Kind::Gbnf { column, source_line, .. } => {
-                // Of a long line, what is around the place.
+                // Show only the surroundings of the column in a long line.
                 let from = column.saturating_sub(EXCERPT / 2);
                 let shown: String = source_line.chars().skip(from).take(EXCERPT).collect();
                 Some(format!("{shown}\n{}^", " ".repeat(column.saturating_sub(1 + from))))
@@ -229,7 +236,7 @@ impl GrammarError {
         }
     }
 
-    /// The same, with the place in a schema where a limit was met.
+    /// Adds a place in a schema to an error about a limit. Returns other errors unchanged.
     pub(crate) fn at(self, pointer: &str) -> Self {
         let Kind::Limit { what, given, limit } = self.0 else { return self };
         let keyword = keyword_at(pointer).to_owned();
@@ -241,7 +248,7 @@ impl GrammarError {
         self.0
     }
 
-    /// Returns true if the grammar exceeds one of the [`Limits`](crate::Limits).
+    /// Reports whether the grammar exceeds one of the [`Limits`](crate::Limits).
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits};
@@ -259,7 +266,7 @@ impl GrammarError {
         }
     }
 
-    /// Returns true if the grammar exceeds a limit and the place is not known yet.
+    /// Reports whether the grammar exceeds a limit and the place is still unknown.
     pub(crate) const fn is_limit(&self) -> bool {
         matches!(self.0, Kind::Limit { .. })
     }
@@ -279,8 +286,9 @@ impl From<TooLarge> for GrammarError {
     }
 }
 
-/// The keyword that a pointer to a subschema ends with; `schema` where that is a name or a number, or
-/// nothing.
+/// Returns the keyword at the end of a pointer to a subschema.
+///
+/// Returns `schema` if the pointer ends with a member name or an array index, or is empty.
 fn keyword_at(pointer: &str) -> &str {
     let path =
         if pointer.starts_with('/') { pointer } else { pointer.split_once('#').map_or("", |(_, path)| path) };
@@ -306,15 +314,16 @@ fn keyword_at(pointer: &str) -> &str {
     keyword
 }
 
-/// The root's pointer is empty: show it as `#`, and others as `#/a/b`. Those in other documents have their URI already.
+/// Formats a pointer for messages: `#` for the root, `#/a/b` for other places. A pointer with a
+/// document URI is unchanged.
 pub(crate) fn display_pointer(pointer: &str) -> String {
     if pointer.is_empty() || pointer.starts_with('/') { format!("#{pointer}") } else { pointer.to_owned() }
 }
 
-/// The most rules that a message names.
+/// Maximum number of rules that a message names.
 const NAMED: usize = 8;
 
-/// Which rules cannot end, for the end of a message.
+/// Formats the rules that cannot end, as the end of a message.
 fn cannot_end(rules: &[Origin]) -> String {
     let named: Vec<String> = rules.iter().take(NAMED).map(ToString::to_string).collect();
     let more = match rules.len().saturating_sub(NAMED) {

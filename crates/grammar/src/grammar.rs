@@ -16,11 +16,13 @@ use crate::machine::{Config, Machine};
 use crate::tokens::{self, TokenTerminal};
 use crate::{ByteSet, GrammarError, Limits, Remotes, Samples, SchemaOptions, Warning};
 
-/// What GBNF cannot say of objects with undeclared members.
+/// Comment at the top of the GBNF text of a schema whose objects may have undeclared members.
 const REPEATED_NAMES: &str =
     "# The names of undeclared members may be repeated here. GBNF cannot forbid that.\n";
 
-/// A compiled grammar. Immutable, cheap to clone, and independent of any tokenizer.
+/// A compiled grammar, independent of any tokenizer.
+///
+/// A grammar is immutable and cheap to clone.
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits};
@@ -33,7 +35,7 @@ const REPEATED_NAMES: &str =
 #[derive(Clone, Debug)]
 pub struct Grammar {
     program: AnyProgram,
-    /// Bytes that the compilation still held at its end.
+    /// Bytes of memory that the compiled form holds, as charged to the ledger of the compilation.
     bytes: usize,
     limits: Limits,
     warnings: Arc<[Warning]>,
@@ -48,8 +50,13 @@ enum AnyProgram {
 impl Grammar {
     /// Compiles a JSON Schema.
     ///
+    /// [`SchemaOptions`] decides which JSON texts of a valid value are outputs. References to other
+    /// documents need [`json_schema_with_remotes`](Self::json_schema_with_remotes).
+    ///
     /// # Errors
-    /// Where a keyword cannot be enforced exactly, is malformed or unsatisfiable; the error holds the JSON pointer.
+    /// Returns an error if a keyword cannot be enforced exactly, is malformed, or is unsatisfiable.
+    /// Also returns an error if the schema exceeds one of the `limits`. [`GrammarError::pointer`]
+    /// returns the place in the schema, if it is known.
     pub fn json_schema(
         schema: &Value,
         options: &SchemaOptions,
@@ -58,8 +65,10 @@ impl Grammar {
         Self::json_schema_with_remotes(schema, &Remotes::new(), options, limits)
     }
 
-    /// Compiles a JSON Schema whose references may lead to other documents, by the URIs without fragment that these are
-    /// retrieved from. Nothing is fetched.
+    /// Compiles a JSON Schema whose references may lead to other documents.
+    ///
+    /// `remotes` has these documents, keyed by the URI from which they are retrieved, without a
+    /// fragment. Nothing is fetched.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, Remotes, SchemaOptions};
@@ -72,7 +81,9 @@ impl Grammar {
     /// ```
     ///
     /// # Errors
-    /// Like [`json_schema`](Self::json_schema); a place in another document has its URI before the pointer.
+    /// Returns an error in the same cases as [`json_schema`](Self::json_schema), or if `remotes`
+    /// lacks a document. [`GrammarError::missing_document`] returns the URI of that document. A
+    /// place in another document is reported as the URI of the document, `#` and a JSON pointer.
     pub fn json_schema_with_remotes(
         schema: &Value,
         remotes: &Remotes,
@@ -96,17 +107,21 @@ impl Grammar {
         Ok(grammar)
     }
 
-    /// Compiles a GBNF grammar; the output is whatever its rule `root` matches.
+    /// Compiles a GBNF grammar. An output is any text that the rule `root` matches.
+    ///
+    /// JSON Schemas in the grammar (`%json`) are compiled with the default [`SchemaOptions`].
     ///
     /// # Errors
-    /// On a syntax error, an undefined rule, or a language without any finite text.
+    /// Returns an error if the source has a syntax error, a rule is undefined, or no finite text
+    /// matches `root`. Also returns an error if the grammar exceeds one of the `limits`.
     pub fn gbnf(source: &str, limits: &Limits) -> Result<Self, GrammarError> {
         Self::gbnf_with_schemas(source, &SchemaOptions::default(), limits)
     }
 
-    /// Compiles a GBNF grammar, the JSON Schemas in it with these options.
+    /// Compiles a GBNF grammar, and the JSON Schemas in it with the given options.
     ///
-    /// `%json` and a schema are a terminal: a JSON text that the schema accepts, as exact as alone.
+    /// `%json` followed by a schema is a terminal. The terminal matches every JSON text that the
+    /// schema accepts, as exactly as [`json_schema`](Self::json_schema).
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
@@ -117,7 +132,8 @@ impl Grammar {
     /// ```
     ///
     /// # Errors
-    /// As with [`gbnf`](Self::gbnf), and as with [`json_schema`](Self::json_schema) at the place of a schema.
+    /// Returns an error in the same cases as [`gbnf`](Self::gbnf). An error in a schema, as in
+    /// [`json_schema`](Self::json_schema), is reported at the schema's place in the source.
     pub fn gbnf_with_schemas(
         source: &str,
         options: &SchemaOptions,
@@ -126,10 +142,12 @@ impl Grammar {
         Self::gbnf_with_remotes(source, &Remotes::new(), options, limits)
     }
 
-    /// Compiles a GBNF grammar, the JSON Schemas in it with these options and documents to refer to.
+    /// Compiles a GBNF grammar, and the JSON Schemas in it with the given options and remote
+    /// documents.
     ///
     /// # Errors
-    /// As with [`gbnf_with_schemas`](Self::gbnf_with_schemas).
+    /// Returns an error in the same cases as [`gbnf_with_schemas`](Self::gbnf_with_schemas) and
+    /// [`json_schema_with_remotes`](Self::json_schema_with_remotes).
     pub fn gbnf_with_remotes(
         source: &str,
         remotes: &Remotes,
@@ -141,10 +159,10 @@ impl Grammar {
         })
     }
 
-    /// Compiles a regular expression that the whole output must match.
+    /// Compiles a regular expression that must match the whole output.
     ///
-    /// It is read as JSON Schema's `pattern` is, by ECMA-262: `\d` is ASCII, and look-around, anchors and
-    /// word boundaries are exact wherever they stand.
+    /// The syntax is ECMA-262, as for JSON Schema's `pattern`: for example, `\d` matches ASCII
+    /// digits only. Look-around, anchors and word boundaries are exact at every position.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits};
@@ -154,23 +172,25 @@ impl Grammar {
     /// ```
     ///
     /// # Errors
-    /// On a syntax error, back-references, and where its automaton would be too large.
+    /// Returns an error if the expression has a syntax error or back-references, or if its
+    /// automaton is too large.
     pub fn regex(pattern: &str, limits: &Limits) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |ledger| regex::parse(pattern, limits, ledger))
     }
 
-    /// The grammar of exactly these outputs.
+    /// Creates the grammar whose outputs are exactly the given choices.
     ///
     /// # Errors
-    /// When there are none.
+    /// Returns an error if `choices` is empty.
     pub fn choices<S: AsRef<str>>(choices: &[S], limits: &Limits) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |_| choice::parse(choices))
     }
 
-    /// Compiles structural tags, the schemas in them with these options.
+    /// Compiles structural tags, and the JSON Schemas in them with the given options.
     ///
     /// # Errors
-    /// As for the contents of the tags, and for triggers and tags that do not go together; the error names the place.
+    /// Returns an error if the content of a tag is invalid, or if the triggers and the tags do not
+    /// match. The error names the place.
     pub fn structural_tags(
         tags: &StructuralTags,
         options: &SchemaOptions,
@@ -179,10 +199,12 @@ impl Grammar {
         Self::structural_tags_with_remotes(tags, &Remotes::new(), options, limits)
     }
 
-    /// Compiles structural tags, the schemas in them with these options and documents to refer to.
+    /// Compiles structural tags, and the JSON Schemas in them with the given options and remote
+    /// documents.
     ///
     /// # Errors
-    /// As with [`structural_tags`](Self::structural_tags).
+    /// Returns an error in the same cases as [`structural_tags`](Self::structural_tags) and
+    /// [`json_schema_with_remotes`](Self::json_schema_with_remotes).
     pub fn structural_tags_with_remotes(
         tags: &StructuralTags,
         remotes: &Remotes,
@@ -194,19 +216,22 @@ impl Grammar {
         })
     }
 
-    /// Compiles a grammar that is put together from parts, the schemas in it with these options.
+    /// Compiles a grammar that is composed of parts, and the JSON Schemas in it with the given
+    /// options.
     ///
     /// # Errors
-    /// As for the parts; where one has a place, the error begins with it.
+    /// Returns an error if a part is invalid. The message starts with the places of the
+    /// [`Part::At`]s around the part, outermost first.
     pub fn of_parts(part: &Part, options: &SchemaOptions, limits: &Limits) -> Result<Self, GrammarError> {
         Self::of_parts_with_remotes(part, &Remotes::new(), options, limits)
     }
 
-    /// Compiles a grammar that is put together from parts, the schemas in it with these options and documents
-    /// to refer to.
+    /// Compiles a grammar that is composed of parts, and the JSON Schemas in it with the given
+    /// options and remote documents.
     ///
     /// # Errors
-    /// As with [`of_parts`](Self::of_parts).
+    /// Returns an error in the same cases as [`of_parts`](Self::of_parts) and
+    /// [`json_schema_with_remotes`](Self::json_schema_with_remotes).
     pub fn of_parts_with_remotes(
         part: &Part,
         remotes: &Remotes,
@@ -232,7 +257,8 @@ impl Grammar {
         Ok(Self { program, bytes: ledger.held(), limits: limits.clone(), warnings })
     }
 
-    /// What the token terminals of the automata's spellings are.
+    /// Returns the token terminals of the grammar. The automaton spells each terminal by its index
+    /// in this slice.
     pub(crate) fn token_terminals(&self) -> &[TokenTerminal] {
         match &self.program {
             AnyProgram::Cfg { program, .. } => &program.tokens,
@@ -240,14 +266,19 @@ impl Grammar {
         }
     }
 
-    /// What has no effect: annotations of a schema, rules that are not reached.
+    /// Returns the parts of the grammar that have no effect or are read differently from their
+    /// definition.
+    ///
+    /// Examples are annotations of a schema and rules that are unreachable from `root`.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The same language as GBNF, which llama.cpp reads too, but for `%json` where the source has it.
+    /// Writes the grammar as GBNF, which llama.cpp can read too.
     ///
-    /// A schema is written as it is compiled, so with its layout and one spelling of everything:
+    /// A `%json` terminal of a GBNF source is kept, although llama.cpp does not know this terminal.
+    /// A schema is written as it was compiled: with its layout, and with one spelling of each
+    /// value.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
@@ -258,11 +289,13 @@ impl Grammar {
     /// # Ok::<(), formwork_grammar::GrammarError>(())
     /// ```
     ///
-    /// GBNF cannot forbid that a name comes twice, so a schema with undeclared members is written with a comment that says
-    /// so: the GBNF then has more texts than the grammar, and no others than those with a repeated name.
+    /// GBNF cannot forbid repeated names. If an object may have undeclared members, the result
+    /// therefore starts with a comment that says so. The GBNF then accepts more texts than the
+    /// grammar. Each additional text repeats a name in some object.
     ///
     /// # Errors
-    /// For what GBNF cannot say: members in any order, every spelling of a value, indentation, bytes that are no characters.
+    /// Returns an error if GBNF cannot express the grammar. Examples are members in any order, all
+    /// spellings of a value, indentation, items that must differ, and bytes that are not UTF-8.
     pub fn to_gbnf(&self) -> Result<String, GrammarError> {
         match &self.program {
             AnyProgram::Cfg { rules, .. } => gbnf::print(rules),
@@ -273,7 +306,8 @@ impl Grammar {
         }
     }
 
-    /// How large the compiled form is: states of the automata, or nodes of the schema.
+    /// Returns the size of the compiled form: the number of automaton states, or the number of
+    /// nodes for a JSON Schema.
     pub fn size(&self) -> usize {
         match &self.program {
             AnyProgram::Cfg { program, .. } => program.states.len(),
@@ -281,17 +315,18 @@ impl Grammar {
         }
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory of the compiled form, in bytes.
     pub(crate) const fn byte_len(&self) -> usize {
         self.bytes
     }
 
-    /// The limits that the grammar was compiled under.
+    /// Returns the limits that the grammar was compiled with.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// A shortest output, with the notation of token terminals for these.
+    /// Returns one of the shortest outputs. Token terminals appear in GBNF notation, for example
+    /// `<[7]>`.
     pub fn shortest(&self) -> Vec<u8> {
         let text = match &self.program {
             AnyProgram::Cfg { program, .. } => program.shortest_text(),
@@ -300,19 +335,22 @@ impl Grammar {
         tokens::readable(text, self.token_terminals())
     }
 
-    /// Whether `bytes` are a complete output.
+    /// Reports whether `bytes` is a complete output.
     pub fn accepts(&self, bytes: &[u8]) -> bool {
         let mut recognizer = self.recognizer();
         recognizer.extend(bytes).is_ok() && recognizer.accepting()
     }
 
-    /// Starts to read an output byte by byte.
+    /// Creates a recognizer, which reads one output byte by byte.
     pub fn recognizer(&self) -> Recognizer {
         let automaton = self.automaton();
         Recognizer { config: automaton.start(), automaton, len: 0 }
     }
 
-    /// Random outputs: varied in what the grammar leaves open, bounded in length, and the same for equal seeds.
+    /// Returns an endless iterator over random outputs.
+    ///
+    /// The outputs vary wherever the grammar leaves a choice, have a bounded length, and are the
+    /// same for equal seeds.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits};
@@ -334,7 +372,7 @@ impl Grammar {
     }
 }
 
-/// Reads one output against a grammar, byte by byte, without a vocabulary.
+/// Reads one output byte by byte, without a vocabulary. Created by [`Grammar::recognizer`].
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits};
@@ -351,15 +389,16 @@ pub struct Recognizer {
     len: usize,
 }
 
-/// Where a text stops matching.
+/// The first position at which a text does not match a grammar.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at byte {at}: expected {}{expected}", if *.complete { "the end, or " } else { "" })]
 pub struct Mismatch {
-    /// The offset of the byte that cannot follow, or the length of a text that ends too early.
+    /// Offset of the first byte that cannot follow, or the length of the text if the text ends too
+    /// early.
     pub at: usize,
-    /// What may come there.
+    /// Bytes that can follow at this position.
     pub expected: ByteSet,
-    /// Whether the text before `at` is a complete output.
+    /// True if the text before `at` is a complete output.
     pub complete: bool,
 }
 
@@ -367,7 +406,7 @@ impl Recognizer {
     /// Reads more bytes.
     ///
     /// # Errors
-    /// At the first byte that cannot follow; the bytes before it have been read.
+    /// Returns an error at the first byte that cannot follow. The bytes before that byte stay read.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
         for &byte in bytes {
             let next = self.automaton.run(self.config, &[byte]);
@@ -380,25 +419,27 @@ impl Recognizer {
         Ok(())
     }
 
-    /// Whether what was read is a complete output.
+    /// Reports whether the bytes read so far are a complete output.
     pub fn accepting(&self) -> bool {
         self.automaton.accepting(self.config)
     }
 
-    /// Checks that what was read is a complete output.
+    /// Checks that the bytes read so far are a complete output.
     ///
     /// # Errors
-    /// When more must follow.
+    /// Returns an error if more bytes must follow.
     pub fn finish(&mut self) -> Result<(), Mismatch> {
         if self.accepting() { Ok(()) } else { Err(self.mismatch()) }
     }
 
-    /// The bytes that may come next.
+    /// Returns the bytes that can come next.
     pub fn following(&mut self) -> ByteSet {
         self.automaton.following(self.config)
     }
 
-    /// What may come next in words, one line for each way on; empty where only the bytes are known.
+    /// Describes what can come next, with one line per alternative.
+    ///
+    /// Returns an empty list if only the bytes are known; see [`following`](Self::following).
     pub fn expected(&mut self) -> Vec<String> {
         self.automaton.expected(self.config)
     }

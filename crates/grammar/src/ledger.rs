@@ -1,18 +1,20 @@
 //! The budget of one compilation: steps of work, and bytes of memory.
 //!
-//! Every stage of a compilation draws on one [`Ledger`], so a grammar cannot exhaust time or memory in a stage that has
-//! no limit of its own. Charges are estimates: a step is about ten nanoseconds, and bytes are those of the tables that
-//! grow with the input. A stage charges before it allocates or loops, in proportion to what it is about to do.
+//! All stages of a compilation charge one [`Ledger`], so no stage can exhaust time or memory
+//! without a limit. Charges are estimates. A step takes about 10 ns, and bytes are the sizes of
+//! tables that grow with the input. A stage charges before it allocates or loops, in proportion to
+//! the work ahead.
 //!
-//! Code that cannot return an error calls [`Ledger::note`] and [`Ledger::keep`]. The next [`Ledger::spend`] or
-//! [`Ledger::check`] then fails, so such code may stop early once [`Ledger::is_over`] says so.
+//! Code that cannot return an error calls [`Ledger::note`] and [`Ledger::keep`]. The next
+//! [`Ledger::spend`] or [`Ledger::check`] then fails. Such code may stop early when
+//! [`Ledger::is_over`] returns true.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::{GrammarError, Limits};
 
-/// The work and the memory that one compilation has taken so far.
+/// The work and memory that one compilation has used so far.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     work: Cell<usize>,
@@ -34,52 +36,53 @@ impl Ledger {
     /// Charges steps of work.
     ///
     /// # Errors
-    /// Once the compilation has passed one of its limits.
+    /// Returns an error if the compilation has exceeded one of its limits.
     pub(crate) fn spend(&self, work: usize) -> Result<(), GrammarError> {
         self.note(work);
         self.check()
     }
 
-    /// Charges bytes that are kept until the end of the compilation, unless [released](Self::release).
+    /// Charges bytes that stay in use until the end of the compilation, unless
+    /// [released](Self::release).
     ///
     /// # Errors
-    /// Once the compilation has passed one of its limits.
+    /// Returns an error if the compilation has exceeded one of its limits.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), GrammarError> {
         self.keep(bytes);
         self.check()
     }
 
-    /// Charges bytes like [`Ledger::hold`] where no error can be returned.
+    /// Charges bytes like [`Ledger::hold`], for callers that cannot return an error.
     pub(crate) fn keep(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_add(bytes));
     }
 
-    /// Gives back bytes that were [held](Self::hold) and are free now.
+    /// Returns bytes to the budget that were [held](Self::hold) and are now free.
     pub(crate) fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
 
-    /// Bytes that are held now.
+    /// Returns the number of bytes in use.
     pub(crate) fn held(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Gives back the bytes held since [`held`](Self::held) returned `held`.
+    /// Returns all bytes to the budget that were held since [`held`](Self::held) returned `held`.
     pub(crate) fn release_to(&self, held: usize) {
         self.bytes.set(held);
     }
 
-    /// Charges steps of work where no error can be returned.
+    /// Charges steps of work like [`Ledger::spend`], for callers that cannot return an error.
     pub(crate) fn note(&self, work: usize) {
         self.work.set(self.work.get().saturating_add(work));
     }
 
-    /// Whether a limit has been passed.
+    /// Reports whether a limit is exceeded.
     pub(crate) fn is_over(&self) -> bool {
         self.work.get() > self.max_work || self.bytes.get() > self.max_bytes
     }
 
-    /// Returns the limit that has been passed: what it limits, what was taken, and the limit.
+    /// Returns the limit that is exceeded, as its name, the amount used, and the limit.
     pub(crate) fn excess(&self) -> Option<(&'static str, usize, usize)> {
         let (work, bytes) = (self.work.get(), self.bytes.get());
         if work > self.max_work {
@@ -88,10 +91,11 @@ impl Ledger {
         (bytes > self.max_bytes).then_some(("bytes of memory to compile", bytes, self.max_bytes))
     }
 
-    /// Fails if a limit has been passed.
+    /// Checks the limits.
     ///
     /// # Errors
-    /// Names the limit, and what was taken.
+    /// Returns an error if a limit is exceeded. The error has the name of the limit and the amount
+    /// used.
     pub(crate) fn check(&self) -> Result<(), GrammarError> {
         self.excess().map_or(Ok(()), |(what, given, limit)| Err(GrammarError::limit(what, given, limit)))
     }

@@ -1,9 +1,16 @@
-//! Constrained decoding: given a grammar, a vocabulary and the tokens so far, the exact set of next tokens after which a
-//! valid completion still exists.
+//! Constrained decoding for language models.
 //!
-//! A [`Grammar`] is compiled from a JSON Schema, GBNF, a regular expression or a list of choices. It is immutable and
-//! knows bytes only. A [`Constraint`] binds it to a [`Vocabulary`](formwork_vocab::Vocabulary) and owns the caches that
-//! all its [`Matcher`]s share; a matcher follows one sequence, token by token.
+//! Given a grammar, a vocabulary and the tokens generated so far, this crate computes the exact set
+//! of allowed next tokens. A token is allowed if at least one valid completion of the output exists
+//! after it.
+//!
+//! * A [`Grammar`] is compiled from a JSON Schema, GBNF, a regular expression, a list of choices,
+//!   structural tags or [`Part`]s. A grammar is immutable and describes bytes, so every vocabulary
+//!   can use it.
+//! * A [`Constraint`] binds a grammar to a [`Vocabulary`](formwork_vocab::Vocabulary). The
+//!   constraint owns the caches that all its matchers share.
+//! * A [`Matcher`] follows one sequence, token by token, and returns the mask of allowed tokens at
+//!   each position.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -24,9 +31,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is not here
-//! No I/O, no tokenizer training, no sampling of tokens by their probability. Nothing in this crate panics on input: a grammar that cannot be enforced
-//! exactly is an error that names the place.
+//! # Scope
+//! This crate performs no I/O, trains no tokenizers, and does not sample tokens by their
+//! probability. No input makes this crate panic. A grammar that cannot be enforced exactly is
+//! refused with an error that names the place.
 
 mod byte_set;
 mod constraint;

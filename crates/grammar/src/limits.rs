@@ -1,19 +1,30 @@
-/// Bounds on what a grammar may cost. Exceeding one is an error that gives both figures, never a silent relaxation.
+/// Bounds on the cost of a grammar.
+///
+/// A grammar that exceeds a limit is refused with an error that gives the required amount and the
+/// limit. A constraint is never relaxed to stay within a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of grammar source.
+    /// Maximum size of a GBNF or regular expression source, in bytes. The default is 4 MiB. Regular
+    /// expressions are also limited to 128 KiB.
     pub source_bytes: usize,
-    /// Depth of nesting in the source: groups, subschemas.
+    /// Maximum nesting depth in the source, for example of groups and subschemas. The default is 256.
     pub nesting: usize,
-    /// States of all automata of a compiled grammar, counted loops unrolled.
+    /// Maximum number of automaton states of a compiled grammar, with counted loops unrolled. The
+    /// default is 262,144.
     pub states: usize,
-    /// Steps of work of one compilation, about ten nanoseconds each, all stages together.
+    /// Maximum work of one compilation, over all stages. A step takes about 10 ns, and the default
+    /// is 33,554,432 steps.
     pub work: usize,
-    /// Bytes of memory that one compilation may hold, all stages together.
+    /// Maximum memory that one compilation may hold, over all stages, in bytes. 192 MiB by default.
     pub bytes: usize,
-    /// Bytes of the shortest output, and of the shortest way out of any place of a context-free grammar.
+    /// Maximum length of the shortest output, in bytes. The default is 64 KiB.
+    ///
+    /// In a context-free grammar, the limit also applies to the shortest rest of each rule, from
+    /// any position in the rule.
     pub shortest_bytes: usize,
-    /// Bytes of configurations and masks that one generation of a constraint's caches may hold before a new one starts.
+    /// Maximum memory of one generation of a constraint's caches, in bytes. The default is 256 MiB.
+    ///
+    /// The caches hold configurations and masks. A new generation starts if they exceed the limit.
     pub cache_bytes: usize,
 }
 

@@ -1,24 +1,26 @@
-/// How a schema is turned into a language of JSON texts.
+/// Options that decide which JSON texts a schema stands for.
 ///
-/// The default is what a model should write: one spelling of everything. [`SchemaOptions::accept`] is what a checker
-/// should take: every spelling.
+/// The default is made for generation: each value has one spelling. [`SchemaOptions::accept`] is
+/// made for validation: a value may have any spelling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SchemaOptions {
-    /// Which spellings of a scalar are in the language.
+    /// Spellings of strings and numbers.
     pub profile: Profile,
-    /// The whitespace between the parts of arrays and objects.
+    /// White space inside arrays and objects.
     pub layout: Layout,
-    /// The order of an object's members.
+    /// Order of the members of an object.
     pub order: Order,
-    /// Whether `format` is enforced.
+    /// Treatment of the keyword `format`.
     pub formats: Formats,
-    /// Whether objects may have members that their schema says nothing about.
+    /// Treatment of members that the schema of an object does not mention.
     pub undeclared: Undeclared,
 }
 
 impl SchemaOptions {
-    /// Every JSON text of every value that the schema accepts: any escapes, any key order, and any whitespace wherever
-    /// JSON allows it, before and after the value too.
+    /// Returns the options that accept every JSON text of every valid value.
+    ///
+    /// The texts may have any escapes, any order of members, and any white space that JSON allows,
+    /// also around the value. [`Profile::Accept`] lists the exceptions.
     pub const fn accept() -> Self {
         Self {
             profile: Profile::Accept,
@@ -30,67 +32,83 @@ impl SchemaOptions {
     }
 }
 
-/// Which spellings of strings and numbers are in the language.
+/// Allowed spellings of strings and numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
-    /// One spelling for each value. Characters stand for themselves; `"`, `\` and control characters have their shortest
-    /// escape. Integers have no fraction, and numbers have neither an exponent nor more than 15 digits (more only where a
-    /// bound of the schema itself has more), and are never `-0`.
+    /// One spelling per value.
+    ///
+    /// In strings, `"`, `\` and control characters have their shortest escape, and all other
+    /// characters stand for themselves. Integers have no fraction. Numbers have no exponent and at
+    /// most 15 digits, and are never `-0`. More digits are allowed only if a bound or divisor in
+    /// the schema has more.
     #[default]
     Generate,
-    /// Every spelling that JSON has, with exceptions. Where the schema bounds a number, an exponent needs
-    /// exactly one digit before the point, which is zero only if all are (`1.5e3`, not `15e2`). Where
-    /// the remainder by `multipleOf` matters, exponents are rejected. In an integer, the exponent must not be negative and the
-    /// fraction must be zero. Lone surrogates (`"\ud800"`) are rejected: they stand for no string.
+    /// Every spelling that JSON allows, with these exceptions:
+    ///
+    /// * If the schema bounds a number, an exponent requires exactly one digit before the point.
+    ///   That digit is zero only if all digits are zero. For example, `1.5e3` is allowed and `15e2`
+    ///   is not.
+    /// * If the remainder by `multipleOf` matters, exponents are rejected.
+    /// * In an integer, the exponent must not be negative and the fraction must be zero.
+    /// * Lone surrogates such as `"\ud800"` are rejected, because they stand for no string.
     Accept,
 }
 
-/// The whitespace in arrays and objects.
+/// White space in arrays and objects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Layout {
-    /// `{"a": [1, 2]}`: one space after each comma and colon.
+    /// One space after each comma and colon: `{"a": [1, 2]}`.
     #[default]
     Spaced,
-    /// `{"a":[1,2]}`: none.
+    /// No white space: `{"a":[1,2]}`.
     Compact,
-    /// Each item and member on its own line, indented by two spaces per level; empty arrays and objects as `[]` and `{}`.
+    /// Each item and member on its own line, indented by two spaces per level. Empty arrays and
+    /// objects are `[]` and `{}`.
     Pretty,
-    /// With [`Profile::Generate`], up to 16 spaces and line breaks, mixed, wherever one of the other layouts has
-    /// whitespace. With [`Profile::Accept`], any whitespace anywhere that JSON allows it.
+    /// Flexible white space, depending on the profile.
+    ///
+    /// With [`Profile::Generate`], up to 16 spaces and line breaks at each position where another
+    /// layout has white space. With [`Profile::Accept`], any white space that JSON allows.
     Flexible,
 }
 
-/// The order of an object's members.
+/// Order of the members of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Order {
-    /// As the schema declares them: its own `properties`, then those that `allOf`, `$ref` and the taken branch of
-    /// `anyOf` or `oneOf` add, then names that are only `required`, then all others.
+    /// The order in which the schema declares the members.
+    ///
+    /// 1. The schema's own `properties`.
+    /// 2. Members from `allOf`, `$ref` and the chosen branch of `anyOf` or `oneOf`.
+    /// 3. Names that are only `required`.
+    /// 4. All other members.
     #[default]
     Declared,
     /// Any order.
     Any,
 }
 
-/// Members that an object's schema neither declares nor speaks about in another way.
+/// Treatment of undeclared members: members that the schema of an object does not mention in any
+/// way.
 ///
-/// A schema speaks about them with `additionalProperties`, `patternProperties`, `propertyNames` or
-/// `unevaluatedProperties`, whatever these say, and if it has no `properties` at all.
+/// This option has no effect on a schema with `additionalProperties`, `patternProperties`,
+/// `propertyNames` or `unevaluatedProperties`, whatever their values are. It also has no effect on
+/// a schema without `properties`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Undeclared {
-    /// They are left out, unless `minProperties` or a negation cannot be met without them. What is left is still
-    /// valid.
+    /// Undeclared members do not occur, unless `minProperties` or a negation requires them. All
+    /// outputs remain valid.
     #[default]
     Omit,
-    /// They may be there, as JSON Schema has it.
+    /// Undeclared members may occur, as JSON Schema specifies.
     Allow,
 }
 
-/// What `format` means.
+/// Treatment of the keyword `format`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Formats {
-    /// Strings must have the format, where the specifications define it.
+    /// Strings must have the format, as far as a specification defines the format.
     #[default]
     Assert,
-    /// Nothing: it is an annotation.
+    /// `format` is an annotation without effect.
     Annotate,
 }

@@ -1,13 +1,15 @@
-//! Token terminals: places of a grammar where one token stands, whatever its text is.
+//! Token terminals: positions of a grammar that match one token, whatever the token's text is.
 //!
-//! `<[7]>` is the token with id 7, `<think>` the one whose text is that, `!<…>` any other. A grammar is compiled before a
-//! vocabulary is known, and its automata are over bytes, so each terminal is spelt there as two bytes of which the first is
-//! found in no UTF-8 ([`spelling`]). Only here are tokens turned into these bytes: a token's own text never contains the
-//! first, or is not taken if it does.
+//! `<[7]>` matches the token with id 7, `<think>` the token with this text, and `!<…>` any other
+//! token.
 //!
-//! No terminal stands for a token that ends generation, since generation would stop there, inside the
-//! grammar. A terminal that names such a token is refused once the vocabulary is known. That holds at the
-//! very end of a grammar too: an output ends with such a token anyway. `!<…>` never stands for one.
+//! A grammar is compiled without a vocabulary, and its automata read bytes. They therefore spell
+//! each terminal as two bytes ([`spelling`]). The first of them never occurs in UTF-8. A spelling
+//! always stands for one token. Text that contains such a first byte is rejected.
+//!
+//! A terminal never matches a token that ends generation, because generation would end inside the
+//! grammar. A terminal that names such a token is refused once the vocabulary is known, even at the
+//! end of the grammar. Every output ends with such a token anyway. `!<…>` excludes these tokens.
 
 use std::fmt;
 
@@ -16,17 +18,17 @@ use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 use crate::error::Kind;
 use crate::{ByteSet, GrammarError};
 
-/// A terminal that stands for a token.
+/// A terminal that matches tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenTerminal {
-    /// Whether it stands for all tokens but this.
+    /// True if the terminal matches all tokens except the named one.
     pub(crate) negated: bool,
     pub(crate) token: NamedToken,
-    /// Where it was written first, if it was.
+    /// First occurrence in the source, if the source is GBNF.
     pub(crate) origin: Option<Origin>,
 }
 
-/// A rule, and a line of the GBNF source; 0 where it has none.
+/// A rule, and its line in the GBNF source. The line is 0 if there is no GBNF source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
     pub(crate) rule: String,
@@ -43,16 +45,17 @@ impl fmt::Display for Origin {
 }
 
 impl TokenTerminal {
-    /// Whether both stand for the same tokens, wherever they are written.
+    /// Reports whether both terminals match the same tokens, regardless of their places.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.negated, &self.token) == (other.negated, &other.token)
     }
 }
 
+/// The token that a terminal names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum NamedToken {
     Id(u32),
-    /// By the token's text, with the angle brackets.
+    /// The token's text, including the angle brackets.
     Text(String),
 }
 
@@ -66,31 +69,31 @@ impl fmt::Display for TokenTerminal {
     }
 }
 
-/// The least of the eight bytes that no UTF-8 has and that spellings begin with.
+/// The smallest of the eight first bytes of spellings. None of the eight occurs in UTF-8.
 const LEAD: u8 = 0xf8;
 
-/// The bytes that text may have.
+/// The bytes that text may contain.
 pub(crate) const TEXT: ByteSet = ByteSet::below(LEAD);
 
-/// The number of spellings.
+/// Maximum number of terminals of a grammar: the number of different spellings.
 pub(crate) const TERMINALS: usize = (u8::MAX - LEAD + 1) as usize * 256;
 
-/// How a grammar's automata spell the terminal with an index.
+/// Returns the spelling of the terminal with an index.
 pub(crate) const fn spelling(index: usize) -> [u8; 2] {
     [LEAD + (index / 256) as u8, (index % 256) as u8]
 }
 
-/// Whether a spelling begins with `byte`.
+/// Reports whether `byte` is the first byte of a spelling.
 pub(crate) const fn is_lead(byte: u8) -> bool {
     byte >= LEAD
 }
 
-/// The terminal that is spelt so.
+/// Returns the index of the terminal with this spelling.
 pub(crate) fn spelt([lead, rest]: [u8; 2]) -> Option<usize> {
     Some(usize::from(lead.checked_sub(LEAD)?) * 256 + usize::from(rest))
 }
 
-/// The output with the notation of each terminal in place of its spelling.
+/// Replaces each spelling in `output` with the notation of its terminal.
 pub(crate) fn readable(output: Vec<u8>, terminals: &[TokenTerminal]) -> Vec<u8> {
     if terminals.is_empty() {
         return output;
@@ -111,17 +114,17 @@ pub(crate) fn readable(output: Vec<u8>, terminals: &[TokenTerminal]) -> Vec<u8> 
     text
 }
 
-/// The tokens that the terminals of a grammar stand for in some vocabulary.
+/// The tokens of one vocabulary that the terminals of a grammar match.
 #[derive(Default)]
 pub(crate) struct TokenEdges {
     sets: Vec<TokenSet>,
 }
 
 impl TokenEdges {
-    /// Looks the terminals up.
+    /// Resolves the terminals in a vocabulary.
     ///
     /// # Errors
-    /// When there is no such token, or it ends generation.
+    /// Returns an error if a terminal matches no token, or names a token that ends generation.
     pub(crate) fn new(terminals: &[TokenTerminal], vocabulary: &Vocabulary) -> Result<Self, GrammarError> {
         let mut sets = Vec::with_capacity(terminals.len());
         for terminal in terminals {
@@ -155,17 +158,17 @@ impl TokenEdges {
         Ok(Self { sets })
     }
 
-    /// Bytes of memory.
+    /// Returns the size of the sets, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
         self.sets.iter().map(TokenSet::byte_len).sum()
     }
 
-    /// All terminals, by index, with their tokens.
+    /// Returns an iterator over the terminals' indices and their tokens.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &TokenSet)> {
         self.sets.iter().enumerate()
     }
 
-    /// The tokens of a terminal.
+    /// Returns the tokens of the terminal with an index.
     pub(crate) fn tokens(&self, index: usize) -> Option<&TokenSet> {
         self.sets.get(index)
     }

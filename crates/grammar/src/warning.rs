@@ -2,31 +2,31 @@ use std::fmt;
 
 use crate::error::display_pointer;
 
-/// A part of a grammar that has no effect, or that is read in another way than its definition.
+/// A part of a grammar that has no effect, or that is read differently from its definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Warning {
     /// A keyword of a JSON Schema that is not enforced, or that is read as in another draft.
     Keyword {
-        /// Its place in the schema, as a JSON pointer.
+        /// JSON pointer of the place in the schema.
         pointer: String,
-        /// Its name.
+        /// Name of the keyword.
         keyword: String,
-        /// Why it has no effect, or what it is read as.
+        /// Reason why the keyword has no effect, or the way in which it is read.
         reason: &'static str,
     },
-    /// A member or a branch of a JSON Schema that no value satisfies, so that none is ever written.
+    /// A member or a branch of a JSON Schema that no value satisfies. No output contains it.
     NeverWritten {
-        /// Its place in the schema, as a JSON pointer.
+        /// JSON pointer of the place in the schema.
         pointer: String,
-        /// The keywords that clash there, as far as they are known.
+        /// Keywords that contradict each other there, as far as they are known.
         keywords: Vec<String>,
     },
-    /// A rule of a GBNF grammar that `root` never comes to.
+    /// A rule of a GBNF grammar that is unreachable from `root`.
     UnreachableRule {
-        /// Its name.
+        /// Name of the rule.
         rule: String,
-        /// The line of its definition, from 1.
+        /// Line of the definition, starting at 1.
         line: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Masks of objects whose names must differ, against each token by itself.
+//! Compares masks with checks of single tokens, for objects whose member names must differ.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use formwork_grammar::{
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 use serde_json::{Value, json};
 
-/// Pieces of tokens: short names and what is around them.
+/// Pieces of tokens: short names and the punctuation around them.
 const PIECES: [&str; 28] = [
     "\"", "\"", "\"", "\"", ",", ",\"", "\",\"", "\":", "\":\"", "\": ", ":", "{", "{\"", "}", "[", "]", " ",
     "a", "b", "ab", "\\u0061", "\\n", "é", "1", ",\"a\":1", "\"b\":", "x", "\"a\"",
 ];
 const NAMES: [&str; 6] = ["a", "b", "ab", "é", "", "x"];
 
-/// A small generator (`xorshift64*`): equal seeds give equal inputs.
+/// A small `xorshift64*` generator. Equal seeds give equal inputs.
 struct Random(u64);
 
 impl Random {
@@ -66,10 +66,10 @@ fn object(random: &mut Random, depth: usize) -> Value {
         "^x$",
         "^(?!a)",
         "^[abx]{1,2}$",
-        // Names go on for ever, but not from every beginning.
+        // Infinitely many names match, but not with every prefix.
         "^(a|b.*)$",
         "^[ab]?x$|^é",
-        // There are more than a token brings, and a beginning may be used up.
+        // More names match than one token can hold, but a prefix may run out of names.
         "^[ab]{1,4}$",
         "^[abé]{2}x?$",
         ".+",

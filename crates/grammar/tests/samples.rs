@@ -1,5 +1,5 @@
-//! What is generated is valid: random outputs of schemas in the generate profile, judged by the `jsonschema` crate with
-//! formats asserted.
+//! Validates random outputs of schemas in the generate profile with the `jsonschema` crate, which
+//! asserts formats.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,14 @@ use formwork_grammar::{Grammar, Layout, Limits, Order, SchemaOptions};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// Of `MaskBench`, this many schemas that compile and that the crate reads.
+/// Maximum number of `MaskBench` schemas to test. Only schemas that both crates can compile count.
 const SCHEMAS: usize = 2000;
 const SAMPLES: usize = 10;
 
-/// Files with samples that the crate calls invalid, and why they are valid nevertheless.
+/// Files with valid samples that the `jsonschema` crate rejects, each with the reason.
 const DIFFERENCES: [(&str, &str); 2] = [
-    // ECMA-262 leaves all four line terminators out of `.`, the crate's regular expressions only `\n`.
+    // In ECMA-262, `.` excludes all four line terminators. In the crate's regular expressions, `.`
+    // excludes only `\n`.
     ("Github_easy---o37070.json", "a name with a carriage return does not match `^.*$`"),
     ("Github_hard---o35186.json", "a name with a carriage return does not match `^.*$`"),
 ];
@@ -22,7 +23,7 @@ fn validator(schema: &Value) -> Option<Validator> {
     jsonschema::options().should_validate_formats(true).build(schema).ok()
 }
 
-/// What the validator has against an output.
+/// Returns the validator's first error for an output.
 fn complaint(validator: &Validator, output: &[u8]) -> Option<String> {
     let value: Value = match serde_json::from_slice(output) {
         Ok(value) => value,
@@ -94,7 +95,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Set `FORMWORK_MASKBENCH` to a folder of `MaskBench`'s files.
+/// Runs only if `FORMWORK_MASKBENCH` names a folder with the files of `MaskBench`.
 #[test]
 fn samples_of_mask_bench_are_valid() {
     let (mut schemas, mut samples, mut distinct, mut unread) = (0, 0, 0, Vec::new());

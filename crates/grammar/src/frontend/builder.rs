@@ -1,4 +1,4 @@
-//! Puts a grammar together from others, from schemas and from free text.
+//! Composes a grammar of other grammars, JSON Schemas, token terminals and free text.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::machine::cfg::Program;
 use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, is_lead, spelling, spelt};
 use crate::{GrammarError, Limits};
 
-/// The most edges of a triggers' automaton.
+/// Maximum number of edges in the trigger automaton of one free text.
 const EDGES: usize = 1 << 17;
 
-/// The rules so far.
+/// Rules under construction. Rule 0 is the root.
 pub(super) struct Builder<'a> {
     pub(super) rules: Rules,
     schemas: Schemas<'a>,
     limits: &'a Limits,
 }
 
-/// What comes where free text ends.
+/// Continuations at the end of free text.
 pub(super) struct Ends {
-    /// By trigger, what goes on after it.
+    /// For each trigger index, the expression that follows the trigger.
     pub(super) triggers: BTreeMap<usize, Expr>,
-    /// What may come instead of a character, wherever the text is.
+    /// Expressions that may replace the next character, at every point of the text.
     pub(super) elsewhere: Vec<Expr>,
 }
 
 impl<'a> Builder<'a> {
-    /// With a root that says nothing yet.
+    /// Creates a builder whose root is empty. The caller replaces the root expression.
     pub(super) fn new(schemas: Schemas<'a>, limits: &'a Limits) -> Self {
         Self { rules: Rules::of(Expr::empty()), schemas, limits }
     }
@@ -41,12 +41,13 @@ impl<'a> Builder<'a> {
         RuleId(self.rules.exprs.len() as u32 - 1)
     }
 
-    /// Rules for the states of the triggers' automaton, which say nothing yet; the first of them.
+    /// Adds an empty rule for each state of the trigger automaton and returns the first of them.
+    /// [`Builder::text`] fills these rules.
     pub(super) fn states(&mut self, automaton: &Triggers) -> Result<RuleId, GrammarError> {
         let first = RuleId(self.rules.exprs.len() as u32);
         let mut edges = 0;
         for state in 0..automaton.len() {
-            // Complete triggers are not gone on from, here and below.
+            // A state with a complete trigger is never entered, so its rule stays empty.
             edges += if automaton.is_complete(state) { 0 } else { automaton.edges(state).len() };
             if edges > EDGES {
                 return Err(GrammarError::limit("edges between its triggers", edges, EDGES));
@@ -56,7 +57,7 @@ impl<'a> Builder<'a> {
         Ok(first)
     }
 
-    /// Free text: what the rules of the states say, `first` and those after it.
+    /// Fills the rules of free text: `first` and the rules after it, one for each automaton state.
     pub(super) fn text(&mut self, first: RuleId, automaton: &Triggers, ends: Ends) {
         let rule = |state: usize| Expr::Rule(RuleId(first.0 + state as u32));
         let triggers: BTreeMap<usize, RuleId> = ends
@@ -84,7 +85,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A JSON text of a schema, as a rule.
+    /// Adds a rule that matches JSON text of a schema.
     pub(super) fn schema(&mut self, name: String, schema: &Value) -> Result<Expr, GrammarError> {
         let compiled = self.schemas.compile(schema, self.limits)?;
         let (source, program) = (schema.to_string(), compiled.program);
@@ -93,16 +94,19 @@ impl<'a> Builder<'a> {
         Ok(Expr::Rule(rule))
     }
 
-    /// One token of the vocabulary, whatever its text is.
+    /// Returns an expression that matches one token of the vocabulary, whatever its text is.
     pub(super) fn token(&mut self, id: u32) -> Result<Expr, GrammarError> {
         let index =
             self.terminal(TokenTerminal { negated: false, token: NamedToken::Id(id), origin: None })?;
         Ok(Expr::Literal(spelling(index).to_vec()))
     }
 
-    /// Adds the rules of another grammar that matches something; gives its root.
+    /// Adds the rules of another grammar and returns a reference to its root.
+    ///
+    /// # Errors
+    /// Returns an error if the other grammar matches nothing.
     pub(super) fn include(&mut self, prefix: &str, other: Rules) -> Result<Expr, GrammarError> {
-        // What matches nothing would take what leads to it out of the text.
+        // A grammar that matches nothing would silently remove every alternative that contains the grammar.
         Program::new(&other, self.limits, self.schemas.ledger)?;
         let offset = self.rules.exprs.len() as u32;
         let terminals = other.tokens.into_iter().map(|terminal| self.terminal(terminal));
@@ -130,7 +134,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// An expression in a grammar whose rules and token terminals have other numbers. Depth is bounded by the front ends.
+/// Renumbers the rules and token terminals of an expression. The front ends bound the depth of nesting.
 fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
     let all = |parts: Vec<Expr>| parts.into_iter().map(|part| moved(part, offset, terminals)).collect();
     match expr {
@@ -145,7 +149,7 @@ fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
     }
 }
 
-/// A literal with the spellings of other token terminals.
+/// Replaces each token terminal in a literal by the spelling of its new index.
 fn with_terminals(bytes: &[u8], terminals: &[usize]) -> Vec<u8> {
     let mut moved = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

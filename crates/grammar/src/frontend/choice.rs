@@ -1,10 +1,13 @@
-//! A list of literal outputs.
+//! Grammars that consist of a list of literal outputs.
 
 use crate::GrammarError;
 use crate::error::Kind;
 use crate::ir::expr::{Expr, Rules};
 
-/// The grammar of exactly these strings.
+/// Builds the grammar that matches exactly these strings.
+///
+/// # Errors
+/// Returns an error if the list is empty.
 pub(crate) fn parse<S: AsRef<str>>(choices: &[S]) -> Result<Rules, GrammarError> {
     if choices.is_empty() {
         return Err(Kind::NoChoices.into());

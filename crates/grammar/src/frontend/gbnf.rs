@@ -1,13 +1,14 @@
-//! GBNF, llama.cpp's grammar notation.
+//! Parser for GBNF, the grammar notation of llama.cpp.
 //!
-//! Rules are `name ::= alternatives`; the output is whatever `root` matches. Terminals are `"literals"`, `[classes]` and
-//! `.` (any character); `( )` groups, `|` separates alternatives, `* + ? {n} {n,} {n,m}` repeat, `#` starts a comment. A
-//! rule ends at a line break outside parentheses; alternatives may go on over lines that end or begin with `|`.
-//! Characters are Unicode scalar values, encoded as UTF-8. Left recursion is fine.
+//! A grammar is a list of rules `name ::= alternatives`. An output must match the rule `root`.
+//! Terminals are `"literals"`, `[classes]` and `.` (any character). `( )` groups, `|` separates
+//! alternatives, `* + ? {n} {n,} {n,m}` repeat, and `#` starts a comment. A rule ends at a line
+//! break outside parentheses, except where a line ends or the next line begins with `|`. Characters
+//! are Unicode scalar values in UTF-8. Left recursion is allowed.
 //!
-//! `<[7]>` is the token with that id, `<think>` the token whose text that is, and `!` before either stands for any other
-//! token. None of them stands for a token that ends generation. `%json` and a JSON Schema are a JSON text
-//! that the schema accepts.
+//! `<[7]>` matches the token with id 7, and `<think>` matches the token with that text. A leading
+//! `!` negates, so `!<think>` matches any other token. No token terminal matches a token that ends
+//! generation. `%json` followed by a JSON Schema matches JSON text that the schema accepts.
 
 mod characters;
 mod counts;
@@ -26,16 +27,16 @@ use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, reached};
 use crate::tokens::{NamedToken, TokenTerminal};
 use crate::{GrammarError, Limits, Warning};
 
-/// The largest number in a repetition `{m,n}`.
+/// Largest count in a repetition `{m,n}`.
 const MAX_REPETITION: u32 = 1 << 20;
 
-/// The work of reading a part of a rule, in steps of the ledger.
+/// Cost of parsing one item of a sequence, in ledger steps.
 const PART: usize = 16;
 
-/// The digits of a number that an error shows.
+/// Maximum number of digits of a repetition count in an error message.
 const DIGITS: usize = 20;
 
-/// Parses a whole grammar, the schemas in it as `reading` has them.
+/// Parses a whole grammar. `reading` holds the options, remote documents and ledger for embedded schemas.
 pub(crate) fn parse(source: &str, reading: Schemas<'_>, limits: &Limits) -> Result<Rules, GrammarError> {
     if source.len() > limits.source_bytes {
         return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
@@ -62,12 +63,12 @@ pub(crate) fn parse(source: &str, reading: Schemas<'_>, limits: &Limits) -> Resu
     parsed.map_err(|error| parser.unclosed(error))
 }
 
-/// A rule by name, from its first mention on.
+/// A rule that the source has mentioned or defined.
 struct Rule<'s> {
     name: &'s str,
-    /// The offset of the first mention.
+    /// Byte offset of the first mention.
     mentioned: usize,
-    /// The offset of the definition and what it says.
+    /// Byte offset of the definition, and the parsed expression.
     defined: Option<(usize, Expr)>,
 }
 
@@ -75,7 +76,8 @@ struct Parser<'s> {
     source: &'s str,
     at: usize,
     depth: usize,
-    /// Repetitions of repetitions in this rule: they nest as groups do.
+    /// Number of stacked repetition operators in the current rule, as in `a*?`. Each one nests like
+    /// a group.
     stacked: usize,
     limits: &'s Limits,
     reading: Schemas<'s>,
@@ -84,13 +86,14 @@ struct Parser<'s> {
     schemas: FxHashMap<RuleId, EmbeddedSchema>,
     tokens: Vec<TokenTerminal>,
     token_ids: FxHashMap<(bool, NamedToken), usize>,
-    /// An offset, and the number of lines that end before it.
+    /// Cache of [`Parser::line_of`]: a byte offset, and the number of line breaks before it.
     lines: (usize, usize),
-    /// Where the groups begin that are open.
+    /// Byte offsets of the open groups, the outermost first.
     groups: Vec<usize>,
-    /// The first literal or class that has the beginning of a rule in it, which may be closed too late.
+    /// Offset and kind of the first literal or class that contains the beginning of a rule. The
+    /// literal or class may be unclosed.
     overlong: Option<(usize, &'static str)>,
-    /// The name of the rule being read.
+    /// Name of the rule that is being parsed.
     current: &'s str,
 }
 
@@ -104,7 +107,8 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// An error, or what is behind it: a literal or class that was read over the beginning of other rules.
+    /// Replaces an error by its likely cause, if a literal or class swallowed the beginning of
+    /// another rule.
     fn unclosed(&self, error: GrammarError) -> GrammarError {
         match self.overlong {
             Some((start, what)) => self.error(start, GbnfProblem::Unterminated { what }),
@@ -144,7 +148,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// By rule, the line of its definition.
+    /// Returns the line of each rule's definition, counted from 1.
     fn lines_of_rules(&self) -> Vec<usize> {
         let places = self.rules.iter().enumerate();
         let mut places: Vec<(usize, usize)> =
@@ -160,7 +164,7 @@ impl<'s> Parser<'s> {
         lines
     }
 
-    /// Warnings of the rules that are not reached, in the order of their lines.
+    /// Warns about rules that `root` does not reach, in order of their lines.
     fn unreachable(&self, reached: &[bool], lines: &[usize]) -> Vec<Warning> {
         let rules = self.rules.iter().zip(reached.iter().zip(lines));
         let missed = rules.filter(|(rule, (reached, _))| !**reached && !rule.name.is_empty());
@@ -170,7 +174,7 @@ impl<'s> Parser<'s> {
         warnings.into_iter().map(warning).collect()
     }
 
-    /// `name ::= alternatives`, up to the end of the line.
+    /// Parses `name ::= alternatives` up to the end of the line.
     fn rule(&mut self) -> Result<(), GrammarError> {
         let start = self.at;
         let name = self.name().ok_or_else(|| self.expected("a rule name"))?;
@@ -194,12 +198,12 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// `sequence | sequence | …`; inside parentheses line breaks are blank.
+    /// Parses `sequence | sequence | …`. Inside parentheses, line breaks count as blanks.
     fn alternatives(&mut self, nested: bool) -> Result<Expr, GrammarError> {
         let mut parts = vec![self.sequence(nested)?];
         loop {
             let before = self.at;
-            // An alternative may begin on the next line.
+            // The next alternative may begin on a following line.
             self.skip_blank();
             if !self.take("|") {
                 if !nested {
@@ -226,7 +230,7 @@ impl<'s> Parser<'s> {
         Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Expr::Sequence(parts) })
     }
 
-    /// One terminal, reference or group; `None` where the sequence ends.
+    /// Parses one terminal, reference or group. Returns `None` at the end of the sequence.
     fn item(&mut self) -> Result<Option<Expr>, GrammarError> {
         let start = self.at;
         match self.peek() {
@@ -280,7 +284,7 @@ impl<'s> Parser<'s> {
         Ok(expr)
     }
 
-    /// Notes a literal or class if it has the beginning of a rule in it.
+    /// Records a literal or class that contains the beginning of a rule.
     fn note_overlong(&mut self, start: usize, what: &'static str) {
         if self.overlong.is_none() {
             let text = &self.source[start..self.at];
@@ -289,7 +293,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Any number of `* + ? {…}` after an item.
+    /// Applies the postfix operators `*`, `+`, `?` and `{…}` to an item.
     fn repetitions(&mut self, mut expr: Expr, nested: bool) -> Result<Expr, GrammarError> {
         let mut layers = 0;
         loop {
@@ -305,7 +309,7 @@ impl<'s> Parser<'s> {
                     return Ok(expr);
                 }
             };
-            self.at += 1; // the operator, or the closing brace
+            self.at += 1; // Skip the operator or the closing brace.
             self.stacked += usize::from(layers > 0);
             layers += 1;
             if self.stacked > self.limits.nesting {
@@ -315,10 +319,11 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// `{m}`, `{m,}`, `{,n}` or `{m,n}`; stops at the closing brace.
+    /// Parses `{m}`, `{m,}`, `{,n}` or `{m,n}` and stops at the closing brace.
     fn counts(&mut self, nested: bool) -> Result<(u32, Option<u32>), GrammarError> {
         let start = self.at;
-        // Inside a group a count may go over lines, but hardly does.
+        // A count inside a group may span lines, but rarely does. So an error on a line without a
+        // closing brace is reported as an unclosed count.
         let line = self.source[start..].split(['\n', '\r']).next().unwrap_or_default();
         let is_closed = line.contains('}');
         self.closed_counts(nested).map_err(|error| {
@@ -377,7 +382,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A rule name: letters, digits and `-`, with `_` tolerated as other engines do.
+    /// Parses a rule name: letters, digits, `-` and, as in other engines, `_`.
     fn name(&mut self) -> Option<&'s str> {
         let rest = &self.source[self.at..];
         let len =
@@ -393,7 +398,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// A rule that no name leads to, and of which the expression says nothing.
+    /// Adds a rule without a name. Its expression is a placeholder that matches nothing.
     fn unnamed(&mut self, mentioned: usize) -> RuleId {
         let nothing = Expr::Alternatives(Vec::new());
         self.rules.push(Rule { name: "", mentioned, defined: Some((mentioned, nothing)) });
@@ -418,7 +423,7 @@ impl<'s> Parser<'s> {
         found
     }
 
-    /// Spaces, tabs and a comment.
+    /// Skips spaces, tabs and a comment.
     fn skip_space(&mut self) {
         loop {
             match self.peek() {
@@ -432,7 +437,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// As [`Parser::skip_space`], and line breaks.
+    /// Skips line breaks and everything that [`Parser::skip_space`] skips.
     fn skip_blank(&mut self) {
         loop {
             self.skip_space();
@@ -456,7 +461,7 @@ impl<'s> Parser<'s> {
         self.error(self.at, GbnfProblem::Expected { expected, found })
     }
 
-    /// The line of an offset, from 1. Later calls have later offsets.
+    /// Returns the line of an offset, counted from 1. Offsets must not decrease between calls.
     fn line_of(&mut self, at: usize) -> usize {
         let (from, before) = self.lines;
         let lines = before + line_ends(&self.source[from.min(at)..at]);
@@ -472,7 +477,7 @@ impl<'s> Parser<'s> {
         Kind::Gbnf { line, column, source_line, problem }.into()
     }
 
-    /// Line and column of an offset, both from 1; columns count characters.
+    /// Returns the line and column of an offset, both counted from 1. Columns count characters.
     fn line_column(&self, at: usize) -> (usize, usize) {
         let before = &self.source[..at];
         let line_start = before.rfind(['\n', '\r']).map_or(0, |end| end + 1);
@@ -480,12 +485,12 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// How many lines end in a text: each of `\n` and `\r` ends one, and both together end one.
+/// Counts the line breaks in a text. `\r\n` counts once, and `\n` and `\r` count once each.
 fn line_ends(text: &str) -> usize {
     text.matches(['\n', '\r']).count() - text.matches("\r\n").count()
 }
 
-/// Text of the grammar for one line of a message.
+/// Escapes control characters, so the text fits on one line of a message.
 fn shown(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -555,7 +560,7 @@ mod tests {
             let error = parsed(source).expect_err(source);
             assert_eq!(error.to_string(), format!("line {line}, column {column}: this {what} is not closed"));
         }
-        // A text may have line breaks in it, and what looks like a rule.
+        // Text may contain line breaks and something that looks like a rule.
         let source = "root ::= \"a\nb ::= c\" [x\ny ::= z]";
         assert_eq!(parsed(source).expect("closed").exprs.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! From grammar source to a machine's program.
+//! Front ends, which translate grammar sources into the rules or JSON programs that machines run.
 
 mod builder;
 pub(crate) mod choice;

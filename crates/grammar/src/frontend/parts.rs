@@ -1,4 +1,4 @@
-//! Grammars put together from parts.
+//! Grammars composed of parts.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::error::{Kind, TagProblem};
 use crate::ir::expr::{Expr, Rules};
 use crate::{GrammarError, Limits};
 
-/// A part of an output, to be put together with others.
+/// A part of an output, for [`Grammar::of_parts`](crate::Grammar::of_parts).
 ///
-/// This is how a whole answer becomes one grammar: what the model thinks, what it says, and the tools that it calls.
+/// Parts can describe a whole answer: the reasoning of the model, its text and its tool calls.
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits, Part, SchemaOptions, Trigger};
@@ -33,75 +33,77 @@ use crate::{GrammarError, Limits};
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub enum Part {
-    /// This text.
+    /// Exactly this text.
     Literal(String),
-    /// This token, whatever its text is.
+    /// The token with this id, whatever its text is.
     Token(TokenId),
-    /// A JSON text that a schema accepts.
+    /// JSON text that the given JSON Schema accepts.
     Json(Value),
-    /// What a GBNF grammar matches.
+    /// Text that the given GBNF grammar matches.
     Gbnf(String),
-    /// What a regular expression matches.
+    /// Text that the given regular expression matches as a whole.
     Regex(String),
     /// One of these texts.
     Choices(Vec<String>),
-    /// Free text with tags in it.
+    /// Free text that contains structural tags.
     Tags(StructuralTags),
-    /// All of these, one after the other.
+    /// All of these parts, in order.
     Sequence(Vec<Part>),
-    /// Any one of these; at least one.
+    /// Any one of these parts. An empty list matches nothing.
     OneOf(Vec<Part>),
-    /// A part once or more, with another between each two.
+    /// One or more repetitions of `item`, with `separator` between neighbours.
     List {
-        /// What is repeated.
+        /// The repeated part.
         item: Box<Part>,
-        /// What is between.
+        /// The part between two items.
         separator: Box<Part>,
-        /// The most items, at least 1.
+        /// Maximum number of items, or `None` for no limit. A limit of 0 has the same effect as 1.
         max: Option<u32>,
     },
-    /// Free text until a trigger comes up, which the part beside it must follow.
+    /// Free text up to a trigger, followed by the part that belongs to the trigger.
     Text {
-        /// What ends the text, and what comes then. No text is empty; one that has another in it never comes up.
+        /// Triggers that end the text, each with the part that must follow. A text trigger must not
+        /// be empty. A text trigger that contains another one never fires, unless both end at the
+        /// same character.
         triggers: Vec<(Trigger, Part)>,
-        /// Whether the text may end without a trigger, anywhere.
+        /// True if the text may also end without a trigger, at any point.
         may_end: bool,
     },
-    /// A part whose errors name a place.
+    /// A part whose error messages start with a location.
     At {
-        /// What errors say first.
+        /// Prefix of the error messages, for example `tools[2]`.
         place: String,
-        /// The part.
+        /// The wrapped part.
         part: Box<Part>,
     },
 }
 
-/// What ends free text.
+/// A text or token that ends free text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Trigger {
-    /// This text, in whatever tokens.
+    /// This text, however the model splits it into tokens.
     Text(String),
-    /// This token, which should be one that is no text.
+    /// The token with this id. It should be a control token, not a token of ordinary text.
     Token(TokenId),
 }
 
 impl Part {
-    /// This text.
+    /// Creates a [`Part::Literal`].
     pub fn literal(text: impl Into<String>) -> Self {
         Self::Literal(text.into())
     }
 
-    /// All of these, one after the other.
+    /// Creates a [`Part::Sequence`].
     pub fn sequence(parts: impl IntoIterator<Item = Self>) -> Self {
         Self::Sequence(parts.into_iter().collect())
     }
 
-    /// A part whose errors name `place`.
+    /// Creates a [`Part::At`]: `part` with `place` as the prefix of its error messages.
     pub fn at(place: impl Into<String>, part: Self) -> Self {
         Self::At { place: place.into(), part: Box::new(part) }
     }
 
-    /// Any text, the empty one included.
+    /// Creates free text without triggers. The empty text matches too.
     pub const fn any_text() -> Self {
         Self::Text { triggers: Vec::new(), may_end: true }
     }

@@ -1,15 +1,16 @@
-//! Regular expressions, matched against the whole output.
+//! Regular expressions that match the whole output.
 //!
-//! They are read as JSON Schema's `pattern` is ([`ecma`]): look-around, word boundaries, `\d` of ASCII. The
-//! expression is anchored at both ends by itself, so `^` and `$` (and `\A`, `\z`) mean nothing new there, and
-//! elsewhere they are as exact as all assertions. Greediness has no meaning for a whole match.
+//! Patterns have the syntax of JSON Schema's `pattern` ([`ecma`]), plus escapes of other engines such as
+//! `\A` and `\z`. Look-around and word boundaries are supported, and `\d` is ASCII only. The expression
+//! is anchored at both ends, so `^`, `$`, `\A` and `\z` at the ends have no effect. Elsewhere they are
+//! enforced like all other assertions. Greediness does not affect whether the whole output matches.
 //!
-//! An expression without assertions, but for anchors at its ends, is a rule with counted loops. Others become
-//! automata over characters, and those rules.
+//! An expression becomes one rule with counted loops if its only assertions are anchors at its
+//! ends. Any other expression becomes an automaton over characters, and each state becomes a rule.
 //!
-//! What ECMA-262 has no notation for is read as the `regex` crate does ([`extended`]), and so is what it
-//! reads in another way: classes in classes and operators of classes. Where such an expression has assertions
-//! too, it is refused.
+//! The `regex` crate's syntax ([`extended`]) applies if an ECMA-262 parser rejects the expression
+//! or reads it differently: nested classes, class operators and counts with blanks. Such an
+//! expression must not contain assertions other than anchors at its ends.
 
 mod extended;
 
@@ -22,16 +23,16 @@ use crate::regular::ecma::{self, Ast, AstKind, PatternError};
 use crate::regular::{Expressions, TextDfa};
 use crate::{GrammarError, Limits};
 
-/// Bytes of a pattern. What the parser makes of one takes many times its length.
+/// Maximum length of a pattern in bytes. The parsed form takes many times the memory of the pattern.
 const BYTES: usize = 1 << 17;
 
-/// The work of a range of a class, in steps of the ledger.
+/// Cost of one range of a class, in ledger steps.
 const RANGE: usize = 8;
 
-/// States of an expression's automaton over characters.
+/// Maximum number of states of the automaton over characters.
 const STATES: usize = 1 << 14;
 
-/// Parses `pattern` into a grammar: one rule, or one for each state of an automaton.
+/// Compiles `pattern` into one rule, or into one rule for each state of an automaton.
 pub(crate) fn parse(pattern: &str, limits: &Limits, ledger: &Rc<Ledger>) -> Result<Rules, GrammarError> {
     let limit = limits.source_bytes.min(BYTES);
     if pattern.len() > limit {
@@ -48,13 +49,13 @@ pub(crate) fn parse(pattern: &str, limits: &Limits, ledger: &Rc<Ledger>) -> Resu
         if let Some(expr) = extended::read(pattern, limits) {
             return Ok(Rules::of(expr));
         }
-        // A POSIX class that is misspelt is hardly a class of its characters.
+        // `[[:alfa:]]` is almost certainly a misspelt POSIX class and not a class of these characters.
         let is_posix = pattern[offset..].trim_start_matches(['[', '^']).starts_with(':');
         if read.has_assertions() || is_posix {
             return Err(Kind::Regex { offset, problem: RegexProblem::Ambiguous }.into());
         }
     }
-    // What is made of it takes time and memory with its classes.
+    // The compiled form takes time and memory in proportion to the ranges of its classes.
     let ranges = ranges(&read.ast);
     ledger.spend(RANGE * ranges)?;
     ledger.hold(3 * size_of::<(char, char)>() * ranges)?;
@@ -64,7 +65,7 @@ pub(crate) fn parse(pattern: &str, limits: &Limits, ledger: &Rc<Ledger>) -> Resu
     }
 }
 
-/// The ranges of all classes, and the other parts.
+/// Counts the ranges of all classes and the other nodes of the syntax tree.
 fn ranges(ast: &Ast) -> usize {
     match &ast.kind {
         AstKind::Class(set) => set.ranges().len(),
@@ -81,7 +82,7 @@ fn problem(error: &PatternError) -> GrammarError {
     Kind::Regex { offset: error.offset, problem }.into()
 }
 
-/// Rules for the states of the automaton over characters.
+/// Compiles an expression with assertions into one rule for each state of its automaton.
 fn with_assertions(ast: &Ast, limits: &Limits, ledger: &Rc<Ledger>) -> Result<Rules, GrammarError> {
     let mut expressions = Expressions::with_ledger(ledger);
     let language = ecma::whole(&mut expressions, ast).map_err(|error| problem(&error))?;
@@ -108,7 +109,8 @@ fn with_assertions(ast: &Ast, limits: &Limits, ledger: &Rc<Ledger>) -> Result<Ru
     Ok(Rules::new(exprs.collect(), names, RuleId(dfa.start())))
 }
 
-/// Whether nothing is before a part of the expression, and whether nothing is after it.
+/// Position of a part in the expression. `start` is true if no text can precede the part, and `end`
+/// is true if no text can follow the part.
 #[derive(Clone, Copy)]
 struct Edges {
     start: bool,
@@ -116,18 +118,20 @@ struct Edges {
 }
 
 impl Edges {
-    /// For what is repeated: the second round of more is not at the start, nor the first one at the end.
+    /// Returns the flags inside a repetition. A body that may occur more than once is not at an end
+    /// each time.
     const fn in_repetition(self, max: Option<u32>) -> Self {
         if matches!(max, Some(1)) { self } else { Self { start: false, end: false } }
     }
 
-    /// For one of some parts in a row, of which so many at the start and the end match only the empty text.
+    /// Returns the flags of part `at` of `count` parts. The first `leading` and last `trailing`
+    /// parts match only empty text.
     const fn of_part(self, at: usize, count: usize, leading: usize, trailing: usize) -> Self {
         Self { start: self.start && at <= leading, end: self.end && at + 1 + trailing >= count }
     }
 }
 
-/// Translates a part, its anchors dropped where they are always met; nothing if it has other assertions.
+/// Translates a syntax tree. Drops anchors that always hold, and returns `None` for any other assertion.
 fn translate(ast: &Ast, edges: Edges) -> Option<Expr> {
     Some(match &ast.kind {
         AstKind::Start if edges.start => Expr::empty(),
@@ -167,7 +171,7 @@ fn translate(ast: &Ast, edges: Edges) -> Option<Expr> {
     })
 }
 
-/// Whether a part matches only the empty text, whatever its anchors say.
+/// Returns true if a part can match only the empty text, whether or not its anchors hold.
 fn is_empty(ast: &Ast) -> bool {
     match &ast.kind {
         AstKind::Start | AstKind::End => true,
@@ -246,7 +250,7 @@ mod tests {
             let expected = format!("regex, offset {offset}: other engines read this in another way");
             assert!(error(pattern).starts_with(&expected), "{}", error(pattern));
         }
-        // The `regex` crate does not read these, so nothing is ambiguous.
+        // The `regex` crate rejects this pattern, so the ECMA-262 reading is not ambiguous.
         assert!(grammar("[[(]").accepts(b"["));
     }
 

@@ -1,8 +1,9 @@
-//! Structural tags: free text in which, once a trigger has come up, one of some tags follows.
+//! Structural tags: free text in which one of several tags must follow each trigger.
 //!
-//! What may come next in free text depends on how much of a trigger it ends in, which is a state of the triggers'
-//! [automaton](Triggers). Each state is a rule: a character leads to the rule of another state, or completes a trigger, whose
-//! rule is the tags that begin with it.
+//! The possible continuations of free text depend on the longest prefix of a trigger that the text
+//! ends with. Each such prefix is a state of the trigger [automaton](Triggers) and becomes a rule.
+//! A character leads to the rule of another state or completes a trigger. After a trigger, the rest
+//! of a tag that begins with the trigger follows.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +18,11 @@ use crate::error::{Kind, TagProblem};
 use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::{GrammarError, Limits};
 
-/// Free text in which, wherever a trigger comes up, one of the tags follows that begin with it.
+/// Free text in which a tag must follow each trigger.
 ///
-/// This is how models call tools in the midst of an answer. Text without a trigger is free; where one trigger contains
-/// another, the inner one is what counts. What a tag ends with is no part of the text after it.
+/// Models call tools this way in the middle of an answer. Text without a trigger is unconstrained.
+/// If a trigger contains another one that is complete earlier, only the inner trigger fires. The
+/// end of a tag never counts as the beginning of a trigger.
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits, SchemaOptions, StructuralTag, StructuralTags, TagContent};
@@ -41,40 +43,41 @@ use crate::{GrammarError, Limits};
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTags {
-    /// After which text a tag must go on. None of them is empty.
+    /// Texts after which a tag must continue. No trigger may be empty.
     pub triggers: Vec<String>,
-    /// The tags; the beginning of each begins with a trigger.
+    /// The tags. Each tag must begin with a trigger, and each trigger needs a tag that begins with it.
     pub tags: Vec<StructuralTag>,
-    /// Whether the output begins with a tag, so that there is one, and no text before it.
+    /// True if the output starts with a tag, so it holds at least one tag and no text before it.
     pub at_least_one: bool,
-    /// Whether the output ends with the first tag.
+    /// True if the output ends with the first tag.
     pub stop_after_first: bool,
 }
 
-/// One of [`StructuralTags`].
+/// A tag of [`StructuralTags`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTag {
-    /// What it begins with, the trigger included.
+    /// Text at the start of the tag. It includes the trigger.
     pub begin: String,
-    /// What is between its beginning and its end.
+    /// Content between `begin` and `end`.
     pub content: TagContent,
-    /// What it ends with.
+    /// Text at the end of the tag.
     pub end: String,
 }
 
-/// What is inside a [`StructuralTag`].
+/// Content of a [`StructuralTag`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum TagContent {
-    /// A JSON text that a schema accepts.
+    /// JSON text that the given JSON Schema accepts.
     JsonSchema(Value),
-    /// What a GBNF grammar matches.
+    /// Text that the given GBNF grammar matches.
     Gbnf(String),
-    /// What a regular expression matches.
+    /// Text that the given regular expression matches as a whole.
     Regex(String),
 }
 
-/// The most characters of all triggers together, and the most tags.
+/// Maximum number of characters in all triggers together.
 const TRIGGERS: usize = 1 << 13;
+/// Maximum number of tags.
 const TAGS: usize = 1 << 12;
 
 pub(crate) fn parse(
@@ -113,10 +116,16 @@ pub(crate) fn parse(
     Ok(builder.rules)
 }
 
-/// What of a tag's beginning comes after a trigger, by the trigger.
+/// For each trigger that a tag begins with, the rest of `begin` after the trigger.
 type Begun = FxHashMap<usize, Vec<u8>>;
 
-/// By tag, the triggers that it begins with and that can come up.
+/// Returns, for each tag, the triggers that the tag begins with and that can fire.
+///
+/// # Errors
+/// Returns an error in each of these cases:
+/// - There are no triggers or no tags, or a trigger is empty.
+/// - A tag does not begin with a trigger that can fire.
+/// - A trigger can fire, but no tag begins with it.
 fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, GrammarError> {
     let problem = |place: String, problem| Err(GrammarError::from(Kind::Tags { place, problem }));
     if tags.triggers.is_empty() {
@@ -150,7 +159,7 @@ fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, Gram
     Ok(begun)
 }
 
-/// The text may end anywhere, and goes on with the tags after a trigger.
+/// Returns the continuations of the free text: its end at any point, and the tags after each trigger.
 fn ends(begun: &[Begun], ways: &[RuleId]) -> Ends {
     let mut tags: BTreeMap<usize, Vec<Expr>> = BTreeMap::new();
     for (begun, &way) in begun.iter().zip(ways) {

@@ -1,33 +1,33 @@
-//! Where text stands on its way to a trigger: the automaton of Aho and Corasick.
+//! Trigger matching in free text with an Aho–Corasick automaton.
 //!
 //! (Aho and Corasick, *Efficient string matching: an aid to bibliographic search*, 1975.)
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The automaton of some triggers. State 0 is where no trigger has begun.
+/// Aho–Corasick automaton over a list of triggers. In state 0, no trigger has begun.
 pub(super) struct Triggers {
     states: Vec<State>,
-    /// By trigger, the state in which it is complete.
+    /// For each trigger, the state in which it is complete.
     ends: Vec<usize>,
-    /// By trigger, whether no other one is complete before it is.
+    /// For each trigger, true if no other trigger is complete before its end.
     comes_up: Vec<bool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The states that are one character longer.
+    /// The states one character further along a trigger.
     children: BTreeMap<char, usize>,
-    /// The state of the longest other beginning of a trigger that the text ends in.
+    /// Failure link: the state of the longest proper suffix that is also a prefix of a trigger.
     shorter: usize,
-    /// The triggers that are complete here.
+    /// The triggers that are complete in this state.
     complete: Vec<usize>,
 }
 
-/// Where a character leads.
+/// Target of an edge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     State(usize),
-    /// These triggers are complete.
+    /// The character completes these triggers.
     Triggers(Vec<usize>),
 }
 
@@ -60,7 +60,7 @@ impl Triggers {
         automaton
     }
 
-    /// Finds the shorter beginnings, those of short states first.
+    /// Computes the failure links in breadth-first order, so shorter prefixes are done first.
     fn link(&mut self) {
         let mut open = VecDeque::from([0]);
         while let Some(state) = open.pop_front() {
@@ -92,17 +92,17 @@ impl Triggers {
         self.states.len()
     }
 
-    /// Whether text can come to be complete with a trigger: not where another one is within it.
+    /// Returns true if text can ever complete the trigger. A trigger inside this one can prevent that.
     pub(super) fn comes_up(&self, trigger: usize) -> bool {
         self.comes_up[trigger]
     }
 
-    /// Whether some trigger is complete in a state.
+    /// Returns true if some trigger is complete in the state.
     pub(super) fn is_complete(&self, state: usize) -> bool {
         !self.states[state].complete.is_empty()
     }
 
-    /// Where the characters lead that do not lead to state 0, in their order.
+    /// Returns the edges of a state in character order. All other characters lead to state 0.
     pub(super) fn edges(&self, state: usize) -> Vec<(char, Next)> {
         let mut characters = BTreeMap::new();
         let mut at = state;

@@ -1,4 +1,4 @@
-//! The common form of the context-free front ends: rules over expressions.
+//! Rules over expressions, the common form of the context-free front ends.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::Warning;
 use crate::ir::json::JsonProgram;
 use crate::tokens::TokenTerminal;
 
-/// The index of a rule in [`Rules`].
+/// Index of a rule in [`Rules`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RuleId(pub(crate) u32);
 
@@ -18,27 +18,28 @@ impl RuleId {
     }
 }
 
-/// What a rule matches.
+/// An expression that matches a set of byte strings.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Expr {
-    /// These bytes, possibly none.
+    /// Matches these bytes, possibly none.
     Literal(Vec<u8>),
-    /// One character out of sorted, disjoint ranges of code points, as UTF-8. Empty ranges match nothing.
+    /// Matches the UTF-8 of one character in sorted, disjoint ranges of code points. Empty ranges
+    /// match nothing.
     Class(Vec<(char, char)>),
-    /// One byte out of sorted, disjoint ranges.
+    /// Matches one byte in sorted, disjoint ranges.
     Bytes(Vec<(u8, u8)>),
-    /// Whatever the rule matches.
+    /// Matches every text that the rule matches.
     Rule(RuleId),
-    /// All, one after the other.
+    /// Matches all expressions, one after the other.
     Sequence(Vec<Expr>),
-    /// Any one of these.
+    /// Matches any one of the expressions.
     Alternatives(Vec<Expr>),
-    /// At least `min` and at most `max` times.
+    /// Matches `expr` at least `min` times and at most `max` times.
     Repeat { expr: Box<Expr>, min: u32, max: Option<u32> },
 }
 
 impl Expr {
-    /// Matches the empty string only.
+    /// Returns the expression that matches only the empty string.
     pub(crate) const fn empty() -> Self {
         Self::Literal(Vec::new())
     }
@@ -48,29 +49,29 @@ impl Expr {
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) exprs: Vec<Expr>,
-    /// By rule.
+    /// Name of each rule.
     pub(crate) names: Vec<String>,
     pub(crate) root: RuleId,
-    /// By rule, the line of its definition, from 1; empty where the source is no GBNF.
+    /// Line of each rule's definition, starting at 1. Empty if the source is not GBNF.
     pub(crate) lines: Vec<usize>,
-    /// The rules that are JSON texts of a schema. Their expressions say nothing.
+    /// Rules that match the JSON texts of a schema. The expressions of these rules have no meaning.
     pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
-    /// What the spellings of [`crate::tokens`] stand for.
+    /// Terminals for the spellings in [`crate::tokens`].
     pub(crate) tokens: Vec<TokenTerminal>,
-    /// Of the grammar's own; those of schemas are with these.
+    /// Warnings about the grammar itself. Warnings about schemas are in `schemas`.
     pub(crate) warnings: Vec<Warning>,
 }
 
 /// A JSON Schema inside a grammar.
 #[derive(Clone, Debug)]
 pub(crate) struct EmbeddedSchema {
-    /// As it was written.
+    /// The source text of the schema.
     pub(crate) source: String,
     pub(crate) program: Arc<JsonProgram>,
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// The rules that are met from `root` on.
+/// Reports, for each rule, whether the rule is reachable from `root`.
 pub(crate) fn reached(exprs: &[Expr], root: RuleId) -> Vec<bool> {
     let mut reached = vec![false; exprs.len()];
     reached[root.index()] = true;
@@ -89,7 +90,7 @@ pub(crate) fn reached(exprs: &[Expr], root: RuleId) -> Vec<bool> {
 }
 
 impl Rules {
-    /// Rules without schemas and token terminals.
+    /// Creates rules without schemas and token terminals.
     pub(crate) fn new(exprs: Vec<Expr>, names: Vec<String>, root: RuleId) -> Self {
         Self {
             exprs,
@@ -102,13 +103,14 @@ impl Rules {
         }
     }
 
-    /// A root alone.
+    /// Creates a grammar that consists of the rule `root` only.
     pub(crate) fn of(expr: Expr) -> Self {
         Self::new(vec![expr], vec!["root".to_owned()], RuleId(0))
     }
 }
 
-/// Sorts ranges and joins those that touch; `next` is the successor of a value, if it has one.
+/// Sorts ranges and joins adjacent or overlapping ones. `next` returns the successor of a value, or
+/// `None` for the last value.
 pub(crate) fn normalise<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, next: impl Fn(T) -> Option<T>) {
     ranges.sort_unstable();
     let mut joined: Vec<(T, T)> = Vec::with_capacity(ranges.len());
@@ -121,7 +123,7 @@ pub(crate) fn normalise<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, next: impl Fn(T
     *ranges = joined;
 }
 
-/// The character after `c`, stepping over the surrogates.
+/// Returns the character after `c`. Skips the surrogates.
 pub(crate) fn next_char(c: char) -> Option<char> {
     match c {
         '\u{d7ff}' => Some('\u{e000}'),
@@ -129,7 +131,7 @@ pub(crate) fn next_char(c: char) -> Option<char> {
     }
 }
 
-/// The character before `c`, stepping over the surrogates.
+/// Returns the character before `c`. Skips the surrogates.
 fn previous_char(c: char) -> Option<char> {
     match c {
         '\u{e000}' => Some('\u{d7ff}'),
@@ -137,7 +139,7 @@ fn previous_char(c: char) -> Option<char> {
     }
 }
 
-/// All characters outside sorted, disjoint `ranges`.
+/// Returns the ranges of all characters outside `ranges`, which must be sorted and disjoint.
 pub(crate) fn complement(ranges: &[(char, char)]) -> Vec<(char, char)> {
     let mut outside = Vec::with_capacity(ranges.len() + 1);
     let mut from = Some('\0');

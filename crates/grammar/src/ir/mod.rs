@@ -1,6 +1,6 @@
 //! The forms that front ends produce and machines run.
 //!
-//! [`expr`] has the rules of a context-free grammar. [`json`] has the program of a JSON Schema.
+//! [`expr`] has the rules of a context-free grammar, and [`json`] has the program of a JSON Schema.
 //! Front ends write these forms and machines read them, so neither side depends on the other.
 
 pub(crate) mod expr;

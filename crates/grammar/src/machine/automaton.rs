@@ -1,4 +1,4 @@
-//! A machine with its steps remembered.
+//! A machine with memoised steps.
 
 use formwork_vocab::{TokenId, Vocabulary};
 
@@ -7,43 +7,43 @@ use crate::mask::named_tokens::NamedTokens;
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 
-/// In a block: this step has not been made yet.
+/// Entry for a step, or for a config without names, that has not been computed yet.
 const UNKNOWN: u32 = u32::MAX - 1;
 
-/// In a row: none of these steps has been made yet.
+/// Entry of a row for a block without any computed step.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// A [`Machine`] that makes each step once.
+/// A [`Machine`] that computes each step once.
 ///
-/// The steps from a config are kept in blocks of 16 bytes of input, so that a config of which a few steps are asked costs a
-/// few cache lines and not a kilobyte.
+/// The steps of a config are stored in blocks of 16 input bytes. A config with few computed steps
+/// then takes a few cache lines instead of a kilobyte.
 pub(crate) struct Automaton {
     machine: Box<dyn Machine>,
-    /// By config.
+    /// Indexed by config.
     rows: Vec<Row>,
     blocks: Vec<[u32; BLOCK]>,
     start: Config,
-    /// What the machine's token terminals stand for.
+    /// The tokens that the machine's token terminals stand for.
     edges: TokenEdges,
 }
 
-/// Bytes of input per block.
+/// Input bytes per block.
 const BLOCK: usize = 16;
 
-/// Places of a config that cost as much as a config does.
+/// Number of places in a config that cost as much as the config itself.
 const PLACES: usize = 4;
 
 #[derive(Clone)]
 struct Row {
-    /// By byte over [`BLOCK`], where the block is.
+    /// Index of the block of each group of [`BLOCK`] bytes.
     blocks: [u32; 256 / BLOCK],
-    /// Bytes of text that may lead on, and whether a token terminal may.
+    /// Superset of the text bytes that lead on, and whether a token terminal may lead on.
     plausible: Option<(ByteSet, bool)>,
-    /// The config without names.
+    /// Result of [`Machine::without_names`], or [`UNKNOWN`].
     unnamed: u32,
 }
 
-/// The row of a config about which nothing has been asked.
+/// The row of a config before the first query.
 const EMPTY_ROW: Row = Row { blocks: [NO_BLOCK; 256 / BLOCK], plausible: None, unnamed: UNKNOWN };
 
 impl Automaton {
@@ -52,7 +52,7 @@ impl Automaton {
         Self { machine, rows: Vec::new(), blocks: Vec::new(), start, edges: TokenEdges::default() }
     }
 
-    /// The same with tokens for the token terminals.
+    /// Returns the automaton with the tokens of its token terminals.
     pub(crate) fn with_edges(self, edges: TokenEdges) -> Self {
         Self { edges, ..self }
     }
@@ -61,7 +61,7 @@ impl Automaton {
         self.start
     }
 
-    /// The config after `byte`. `config` must not be dead.
+    /// Returns the config after `byte`. `config` must not be dead.
     #[inline]
     pub(crate) fn step(&mut self, config: Config, byte: u8) -> Config {
         let (block, at) = (usize::from(byte) / BLOCK, usize::from(byte) % BLOCK);
@@ -96,17 +96,17 @@ impl Automaton {
         &mut self.rows[index]
     }
 
-    /// A set of bytes that holds all those of text which lead on.
+    /// Returns a superset of the text bytes that lead on.
     pub(crate) fn plausible(&mut self, config: Config) -> ByteSet {
         self.plausible_and_tokens(config).0
     }
 
-    /// The same with the bytes of which token terminals' spellings consist.
+    /// Like [`Automaton::plausible`], including the bytes that spell token terminals.
     pub(crate) fn plausible_with_spellings(&self, config: Config) -> ByteSet {
         self.machine.plausible(config)
     }
 
-    /// Whether a token terminal may lead on.
+    /// Reports whether a token terminal may lead on.
     pub(crate) fn takes_tokens(&mut self, config: Config) -> bool {
         self.plausible_and_tokens(config).1
     }
@@ -122,7 +122,8 @@ impl Automaton {
         known
     }
 
-    /// The config after the token terminal with an index.
+    /// Returns the config after the token terminal with the given index; dead if the terminal may
+    /// not follow.
     pub(crate) fn terminal(&mut self, config: Config, index: usize) -> Config {
         let [lead, rest] = spelling(index);
         match self.step(config, lead) {
@@ -131,12 +132,12 @@ impl Automaton {
         }
     }
 
-    /// What the token terminals stand for.
+    /// Returns the tokens that the token terminals stand for.
     pub(crate) const fn edges(&self) -> &TokenEdges {
         &self.edges
     }
 
-    /// The configs after the token terminals that may follow, by index.
+    /// Returns the token terminals that may follow, by index, with the config after each.
     pub(crate) fn terminals(&mut self, config: Config) -> Vec<(usize, Config)> {
         if self.edges.is_empty() || !self.takes_tokens(config) {
             return Vec::new();
@@ -146,7 +147,7 @@ impl Automaton {
         next.filter(|&(_, next)| next != Config::DEAD).collect()
     }
 
-    /// The config after a token, dead when it may not follow.
+    /// Returns the config after `token`; dead if `token` may not follow.
     pub(crate) fn after(&mut self, config: Config, token: TokenId, vocabulary: &Vocabulary) -> Config {
         if config == Config::DEAD {
             return Config::DEAD;
@@ -170,7 +171,7 @@ impl Automaton {
         }
     }
 
-    /// What may follow a config, in words.
+    /// Describes in words what may follow a config.
     pub(crate) fn expected(&mut self, config: Config) -> Vec<String> {
         let following = self.following(config);
         self.machine.expected(config, following)
@@ -200,7 +201,8 @@ impl Automaton {
         self.machine.equivalent_config(config)
     }
 
-    /// The config without the names that must not come again, where that is as good for tokens without whole names.
+    /// Returns the config that has forgotten the member names seen so far; see
+    /// [`Machine::without_names`].
     #[inline]
     pub(crate) fn without_names(&mut self, config: Config) -> Config {
         if config == Config::DEAD {
@@ -216,12 +218,14 @@ impl Automaton {
         }
     }
 
-    /// Adds the tokens that may repeat a name of an object, except those told by a equivalent_config.
+    /// Appends the tokens that may repeat a member name of an object; see
+    /// [`Machine::add_repeating`].
     pub(crate) fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         self.machine.add_repeating(config, named, tokens);
     }
 
-    /// Some text that may follow whatever it is, where much of it can.
+    /// Returns the tolerance of `config`, if a wide class of characters may follow. Probes the
+    /// automaton if the machine has no final answer.
     pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         let known = self.known_tolerance(config);
         if known.is_some() || self.machine.tells_tolerance(config) {
@@ -230,12 +234,13 @@ impl Automaton {
         probe::tolerance(self, config)
     }
 
-    /// The same, but only what the machine says of itself.
+    /// Like [`Automaton::tolerance`], but without probing.
     pub(crate) fn known_tolerance(&mut self, config: Config) -> Option<Tolerance> {
         self.machine.tolerance(config)
     }
 
-    /// The config after all of `bytes`, dead as soon as one of them cannot follow.
+    /// Returns the config after all of `bytes`; dead if one of them may not follow. Bytes that
+    /// begin the spelling of a token terminal are not text, and never follow.
     pub(crate) fn run(&mut self, config: Config, bytes: &[u8]) -> Config {
         let mut at = config;
         for &byte in bytes {
@@ -260,36 +265,36 @@ impl Automaton {
         self.machine.closing(config)
     }
 
-    /// The first byte of some shortest completion of a config that is not accepting.
+    /// Returns the first byte of a shortest completion. `config` must not be accepting.
     pub(crate) fn closing_byte(&self, config: Config) -> u8 {
         self.machine.closing_byte(config)
     }
 
-    /// Returns the cost of a config: one, and its share of the places that it consists of.
+    /// Returns the cost of a config: 1, plus its weight divided by [`PLACES`].
     ///
-    /// The cost depends on the config alone, so a limit of cost does not depend on what is cached. A unit is about a
-    /// microsecond and half a kilobyte.
+    /// The cost depends on the config alone, so a cost limit does not depend on what is cached. A
+    /// unit is about a microsecond and half a kilobyte.
     pub(crate) fn cost(&self, config: Config) -> usize {
         1 + self.machine.weight(config) / PLACES
     }
 
-    /// The weights of all configs that were made so far.
+    /// Returns the sum of the weights of all configs created so far.
     pub(crate) fn work(&self) -> usize {
         self.machine.work()
     }
 
-    /// The bytes of text that may follow.
+    /// Returns the text bytes that may follow.
     pub(crate) fn following(&mut self, config: Config) -> ByteSet {
         let plausible = self.plausible(config);
         plausible.iter().filter(|&byte| self.step(config, byte) != Config::DEAD).collect()
     }
 
-    /// Whether the output may end and nothing else may follow.
+    /// Reports whether the output may end and nothing else may follow.
     pub(crate) fn only_ends(&mut self, config: Config) -> bool {
         self.accepting(config) && self.following(config).is_empty() && self.terminals(config).is_empty()
     }
 
-    /// The bytes that every completion starts with, up to `limit` of them.
+    /// Returns the bytes that every completion starts with, up to `limit` bytes.
     pub(crate) fn forced(&mut self, config: Config, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = config;
@@ -314,7 +319,7 @@ impl Automaton {
         only
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory use, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
         let tables = size_of_val(&*self.blocks) + size_of_val(&*self.rows);
         self.machine.byte_len() + self.edges.byte_len() + tables

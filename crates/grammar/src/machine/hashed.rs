@@ -1,11 +1,13 @@
-//! Keys that know their hash.
+//! Hash table keys with a stored hash.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use rustc_hash::FxBuildHasher;
 
-/// A key with its hash. A table that grows puts its keys into new places, and would read each of them again for that:
-/// milliseconds, where there are tens of thousands of lists.
+/// A key with its hash.
+///
+/// A table that grows needs the hash of every key again. With tens of thousands of lists as keys,
+/// computing these hashes again would take milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hashed<K> {
     hash: u64,

@@ -1,17 +1,20 @@
-//! Tolerance found by trying.
+//! Finds tolerances by probing.
 //!
-//! Most classes of characters that a grammar repeats lead back to one config: a machine that knows nothing of them is
-//! stepped over every character of ASCII, and over what the encodings of all others consist of.
+//! Most character classes that a grammar repeats lead back to one config. For a machine that does
+//! not report this, the probe steps over every ASCII character, and over the bytes that encode all
+//! other characters.
 
 use super::automaton::Automaton;
 use super::{Config, Tolerance};
 use crate::ByteSet;
 
-/// The text that `config` takes in any amount, where that is a wide class of characters.
+/// Returns a tolerance of unbounded length for `config`, if a wide class of characters may repeat
+/// there.
 pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tolerance> {
     let plausible = automaton.plausible(config);
     let ascii: ByteSet = plausible.iter().take_while(u8::is_ascii).collect();
-    // Grammars may tell the first character of a repetition from the others, so home need not be here.
+    // Grammars may distinguish the first character of a repetition from the others, so `home` may
+    // differ from `config`.
     let middle = ascii.iter().nth(ascii.iter().count() / 2)?;
     let home = Some(automaton.step(config, middle)).filter(|&home| home != Config::DEAD)?;
     let mut class = ByteSet::default();
@@ -34,16 +37,16 @@ pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tol
     Some(Tolerance { class, chars: u32::MAX, exits, ends: false, accepting: None })
 }
 
-/// The least number of ASCII characters that make it worth while to look for a [`Tolerance`].
+/// A class must have more bytes than this to be worth a [`Tolerance`].
 pub(super) const WIDE: usize = 8;
 
-/// A continuation byte of UTF-8.
+/// The continuation bytes of UTF-8.
 const NEXT: (u8, u8) = (0x80, 0xbf);
 
-/// The first and the last first byte, and the ranges of the bytes after it.
+/// First and last lead byte, and the range of each byte after the lead byte.
 pub(super) type Encodings = (u8, u8, &'static [(u8, u8)]);
 
-/// The encodings of the characters beyond ASCII: a range of first bytes, and those of the bytes after it.
+/// The UTF-8 encodings of all non-ASCII characters, grouped by lead byte.
 pub(super) const CHARACTERS: [Encodings; 8] = [
     (0xc2, 0xdf, &[NEXT]),
     (0xe0, 0xe0, &[(0xa0, 0xbf), NEXT]),
@@ -55,19 +58,21 @@ pub(super) const CHARACTERS: [Encodings; 8] = [
     (0xf4, 0xf4, &[(0x80, 0x8f), NEXT, NEXT]),
 ];
 
-/// The search for a way by which some character does not lead back to a config.
+/// A search for a character that does not lead back to a config.
 struct Returns {
     home: Config,
-    /// From this config so many continuation bytes lead home, whichever they are.
+    /// Configs from which every sequence of the given number of continuation bytes leads home.
     known: Vec<(Config, usize)>,
     steps: usize,
 }
 
 impl Returns {
-    /// The most steps of a search. Where all characters share their states, as they mostly do, it takes about 500.
+    /// Maximum number of steps of a search. If all characters share their states, as is usual, a
+    /// search takes about 500.
     const STEPS: usize = 2000;
 
-    /// Whether `byte` and then any bytes of the ranges in `rest` lead from `config` home.
+    /// Reports whether `byte`, followed by any bytes in the ranges of `rest`, leads from `config`
+    /// to `home`. Also false once the search is out of steps.
     fn after(&mut self, automaton: &mut Automaton, config: Config, byte: u8, rest: &[(u8, u8)]) -> bool {
         self.steps += 1;
         let next = automaton.step(config, byte);

@@ -1,10 +1,11 @@
-//! Tokens by the kinds of characters they are made of.
+//! Tokens by the character classes that they consist of.
 //!
-//! Inside `[a-z ]*`, after the first digit of a number, or in a string with a pattern, a machine takes any number of
-//! characters of some class ([`Tolerance`]), and it would be a waste to step over them one by one. So bytes are put into
-//! 64 *cells*: letters, digits and what else classes are made of, each punctuation mark, and everything that is not ASCII.
-//! Tokens with the same cells form a group; the tokens that consist of characters of a class are the groups within the
-//! class, and the walk leaves out the parts of the trie where there are no others.
+//! Inside `[a-z ]*`, after the first digit of a number, or in a string with a pattern, a machine
+//! accepts any characters of some class ([`Tolerance`]). Stepping over these characters one by one
+//! would be wasted work. Bytes are therefore partitioned into 64 *cells*. There are cells for
+//! groups of letters, for digits, for each punctuation mark, and for everything beyond ASCII.
+//! Tokens with the same cells form a group. The tokens of a class are the groups whose cells all
+//! lie in the class. The walk skips the parts of the trie that have no other tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,19 +19,20 @@ use crate::machine::{Config, Tolerance};
 /// A set of cells, one bit each.
 type CellSet = u64;
 
-/// In the cells of tokens that are not UTF-8, apart from a character that they leave unfinished.
+/// Bit for text that is not UTF-8. An unfinished last character does not set the bit.
 const ILL_FORMED: CellSet = 1 << 63;
 
-/// The cell of characters that are not ASCII.
+/// The cell of characters beyond ASCII.
 const BEYOND_ASCII: u32 = 62;
 
-/// Stands for the characters of [`ODD`] in a class: no UTF-8 has this byte.
+/// Stands for the characters of [`ODD`] in a class. The byte never occurs in UTF-8.
 pub(crate) const ODD_BYTE: u8 = 0xff;
 
-/// The cell of those among them that expressions tell from the others most often: [`ODD`].
+/// The cell of [`ODD`]: characters beyond ASCII that expressions often treat differently from the
+/// others.
 const ODD_CELL: u32 = 60;
 
-/// The white space and the line breaks beyond ASCII, which neither `.` nor `\S` takes.
+/// The white space and line breaks beyond ASCII. `\S` excludes all of them, and `.` excludes some.
 pub(crate) const ODD: [(char, char); 8] = [
     ('\u{a0}', '\u{a0}'),
     ('\u{1680}', '\u{1680}'),
@@ -42,39 +44,43 @@ pub(crate) const ODD: [(char, char); 8] = [
     ('\u{feff}', '\u{feff}'),
 ];
 
-/// The cell of control characters that JSON has no place for in a string.
+/// The cell of control characters, which JSON strings contain only as escapes.
 const CONTROL: u32 = 61;
 
-/// The tokens of a vocabulary by their cells.
+/// The tokens of a vocabulary, grouped by their cells.
 pub(crate) struct CharClasses {
     groups: Vec<ClassGroup>,
-    /// For each node of the trie, the cells of all tokens that begin with it.
+    /// For each node of the trie, the cells of all tokens that start with the node's prefix.
     within: Vec<CellSet>,
-    /// For each node, the cells of what comes after it. What is not ASCII counts as ill-formed.
+    /// For each node, the cells of all bytes below the node. Bytes beyond ASCII count as
+    /// ill-formed.
     below: Vec<CellSet>,
-    /// For each node, the bytes by which the longest token goes on from it.
+    /// For each node, the number of bytes by which the longest token extends the node's prefix.
     height: Vec<u32>,
-    /// The most characters of a token.
+    /// Largest number of characters of a token.
     longest: u32,
+    /// Sets returned before, by their cells and maximum number of characters.
     known: Mutex<FxHashMap<(CellSet, u32), Arc<TokenSet>>>,
 }
 
-/// The most sets remembered; of the same order as the classes of a few large schemas.
+/// Maximum number of cached sets. A few large schemas have about as many classes.
 const REMEMBERED: usize = 64;
 
+/// Tokens with the same cells.
 struct ClassGroup {
     cells: CellSet,
-    /// The tokens with their characters, by these.
+    /// `(characters, token)` for each token, sorted.
     tokens: Vec<(u32, TokenId)>,
-    /// The same as a set, where that is faster.
+    /// The same tokens as a set, if the group is large.
     set: Option<TokenSet>,
 }
 
-/// Groups of more tokens are kept as sets, too: adding a set of 128,000 tokens takes as long as 500 tokens.
+/// Groups with more tokens also have a set. Adding a set over 128,000 tokens takes as long as
+/// adding 500 tokens.
 const LARGE: usize = 500;
 
 impl CharClasses {
-    /// The table of `vocabulary`, built when it is first asked for.
+    /// Returns the table of `vocabulary`. Builds the table on first use.
     pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
         vocabulary.derived(Self::new)
     }
@@ -100,7 +106,7 @@ impl CharClasses {
         Self { groups, within, below, height, longest, known: Mutex::default() }
     }
 
-    /// The tokens that `tolerance` allows without looking at the machine.
+    /// Returns the tokens that consist of text that `tolerance` allows. Does not step the machine.
     pub(crate) fn tokens(&self, tolerance: &Tolerance, none: impl FnOnce() -> TokenSet) -> Arc<TokenSet> {
         let cells = within(tolerance.class);
         let key = (cells, tolerance.chars.min(self.longest));
@@ -120,16 +126,18 @@ impl CharClasses {
         tokens
     }
 
-    /// Whether all tokens that begin with `node` are in [`CharClasses::tokens`] or cannot follow, given that its `depth` bytes are
-    /// of the class.
+    /// Reports whether each token that starts with `node` is in [`CharClasses::tokens`] or cannot
+    /// follow.
+    ///
+    /// The `depth` bytes of the node's prefix must be in the class.
     fn settles(&self, node: TrieNode, depth: u32, prospect: &Pruning) -> bool {
-        // There are no more characters than bytes.
+        // A text has at most as many characters as bytes.
         let longest = depth + self.height[node.index()];
         self.within[node.index()] & prospect.exits == 0 && longest <= prospect.bytes
     }
 }
 
-/// ASCII text that may follow whatever it is: up to so many characters of these cells.
+/// ASCII text that may follow a config: any text of at most `chars` characters in `cells`.
 #[derive(Clone, Copy)]
 pub(crate) struct AsciiRun {
     cells: CellSet,
@@ -147,19 +155,20 @@ impl AsciiRun {
         })
     }
 
-    /// As in [`Tolerance`].
+    /// Returns the field of the same name in [`Tolerance`].
     pub(crate) const fn accepting(self) -> Option<bool> {
         self.accepting
     }
 }
 
 impl CharClasses {
-    /// Whether all tokens that go on from `node` do so along `ascii_run`.
+    /// Reports whether every continuation of `node`'s prefix in the trie is text of `ascii_run`.
     pub(crate) fn goes_along(&self, node: TrieNode, ascii_run: AsciiRun) -> bool {
         self.below[node.index()] & !ascii_run.cells == 0 && self.height[node.index()] <= ascii_run.chars
     }
 
-    /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`.
+    /// Walks the parts of the trie whose tokens go beyond tolerated text. Tokens must begin with a
+    /// byte in `first`.
     pub(crate) fn beyond(
         &self,
         automaton: &mut Automaton,
@@ -194,38 +203,39 @@ impl CharClasses {
     }
 }
 
-/// What [`CharClasses::beyond`] comes to.
+/// The result of [`CharClasses::beyond`].
 #[derive(Default)]
 pub(crate) struct Beyond {
-    /// NodeClasses in the midst of text that is tolerated, as far as they were walked to.
+    /// Visited nodes whose prefix is tolerated text.
     pub(crate) tolerated: Vec<(TrieNode, Config)>,
-    /// Where it ends, with the last byte.
+    /// Nodes at which the tolerated text has ended, preceded by their last byte.
     pub(crate) left: Vec<(u8, TrieNode, Config)>,
-    /// Names read on the way were left out ([`Automaton::without_names`]).
+    /// True if names that were read on the way have been dropped ([`Automaton::without_names`]).
     pub(crate) forgets: bool,
 }
 
-/// The nodes of the trie at which tokens go on, by the cells of their prefixes, where these are whole characters.
+/// The nodes of the trie that have children and end a character, grouped by the cells of their
+/// prefixes.
 pub(crate) struct Paths(Vec<PathGroup>);
 
-/// NodeClasses with prefixes of the same cells.
+/// Nodes whose prefixes have the same cells.
 struct PathGroup {
     cells: CellSet,
-    /// With the characters of their prefixes, by these.
+    /// `(characters, node)` for each node, sorted. The characters are those of the node's prefix.
     nodes: Vec<(u32, TrieNode)>,
 }
 
-/// What a node's prefix is made of.
+/// Composition of a node's prefix.
 #[derive(Clone, Copy, Default)]
 struct Path {
     cells: CellSet,
     chars: u32,
-    /// The bytes of a character that is not finished yet.
+    /// The bytes of an incomplete last character, as a big-endian number.
     unfinished: u32,
 }
 
 impl Paths {
-    /// The table of `vocabulary`, built when it is first asked for.
+    /// Returns the table of `vocabulary`. Builds the table on first use.
     pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
         vocabulary.derived(Self::new)
     }
@@ -250,7 +260,7 @@ impl Paths {
         Self(groups.collect())
     }
 
-    /// The nodes of which the prefix is text that is tolerated, if some token goes on from there.
+    /// Returns the nodes with children whose prefix is text that `tolerance` allows.
     pub(crate) fn along(&self, tolerance: &Tolerance) -> Vec<TrieNode> {
         let cells = within(tolerance.class);
         let mut along = Vec::new();
@@ -282,13 +292,14 @@ impl Path {
     }
 }
 
-/// What a walk may leave out of the trie.
+/// Decides which parts of the trie a walk can skip.
 struct Pruning {
-    /// The cells that the class covers.
+    /// The cells that the class covers completely.
     cells: CellSet,
-    /// The cells of which something may come that is not in these.
+    /// The cells outside `cells` with a byte that may follow.
     exits: CellSet,
-    /// Up to this many bytes all text in the class is known to follow, or not to.
+    /// Maximum length, in bytes, of text in the class that needs no steps. Such text is known to
+    /// follow, or known not to follow.
     bytes: u32,
 }
 
@@ -301,14 +312,15 @@ impl Pruning {
         Self { cells, exits, bytes: if tolerance.ends { u32::MAX } else { tolerance.chars } }
     }
 
-    /// Whether text may go on with `byte`, the last of `recent`, without leaving the cells.
+    /// Reports whether text with the last bytes `recent` stays within the cells. The last of these
+    /// bytes is `byte`.
     fn tolerates(&self, byte: u8, recent: u32) -> bool {
         has_byte(self.cells, byte)
             && (has_byte(self.cells, ODD_BYTE) || byte.is_ascii() || !ends_in_odd(recent))
     }
 }
 
-/// Whether a text that ends in these bytes ends in a character of [`ODD`].
+/// Reports whether the character that ends with these bytes is in [`ODD`].
 fn ends_in_odd(recent: u32) -> bool {
     let bytes = recent.to_be_bytes();
     let last = (1..=2).find_map(|from| str::from_utf8(&bytes[from..]).ok());
@@ -333,7 +345,7 @@ impl ClassGroup {
     }
 }
 
-/// The cells of a token, and its characters, an unfinished one included.
+/// Returns the cells of a token and its number of characters. An unfinished last character counts.
 fn measure(bytes: &[u8]) -> (CellSet, u32) {
     let mut cells = bytes.iter().fold(0, |cells, &byte| cells | 1 << cell(byte));
     let mut chars = 0;
@@ -361,14 +373,15 @@ fn is_odd(c: char) -> bool {
     ODD.iter().any(|&(low, high)| (low..=high).contains(&c))
 }
 
-/// What [`CharClasses`] has of each node.
+/// The tables of [`CharClasses`] by node.
 struct NodeClasses {
     within: Vec<CellSet>,
     below: Vec<CellSet>,
     height: Vec<u32>,
 }
 
-/// Measures the nodes, and calls `group` with each token, its cells and its characters.
+/// Computes the tables by node. Calls `group` with each token, its cells and its number of
+/// characters.
 fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet, u32)) -> NodeClasses {
     let trie = vocabulary.trie();
     let (mut within, mut below, mut height) = (vec![0; trie.len()], vec![0; trie.len()], vec![0; trie.len()]);
@@ -391,7 +404,7 @@ fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet
     NodeClasses { within, below, height }
 }
 
-/// The cells all of whose bytes are in `class`.
+/// Returns the cells whose bytes are all in `class`.
 fn within(class: ByteSet) -> CellSet {
     let mut outside = ILL_FORMED;
     for byte in (0..=u8::MAX).filter(|&byte| !class.contains(byte)) {
@@ -400,7 +413,8 @@ fn within(class: ByteSet) -> CellSet {
     !outside
 }
 
-/// Below 63, so that a set of cells fits into 64 bits with [`ILL_FORMED`].
+/// Returns the cell of a byte. Cells are below 63, so a set of cells fits into 64 bits together
+/// with [`ILL_FORMED`].
 const fn cell(byte: u8) -> u32 {
     match byte {
         b'a'..=b'f' => 0,

@@ -1,10 +1,11 @@
-//! From a config to the tokens that may come next.
+//! Computes the tokens that may follow a config.
 //!
-//! A token may come if the machine can step over all of its bytes. The tokens lie in a trie, so what they share is
-//! stepped over once; children that the machine finds implausible are not stepped to at all.
+//! A token may follow if the machine can step over all its bytes. The tokens form a trie, so each
+//! shared prefix is stepped over once. Bytes that the machine reports as implausible are skipped.
 //!
-//! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::mask::walk) for machines that
-//! read JSON and [`spans`](crate::mask::spans) for those that do not. [`plain`] is the walk without that.
+//! Precomputed tables replace most of the steps: see [`walk`](crate::mask::walk) for machines that
+//! read JSON, and [`spans`](crate::mask::spans) for machines that run rules. [`plain`] is the walk
+//! without tables.
 
 pub(crate) mod char_classes;
 pub(crate) mod named_tokens;
@@ -26,25 +27,26 @@ use crate::mask::spans::Spans;
 use crate::mask::tables::{Pool, Strings};
 use crate::mask::walk::{TextMasks, Walk};
 
-/// The masks of a generation, each computed at most once.
+/// The masks of one generation of the caches. Each mask is computed at most once.
 pub(crate) struct Masks {
     known: FxHashMap<Config, Arc<TokenSet>>,
-    /// Those by a hash of their tokens.
+    /// Masks by a hash of their tokens.
     distinct: FxHashMap<u64, Arc<TokenSet>>,
     strategy: Strategy,
     pool: Arc<Pool>,
     bytes: usize,
 }
 
-/// How masks are computed.
+/// Strategy for computing masks.
 enum Strategy {
-    /// Where the machine reads JSON strings.
+    /// For machines that read JSON strings.
     Strings(TextMasks),
-    /// Where it does not.
+    /// For all other machines.
     Rules(Spans),
 }
 
-/// Bytes of masks from which on it is looked for equal ones, which takes longer than a short cut to a mask.
+/// Total size of the masks, in bytes, above which equal masks are shared. The search for an equal
+/// mask takes longer than composing a mask from known spans.
 const PLENTY: usize = 8 << 20;
 
 impl Masks {
@@ -65,8 +67,10 @@ impl Masks {
         }
     }
 
-    /// The tokens allowed at `config`: text tokens all of whose bytes can follow, and end-of-sequence where the output
-    /// may end.
+    /// Returns the tokens that are allowed at `config`.
+    ///
+    /// These are the text tokens whose bytes can all follow, the tokens of the terminals that can
+    /// follow, and end-of-sequence if the output may end.
     pub(crate) fn at(
         &mut self,
         automaton: &mut Automaton,
@@ -82,8 +86,10 @@ impl Masks {
         mask
     }
 
-    /// The mask that is equal to this one, if there was one before: places that differ in what comes later are many, and
-    /// most of them have the same next tokens. Those of JSON share what is long in them already.
+    /// Returns an existing mask that is equal to `mask`, or `mask` if there is none.
+    ///
+    /// Many configs differ only in later text and have the same next tokens. Masks of JSON strings
+    /// are skipped, because they share their large sets already.
     fn shared(&mut self, mask: Arc<TokenSet>) -> Arc<TokenSet> {
         if Arc::strong_count(&mask) > 1 {
             return mask;
@@ -141,7 +147,7 @@ impl Masks {
         mask
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory of the masks and their caches, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
         let known = self.known.len() * 2 * size_of::<(Config, Arc<TokenSet>)>();
         let kept = match &self.strategy {
@@ -163,10 +169,13 @@ impl Drop for Masks {
     }
 }
 
-/// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them.
+/// Walks the trie from `config`, and calls `visit` with each group of tokens that have the same
+/// bytes and may follow.
 ///
-/// The walk ends once its configs and steps have cost all of `cost_budget`. Each is charged once, so where a walk ends does not
-/// depend on what is cached.
+/// `visit` also receives the config after the tokens.
+///
+/// The walk stops when its configs and steps have used up `cost_budget`. Each config and step is
+/// charged once, so the result is independent of the caches.
 pub(crate) fn plain(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,

@@ -1,7 +1,7 @@
-//! Tables of the tokens that hold a name of a JSON object, or part of one.
+//! Tables of the tokens that hold a name of a JSON object, or a part of a name.
 //!
-//! Such a token may repeat a name. A mask tries only the tokens that hold or end a name seen before. Of the
-//! 128,000 tokens of Llama 3.1, about 140 hold a whole name.
+//! Such a token may repeat a name. A mask tests only the tokens that hold or end a name seen
+//! before. Of the 128,000 tokens of Llama 3.1, about 140 hold a complete name.
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -12,29 +12,31 @@ use crate::mask::tables::SPACES;
 
 /// The tokens of a vocabulary that hold names, as one [`Profile`] spells them.
 ///
-/// A string counts as a name if it begins the token, or follows a comma or an opening brace.
+/// A string counts as a name if the string begins the token, or follows a comma or an opening
+/// brace.
 pub(crate) struct NamedTokens {
-    /// Tokens that hold a whole name, by that name.
+    /// Tokens that hold a complete name, by this name.
     pub(crate) whole: ByText,
-    /// Tokens that begin a name and do not end it, by its characters so far.
+    /// Tokens that begin a name and end between two of its characters, by the characters so far.
     pub(crate) begun: ByText,
-    /// Tokens that do so and end inside a character, by the characters before it.
+    /// Tokens that begin a name and end inside a character, by the complete characters before.
     pub(crate) within_char: ByText,
-    /// Tokens that begin inside a string and end it, by the characters before the quote.
+    /// Tokens that begin inside a string and end the string, by the characters before the quote.
     pub(crate) ending: ByText,
-    /// Tokens that end a string and then hold the same string as a name, by the string's characters before
-    /// the token.
+    /// Tokens that end a string and then hold the same string as a name. The key is the part of the
+    /// string before the token.
     by_start: FxHashMap<String, Vec<TokenId>>,
-    /// Tokens that may do so if they begin inside a character.
+    /// Tokens that end a string and then hold a name, for the case that the string so far is
+    /// unknown.
     after_string: Vec<TokenId>,
-    /// Tokens that hold one name twice.
+    /// Tokens that hold the same name twice.
     twice: Vec<TokenId>,
 }
 
-/// Tokens, by a text.
+/// Tokens by a text.
 pub(crate) struct ByText {
     pub(crate) trie: TokenTrie,
-    /// Tokens with the empty text.
+    /// Tokens whose text is empty.
     pub(crate) empty: Vec<TokenId>,
 }
 
@@ -46,17 +48,18 @@ impl ByText {
 }
 
 impl ByText {
+    /// Returns all tokens.
     pub(crate) fn all(&self) -> impl Iterator<Item = TokenId> {
         self.empty.iter().chain(self.trie.tokens_below(TrieNode::ROOT)).copied()
     }
 }
 
-/// The name that is being read.
+/// The part of a name that has been read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NameRead {
-    /// Its characters so far.
+    /// The characters so far.
     Start(String),
-    /// The name is not known, or it ends inside a character so far.
+    /// The characters are unknown, or the text ends inside a character.
     Unknown,
 }
 
@@ -107,7 +110,8 @@ impl NamedTokens {
         Self { whole, begun, within_char, ending, by_start, after_string, twice }
     }
 
-    /// Lists the tokens that may repeat a name by themselves, or the name being read.
+    /// Returns the tokens that may repeat a name by themselves, or together with the name in
+    /// `read`.
     pub(crate) fn repeating(&self, read: Option<&NameRead>) -> impl Iterator<Item = TokenId> {
         let after: &[TokenId] = match read {
             Some(NameRead::Start(start)) => self.by_start.get(start).map_or(&[], Vec::as_slice),
@@ -118,7 +122,7 @@ impl NamedTokens {
     }
 }
 
-/// Tells whether the bytes after a string's closing quote may follow a name.
+/// Reports whether the bytes after a string's closing quote may follow a name.
 fn may_follow_name(bytes: &[u8]) -> bool {
     bytes.iter().find(|byte| !SPACES.contains(byte)).is_none_or(|&byte| byte == b':')
 }

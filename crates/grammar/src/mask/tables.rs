@@ -1,13 +1,14 @@
-//! What is known of a vocabulary's tokens before any grammar is: tables built once per vocabulary and shared by all.
+//! Tables of a vocabulary's tokens, independent of any grammar. The tables are built once per
+//! vocabulary and shared by all grammars.
 //!
-//! * [`Spaced`]: the tokens without the white space that they begin with. Between the parts of a JSON text that any white
-//!   space may separate, ` {`, `\n{` and `{` have the same future.
-//! * [`Strings`]: what tokens do to a JSON string that they meet. Of the 128,000 tokens of Llama 3.1, 123,000 stay inside
-//!   a string and 1,300 end it, with 580 different continuations, so a mask inside a string is a copy and a walk of a
-//!   small trie.
+//! * [`Spaced`] has the tokens without their leading white space. Where JSON allows any white
+//!   space, ` {`, `\n{` and `{` have the same future.
+//! * [`Strings`] has the effect of each token inside a JSON string. Of the 128,000 tokens of Llama
+//!   3.1, 123,000 stay inside a string and 1,300 end the string, with 580 different continuations.
+//!   A mask inside a string is therefore a copy of a set, and a walk of a small trie.
 //!
-//! Whether a token stays inside is asked of the machine's own decoder ([`StringReader`]). Strings are spelt differently by the
-//! two profiles, so each has its own tables.
+//! The tables use the machine's own decoder ([`StringReader`]). The two profiles spell strings
+//! differently, so each profile has its own tables.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,10 +19,11 @@ use crate::Profile;
 use crate::machine::json::classes::{ReadOutcome, StringReader};
 use crate::mask::named_tokens::NamedTokens;
 
-/// The tokens with leading white space cut off, as far as a part of a JSON text may begin with what is left.
+/// The tokens without their leading white space.
 pub(crate) struct Spaced {
+    /// The tokens whose remaining bytes begin with a byte in [`STARTS`], by these bytes.
     pub(crate) trie: TokenTrie,
-    /// The tokens that are nothing else.
+    /// The tokens that consist of white space only.
     pub(crate) blank: Vec<TokenId>,
     /// The tokens that begin with white space.
     pub(crate) led: TokenSet,
@@ -30,11 +32,12 @@ pub(crate) struct Spaced {
 /// The white space of JSON.
 pub(crate) const SPACES: [u8; 4] = *b" \n\t\r";
 
-/// The bytes that the tokens in [`Spaced`] begin with. There is none for all others, which would make six times as many.
+/// First bytes of the texts in [`Spaced::trie`]. Without this restriction, the trie would be six
+/// times as large.
 pub(crate) const STARTS: [u8; 21] = *b"\"-0123456789{}[],:tfn";
 
 impl Spaced {
-    /// The table of `vocabulary`, built when it is first asked for.
+    /// Returns the table of `vocabulary`. Builds the table on first use.
     pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
         vocabulary.derived(|vocabulary| {
             let texts = || {
@@ -55,23 +58,26 @@ impl Spaced {
     }
 }
 
-/// What tokens do to a string, in one [`Profile`].
+/// The effect of each token inside a JSON string, in one [`Profile`].
 pub(crate) struct Strings {
-    /// All tokens that stay inside a string that they are met in.
+    /// The tokens that stay inside a string.
     inside: TokenSet,
-    /// For each number of characters below [`COUNTED`], those of at most that many.
+    /// For each number below [`COUNTED`], the tokens in `inside` with at most this number of
+    /// characters.
     shorter: Vec<TokenSet>,
-    /// Those of more characters, with their number, by it.
+    /// `(characters, token)` for the tokens in `inside` with at least [`COUNTED`] characters,
+    /// sorted.
     longer: Vec<(u32, TokenId)>,
-    /// The most characters that a token has inside a string.
+    /// The largest number of characters that a token adds to a string.
     longest: u32,
     /// The tokens that end with the closing quote.
     pub(crate) closers: Vec<TokenId>,
-    /// The tokens that go on after the closing quote, by what comes after it.
+    /// The tokens that continue after the closing quote, by their bytes after the quote.
     pub(crate) suffixes: TokenTrie,
-    /// For the tokens in `closers` and `suffixes`, the characters before the quote.
+    /// For the tokens in `closers` and `suffixes`, the number of characters before the quote.
     before: FxHashMap<TokenId, u32>,
-    /// The tokens that may end a string and have another whole one after it.
+    /// The tokens with three or more quotes. They may end a string and hold another complete
+    /// string.
     pub(crate) repeats: Vec<TokenId>,
     pub(crate) names: NamedTokens,
     pub(crate) spaced: Arc<Spaced>,
@@ -80,14 +86,14 @@ pub(crate) struct Strings {
     pub(crate) suffix_notes: Notes,
 }
 
-/// The longest bound on the characters of a string for which there is a set.
+/// Number of maximum lengths (0, 1, …) for which there is a precomputed set.
 const COUNTED: u32 = 16;
 
 struct GenerateStrings(Arc<Strings>);
 struct AcceptStrings(Arc<Strings>);
 
 impl Strings {
-    /// The tables of `vocabulary`, built when they are first asked for.
+    /// Returns the tables of `vocabulary`. Builds the tables on first use.
     pub(crate) fn of(vocabulary: &Vocabulary, profile: Profile) -> Arc<Self> {
         let spaced = Spaced::of(vocabulary);
         let new = |vocabulary: &Vocabulary| Arc::new(Self::new(vocabulary, profile, spaced));
@@ -142,17 +148,19 @@ impl Strings {
         }
     }
 
-    /// Whether no token breaks these bounds on the characters of a string.
+    /// Reports whether every token satisfies these bounds on the number of characters of a string.
     pub(crate) fn is_free(&self, min: u32, max: u32) -> bool {
         min == 0 && self.longest <= max
     }
 
-    /// The tokens that stay inside a string of at most `max` more characters, and others that [`Strings::cut`] removes.
+    /// Returns the tokens that stay inside a string of at most `max` more characters.
+    ///
+    /// The result may also contain longer tokens. [`Strings::cut`] removes them.
     pub(crate) fn within(&self, max: u32) -> &TokenSet {
         self.shorter.get(max as usize).unwrap_or(&self.inside)
     }
 
-    /// Removes the tokens of more than `max` characters.
+    /// Removes the tokens with more than `max` characters.
     pub(crate) fn cut(&self, max: u32, tokens: &mut TokenSet) {
         let fitting = self.longer.partition_point(|&(chars, _)| chars <= max);
         for &(_, token) in &self.longer[fitting..] {
@@ -160,13 +168,14 @@ impl Strings {
         }
     }
 
-    /// For a token of [`Strings::closers`] or [`Strings::suffixes`], the characters before the quote.
+    /// Returns the number of characters before the quote, for a token in [`Strings::closers`] or
+    /// [`Strings::suffixes`].
     pub(crate) fn before(&self, token: TokenId) -> u32 {
         self.before.get(&token).copied().unwrap_or(0)
     }
 }
 
-/// What comes after the string that `bytes` begin in.
+/// Returns the bytes after the string in which `bytes` begins.
 fn after_string(bytes: &[u8], profile: Profile) -> &[u8] {
     let mut reader = StringReader::new(profile);
     for (at, &byte) in bytes.iter().enumerate() {
@@ -179,16 +188,20 @@ fn after_string(bytes: &[u8], profile: Profile) -> &[u8] {
     &[]
 }
 
-/// What is known of the nodes of a trie.
+/// Notes about the nodes of a trie.
 pub(crate) struct Notes {
-    /// For nodes after a quote, and at the end of a character that another token began: what comes inside a string.
+    /// Tokens below nodes that may be inside a string, between two characters. These are the nodes
+    /// right after a quote and, for some tries, the nodes of one byte.
     insides: FxHashMap<TrieNode, Inside>,
-    /// By node, whether a quote comes below it.
+    /// True for nodes with a quote below them.
     quotes: Vec<bool>,
 }
 
 impl Notes {
-    /// With `first`, the nodes of one byte are places inside a string, too.
+    /// Creates the notes of a trie.
+    ///
+    /// If `first` is true, nodes of one byte are noted too. The byte may complete a character that
+    /// another token began.
     fn new(trie: &TokenTrie, profile: Profile, first: bool) -> Self {
         let mut notes = Self { insides: FxHashMap::default(), quotes: vec![false; trie.len()] };
         // Children come after their parents.
@@ -221,11 +234,13 @@ impl Notes {
     }
 }
 
-/// What comes below a node of a trie when that is a place inside a string, between two characters.
+/// The tokens below a node that is inside a string, between two characters.
 pub(crate) struct Inside {
-    /// The tokens that stay inside the string, with their characters from here, by these.
+    /// `(characters, token)` for the tokens that stay inside the string, sorted. Characters are
+    /// counted from the node.
     tokens: Vec<(u32, TokenId)>,
-    /// The nodes after the closing quote, with the characters before it, by these.
+    /// `(characters, node)` for the nodes right after the closing quote, sorted. Characters are
+    /// counted up to the quote.
     ends: Vec<(u32, TrieNode)>,
 }
 
@@ -251,36 +266,38 @@ impl Inside {
         inside
     }
 
-    /// The tokens of at most `max` characters that stay inside.
+    /// Returns the tokens of at most `max` characters that stay inside the string.
     pub(crate) fn within(&self, max: u32) -> impl Iterator<Item = TokenId> {
         let fitting = self.tokens.partition_point(|&(chars, _)| chars <= max);
         self.tokens[..fitting].iter().map(|&(_, token)| token)
     }
 
-    /// The nodes after a closing quote that comes after `min` to `max` characters.
+    /// Returns the nodes right after a closing quote that follows `min` to `max` characters.
     pub(crate) fn ends(&self, min: u32, max: u32) -> impl Iterator<Item = TrieNode> {
         let ends = self.ends.iter().filter(move |&&(chars, _)| (min..=max).contains(&chars));
         ends.map(|&(_, node)| node)
     }
 }
 
-/// Sets of tokens that nobody uses any more, for those who need one: a set over 128,000 tokens is 16 KB, which comes from
-/// the system page by page, and copying into one that was in use before takes a third of the time.
+/// Unused token sets, kept for reuse.
+///
+/// A set over 128,000 tokens takes 16 KB, which the system provides page by page. Copying into a
+/// reused set takes a third of the time of a new copy.
 pub(crate) struct Pool {
     size: usize,
     sets: Mutex<Vec<TokenSet>>,
 }
 
-/// The most sets kept.
+/// Maximum number of sets kept.
 const POOLED: usize = 256;
 
 impl Pool {
-    /// The pool of `vocabulary`.
+    /// Returns the pool of `vocabulary`.
     pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
         vocabulary.derived(|vocabulary| Self { size: vocabulary.len(), sets: Mutex::default() })
     }
 
-    /// The empty set.
+    /// Returns an empty set.
     pub(crate) fn empty(&self) -> TokenSet {
         match self.pooled() {
             Some(mut set) => {
@@ -291,7 +308,7 @@ impl Pool {
         }
     }
 
-    /// A copy of `tokens`.
+    /// Returns a copy of `tokens`.
     pub(crate) fn copy(&self, tokens: &TokenSet) -> TokenSet {
         match self.pooled() {
             Some(mut set) => {
@@ -302,7 +319,7 @@ impl Pool {
         }
     }
 
-    /// Keeps `sets`, as far as there is room.
+    /// Keeps `sets` for reuse, up to [`POOLED`] sets in the pool.
     pub(crate) fn take_back(&self, sets: impl Iterator<Item = TokenSet>) {
         let mut pooled = self.lock();
         let room = POOLED.saturating_sub(pooled.len());

@@ -1,12 +1,14 @@
-//! Masks of machines that read JSON strings, without most of the stepping.
+//! Masks of machines that read JSON strings. Tables replace most of the steps.
 //!
-//! Where a string may hold any text, [`Strings`] has the tokens that stay inside as a set, and those that end the string
-//! as a small trie of what comes after it. A name that may turn out to be a declared one is such a string but for the few
-//! tokens that bring it to its end, which [`Walk::differ`] finds. The same goes for strings that begin within a token.
-//! Where white space makes no difference, tokens are taken without what they have of it in front.
+//! Inside a string of any text, [`Strings`] has the tokens that stay inside as a set. The tokens
+//! that end the string form a small trie of their bytes after the closing quote. A name that may
+//! become a declared name counts as a string of any text, except for the few tokens that complete a
+//! declared name. [`Walk::differ`] finds these tokens. Strings that begin inside a token are
+//! handled in the same way. Where white space makes no difference, tokens are looked up without
+//! their leading white space.
 //!
-//! All of this is exact: each token is judged by the machine's own steps, or by those of a config that the machine
-//! declares to have the same future ([`ConfigPart`]).
+//! The masks are exact. Each token is tested by the machine's own steps, or by the steps of a
+//! config that the machine declares to be equivalent ([`ConfigPart`]).
 
 use std::sync::Arc;
 
@@ -19,25 +21,26 @@ use crate::machine::{Config, ConfigPart, Text};
 use crate::mask::char_classes::CharClasses;
 use crate::mask::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
 
-/// What walks keep for later ones, and the tables that they use.
+/// Tables that walks use, and masks that later walks reuse.
 pub(crate) struct TextMasks {
     strings: Arc<Strings>,
     classes: Arc<CharClasses>,
-    /// The masks inside strings of any text, by the config after the closing quote.
+    /// Masks inside strings of any text, by the config after the closing quote.
     free: Kept,
-    /// The masks of configs that others are like ([`ConfigPart::Equivalent`]).
+    /// Masks of configs to which other configs are equivalent ([`ConfigPart::Equivalent`]).
     likes: Kept,
 }
 
-/// Masks, each with the tokens that are still to be judged by themselves.
+/// Masks, each with the tokens that must still be tested one by one.
 type Kept = FxHashMap<Config, (Arc<TokenSet>, Undecided)>;
 
-/// Which tokens a walk has taken for what they are at another config.
+/// Tokens whose result was taken from another config, so that they must be tested one by one.
 #[derive(Clone, Copy, Default)]
 struct Undecided {
-    /// Those of [`Strings::repeats`].
+    /// True if the tokens in [`Strings::repeats`] must be tested.
     repeats: bool,
-    /// Those that hold a whole name ([`Strings::names`]), as far as the other config has them.
+    /// True if the tokens of the mask that hold a complete name ([`Strings::names`]) must be
+    /// tested.
     names: bool,
 }
 
@@ -58,7 +61,7 @@ impl TextMasks {
         self.likes.clear();
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory of the masks, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
         self.free
             .values()
@@ -68,7 +71,7 @@ impl TextMasks {
     }
 }
 
-/// A walk over the tokens that may follow some config.
+/// A walk over the tokens that may follow a config.
 pub(crate) struct Walk<'a> {
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
@@ -77,15 +80,15 @@ pub(crate) struct Walk<'a> {
     texts: &'a mut Kept,
     likes: &'a mut Kept,
     pool: &'a Pool,
-    /// Nodes whose children are to be looked at, with the config there.
+    /// Nodes whose children must be visited, each with its config.
     open: Vec<(TrieNode, Config)>,
-    /// Nodes of which there is a note of what comes inside a string.
+    /// Nodes that may have a note about the inside of a string, each with its config.
     noted: Vec<(TrieNode, Config)>,
-    /// The tokens to be judged by themselves in the end.
+    /// Tokens to test one by one at the end.
     undecided: Undecided,
 }
 
-/// A trie to walk, and which of its tokens count.
+/// A trie to walk, and a filter for its tokens.
 #[derive(Clone, Copy)]
 struct TrieView<'a> {
     trie: &'a TokenTrie,
@@ -93,11 +96,12 @@ struct TrieView<'a> {
     keep: TokenFilter<'a>,
 }
 
+/// A filter for tokens.
 #[derive(Clone, Copy)]
 enum TokenFilter<'a> {
     All,
     Of(&'a TokenSet),
-    /// With this many characters before the closing quote.
+    /// Tokens with `min` to `max` characters before the closing quote.
     Chars {
         min: u32,
         max: u32,
@@ -137,7 +141,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The text tokens that may follow `config`.
+    /// Returns the text tokens that may follow `config`.
     pub(crate) fn mask(mut self, config: Config) -> Arc<TokenSet> {
         let strings = self.strings;
         let mut parts = Vec::with_capacity(1);
@@ -158,7 +162,7 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// Removes the tokens that would bring an object a name that it has already.
+    /// Removes the tokens that would repeat a name of an object.
     fn remove_repeated_names(&mut self, config: Config, mask: &mut Arc<TokenSet>) {
         let mut tokens = Vec::new();
         self.automaton.add_repeating(config, &self.strings.names, &mut tokens);
@@ -171,7 +175,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Judges some tokens each by itself.
+    /// Tests each of `tokens` at `config`, and updates `mask` with the results.
     fn decide(&mut self, config: Config, tokens: &[TokenId], mask: &mut TokenSet) {
         for &token in tokens {
             if self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD {
@@ -204,7 +208,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The tokens that may follow a config that others are like.
+    /// Returns the mask of a config to which other configs are equivalent.
     fn like(&mut self, strings: &'a Strings, config: Config) -> Arc<TokenSet> {
         if let Some((known, undecided)) = self.likes.get(&config) {
             self.undecided.add(*undecided);
@@ -228,12 +232,12 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// All tokens, from their first byte.
+    /// Returns the view of all tokens, from their first byte.
     fn tokens(&self) -> TrieView<'a> {
         TrieView { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: TokenFilter::All }
     }
 
-    /// The tokens that may follow a config of which nothing is known.
+    /// Computes the tokens that may follow a config about which nothing else is known.
     fn plain(&mut self, config: Config) -> TokenSet {
         let tolerance = self.automaton.tolerance(config);
         let mut mask = match tolerance {
@@ -273,7 +277,9 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// The config after white space, where more of it makes no difference.
+    /// Returns the config after white space, if more white space leads to the same config.
+    ///
+    /// Also requires that only white space and the bytes in [`STARTS`] can follow.
     fn after_spaces(&mut self, config: Config) -> Option<Config> {
         let after = self.automaton.step(config, SPACES[0]);
         let mut ends_there = |config| SPACES.iter().all(|&space| self.automaton.step(config, space) == after);
@@ -284,7 +290,7 @@ impl<'a> Walk<'a> {
         others.is_empty().then_some(after)
     }
 
-    /// The tokens that may follow inside a string of any text.
+    /// Returns the tokens that may follow inside a string of any text, within the bounds of `text`.
     fn text(&mut self, strings: &'a Strings, text: Text) -> Arc<TokenSet> {
         let free = strings.is_free(text.min, text.max);
         if free && let Some((known, undecided)) = self.texts.get(&text.after) {
@@ -312,7 +318,8 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// Some tokens, but from some nodes on what the configs there say.
+    /// Returns `tokens`, except below the nodes in `different`. The tokens there are computed from
+    /// the nodes' configs.
     fn except(&mut self, tokens: Arc<TokenSet>, different: Vec<(TrieNode, Config)>) -> Arc<TokenSet> {
         if different.is_empty() {
             return tokens;
@@ -331,7 +338,7 @@ impl<'a> Walk<'a> {
         Arc::new(mask)
     }
 
-    /// Goes on from the nodes come to, and adds the tokens on the way.
+    /// Visits all queued nodes, and adds their tokens to `mask`.
     fn run(&mut self, ground: TrieView, mask: &mut TokenSet) {
         loop {
             while let Some(at) = self.open.pop() {
@@ -345,7 +352,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Comes to the children of a node that the machine can step to, over bytes out of `among`.
+    /// Steps from a node over the bytes in `among`, and arrives at each child.
     fn expand(
         &mut self,
         ground: TrieView,
@@ -356,14 +363,16 @@ impl<'a> Walk<'a> {
         let plausible = self.automaton.plausible(config) & among;
         for (byte, child) in ground.trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
             let next = self.automaton.step(config, byte);
-            // What a name is matters only for tokens that hold the whole of it, so all names are followed together.
+            // A name matters only to tokens that hold the complete name. These tokens are tested
+            // later, so all names share one config here.
             let plain = self.automaton.without_names(next);
             self.undecided.names |= plain != next;
             self.arrive(ground, (child, plain), byte == b'"' || node == TrieNode::ROOT, mask);
         }
     }
 
-    /// Adds the tokens that end at `node`, where the machine has come to `config`.
+    /// Adds the tokens that end at `node`, where the machine is in `config`. Queues the node if it
+    /// has children.
     fn arrive(
         &mut self,
         ground: TrieView,
@@ -384,7 +393,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// At a node where the machine may be inside a string: takes what is known of such places.
+    /// Applies the notes of a node at which the machine may be inside a string.
     fn enter(&mut self, ground: TrieView, at: (TrieNode, Config), inside: &Inside, mask: &mut TokenSet) {
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(at.1, &mut parts);
@@ -417,8 +426,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// At such a node where the same may follow as at `other`, but for some strings: what text may follow with what ends
-    /// of it, where it is as simple as that. Else the node is left to be gone on from.
+    /// Handles a node whose config is equivalent to `other`, except for some strings.
+    ///
+    /// If `other` is a single text part, returns the text, and the nodes and configs of the
+    /// exceptions. Otherwise queues the node and returns `None`.
     fn alike(
         &mut self,
         ground: TrieView,
@@ -438,10 +449,11 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// The nodes below `node`, right after a string's closing quote, where `config` has come to something else than a
-    /// string has that was never special, and what it has come to.
+    /// Returns the nodes below `node` at which `config` differs from its equivalent config.
     ///
-    /// With `ends` the two differ only once the string has ended.
+    /// Each node comes with the config that `config` leads to. The two configs usually differ right
+    /// after the closing quote of a string. If `ends` is true, they cannot differ earlier, so
+    /// subtrees without a quote are skipped.
     fn differ(
         &mut self,
         ground: TrieView,
@@ -460,8 +472,8 @@ impl<'a> Walk<'a> {
                 }
                 let named = self.automaton.step(config, byte);
                 let other = self.automaton.step(equivalent_config.other, byte);
-                // If the name of one thread is certainly new, it must not hide that another thread reads a
-                // declared one.
+                // One thread may know that the name is new, while another thread still reads a
+                // declared name. The first must not hide the second.
                 let next = self.automaton.without_names(named);
                 if named == other || next == other {
                     continue;

@@ -1,8 +1,9 @@
 use formwork_vocab::{TokenId, TokenSet};
 
-/// Makes some of the outputs that a grammar allows likelier than others.
+/// Makes some of the outputs that a grammar allows more likely than others.
 ///
-/// A [`Constraint`](crate::Constraint) says which tokens may come; a guide changes the logits of some of them, by the output so far.
+/// A [`Constraint`](crate::Constraint) says which tokens may come next. A guide changes the logits
+/// of some of these tokens, depending on the output so far.
 ///
 /// ```
 /// use formwork_grammar::{Follower, Guide};
@@ -28,15 +29,16 @@ use formwork_vocab::{TokenId, TokenSet};
 /// assert_eq!(follower.bias(&TokenSet::full(4)), [(TokenId(2), 1.0)]);
 /// ```
 pub trait Guide: Send + Sync {
-    /// Follows an output from its start.
+    /// Creates a follower at the start of an output.
     fn follow(&self) -> Box<dyn Follower>;
 }
 
-/// A [`Guide`] at a place of an output.
+/// The state of a [`Guide`] at a position of an output.
 pub trait Follower: Send {
     /// Reads the next token of the output.
     fn push(&mut self, token: TokenId);
 
-    /// What is added to the logits of tokens that may come next; those that are not named stay as they are.
+    /// Returns the values to add to the logits of `allowed` tokens. The logits of unlisted tokens
+    /// stay unchanged.
     fn bias(&self, allowed: &TokenSet) -> Vec<(TokenId, f32)>;
 }

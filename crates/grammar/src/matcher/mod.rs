@@ -1,4 +1,4 @@
-//! Follows one sequence, token by token.
+//! Matchers: a matcher follows one sequence, token by token.
 
 pub(crate) mod budget;
 pub(crate) mod guide;
@@ -15,16 +15,17 @@ use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
 use crate::{ByteSet, Constraint, mask};
 
-/// The most bytes looked ahead for forced tokens.
+/// Maximum number of bytes to look ahead for forced tokens.
 const FORCED_BYTES: usize = 512;
 
-/// What the walk of [`Matcher::mask_within`] may cost, and the ways to close that it looks at.
+/// Cost limit of the walk in [`Matcher::mask_within`]. The check of closing paths has a separate
+/// limit of the same size.
 const WITHIN_COST: usize = 1 << 13;
 
-/// How a matcher could close.
+/// The closing path of a matcher.
 struct OwnWay {
     tokens: usize,
-    /// The first token, if there is one.
+    /// First token of the path; `None` if the path is empty.
     first: Option<TokenId>,
 }
 
@@ -53,46 +54,47 @@ struct OwnWay {
 pub struct Matcher {
     constraint: Constraint,
     generation: Arc<Generation>,
-    /// The config before each token and after the last; dead after end-of-sequence.
+    /// Config before each token and after the last one; dead after end-of-sequence.
     configs: Vec<Config>,
     tokens: Vec<TokenId>,
-    /// The way to close that was known last.
+    /// The closing path found by the last query, if any.
     way: Option<ClosingPath>,
 }
 
-/// What may come next.
+/// The tokens and text that may come next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// Each way on in words, for a schema; empty for other grammars, of which the bytes tell.
+    /// Each possible continuation in words, inside the JSON text of a schema. Empty elsewhere;
+    /// `bytes` then describes the continuations alone.
     pub expected: Vec<String>,
-    /// The next bytes.
+    /// Bytes that may come next.
     pub bytes: ByteSet,
-    /// The number of allowed tokens.
+    /// Number of allowed tokens.
     pub tokens: usize,
-    /// Whether the output may end.
+    /// True if the output may end.
     pub may_end: bool,
 }
 
-/// What stopped a token.
+/// The reason why a token is not allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejection {
-    /// The offset in the token of the first byte that may not come.
+    /// Offset in the token of the first byte that is not allowed.
     pub offset: usize,
-    /// What may come there in words, as in [`Explanation`].
+    /// Possible continuations at that offset in words, as in [`Explanation`].
     pub expected: Vec<String>,
-    /// The bytes that may come there.
+    /// Bytes that may come at that offset.
     pub bytes: ByteSet,
 }
 
-/// A token that the grammar does not allow where it was committed.
+/// Error for a token that the grammar does not allow at the matcher's position.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("token {token} is not allowed at position {position}: expected {expected}")]
 pub struct NotAllowed {
-    /// The token.
+    /// The rejected token.
     pub token: TokenId,
-    /// The number of tokens before it.
+    /// Number of tokens committed before the rejected token.
     pub position: usize,
-    /// The bytes that could have come.
+    /// Bytes that may come at this position.
     pub expected: ByteSet,
 }
 
@@ -103,37 +105,41 @@ impl Matcher {
         Self { constraint, generation, configs: vec![start], tokens: Vec::new(), way: None }
     }
 
-    /// How many tokens have been committed.
+    /// Returns the number of committed tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether no token has been committed.
+    /// Reports whether no token has been committed.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// The tokens committed so far.
+    /// Returns the tokens committed so far.
     pub fn tokens(&self) -> &[TokenId] {
         &self.tokens
     }
 
-    /// The tokens that may come next. End-of-sequence is among them exactly when the output may end.
+    /// Returns the tokens that may come next. End-of-sequence is included exactly if the output may
+    /// end.
     pub fn mask(&mut self) -> Arc<TokenSet> {
-        // Only here, before a step: a bound that was promised for the token about to be committed must not be lost.
+        // A new generation starts only here, before a step: a bound promised for the token about to
+        // be committed must not be lost.
         if self.generation.is_full() {
             self.move_on();
         }
         self.with_caches(|matcher, caches| caches.mask(matcher.constraint.vocabulary(), matcher.config()))
     }
 
-    /// The tokens that may come next and after which the output can still close within `remaining - 1` more tokens.
+    /// Returns the tokens that may come next and after which the output can close within
+    /// `remaining - 1` more tokens.
     ///
-    /// End-of-sequence takes none of `remaining`. With `remaining` at least [`Matcher::closing_tokens`] this is never
-    /// empty unless the output is complete.
+    /// End-of-sequence does not count towards `remaining`. If `remaining` is at least
+    /// [`Matcher::closing_tokens`], the set is never empty unless the output is complete.
     ///
-    /// The work is bounded. Where tokens lead to very many places, or to long ways to close, some tokens are left out
-    /// although the output could close after them. [`Matcher::allows_within`] decides a single token.
+    /// The work is bounded. If tokens lead to very many places or to long closing paths, some
+    /// tokens are omitted although the output could close after them. [`Matcher::allows_within`]
+    /// decides a single token.
     pub fn mask_within(&mut self, remaining: usize) -> TokenSet {
         self.with_caches(|matcher, caches| {
             let vocabulary = matcher.constraint.vocabulary();
@@ -174,7 +180,8 @@ impl Matcher {
         })
     }
 
-    /// Whether `token` may come next and the output can still close within `remaining - 1` more tokens after it.
+    /// Reports whether `token` may come next and the output can then close within `remaining - 1`
+    /// more tokens.
     pub fn allows_within(&mut self, token: TokenId, remaining: usize) -> bool {
         self.with_caches(|matcher, caches| {
             if matcher.constraint.is_end(token) && matcher.accepting_in(caches) {
@@ -200,7 +207,8 @@ impl Matcher {
     /// Appends `token`.
     ///
     /// # Errors
-    /// When the grammar does not allow it here; nothing is changed then.
+    /// Returns an error if the grammar does not allow `token` here. The matcher is unchanged in
+    /// that case.
     pub fn commit(&mut self, token: TokenId) -> Result<(), NotAllowed> {
         self.with_caches(|matcher, caches| {
             let ends = matcher.constraint.is_end(token) && matcher.accepting_in(caches);
@@ -215,20 +223,21 @@ impl Matcher {
         })
     }
 
-    /// Takes back the last `count` tokens, or all when there are fewer.
+    /// Removes the last `count` tokens, or all tokens if there are fewer.
     pub fn rollback(&mut self, count: usize) {
         self.tokens.truncate(self.tokens.len().saturating_sub(count));
         self.configs.truncate(self.tokens.len() + 1);
-        // Of a way that was promised further on, nothing is known here.
+        // A closing path from a later position says nothing about this one.
         self.way.take_if(|way| way.position > self.tokens.len());
     }
 
-    /// Whether the output may end here.
+    /// Reports whether the output may end here.
     pub fn accepting(&mut self) -> bool {
         self.with_caches(|matcher, caches| matcher.accepting_in(caches))
     }
 
-    /// Whether the output may end after the first `tokens` tokens of those committed and `bytes` of text.
+    /// Reports whether the output may end after the first `tokens` committed tokens followed by the
+    /// text `bytes`.
     pub fn accepting_at(&mut self, tokens: usize, bytes: &[u8]) -> bool {
         self.with_caches(|matcher, caches| {
             let Some(&config) = matcher.configs.get(tokens).filter(|config| **config != Config::DEAD) else {
@@ -239,15 +248,18 @@ impl Matcher {
         })
     }
 
-    /// Whether the output is finished: it may end and nothing more can follow.
+    /// Reports whether the output is finished: it may end, and nothing more can follow.
     pub fn complete(&mut self) -> bool {
         self.with_caches(|matcher, caches| {
             matcher.config() == Config::DEAD || caches.automaton.only_ends(matcher.config())
         })
     }
 
-    /// Tokens that suffice to close from here, end-of-sequence not counted. Committing can keep to it: at least one
-    /// allowed token leads to a bound smaller by one. `None` when the vocabulary cannot spell any completion.
+    /// Returns a number of tokens that suffices to close from here, without end-of-sequence. `None`
+    /// if the vocabulary cannot spell any completion.
+    ///
+    /// A caller can keep within this bound: at least one allowed token leads to a bound that is
+    /// smaller by one.
     pub fn closing_tokens(&mut self) -> Option<usize> {
         self.with_caches(|matcher, caches| {
             let config = matcher.config();
@@ -258,12 +270,12 @@ impl Matcher {
         })
     }
 
-    /// The bytes that may come next.
+    /// Returns the bytes that may come next.
     pub fn following(&mut self) -> ByteSet {
         self.with_caches(|matcher, caches| matcher.following_in(caches))
     }
 
-    /// What may come next, for a person.
+    /// Explains to a person what may come next.
     pub fn explain(&mut self) -> Explanation {
         let tokens = self.mask().iter().count();
         let may_end = self.accepting();
@@ -275,7 +287,7 @@ impl Matcher {
         })
     }
 
-    /// Why `token` may not come next; `None` if it may.
+    /// Explains why `token` may not come next; `None` if `token` is allowed.
     pub fn explain_rejection(&mut self, token: TokenId) -> Option<Rejection> {
         if self.mask().contains(token) {
             return None;
@@ -301,7 +313,7 @@ impl Matcher {
         })
     }
 
-    /// What may follow some bytes, in words.
+    /// Describes in words what may follow `bytes`.
     fn expected_in(&self, caches: &mut Caches, bytes: &[u8]) -> Vec<String> {
         match self.config() {
             Config::DEAD => Vec::new(),
@@ -312,7 +324,7 @@ impl Matcher {
         }
     }
 
-    /// The bytes that every completion starts with, as far as they are looked ahead.
+    /// Returns the bytes that every completion starts with, looking ahead at most 512 bytes.
     pub fn forced_bytes(&mut self) -> Vec<u8> {
         self.with_caches(|matcher, caches| match matcher.config() {
             Config::DEAD => Vec::new(),
@@ -320,10 +332,11 @@ impl Matcher {
         })
     }
 
-    /// The forced bytes as the tokenizer spells them, as far as that spelling is settled.
+    /// Returns the forced bytes as the tokenizer spells them, as far as the spelling is certain.
     ///
-    /// A trailing token is left out where the vocabulary has a longer one that goes on from the same place: the model
-    /// should choose between them. All tokens given are allowed, one after the other.
+    /// A trailing token is omitted if the vocabulary has a longer token that continues from the
+    /// same place: the model should choose between them. All returned tokens are allowed, one after
+    /// the other.
     pub fn forced_tokens(&mut self, tokenizer: &Tokenizer) -> Vec<TokenId> {
         let forced = self.forced_bytes();
         let whole = match str::from_utf8(&forced) {
@@ -353,7 +366,7 @@ impl Matcher {
         }
     }
 
-    /// Whether the output is complete after `bytes`.
+    /// Reports whether the output is complete after `bytes`.
     fn ends_after(&mut self, bytes: &[u8]) -> bool {
         self.with_caches(|matcher, caches| {
             let at = caches.automaton.run(matcher.config(), bytes);
@@ -365,7 +378,7 @@ impl Matcher {
         self.configs.last().copied().unwrap_or(Config::DEAD)
     }
 
-    /// The config after `token`, dead when it may not follow.
+    /// Returns the config after `token`; dead if `token` may not follow.
     fn after(&self, caches: &mut Caches, token: TokenId) -> Config {
         caches.automaton.after(self.config(), token, self.constraint.vocabulary())
     }
@@ -381,7 +394,7 @@ impl Matcher {
         }
     }
 
-    /// Runs `work` with the caches locked.
+    /// Runs `work` with the caches locked, then checks the size of the caches.
     fn with_caches<T>(&mut self, work: impl FnOnce(&mut Self, &mut Caches) -> T) -> T {
         let generation = Arc::clone(&self.generation);
         let mut caches = generation.lock();
@@ -390,8 +403,11 @@ impl Matcher {
         result
     }
 
-    /// How to close from here, in no more tokens than was ever promised: at each token the rest of the way so far where it was
-    /// followed, or the config's own where that is shorter. So it depends on the tokens alone, whenever it is asked for.
+    /// Returns how to close from here in no more tokens than promised before.
+    ///
+    /// At each committed token, the closing path becomes the rest of the previous path, if the
+    /// token was on that path. If the config's own path is shorter, the own path is used instead.
+    /// The result depends on the tokens alone, and not on earlier queries.
     fn own_way(&mut self, caches: &mut Caches) -> Option<OwnWay> {
         let Caches { automaton, budget, .. } = caches;
         let vocabulary = self.constraint.vocabulary();
@@ -405,7 +421,8 @@ impl Matcher {
                 way = if let Some(way) = way.take() {
                     (way.tokens().first() == Some(&token)).then(|| way.after_first())
                 } else {
-                    // The config's own way is at most as long where its completion leads here.
+                    // If the completion of the config before leads here, this config's own path is
+                    // at most as long.
                     let before = self.configs[position - 1];
                     let follows = budget.first(automaton, vocabulary, before) == Some(token)
                         && budget::after_first(automaton, vocabulary, before, token) != config;
@@ -428,8 +445,8 @@ impl Matcher {
         Some(OwnWay { tokens, first: budget.first(automaton, vocabulary, config) })
     }
 
-    /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was
-    /// given still holds.
+    /// Replays the sequence in the current generation. Keeps the known closing path, so that a
+    /// bound given before still holds.
     fn move_on(&mut self) {
         let vocabulary = Arc::clone(self.constraint.vocabulary());
         std::mem::replace(&mut self.generation, self.constraint.generation()).release();

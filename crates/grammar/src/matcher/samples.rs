@@ -1,23 +1,27 @@
 //! Random outputs of a grammar.
 //!
-//! A sample is a walk through the automaton, a byte at a time. The bytes that may follow are put together by where they
-//! lead, since ninety letters that continue a string are one choice and the quote that ends it another; a choice is drawn
-//! first, then one of its bytes. So branches, optional members, lengths and the sizes of numbers vary without anything
-//! being known of the kind of grammar.
+//! A sample is a walk through the automaton, one byte at a time. The bytes that may follow are
+//! grouped into choices by the config that they lead to. For example, ninety letters that continue
+//! a string are one choice, and the closing quote is another. A choice is drawn first, then one of
+//! its bytes. Branches, optional members, lengths and sizes of numbers then vary in every kind of
+//! grammar.
 //!
-//! A walk ends for these reasons. Ways that lead towards the end are favoured, some samples more than others. A byte is
-//! taken only if what is then the shortest completion still fits, so a sample that grows (as recursive grammars make
-//! them do) is closed in time; so is one for which the automaton would have to grow too large. And where the output may
-//! end, ending is a choice like others.
+//! Several mechanisms bring a walk to its end:
 //!
-//! The samples are varied, not uniform: no distribution over outputs is promised, only that it depends on nothing but the
-//! grammar, the bound and the seed.
+//! - Choices that lead towards the end are favoured, in some samples more than in others.
+//! - A byte is taken only if the shortest completion after it still fits. Samples of recursive
+//!   grammars are therefore closed in time.
+//! - A sample is closed if the automaton would have to grow too large.
+//! - If the output may end, ending is a choice like any other.
+//!
+//! The samples are varied, not uniform. They follow no promised distribution, and depend only on
+//! the grammar, the bound and the seed.
 
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::{Grammar, tokens};
 
-/// Random outputs of a grammar, without end; from [`Grammar::samples`].
+/// Endless iterator over random outputs of a grammar, created by [`Grammar::samples`].
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits};
@@ -35,16 +39,17 @@ pub struct Samples {
     choices: Choices,
 }
 
-/// Bytes that a sample may have, unless told otherwise, on top of twice those of the shortest output.
+/// Default limit on the bytes of a sample, in addition to twice the length of the shortest output.
 const SPARE: usize = 1000;
 
-/// The cost of all configs visited for one sample, after which the sample is closed.
+/// Cost limit of the configs visited for one sample. A sample that reaches the limit is closed.
 const COST: usize = 1 << 16;
 
-/// Bytes of memory by which the automaton may grow for a sample before that is closed.
+/// Bytes of memory by which the automaton may grow for one sample. A sample that exceeds the limit
+/// is closed.
 ///
-/// A thousand bytes of a long string with a maximum length take one of the eight mebibytes. Nested alternatives that agree
-/// on a long prefix take more with each level, until no step is fast.
+/// A thousand bytes of a long string with a maximum length take one of the eight mebibytes. Nested
+/// alternatives with a long common prefix take more with each level, until every step is slow.
 const GROWTH: usize = 8 << 20;
 
 impl Samples {
@@ -60,7 +65,8 @@ impl Samples {
         }
     }
 
-    /// Bounds the samples that follow. Where no output is that short, each sample is a shortest one.
+    /// Sets the maximum length in bytes of the samples that follow. If no output is that short,
+    /// each sample is a shortest output.
     #[must_use]
     pub const fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
@@ -78,7 +84,8 @@ impl Samples {
         let mut output = Vec::new();
         let byte_len = self.automaton.byte_len();
         let mut cost_budget = COST;
-        // Each turn adds a byte after which the shortest completion still fits, so there are at most `limit` turns.
+        // Each iteration adds a byte after which the shortest completion still fits, so there are
+        // at most `limit` iterations.
         loop {
             if cost_budget == 0 || self.automaton.byte_len() > byte_len + GROWTH {
                 output.extend(self.automaton.closing(at));
@@ -106,12 +113,14 @@ impl Iterator for Samples {
     }
 }
 
-/// What one sample tends to; drawn for each, so that there are short and long ones, and plain and exotic ones.
+/// The tendencies of one sample. They are drawn for each sample, so that some samples are short and
+/// some long, some plain and some exotic.
 #[derive(Clone, Copy)]
 struct Habit {
-    /// The weight of a way towards the end, in halves.
+    /// Weight of a choice towards the end, in halves.
     haste: u32,
-    /// The weight of all characters beyond ASCII where there are many within.
+    /// Weight of all non-ASCII characters together, at a place where many ASCII characters may
+    /// follow.
     exotic: u32,
 }
 
@@ -121,34 +130,35 @@ impl Habit {
     }
 }
 
-/// The bytes that lead from one config to another, apart from the names that must not come again.
+/// The bytes that lead from one config to another, ignoring the member names seen so far.
 #[derive(Clone, Copy)]
 struct NextBytes {
-    /// Where its bytes are, those within ASCII first.
+    /// Index of the first byte in [`Choices::bytes`]. ASCII bytes come first.
     first: usize,
     ascii: usize,
     len: usize,
-    /// On a shortest way to the end.
+    /// True if these bytes shorten the shortest completion.
     closes: bool,
 }
 
-/// Where a walk may go from a config.
+/// The possible next steps of a walk.
 #[derive(Default)]
 struct Choices {
-    /// Sorted by where they lead.
+    /// Sorted by the config that the byte leads to.
     bytes: Vec<(Config, u8)>,
     ways: Vec<NextBytes>,
     may_end: bool,
 }
 
-/// As many ASCII bytes as no numeral, bracket or escape offers: any text may follow.
+/// A choice with this many ASCII bytes is free text: numerals, brackets and escapes have fewer.
 const MANY: usize = 16;
 
-/// The weight of a byte that leads where no other does.
+/// Weight of a choice with a single ASCII byte.
 const WEIGHT: u32 = 4;
 
 impl Choices {
-    /// All choices at `config` after which the output can close within `left` bytes, this one included.
+    /// Collects the choices at `config` after which the output can close. The chosen byte and the
+    /// completion together have at most `left` bytes.
     fn gather(
         &mut self,
         automaton: &mut Automaton,
@@ -184,15 +194,16 @@ impl Choices {
             });
             first += group.len();
         }
-        // Configs are numbered as they are met, which depends on the samples before.
+        // The ids of configs depend on earlier samples, so the choices are sorted by byte.
         self.ways.sort_unstable_by_key(|choice| self.bytes[choice.first].1);
     }
 
-    /// Draws a choice; `None` is to end.
+    /// Draws a choice; `None` means to end the output.
     ///
-    /// A letter that leads elsewhere than the many around it is the way into something particular, such as a declared
-    /// name where any name may stand. By chance alone a walk would hardly ever follow it to its last letter, so such a
-    /// track is taken more often than not, and then rarely left.
+    /// A letter that leads elsewhere than the many letters around it begins something particular.
+    /// An example is a declared name, where any name may stand. By chance alone, a walk would
+    /// hardly ever follow such a track to its last letter. The track is therefore usually taken,
+    /// and then rarely left.
     fn draw(&self, random: &mut Random, habit: Habit, on_track: &mut bool) -> Option<NextBytes> {
         let many = self.ways.iter().any(|choice| choice.ascii >= MANY);
         let stays = random.below(16) < if *on_track { 15 } else { 12 };
@@ -212,7 +223,7 @@ impl Choices {
         let end = if self.may_end { WEIGHT * habit.haste / 2 } else { 0 };
         let total = weights.iter().sum::<u32>() + end;
         if total == 0 {
-            // Nothing but what this sample avoids.
+            // Only choices that this sample avoids are left.
             return self.ways.get(random.below(self.ways.len().max(1) as u32) as usize).copied();
         }
         let mut drawn = random.below(total);
@@ -242,7 +253,7 @@ impl Choices {
         byte.is_ascii_alphanumeric() || byte == b'_'
     }
 
-    /// One of the bytes of a choice; of many a letter or digit mostly.
+    /// Draws one of the bytes of a choice. In a large choice, letters and digits are favoured.
     fn byte_of(&self, choice: NextBytes, random: &mut Random) -> u8 {
         let bytes = &self.bytes[choice.first..choice.first + choice.len];
         let any = |random: &mut Random| bytes[random.below(bytes.len() as u32) as usize].1;
@@ -252,11 +263,12 @@ impl Choices {
     }
 }
 
-/// `SplitMix64` (Steele, Lea and Flood 2014).
+/// The `SplitMix64` generator (Steele, Lea and Flood 2014).
 struct Random(u64);
 
 impl Random {
-    /// A number below `bound`, which is positive and so small that the bias does not matter.
+    /// Returns a number below `bound`, which must be positive. The result is slightly biased, which
+    /// does not matter for small bounds.
     const fn below(&mut self, bound: u32) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

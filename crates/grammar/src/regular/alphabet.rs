@@ -1,8 +1,9 @@
-//! The letters that a set of expressions cannot tell apart, as one.
+//! Merges letters that a set of expressions cannot distinguish.
 //!
-//! `\p{L}` has 650 ranges, yet an automaton for `\p{L}{1,255}` needs two letters: in the class and not. Derivatives
-//! never look at a code point other than through the classes of the expression, so it is enough to step on one
-//! representative of each non-empty combination of these classes.
+//! `\p{L}` has 650 ranges, but an automaton for `\p{L}{1,255}` needs only two letters: inside and
+//! outside the class. Derivatives look at a code point only through the classes of the expression.
+//! Stepping on one representative of each non-empty combination of these classes is therefore
+//! enough.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,20 +12,24 @@ use super::automaton::TooLarge;
 use super::charset::{LAST, after};
 use super::expression::{ExprId, Expressions, Node};
 
-/// The most that the numbers of sets which hold a range add up to, over all ranges that the sets cut.
+/// Maximum number of overlaps. The sets cut the code points into ranges; each range counts once for
+/// every set that contains it.
 const OVERLAPS: usize = 1 << 21;
 
 /// Classes of code points, numbered from 0 in the order of their first members.
 #[derive(Debug)]
 pub(super) struct Alphabet {
-    /// The code points of each class.
+    /// The code points of each class, as inclusive ranges.
     pub(super) classes: Vec<Vec<(u32, u32)>>,
-    /// A member of each class.
+    /// One member of each class.
     representatives: Vec<char>,
 }
 
 impl Alphabet {
-    /// The coarsest alphabet for these expressions and all their derivatives.
+    /// Creates the coarsest alphabet for some expressions and all their derivatives.
+    ///
+    /// # Errors
+    /// Returns an error if the character classes overlap too often.
     pub(super) fn new(expressions: &Expressions, languages: &[ExprId]) -> Result<Self, TooLarge> {
         let sets = sets_in(expressions, languages);
         let mut edges = Vec::new();
@@ -41,8 +46,9 @@ impl Alphabet {
         edges.sort_unstable();
         let mut alphabet = Self { classes: Vec::new(), representatives: Vec::new() };
         let mut ids = FxHashMap::default();
-        // The sets that hold the current code point, sorted. A range that starts where another of its set ends cannot
-        // be, except behind the surrogates, where both edges cancel out.
+        // Sorted indices of the sets that contain the current code point. A range never starts
+        // where another range of the same set ends, except after the surrogates. There, both edges
+        // cancel out.
         let mut inside: Vec<usize> = Vec::new();
         let mut at = 0;
         let mut overlaps = 0;
@@ -75,12 +81,12 @@ impl Alphabet {
         Ok(alphabet)
     }
 
-    /// The number of classes.
+    /// Returns the number of classes.
     pub(super) fn len(&self) -> usize {
         self.classes.len()
     }
 
-    /// The inclusive ranges of classes that make up a set of code points.
+    /// Returns the classes that make up a set of code points, as inclusive ranges of class numbers.
     pub(super) fn classes_of(&self, set: &CharSet) -> Vec<(u32, u32)> {
         let mut ranges = Vec::new();
         for (class, &c) in self.representatives.iter().enumerate() {
@@ -92,7 +98,8 @@ impl Alphabet {
     }
 }
 
-/// The code point before `first`, where a range may end: the set of everything has an edge behind the surrogates.
+/// Returns the code point before `first`, at which a range may end. Surrogates are skipped, because
+/// the set of all code points has an edge after them.
 fn before(first: u32) -> u32 {
     if first == 0xE000 { 0xD7FF } else { first - 1 }
 }
@@ -104,7 +111,7 @@ fn push_adjacent(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
     }
 }
 
-/// Every class that occurs, once.
+/// Returns the character class of every class node that the expressions contain.
 fn sets_in(expressions: &Expressions, languages: &[ExprId]) -> Vec<CharSet> {
     let mut seen: FxHashSet<ExprId> = languages.iter().copied().collect();
     let mut pending = seen.iter().copied().collect::<Vec<_>>();

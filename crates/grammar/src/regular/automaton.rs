@@ -1,13 +1,13 @@
 //! Minimal deterministic automata over code points, for several languages at once.
 //!
-//! A state is what each language still accepts, as a tuple of derivatives. The tuples are explored from the start over an
-//! [alphabet](super::alphabet) of classes, states from which nothing is accepted are cut away, and states that no
-//! continuation tells apart are merged. The automaton is complete before it is used: its size is known, and so is which
-//! states are the same.
+//! A state is a tuple of derivatives, which say what each language still accepts. The tuples are
+//! explored from the start over an [alphabet](super::alphabet) of classes. States from which no
+//! language accepts are removed, and equivalent states are merged. The automaton is complete before
+//! its first use, so its size and its equivalent states are known.
 //!
 //! # Limits
-//! The number of states is exponential in the expression at worst (`.*x.{20}` needs 2²⁰). [`TextDfa::new`] stops at a
-//! limit, and so does its work, in proportion.
+//! In the worst case, the number of states is exponential in the size of the expression (`.*x.{20}`
+//! needs 2²⁰). [`TextDfa::new`] stops at a limit on states, and at a limit on work in proportion.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,19 +20,20 @@ use super::derivative::{Derivatives, Pieces, overlay_each};
 use super::expression::{ExprId, Expressions};
 use super::minimize::{Edge, Incoming, minimize};
 
-/// Steps of work allowed for each state of the limit. Ordinary expressions take 5 to 50 for each of their states.
+/// Steps of work allowed per allowed state. Ordinary expressions take 5 to 50 steps per state.
 const WORK_PER_STATE: usize = 1 << 8;
 
-/// The most ranges of code points that lead from all states together.
+/// Maximum number of ranges in the transitions of all states together.
 const TRANSITIONS: usize = 1 << 21;
 
-/// A deterministic automaton over code points for several languages: `labels` tell which of them accept at a state.
+/// A deterministic automaton over code points for several languages. The label of a state says
+/// which languages accept there.
 ///
-/// Every state but the start is live: some text leads from it to a state where a language accepts. No two states have
-/// the same labels for all continuations.
+/// Every state except the start is live: some text leads from it to a state where a language
+/// accepts. No two states have the same labels for all continuations.
 #[derive(Debug)]
 pub(crate) struct TextDfa {
-    /// Where the transitions of each state begin, and the end of the last.
+    /// Index of each state's first transition, followed by the number of all transitions.
     offsets: Vec<u32>,
     transitions: Vec<(u32, u32, u32)>,
     state_labels: Vec<u32>,
@@ -41,7 +42,11 @@ pub(crate) struct TextDfa {
 }
 
 impl TextDfa {
-    /// The automaton of `languages`, with at most `limit` states, and work in proportion.
+    /// Builds the automaton of `languages`, with at most `limit` states and work in proportion.
+    ///
+    /// # Errors
+    /// Returns an error if the automaton exceeds a limit, or if the ledger of `expressions` is
+    /// over.
     pub(crate) fn new(
         expressions: &mut Expressions,
         languages: &[ExprId],
@@ -50,7 +55,7 @@ impl TextDfa {
         expressions.check()?;
         let mut builder = Builder::new(expressions, languages)?;
         let explored = builder.explore(limit);
-        // What only building takes is free again.
+        // Memory that only construction needs is free again.
         builder.expressions.release(builder.kept + builder.derivatives.byte_len());
         explored?;
         builder.finish()
@@ -61,12 +66,12 @@ impl TextDfa {
         0
     }
 
-    /// The number of states, at least 1.
+    /// Returns the number of states, at least 1.
     pub(crate) fn len(&self) -> usize {
         self.state_labels.len()
     }
 
-    /// The state after `c`; `None` if no language accepts any longer.
+    /// Returns the state after `c`; `None` if no language accepts any continuation.
     pub(crate) fn next(&self, state: u32, c: char) -> Option<u32> {
         let c = u32::from(c);
         let transitions = self.transitions(state);
@@ -75,13 +80,14 @@ impl TextDfa {
         (c <= high).then_some(target)
     }
 
-    /// The transitions to live states: inclusive ranges in order, without surrogates, neighbours with one target merged.
+    /// Returns the transitions to live states, as inclusive ranges in order. Ranges contain no
+    /// surrogates, and neighbouring ranges with the same target are merged.
     pub(crate) fn transitions(&self, state: u32) -> &[(u32, u32, u32)] {
         let state = state as usize;
         &self.transitions[self.offsets[state] as usize..self.offsets[state + 1] as usize]
     }
 
-    /// The transitions over some of the code points from `from` to `to`.
+    /// Returns the transitions that overlap the code points from `from` to `to`.
     pub(crate) fn transitions_within(&self, state: u32, from: u32, to: u32) -> &[(u32, u32, u32)] {
         let transitions = self.transitions(state);
         let first = transitions.partition_point(|&(_, high, _)| high < from);
@@ -89,54 +95,58 @@ impl TextDfa {
         &transitions[first..end.max(first)]
     }
 
-    /// The transitions of a state, on average.
+    /// Returns the average number of transitions per state, rounded down.
     pub(crate) fn mean_transitions(&self) -> usize {
         self.transitions.len() / self.len()
     }
 
-    /// Which languages accept here, as an index into [`labels`](Self::labels).
+    /// Returns the label of a state, as an index into [`labels`](Self::labels).
     pub(crate) fn label(&self, state: u32) -> u32 {
         self.state_labels[state as usize]
     }
 
-    /// For each label, whether each language accepts. Label 0 is that none does.
+    /// Returns the labels. A label says for each language whether it accepts. In label 0, no
+    /// language accepts.
     pub(crate) fn labels(&self) -> &[Box<[bool]>] {
         &self.labels
     }
 
-    /// Whether every text leads back to this very state, so that its label holds for all continuations.
+    /// Reports whether every text leads back to this state, so that its label holds for all
+    /// continuations.
     pub(crate) fn is_free(&self, state: u32) -> bool {
         self.free[state as usize]
     }
 }
 
-/// An automaton that was given up.
+/// The error of an automaton that would exceed a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooLarge {
-    /// What there was too much of.
+    /// The limited quantity.
     pub(crate) what: &'static str,
     pub(crate) given: usize,
     pub(crate) limit: usize,
 }
 
-/// What a language still accepts: the derivative, which is not ∅, with the number of its language.
+/// The derivative of one language, which is not ∅, with the number of the language.
 type Component = (u32, ExprId);
 
 struct Builder<'a> {
     expressions: &'a mut Expressions,
     derivatives: Derivatives,
     count: usize,
-    /// The components of all states, one after the other, and where each state's end.
+    /// Components of all states, one state after the other. `ends` holds the end of each state's
+    /// components.
     components: Vec<Component>,
     ends: Vec<u32>,
-    /// The states of one component, which are most, apart from the others.
+    /// States with a single component. Most states have one, so they are stored apart from the
+    /// others.
     simple: FxHashMap<Component, u32>,
     compound: FxHashMap<Box<[Component]>, u32>,
     edges: Vec<Edge>,
     state_labels: Vec<u32>,
     labels: Vec<Box<[bool]>>,
     label_ids: FxHashMap<Box<[bool]>, u32>,
-    /// A label in the making.
+    /// The label under construction.
     label: Vec<bool>,
     /// Bytes charged for states and edges.
     kept: usize,
@@ -167,7 +177,7 @@ impl<'a> Builder<'a> {
         Ok(builder)
     }
 
-    /// The id of a state, which is new at its first occurrence.
+    /// Returns the id of a state, and creates the state if it is new.
     fn state(&mut self, components: &[Component]) -> u32 {
         let known = match components {
             [component] => self.simple.get(component),
@@ -237,7 +247,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The edges of a state of one component.
+    /// Adds the edges of a state with one component.
     fn leave_simple(&mut self, state: u32, (language, expr): Component) {
         let pieces = self.derivatives.of(self.expressions, expr);
         for (at, &(first, derivative)) in pieces.iter().enumerate() {
@@ -249,13 +259,14 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The edges of a state.
+    /// Adds the edges of a state with any number of components.
     fn leave(&mut self, state: u32, components: &[Component]) {
         let functions = components
             .iter()
             .map(|&(_, expr)| self.derivatives.of(self.expressions, expr))
             .collect::<Vec<Pieces>>();
-        // The targets one after the other, with the first letter and the end of each.
+        // The components of all targets, one target after the other. Each piece holds the first
+        // letter and the end of its target.
         let mut targets: Vec<Component> = Vec::new();
         let mut pieces: Vec<(u32, usize)> = Vec::new();
         overlay_each(&functions, |first, derivatives| {
@@ -338,10 +349,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The number of code points that are no surrogates.
+/// Number of code points, without surrogates.
 const LETTERS: u32 = LAST + 1 - 0x800;
 
-/// Whether from each state some state with a label other than 0 is reached.
+/// Reports for each state whether it reaches a state with a label other than 0.
 fn live(edges: &[Edge], incoming: &Incoming, labels: &[u32]) -> Vec<bool> {
     let mut alive = labels.iter().map(|&label| label != 0).collect::<Vec<_>>();
     let mut pending = (0..labels.len() as u32).filter(|&state| alive[state as usize]).collect::<Vec<_>>();
@@ -356,11 +367,11 @@ fn live(edges: &[Edge], incoming: &Incoming, labels: &[u32]) -> Vec<bool> {
     alive
 }
 
-/// The merged states in the order in which a search from the start meets them.
+/// The merged states in breadth-first order from the start.
 struct Numbers {
-    /// The number of each state; states that are not reached have none.
+    /// Number of each state; `u32::MAX` for states that are not reached.
     of_state: Vec<u32>,
-    /// One member of each.
+    /// One member of each merged state.
     members: Vec<u32>,
 }
 

@@ -7,27 +7,29 @@ const AFTER_SURROGATES: u32 = 0xE000;
 
 /// A set of code points (Unicode scalar values): sorted, disjoint, non-adjacent inclusive ranges.
 ///
-/// Surrogates are in no set, so no range holds one, and the set of everything has two ranges.
+/// No set contains surrogates, so no range contains one, and the set of all code points has two
+/// ranges.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CharSet(Arc<[(u32, u32)]>);
 
 impl CharSet {
-    /// All code points.
+    /// Returns the set of all code points.
     pub(crate) fn any() -> Self {
         Self(Arc::new([(0, BEFORE_SURROGATES), (AFTER_SURROGATES, LAST)]))
     }
 
-    /// The empty set.
+    /// Returns the empty set.
     pub(crate) fn none() -> Self {
         Self(Arc::new([]))
     }
 
-    /// The union of inclusive ranges, in any order; a range whose ends are the wrong way round is empty.
+    /// Creates the union of inclusive ranges, in any order. A range whose start is greater than its
+    /// end is empty.
     pub(crate) fn new(ranges: impl IntoIterator<Item = (char, char)>) -> Self {
         Self::from_code_points(ranges.into_iter().map(|(low, high)| (low.into(), high.into())))
     }
 
-    /// The same from numbers, which may speak of surrogates: these are left out.
+    /// Like [`CharSet::new`], from numbers. Surrogates are dropped.
     pub(crate) fn from_code_points(ranges: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let mut parts = Vec::new();
         for (low, high) in ranges {
@@ -49,7 +51,7 @@ impl CharSet {
         Self(ranges.into())
     }
 
-    /// The set of one code point.
+    /// Creates the set of one code point.
     pub(crate) fn single(c: char) -> Self {
         Self(Arc::new([(c.into(), c.into())]))
     }
@@ -89,7 +91,7 @@ impl CharSet {
         Self::from_code_points(gaps)
     }
 
-    /// What is in this set and not in `other`.
+    /// Returns the members of this set that are not in `other`.
     pub(crate) fn without(&self, other: &Self) -> Self {
         self.intersect(&other.complement())
     }
@@ -111,7 +113,7 @@ impl CharSet {
         after > 0 && c <= self.0[after - 1].1
     }
 
-    /// Sorted, disjoint and not adjacent, with inclusive ends.
+    /// Returns the ranges: sorted, disjoint and non-adjacent, with inclusive ends.
     pub(crate) fn ranges(&self) -> &[(u32, u32)] {
         &self.0
     }
@@ -121,7 +123,7 @@ impl CharSet {
     }
 }
 
-/// The code point after `last`, where a new range may start: surrogates are passed over.
+/// Returns the code point after `last`, at which a range may start. Surrogates are skipped.
 pub(super) const fn after(last: u32) -> u32 {
     if last == BEFORE_SURROGATES { AFTER_SURROGATES } else { last + 1 }
 }

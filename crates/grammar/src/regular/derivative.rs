@@ -1,11 +1,12 @@
 //! Brzozowski derivatives, for a whole alphabet at once.
 //!
-//! The derivative of a language by a letter is what may follow that letter. Here the derivatives of an expression by
-//! all letters come together, as a piecewise constant function: sorted pieces `(first letter, derivative)`, the first
-//! of them at letter 0. A letter is a code point, or a class of an [`Alphabet`].
+//! The derivative of a language by a letter is the set of texts that may follow that letter. The
+//! derivatives of an expression by all letters are computed together, as a piecewise constant
+//! function. The function consists of sorted pieces `(first letter, derivative)`, starting at
+//! letter 0. A letter is a code point, or a class of an [`Alphabet`].
 //!
-//! (Brzozowski, *Derivatives of Regular Expressions*, 1964; Owens, Reppy and Turon, *Regular-expression derivatives
-//! re-examined*, 2009, for classes.)
+//! (Brzozowski, *Derivatives of Regular Expressions*, 1964; Owens, Reppy and Turon,
+//! *Regular-expression derivatives re-examined*, 2009, for classes.)
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use super::expression::{ExprId, Expressions, Node};
 /// A piecewise constant function from letters to expressions.
 pub(super) type Pieces = Arc<[(u32, ExprId)]>;
 
-/// Derivatives met so far.
+/// The derivatives computed so far.
 #[derive(Debug)]
 pub(super) struct Derivatives {
-    /// `None` for code points.
+    /// The classes that serve as letters; `None` if letters are code points.
     alphabet: Option<Alphabet>,
     known: FxHashMap<ExprId, Pieces>,
 }
@@ -40,10 +41,10 @@ impl Derivatives {
         self.alphabet.as_ref()
     }
 
-    /// The derivatives of `expr` by all letters.
+    /// Returns the derivatives of `expr` by all letters.
     pub(super) fn of(&mut self, expressions: &mut Expressions, expr: ExprId) -> Pieces {
-        // Depth first, without recursion: expressions may be as deep as they are long. An expression comes a second
-        // time when all that its derivatives need are there.
+        // Depth first, without recursion: expressions may be as deep as they are long. Each
+        // expression is popped twice; the second time, the derivatives that it needs are known.
         let mut pending = vec![(expr, false)];
         while let Some((expr, is_ready)) = pending.pop() {
             if self.known.contains_key(&expr) {
@@ -74,17 +75,18 @@ impl Derivatives {
         self.known(expr)
     }
 
-    /// The bytes that derivatives take, with their place in the table.
+    /// Returns the bytes of an expression's derivatives, including their table entry.
     fn charge(pieces: &Pieces) -> usize {
         size_of_val(&**pieces) + 2 * size_of::<(ExprId, Pieces)>()
     }
 
-    /// The bytes of all derivatives.
+    /// Returns the bytes of all derivatives.
     pub(super) fn byte_len(&self) -> usize {
         self.known.values().map(Self::charge).sum()
     }
 
-    /// An expression that is still being computed is one that needs itself, and the least solution is nothing.
+    /// Returns the derivatives of an expression that is already computed. An expression that is
+    /// still being computed depends on itself, so its least solution is ∅.
     fn known(&self, expr: ExprId) -> Pieces {
         let nothing = || Arc::from([(0, Expressions::NOTHING)]);
         self.known.get(&expr).map_or_else(nothing, Arc::clone)
@@ -131,7 +133,7 @@ impl Derivatives {
             if low == pieces[pieces.len() - 1].0 {
                 pieces.pop();
             }
-            // Only behind the surrogates does a range start where another ends.
+            // Ranges touch only at the surrogates.
             push(&mut pieces, low, Expressions::EMPTY);
             pieces.push((end, Expressions::NOTHING));
         };
@@ -163,7 +165,7 @@ fn push(pieces: &mut Vec<(u32, ExprId)>, start: u32, expr: ExprId) {
     }
 }
 
-/// Applies `f` to each value once.
+/// Applies `f` to each piece. Reuses the results for the last eight distinct values.
 fn map(pieces: &Pieces, mut f: impl FnMut(ExprId) -> ExprId) -> Pieces {
     let mut done: Vec<(ExprId, ExprId)> = Vec::new();
     let mut mapped = Vec::with_capacity(pieces.len());
@@ -186,7 +188,7 @@ pub(super) fn overlay(functions: &[Pieces], mut f: impl FnMut(&[ExprId]) -> Expr
     combined.into()
 }
 
-/// Calls `f` with the start of every range in which no function changes, and the values there.
+/// Calls `f` for each range in which no function changes, with its start and the values there.
 pub(super) fn overlay_each(functions: &[Pieces], mut f: impl FnMut(u32, &[ExprId])) {
     let mut places = vec![0; functions.len()];
     let mut values = vec![Expressions::NOTHING; functions.len()];

@@ -1,9 +1,10 @@
 //! Hash-consed regular expressions with intersection and complement.
 //!
-//! Each expression exists once, so equal ids mean equal expressions, and the smart constructors apply the laws that are
-//! cheap to see: neutral and absorbing elements, order and repetition in unions and intersections, classes that join,
-//! counts that add up. That keeps the number of derivatives finite and mostly small; it does not make equal *languages*
-//! equal, which the automaton's minimisation does.
+//! Each expression exists once, so equal ids mean equal expressions. The constructors apply laws
+//! that are cheap to check: neutral and absorbing elements, order and duplicates in unions and
+//! intersections, joined classes, and sums of counts. This keeps the number of derivatives finite
+//! and usually small. Equal *languages* may still have different ids; minimising the automaton
+//! merges their states.
 //!
 //! Counted repetition is never unrolled: the derivative of `r{m,n}` is `r'·r{m-1,n-1}`.
 
@@ -17,59 +18,60 @@ use super::automaton::TooLarge;
 use super::derivative::Derivatives;
 use crate::ledger::Ledger;
 
-/// An expression of one [`Expressions`].
+/// The id of an expression in one [`Expressions`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ExprId(pub(super) u32);
 
-/// What an expression is made of. Only [`Expressions::intern`] makes ids of these, after normalisation.
+/// The structure of an expression. Only [`Expressions::intern`] and [`Expressions::recursive`]
+/// create ids of nodes, after normalisation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Node {
-    /// No text.
+    /// ∅, no text.
     Nothing,
-    /// The empty text.
+    /// ε, the empty text.
     Empty,
-    /// One code point of a set that is not empty.
+    /// One code point of a non-empty set.
     Class(CharSet),
-    /// One after the other; the first is no concatenation itself.
+    /// Two expressions in sequence. The first is not a concatenation.
     Concat(ExprId, ExprId),
-    /// So many times; never exactly once. Where the repeated expression may be empty, `min` is 0.
+    /// A repetition, but never exactly once. If `inner` matches the empty text, `min` is 0.
     Repeat { inner: ExprId, min: u32, max: Option<u32> },
-    /// At least two, sorted, none of them a union.
+    /// A union of at least two expressions, sorted. None of them is a union.
     AnyOf(Arc<[ExprId]>),
-    /// At least two, sorted, none of them an intersection.
+    /// An intersection of at least two expressions, sorted. None of them is an intersection.
     AllOf(Arc<[ExprId]>),
-    /// Every other text. The complement of nothing is everything.
+    /// The complement. The complement of ∅ is the language of all texts.
     Not(ExprId),
-    /// The least solution of an equation: see [`Expressions::recursive`].
+    /// The least solution of the equation with this index; see [`Expressions::recursive`].
     Recursive(u32),
 }
 
-/// Hash-consed regular expressions. Equal expressions (after normalisation) have equal ids.
+/// Hash-consed regular expressions. Expressions that are equal after normalisation have equal ids.
 #[derive(Debug)]
 pub(crate) struct Expressions {
     nodes: Vec<Node>,
     facts: Vec<Facts>,
     ids: FxHashMap<Node, ExprId>,
-    /// The right sides of the recursive expressions' equations.
+    /// Right-hand sides of the recursive expressions' equations.
     definitions: Vec<ExprId>,
     derivatives: Derivatives,
     work: usize,
     ledger: Option<Rc<Ledger>>,
 }
 
-/// Steps of the ledger for one step of work here.
+/// Ledger steps per step of work in this module.
 const STEP: usize = 7;
 
-/// The bytes that an expression takes, with its place in the tables.
+/// Bytes of an expression, including its table entries.
 const BYTES: usize = 2 * size_of::<Node>() + size_of::<Facts>() + 24;
 
-/// What is known of an expression once it is made.
+/// Properties of an expression, computed on creation.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     nullable: bool,
-    /// Whether a recursive expression occurs in it.
+    /// True if a recursive expression occurs in the expression.
     recursive: bool,
-    /// No text is shorter, and none longer, in code points. `u32::MAX` at most is no bound.
+    /// Bounds on the lengths of texts, in code points. An upper bound of `u32::MAX` means none.
     lengths: (u32, u32),
 }
 
@@ -82,11 +84,11 @@ impl Default for Expressions {
 impl Expressions {
     /// ∅, the language without texts.
     pub(crate) const NOTHING: ExprId = ExprId(0);
-    /// ε, the empty text alone.
+    /// ε, the language of the empty text alone.
     pub(crate) const EMPTY: ExprId = ExprId(1);
-    /// Σ*, every text.
+    /// Σ*, the language of all texts.
     pub(crate) const EVERYTHING: ExprId = ExprId(2);
-    /// Σ, every text of one code point.
+    /// Σ, the language of all texts of one code point.
     pub(crate) const ANY: ExprId = ExprId(3);
 
     pub(crate) fn new() -> Self {
@@ -107,8 +109,8 @@ impl Expressions {
 
     /// Creates expressions that charge their work and memory to the ledger of a compilation.
     ///
-    /// No operation here fails. [`TextDfa::new`](super::TextDfa::new) fails once the ledger is over. Code
-    /// that makes many expressions calls [`check`](Self::check).
+    /// Operations on expressions never fail. [`TextDfa::new`](super::TextDfa::new) fails once the
+    /// ledger is over. Code that creates many expressions calls [`check`](Self::check).
     pub(crate) fn with_ledger(ledger: &Rc<Ledger>) -> Self {
         Self { ledger: Some(Rc::clone(ledger)), ..Self::new() }
     }
@@ -128,25 +130,28 @@ impl Expressions {
         }
     }
 
-    /// Gives back bytes that were charged.
+    /// Releases bytes that were charged.
     pub(super) fn release(&self, bytes: usize) {
         if let Some(ledger) = &self.ledger {
             ledger.release(bytes);
         }
     }
 
-    /// Fails once the ledger is over.
+    /// Checks the ledger.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger is over.
     pub(crate) fn check(&self) -> Result<(), TooLarge> {
         let excess = self.ledger.as_ref().and_then(|ledger| ledger.excess());
         excess.map_or(Ok(()), |(what, given, limit)| Err(TooLarge { what, given, limit }))
     }
 
-    /// One code point of the set.
+    /// Returns the language of the single code points in a set.
     pub(crate) fn class(&mut self, set: CharSet) -> ExprId {
         if set.is_empty() { Self::NOTHING } else { self.intern(Node::Class(set)) }
     }
 
-    /// Exactly this text.
+    /// Returns the language of exactly this text.
     pub(crate) fn literal(&mut self, text: &str) -> ExprId {
         let mut expr = Self::EMPTY;
         for c in text.chars().rev() {
@@ -156,7 +161,7 @@ impl Expressions {
         expr
     }
 
-    /// A text of `a`, then one of `b`.
+    /// Returns the language of a text of `a` followed by a text of `b`.
     pub(crate) fn concat(&mut self, a: ExprId, b: ExprId) -> ExprId {
         if a == Self::NOTHING || b == Self::NOTHING {
             return Self::NOTHING;
@@ -174,8 +179,11 @@ impl Expressions {
         heads.iter().rev().fold(b, |tail, &head| self.prepend(head, tail))
     }
 
-    /// `head · tail`, where `head` is no concatenation. Neighbouring repetitions of the same expression add up, and
-    /// beside any number of characters of a class more or less of them make no difference.
+    /// Returns `head · tail`, where `head` is not a concatenation.
+    ///
+    /// Neighbouring repetitions of the same expression become one repetition with added counts.
+    /// Next to an unlimited repetition of a class, optional repetitions of the same characters are
+    /// dropped.
     fn prepend(&mut self, mut head: ExprId, mut tail: ExprId) -> ExprId {
         loop {
             if head == Self::EMPTY {
@@ -204,7 +212,8 @@ impl Expressions {
         }
     }
 
-    /// Whether a repetition is of any number of a class's characters, among them all those of another class.
+    /// Reports whether a repetition matches any number of characters of a class that contains the
+    /// class `inner`.
     pub(super) fn absorbs(&self, (outer, min, max): Counted, inner: ExprId) -> bool {
         match (self.node(outer), self.node(inner)) {
             (Node::Class(outer), Node::Class(inner)) => (min, max) == (0, None) && inner.is_subset(outer),
@@ -212,7 +221,7 @@ impl Expressions {
         }
     }
 
-    /// Between `min` and `max` texts of `expr`, one after the other.
+    /// Returns the language of `min` to `max` texts of `expr` in sequence.
     pub(crate) fn repeat(&mut self, expr: ExprId, min: u32, max: Option<u32>) -> ExprId {
         if max.is_some_and(|max| max < min) {
             return Self::NOTHING;
@@ -229,7 +238,7 @@ impl Expressions {
         }
         let min = if nullable { 0 } else { min };
         if let &Node::Repeat { inner, min: inner_min @ 0..=1, max: inner_max } = self.node(expr) {
-            // Counts below and up to the most of each round leave no gaps.
+            // Each round starts at 0 or 1, so the multiplied counts have no gaps.
             let most = match (inner_max, max) {
                 (Some(inner_max), Some(max)) => inner_max.checked_mul(max).map(Some),
                 _ => Some(None),
@@ -244,17 +253,17 @@ impl Expressions {
         self.intern(Node::Repeat { inner: expr, min, max })
     }
 
-    /// The texts of any of these.
+    /// Returns the union of some expressions.
     pub(crate) fn any_of(&mut self, items: Vec<ExprId>) -> ExprId {
         self.union(items)
     }
 
-    /// The texts of all of these.
+    /// Returns the intersection of some expressions.
     pub(crate) fn all_of(&mut self, items: Vec<ExprId>) -> ExprId {
         self.intersection(items)
     }
 
-    /// The texts that are not in `expr`.
+    /// Returns the complement of an expression.
     pub(crate) fn not(&mut self, expr: ExprId) -> ExprId {
         match *self.node(expr) {
             Node::Not(inner) => inner,
@@ -262,42 +271,46 @@ impl Expressions {
         }
     }
 
-    /// A new expression that stands for the least solution of an equation, which [`define`](Self::define) gives.
+    /// Creates an expression that stands for the least solution of an equation.
+    /// [`define`](Self::define) sets the equation.
     ///
-    /// `nullable` says whether the solution holds the empty text. Only repetitions with look-ahead inside need this:
-    /// each round's condition is about all the text that follows, so a round is not a language by itself.
+    /// `nullable` says whether the solution contains the empty text. Repetitions with look-around
+    /// need such expressions: the condition of a round concerns all the text that follows, so a
+    /// round alone is not a language.
     pub(super) fn recursive(&mut self, nullable: bool) -> ExprId {
         let node = Node::Recursive(self.definitions.len() as u32);
         self.definitions.push(Self::NOTHING);
         self.add(node, Facts { nullable, recursive: true, lengths: (0, u32::MAX) })
     }
 
-    /// Gives the right side of a recursive expression's equation. The expression itself may occur there behind at least
-    /// one code point, and not under a complement.
+    /// Sets the right-hand side of a recursive expression's equation. The expression may occur
+    /// there itself, but only after at least one code point, and not under a complement.
     pub(super) fn define(&mut self, recursive: ExprId, definition: ExprId) {
         if let Node::Recursive(index) = *self.node(recursive) {
             self.definitions[index as usize] = definition;
         }
     }
 
-    /// Whether the empty text is in the language.
+    /// Reports whether the empty text is in the language.
     pub(crate) fn nullable(&self, expr: ExprId) -> bool {
         self.facts[expr.0 as usize].nullable
     }
 
-    /// What may follow `c` in the language.
+    /// Returns the derivative by `c`: the texts that may follow `c` in the language.
     pub(crate) fn derive(&mut self, expr: ExprId, c: char) -> ExprId {
         let pieces = self.pieces(expr);
         pieces[pieces.partition_point(|&(start, _)| start <= c.into()) - 1].1
     }
 
-    /// The first code points of the ranges within which all derivatives agree, in order; the first is 0.
+    /// Returns the first code points of the ranges within which all derivatives agree, in order.
+    /// The first one is 0.
     #[cfg(test)]
     pub(crate) fn partition(&mut self, expr: ExprId) -> Arc<[u32]> {
         self.pieces(expr).iter().map(|&(start, _)| start).collect()
     }
 
-    /// The derivatives by ranges of code points: within a range all derivatives agree; the first begins at 0.
+    /// Returns the derivatives by ranges of code points, as pairs of a range's start and the
+    /// derivative within the range. The first range starts at 0.
     pub(crate) fn pieces(&mut self, expr: ExprId) -> Arc<[(u32, ExprId)]> {
         let mut derivatives = std::mem::replace(&mut self.derivatives, Derivatives::over_code_points());
         let pieces = derivatives.of(self, expr);
@@ -305,13 +318,13 @@ impl Expressions {
         pieces
     }
 
-    /// The number of expressions made so far.
+    /// Returns the number of expressions created so far.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Steps taken so far, in proportion to the time spent.
+    /// Returns the number of steps taken so far, in proportion to the time spent.
     pub(crate) fn work(&self) -> usize {
         self.work
     }
@@ -331,12 +344,12 @@ impl Expressions {
         self.definitions[index as usize]
     }
 
-    /// Whether a recursive expression occurs in it.
+    /// Reports whether a recursive expression occurs in `expr`.
     pub(super) fn is_recursive(&self, expr: ExprId) -> bool {
         self.facts[expr.0 as usize].recursive
     }
 
-    /// The first expression of a concatenation, and the rest.
+    /// Returns the first expression of a concatenation, and the rest.
     pub(super) fn split(&self, expr: ExprId) -> (ExprId, ExprId) {
         match *self.node(expr) {
             Node::Concat(head, tail) => (head, tail),
@@ -344,7 +357,8 @@ impl Expressions {
         }
     }
 
-    /// What is repeated, and how often; an expression that is no repetition occurs once.
+    /// Returns the repeated expression and its counts. An expression that is not a repetition
+    /// occurs once.
     pub(super) fn counted(&self, expr: ExprId) -> Counted {
         match *self.node(expr) {
             Node::Repeat { inner, min, max } => (inner, min, max),
@@ -353,7 +367,7 @@ impl Expressions {
         }
     }
 
-    /// The id of a node that no law makes simpler.
+    /// Returns the id of a node, which no law makes simpler.
     pub(super) fn intern(&mut self, node: Node) -> ExprId {
         self.spend(1);
         if let Some(&id) = self.ids.get(&node) {
@@ -378,8 +392,8 @@ impl Expressions {
         id
     }
 
-    /// Bounds on the lengths of texts, in code points: `u32::MAX` at most is no bound. They need not be
-    /// tight.
+    /// Returns bounds on the lengths of texts, in code points. An upper bound of `u32::MAX` means
+    /// none. The bounds need not be tight.
     pub(super) fn lengths(&self, expr: ExprId) -> (u32, u32) {
         self.facts[expr.0 as usize].lengths
     }
@@ -389,7 +403,7 @@ impl Expressions {
         let all = |items: &[ExprId]| items.iter().all(|item| facts(item).nullable);
         let any = |items: &[ExprId]| items.iter().any(|item| facts(item).nullable);
         let nullable = match node {
-            // Made by `recursive`, which knows.
+            // Not used for recursive nodes: `recursive` sets their facts.
             Node::Nothing | Node::Class(_) | Node::Recursive(_) => false,
             Node::Empty => true,
             Node::Concat(a, b) => all(&[*a, *b]),
@@ -436,10 +450,11 @@ impl Expressions {
     }
 }
 
-/// What is repeated, how often at least, and how often at most.
+/// A repeated expression with its minimum and maximum count.
 pub(super) type Counted = (ExprId, u32, Option<u32>);
 
-/// Two repetitions of the same expression, one after the other, as one.
+/// Merges two neighbouring repetitions. `None` if their expressions differ, or if a count
+/// overflows.
 fn added((inner, min, max): Counted, (other, other_min, other_max): Counted) -> Option<Counted> {
     let min = min.checked_add(other_min).filter(|_| inner == other)?;
     let max = match (max, other_max) {

@@ -1,14 +1,16 @@
-//! Merging states that no continuation tells apart.
+//! Merges equivalent states of an automaton.
 //!
-//! Hopcroft's idea, in the form for automata whose transitions are few: not only the states are partitioned but the
-//! transitions too, by letter and by the class of their target. A class of transitions splits the states into those that
-//! it leaves and the rest; a class of states splits the transitions into those that enter it and the rest. Each split
-//! makes the smaller part the new class, so no transition is looked at more than O(log n) times: O(m log n) in all, where a
-//! chain of n states takes rounds of refinement n² steps.
+//! This is Hopcroft's idea, in a form for automata with few transitions. Both states and
+//! transitions are partitioned; transitions by letter and by the class of their target. A class of
+//! transitions splits the states into its sources and the rest. A class of states splits the
+//! transitions into the transitions that enter it and the rest. Each split makes the smaller part
+//! the new class, so each transition is visited O(log n) times. The total time is O(m log n).
+//! Refinement in rounds would take n² steps for a chain of n states.
 //!
-//! (Valmari and Lehtinen, *Efficient minimization of DFAs with partial transition functions*, 2008.)
+//! (Valmari and Lehtinen, *Efficient minimization of DFAs with partial transition functions*,
+//! 2008.)
 
-/// A transition.
+/// A transition over one letter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) from: u32,
@@ -16,13 +18,15 @@ pub(crate) struct Edge {
     pub(crate) to: u32,
 }
 
-/// The class of each state: states are in one class if they have equal labels after every continuation.
+/// Returns the class of each state. States are in one class if they have equal labels after every
+/// continuation.
 ///
-/// From every state on an edge some label other than 0 can be reached, and edges that are absent lead to label 0 forever.
+/// Every edge must lead to a state that reaches a label other than 0. Missing edges lead to label 0
+/// forever.
 pub(crate) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> Vec<u32> {
     let mut states = Partition::by_key(labels.len(), |state| labels[state]);
     let mut transitions = Partition::by_key(edges.len(), |edge| edges[edge].letter);
-    // Splitting by all classes but one is splitting by all.
+    // Splitting by all classes except one has the same result as splitting by all.
     let mut next_states = 1;
     let mut next_transitions = 0;
     while next_transitions < transitions.len() {
@@ -44,14 +48,15 @@ pub(crate) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> V
     states.class_of
 }
 
-/// A partition of `0..n` that is refined by marking elements and splitting the marked from the rest.
+/// A partition of `0..n`. To refine it, elements are marked, and marked elements are split from the
+/// rest.
 struct Partition {
-    /// Grouped by class, the marked first within each.
+    /// Elements grouped by class. Marked elements come first within each class.
     elements: Vec<u32>,
-    /// Where each element is among these.
+    /// Index of each element in `elements`.
     places: Vec<u32>,
     class_of: Vec<u32>,
-    /// Of each class: where it begins, where it ends, how many are marked.
+    /// Start, end and number of marked elements of each class.
     classes: Vec<(u32, u32, u32)>,
     touched: Vec<u32>,
 }
@@ -103,7 +108,8 @@ impl Partition {
         self.places[element as usize] = boundary;
     }
 
-    /// Makes the smaller part of each touched class, marked or not, a class of its own, and takes the marks away.
+    /// Splits each touched class into marked and unmarked elements, and clears the marks. The
+    /// smaller part becomes a new class.
     fn split(&mut self) {
         for class in std::mem::take(&mut self.touched) {
             let (begin, end, marked) = self.classes[class as usize];
@@ -126,11 +132,11 @@ impl Partition {
     }
 }
 
-/// Numbers up to a count, grouped by a key.
+/// The numbers below a count, grouped by a key.
 struct Groups {
-    /// Where the members of each key begin, and the end of the last.
+    /// Start of each key's members, followed by the number of all members.
     offsets: Vec<u32>,
-    /// In order within each group.
+    /// Members of all groups, in increasing order within each group.
     members: Vec<u32>,
 }
 
@@ -155,7 +161,7 @@ impl Groups {
     }
 }
 
-/// The edges that enter each state.
+/// The indices of the edges that enter each state.
 pub(crate) struct Incoming(Groups);
 
 impl Incoming {

@@ -1,17 +1,19 @@
 //! Regular languages over Unicode code points.
 //!
-//! JSON Schema speaks about texts through `pattern`, `patternProperties`, `propertyNames`, `format` and the length
-//! bounds, and combines them with `allOf`, `not` and their relatives. So the languages here are closed under the boolean
-//! operations from the start: an [expression](Expressions) may intersect and complement, and its automaton comes from
-//! Brzozowski's derivatives, which need no other machinery for that.
+//! JSON Schema constrains texts with `pattern`, `patternProperties`, `propertyNames`, `format` and
+//! length bounds, and combines these constraints with `allOf`, `not` and related keywords. The
+//! languages here are therefore closed under boolean operations: an [expression](Expressions) may
+//! contain intersections and complements. Its automaton is built from Brzozowski's derivatives,
+//! which handle both without other machinery.
 //!
 //! - [`CharSet`]: sets of code points.
-//! - [`Expressions`]: hash-consed expressions, normalised as they are made, and their derivatives.
+//! - [`Expressions`]: hash-consed expressions, normalised on creation, and their derivatives.
 //! - [`TextDfa`]: the minimal automaton of several expressions at once.
-//! - [`ecma`]: the regular expressions of ECMA-262, as `pattern` writes them.
+//! - [`ecma`]: the regular expressions of ECMA-262, the syntax of `pattern`.
 //!
 //! # What is not here
-//! Bytes and JSON's escapes: the letters are code points, and who reads an encoding decodes it first.
+//! Bytes and JSON escapes are not handled here. The letters are code points, so callers decode
+//! their input first.
 
 mod alphabet;
 mod automaton;

@@ -1,19 +1,21 @@
-//! Unions and intersections, normalised.
+//! Normalises unions and intersections.
 //!
-//! A union's members are read as `head · tail`. Members with equal tails join where their heads are classes or counts of
-//! the same expression, members with equal heads share it: `a·x | b·x` is `[ab]·x`, `r{1,3} | r{2,5}` is `r{1,5}`, and
-//! `a·x | a·y` is `a·(x | y)`. Without that, counted loops whose rounds overlap would keep every count apart.
+//! Each member of a union is read as `head · tail`. Members with equal tails are joined if their
+//! heads are classes, or counts of the same expression. Members with equal heads share the head.
+//! Thus `a·x | b·x` is `[ab]·x`, `r{1,3} | r{2,5}` is `r{1,5}`, and `a·x | a·y` is `a·(x | y)`.
+//! Without this, counted loops with overlapping rounds would keep every count apart.
 
 use super::CharSet;
 use super::expression::{ExprId, Expressions, Node};
 
-/// How deep the tails of equal heads are joined in turn; derivatives join the rest when they get there.
+/// Maximum depth to which the tails of equal heads are joined. Derivatives join deeper tails when
+/// they reach them.
 const FACTORING: u32 = 8;
 
-/// The most members that an intersection of unions is multiplied out to.
+/// Maximum number of parts into which an intersection of unions is multiplied out.
 const PARTS: usize = 1 << 10;
 
-/// Unions of so few members are looked through pair by pair before anything is sorted.
+/// Unions of at most this many members are searched pair by pair before they are sorted.
 const SMALL: usize = 6;
 
 impl Expressions {
@@ -44,7 +46,8 @@ impl Expressions {
         }
     }
 
-    /// Sorted, without unions, repetitions and what others make redundant; `None` is everything.
+    /// Flattens and sorts a union, and removes duplicates and redundant members. `None` means all
+    /// texts.
     fn flat_union(&mut self, items: Vec<ExprId>) -> Option<Vec<ExprId>> {
         self.spend(items.len());
         let mut flat = Vec::with_capacity(items.len());
@@ -62,7 +65,7 @@ impl Expressions {
         if flat.contains(&Self::EVERYTHING) || flat.iter().any(is_complemented) {
             return None;
         }
-        // The empty text is the first of all but the empty language.
+        // The empty text has a smaller id than all other expressions except the empty language.
         if flat.len() > 1 && flat[0] == Self::EMPTY && flat[1..].iter().any(|&item| self.nullable(item)) {
             flat.remove(0);
         }
@@ -78,7 +81,8 @@ impl Expressions {
         }
     }
 
-    /// Takes out `r·x` where `x` is there too and begins with any number of what `r` holds.
+    /// Removes `r·x` if `x` is also a member and begins with an unlimited repetition that contains
+    /// `r`.
     fn drop_absorbed(&self, items: &mut Vec<ExprId>) {
         let is_absorbed = |&item: &ExprId| {
             let (head, tail) = self.split(item);
@@ -89,12 +93,14 @@ impl Expressions {
         }
     }
 
-    /// Whether `tail` begins with any number of the characters of the class `inner`, and maybe others.
+    /// Reports whether `tail` begins with an unlimited repetition of a class that contains the
+    /// class `inner`.
     fn begins_with_any_of(&self, tail: ExprId, inner: ExprId) -> bool {
         self.absorbs(self.counted(self.split(tail).0), inner)
     }
 
-    /// Joins terms with equal tails whose heads are classes, or counts of one expression that leave no gap.
+    /// Joins terms with equal tails if their heads are classes, or counts of one expression without
+    /// a gap.
     fn join_heads(&mut self, terms: &mut Vec<(ExprId, ExprId)>) {
         let is_class = |expr: ExprId| matches!(self.node(expr), Node::Class(_));
         let mut counts = Vec::new();
@@ -108,9 +114,10 @@ impl Expressions {
         let mut keyed = Vec::with_capacity(terms.len());
         for &(head, tail) in &*terms {
             let (inner, min, max) = self.counted(head);
-            // Single classes together, unless there is a count of the same class to join; then the counts.
+            // A single class is joined with a count of the same class if possible, and with other
+            // single classes otherwise.
             let is_single = is_class(head) && counts.binary_search(&(tail, head)).is_err();
-            // Where the tail takes any number, the least count holds the others.
+            // If the tail matches any number, the smallest count contains the others.
             let max = if !is_single && self.begins_with_any_of(tail, inner) { None } else { max };
             keyed.push((tail, if is_single { None } else { Some(inner) }, inner, min, max));
         }
@@ -203,7 +210,7 @@ impl Expressions {
             if max.is_some_and(|max| max < least) || min > most {
                 return Self::NOTHING;
             }
-            // Bounds that the others keep anyway need no counting.
+            // Bounds that the other members already satisfy need no counting.
             if (min, max) != (1, Some(1)) {
                 max = max.filter(|&max| max < most);
                 min = if min <= least { 0 } else { min };
@@ -220,7 +227,7 @@ impl Expressions {
         self.intersect_with(flat, excluded)
     }
 
-    /// A set without the classes that are excluded.
+    /// Returns a set without the classes in `excluded`.
     fn without_classes(&self, set: CharSet, excluded: ExprId) -> CharSet {
         let members = match self.node(excluded) {
             Node::AnyOf(members) => members,
@@ -232,7 +239,7 @@ impl Expressions {
         })
     }
 
-    /// What is in all of `items` and not in `excluded`.
+    /// Returns the texts that are in all of `flat` and not in `excluded`.
     fn intersect_with(&mut self, mut flat: Vec<ExprId>, excluded: ExprId) -> ExprId {
         flat.sort_unstable();
         flat.dedup();
@@ -243,7 +250,7 @@ impl Expressions {
         if flat.contains(&Self::NOTHING) || excluded == Self::EVERYTHING || flat.iter().any(is_excluded) {
             return Self::NOTHING;
         }
-        // Of a class the excluded classes are gone already.
+        // The excluded classes have already been removed from the class.
         let is_class = |item: ExprId| matches!(self.node(item), Node::Class(_));
         let is_apart = is_class(excluded) && flat.iter().any(|&item| is_class(item));
         if excluded != Self::NOTHING && !is_apart {
@@ -264,7 +271,8 @@ impl Expressions {
         }
     }
 
-    /// A class that is repeated: such intersect to one of their kind.
+    /// Returns a repeated class with its counts. Repeated classes intersect to another repeated
+    /// class.
     fn run_of_class(&self, item: ExprId) -> Option<(CharSet, u32, Option<u32>)> {
         let (inner, min, max) = self.counted(item);
         match self.node(inner) {
@@ -273,7 +281,8 @@ impl Expressions {
         }
     }
 
-    /// The first union to distribute over, unless that would make too many parts.
+    /// Returns the index of the first recursive union to distribute over. `None` if there is none,
+    /// or if that would create too many parts.
     fn recursive_union(&self, items: &[ExprId]) -> Option<usize> {
         let mut first = None;
         let mut parts = 1_usize;
@@ -289,8 +298,8 @@ impl Expressions {
         first.filter(|_| parts <= PARTS)
     }
 
-    /// An intersection with a recursive union, as the union of intersections: derivatives of a recursive expression
-    /// hold it again, so only a disjunctive normal form keeps their number finite.
+    /// Distributes an intersection over a recursive union. Derivatives of a recursive expression
+    /// contain the expression again, so only a disjunctive normal form keeps their number finite.
     fn distribute(&mut self, mut items: Vec<ExprId>, at: usize) -> ExprId {
         let union = items.remove(at);
         let Node::AnyOf(members) = self.node(union).clone() else { return Self::NOTHING };

@@ -1,4 +1,4 @@
-//! Literals and classes of characters.
+//! Literals and character classes.
 
 use super::{Parser, shown};
 use crate::GrammarError;
@@ -37,13 +37,13 @@ impl Parser<'_> {
         self.at += 1;
         self.note_overlong(start, "class");
         if ranges.is_empty() {
-            return Ok(Expr::empty()); // `[]` and `[^]` alike, as llama.cpp reads them
+            return Ok(Expr::empty()); // As in llama.cpp, `[]` and `[^]` match the empty text.
         }
         normalise(&mut ranges, next_char);
         Ok(Expr::Class(if negated { complement(&ranges) } else { ranges }))
     }
 
-    /// One character, or `a-z`. A `-` right before `]` stands for itself.
+    /// Parses one character or a range such as `a-z`. A `-` directly before `]` stands for itself.
     fn class_range(&mut self) -> Result<(char, char), GrammarError> {
         let start = self.at;
         let low = self.character()?;
@@ -59,7 +59,7 @@ impl Parser<'_> {
         Ok((low, high))
     }
 
-    /// One character of a literal or class, escapes decoded.
+    /// Parses one character of a literal or class and decodes escapes.
     fn character(&mut self) -> Result<char, GrammarError> {
         let start = self.at;
         let c = self.next().ok_or_else(|| self.expected("a character"))?;
@@ -82,7 +82,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The code point in the next `digits` hexadecimal digits.
+    /// Parses `digits` hexadecimal digits as a code point.
     fn hex(&mut self, start: usize, digits: usize) -> Result<char, GrammarError> {
         let mut value = 0;
         for _ in 0..digits {

@@ -1,9 +1,11 @@
-//! Repetition counts that llama.cpp's parser takes.
+//! Rewrites repetition counts so that llama.cpp's parser accepts them.
 //!
-//! It refuses a repetition whose count, times the symbols that the repeated item has brought, is 2,000 or
-//! more. A literal, a class or a rule's name is one symbol. A group brings itself, the groups and names in
-//! it, and each part of a repetition in it that may be left out. So a large count is written as a product
-//! over a rule of its own, and so is an item that brings too much.
+//! llama.cpp rejects a repetition if its count times the number of symbols of the repeated item is
+//! 2,000 or more. A literal, a class or a rule name counts as one symbol. A group counts as one
+//! symbol, plus the groups and names inside, plus each optional copy of a repetition inside.
+//!
+//! A large count is written as a product with an extra rule. For example, `a{5000}` becomes `thousand{5}`
+//! with `thousand ::= a{1000}`. An item with too many symbols also gets a rule of its own.
 
 use std::borrow::Cow;
 
@@ -11,13 +13,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::expr::{Expr, RuleId, Rules};
 
-/// The largest repetition count that is written.
+/// Largest repetition count in the output.
 const COUNT: u32 = 1000;
 
-/// What a count times the symbols of its item stays below.
+/// Exclusive upper bound for a count times the symbols of its item.
 const PRODUCT: usize = 2000;
 
-/// The same rules in counts that llama.cpp's parser takes.
+/// Rewrites the rules so that all counts are small enough for llama.cpp's parser.
 pub(super) fn bounded(rules: &Rules) -> Cow<'_, Rules> {
     if rules.exprs.iter().all(|expr| symbols(expr) < PRODUCT) {
         return Cow::Borrowed(rules);
@@ -35,9 +37,9 @@ pub(super) fn bounded(rules: &Rules) -> Cow<'_, Rules> {
 struct Splitter {
     rules: Rules,
     names: FxHashSet<String>,
-    /// Rules made here, by what they say.
+    /// Rules added by the splitter, keyed by their expression.
     known: FxHashMap<Expr, RuleId>,
-    /// The rule being written.
+    /// Index of the rule that is being rewritten.
     current: usize,
 }
 
@@ -82,7 +84,7 @@ impl Splitter {
         self.product(item, count, |count| (0, count))
     }
 
-    /// A number of an item of one symbol, as thousands of it and the rest.
+    /// Repeats an item of one symbol `count` times: as a multiple of 1,000 plus a remainder.
     fn product(&mut self, item: &Expr, count: u32, counts: impl Fn(u32) -> (u32, u32) + Copy) -> Vec<Expr> {
         let repeat = |item: Expr, count: u32| {
             let (min, max) = counts(count);
@@ -107,7 +109,8 @@ impl Splitter {
         parts
     }
 
-    /// A rule that says this, named after what it repeats, or after the rule that it is taken from.
+    /// Returns a reference to a rule with this expression, and adds the rule if needed. The rule is
+    /// named after the repeated rule `of`, or after the current rule.
     fn rule_of(&mut self, expr: Expr, of: Option<&Expr>) -> Expr {
         if let Some(&known) = self.known.get(&expr) {
             return Expr::Rule(known);
@@ -131,12 +134,12 @@ impl Splitter {
     }
 }
 
-/// What a repetition of an item brings for each time: one symbol, or those of the group.
+/// Returns the number of symbols of each copy of an item: 1, or the symbols of the group around the item.
 fn brought(item: &Expr) -> usize {
     if is_single(item) { 1 } else { 1 + symbols(item) }
 }
 
-/// Whether an item is written without a group.
+/// Returns true if an item is written without parentheses.
 fn is_single(item: &Expr) -> bool {
     match item {
         Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) | Expr::Rule(_) => true,
@@ -149,7 +152,7 @@ fn is_single(item: &Expr) -> bool {
     }
 }
 
-/// The most symbols that an expression brings.
+/// Returns an upper bound on the symbols of an expression.
 fn symbols(expr: &Expr) -> usize {
     match expr {
         Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => 0,
@@ -158,11 +161,11 @@ fn symbols(expr: &Expr) -> usize {
             parts.iter().fold(usize::from(parts.len() > 1), |sum, part| sum.saturating_add(symbols(part)))
         }
         Expr::Repeat { expr, min, max } => {
-            // Once for each level, so that nested repetitions are not counted again and again.
+            // Each level counts once, so nested repetitions do not multiply.
             let inside = symbols(expr);
             let group = usize::from(!is_single(expr));
             let optional = max.map_or(1, |max| max - min) as usize;
-            // A count that is exact leaves nothing out, but may be too large by itself.
+            // An exact count has no optional copies, but the count may itself be too large.
             let largest = max.unwrap_or(*min).max(1) as usize;
             let brought = if group == 0 { 1 } else { inside.saturating_add(1) };
             let product = brought.saturating_mul(largest);

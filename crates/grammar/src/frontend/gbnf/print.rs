@@ -1,4 +1,4 @@
-//! Rules as GBNF text, in the syntax that llama.cpp reads too.
+//! Prints rules as GBNF text that llama.cpp can read.
 
 use std::fmt::Write;
 
@@ -8,13 +8,16 @@ use crate::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules, complement};
 use crate::tokens::{TokenTerminal, spelt};
 
-/// The longest line that is not broken at its alternatives.
+/// Longest line in bytes. Longer rules are broken at their alternatives.
 const LINE: usize = 100;
 
-/// The most bytes of GBNF that are written.
+/// Maximum size of the GBNF text in bytes.
 const BYTES: usize = 16 << 20;
 
-/// Writes the root, which is named so, and then the others in their order.
+/// Prints the root rule first and then the others in order. Schema rules are printed where they are used.
+///
+/// # Errors
+/// Returns an error if the text exceeds 16 MiB or if the rules match bytes that are not UTF-8.
 pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
     let rules = &*bounded(rules);
     let printer = Printer { rules };
@@ -49,10 +52,10 @@ fn check(bytes: usize) -> Result<(), GrammarError> {
     if bytes > BYTES { Err(GrammarError::limit("bytes of GBNF", bytes, BYTES)) } else { Ok(()) }
 }
 
-/// A class that no character is in.
+/// A class that contains no character.
 const NOTHING: &str = "[^\\x00-\\U0010FFFF]";
 
-/// What an expression stands in, from the loosest to the tightest.
+/// Context of an expression, from the loosest binding to the tightest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Alternative,
@@ -70,7 +73,7 @@ impl Printer<'_> {
         let group = match expr {
             Expr::Alternatives(parts) => parts.len() != 1,
             Expr::Sequence(parts) => parts.len() > 1 && place > Place::Sequence,
-            // A repetition of a repetition.
+            // A repetition of a repetition needs parentheses.
             Expr::Repeat { .. } => place == Place::Repeat,
             _ => false,
         };
@@ -95,7 +98,7 @@ impl Printer<'_> {
                 let place = if parts.len() > 1 { Place::Sequence } else { place };
                 self.list(parts, " ", place, text)?;
             }
-            // Nothing matches it: a class without characters.
+            // An empty list of alternatives matches nothing, and so does a class without characters.
             Expr::Alternatives(parts) if parts.is_empty() => text.push_str(NOTHING),
             Expr::Alternatives(parts) => self.list(parts, " | ", Place::Alternative, text)?,
             Expr::Repeat { expr, min, max } => self.repeat(expr, *min, *max, text)?,
@@ -106,7 +109,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// The token terminal that is spelt so.
+    /// Returns the token terminal with this spelling.
     fn token(&self, bytes: &[u8]) -> Option<&TokenTerminal> {
         self.rules.tokens.get(spelt(bytes.try_into().ok()?)?)
     }
@@ -164,7 +167,7 @@ fn class(ranges: &[(char, char)], text: &mut String) {
         text.push_str(NOTHING);
         return;
     }
-    // Classes that reach the last character are mostly what a few others leave.
+    // A class that reaches the last character is often shorter as a negation.
     let outside = complement(ranges);
     let negated = !outside.is_empty()
         && outside.len() < ranges.len() + 1
@@ -183,7 +186,7 @@ fn class(ranges: &[(char, char)], text: &mut String) {
 fn class_character(c: char, text: &mut String) {
     match c {
         '\\' | ']' | '[' => text.extend(['\\', c]),
-        // As escapes these are not known everywhere.
+        // Not every engine knows the escapes `\-` and `\^`.
         '-' | '^' => escape('x', 2, c, text),
         _ => character(c, text),
     }
@@ -208,7 +211,7 @@ fn escape(letter: char, digits: usize, c: char, text: &mut String) {
     let _ = write!(text, "\\{letter}{:0digits$X}", u32::from(c));
 }
 
-/// Bytes that are characters by themselves.
+/// Prints a class of bytes. All bytes must be ASCII.
 fn ascii_class(ranges: &[(u8, u8)], text: &mut String) -> Result<(), GrammarError> {
     if ranges.iter().any(|&(_, high)| !high.is_ascii()) {
         return Err(not_characters());

@@ -1,4 +1,4 @@
-//! Terminals that llama.cpp's notation has for tokens, and `%json` for JSON texts.
+//! The token terminals of llama.cpp's notation, and `%json` for JSON text.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::error::GbnfProblem;
 use crate::ir::expr::{EmbeddedSchema, Expr};
 use crate::tokens::{NamedToken, Origin, TERMINALS, TokenTerminal, spelling};
 
-/// What a JSON Schema comes after.
+/// Marker before an embedded JSON Schema.
 pub(super) const JSON: &str = "%json";
 
 impl Parser<'_> {
-    /// `<[id]>` or `<text>`, after `!` for all others.
+    /// Parses `<[id]>` or `<text>`. A leading `!` selects all other tokens.
     pub(super) fn token(&mut self) -> Result<Expr, GrammarError> {
         let start = self.at;
         let negated = self.take("!");
@@ -52,7 +52,7 @@ impl Parser<'_> {
         self.error(start, GbnfProblem::TokenTerminal { text: shown(rest[..len].trim_end()) })
     }
 
-    /// `%json` and a schema, which becomes a rule of its own.
+    /// Parses `%json` and a schema, and adds an unnamed rule for the schema.
     pub(super) fn json(&mut self) -> Result<Expr, GrammarError> {
         let start = self.at;
         self.at += JSON.len();
@@ -83,7 +83,8 @@ impl Parser<'_> {
         Ok(Expr::Rule(rule))
     }
 
-    /// The offset of a line and column, both from 1, of the text that begins at `from`.
+    /// Converts a line and column of the text at `from`, both counted from 1, to a byte offset of
+    /// the source.
     fn offset(&self, from: usize, line: usize, column: usize) -> usize {
         let text = &self.source[from..];
         let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();

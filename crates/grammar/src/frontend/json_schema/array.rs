@@ -1,4 +1,4 @@
-//! The keywords of arrays.
+//! Keywords for arrays.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ impl Atoms<'_> {
             ("items", _) => atom.array.rest = Some(self.at(&keyword.pointer)),
             ("prefixItems", Value::Array(items)) => self.read_prefix(atom, keyword, items),
             ("prefixItems", _) => return Err(keyword.malformed("an array of schemas")),
-            // Beside a single schema for all items it says nothing.
+            // `additionalItems` has no effect next to a single schema for all items.
             ("additionalItems", _) => {
                 if keyword.has_prefix_in_items() {
                     atom.array.rest = Some(self.at(&keyword.pointer));

@@ -7,13 +7,13 @@ use crate::ir::json::decimal::Decimal;
 use crate::ir::json::number::NumberRule;
 use crate::regular::{ExprId, Expressions};
 
-/// The index of an [`Atom`].
+/// Index of an [`Atom`].
 pub(super) type AtomId = u32;
 
-/// The keywords of one subschema, read and checked, with its subschemas by reference.
+/// The checked keywords of one subschema. Nested subschemas are referenced by id.
 ///
-/// A value has to satisfy several atoms together wherever `$ref`, `allOf` or the taken branch of an `anyOf` stand beside
-/// other keywords; what it satisfies then is their conjunction.
+/// Several atoms apply to one value if `$ref`, `allOf` or the chosen branch of `anyOf` is next to
+/// other keywords. The value must then satisfy their conjunction.
 #[derive(Clone, Debug)]
 pub(super) struct Atom {
     pub(super) types: Types,
@@ -22,39 +22,39 @@ pub(super) struct Atom {
     pub(super) max_length: Option<u32>,
     /// The strings that `pattern` and `format` allow.
     pub(super) text: ExprId,
-    /// `enum` and `const`, as far as they list strings, numbers, booleans and null.
+    /// The strings, numbers, booleans and null that `enum` and `const` list.
     pub(super) scalars: Option<BTreeSet<Scalar>>,
-    /// What a negated `enum` or `const` leaves out.
+    /// The values that a negated `enum` or `const` excludes.
     pub(super) excluded: BTreeSet<Scalar>,
     pub(super) array: ArrayKeywords,
     pub(super) object: ObjectKeywords,
-    /// What must hold beside this atom: `allOf`, then `$ref`.
+    /// Atoms that must hold in addition: those of `allOf`, then those of `$ref`.
     pub(super) all: Vec<AtomId>,
-    /// Of each, one branch must hold.
+    /// Choices between branches. Every choice must be satisfied.
     pub(super) any: Vec<Choice>,
     /// Keywords that cannot be enforced.
     pub(super) refusals: Vec<Refusal>,
-    /// Whether it evaluates nothing, as under `not`.
+    /// True if the atom evaluates no items or members, as under `not`.
     pub(super) silent: bool,
 }
 
-/// A branch of `anyOf`, `oneOf` or of what can be written with them.
+/// The branches of `anyOf`, `oneOf` or an equivalent keyword.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) branches: Rc<[AtomId]>,
     pub(super) kind: ChoiceKind,
 }
 
-/// How many branches may hold.
+/// The number of branches that may hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum ChoiceKind {
-    /// One or more, and which of them do makes no difference.
+    /// At least one branch. It makes no difference which branches hold.
     Any,
-    /// One or more, and each that holds evaluates items and members: `anyOf`.
+    /// At least one branch, and each branch that holds evaluates items and members: `anyOf`.
     Each,
-    /// Any number: which of them do matters only for what they evaluate.
+    /// Any number of branches. Each branch that holds evaluates items and members.
     Optional,
-    /// Exactly one: the `oneOf` at this place.
+    /// Exactly one branch: the `oneOf` at this place.
     One(Rc<str>),
 }
 
@@ -65,68 +65,69 @@ pub(super) struct ArrayKeywords {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
-    /// Where it stands that no two items may be equal.
+    /// Place of a `uniqueItems`: no two items may be equal.
     pub(super) unique: Option<String>,
-    /// Where it stands that they may not, which is negated: two items are equal.
+    /// Place of a negated `uniqueItems`: two items must be equal.
     pub(super) repeated: Option<String>,
-    /// Items that satisfy one of these are evaluated.
+    /// Atoms of `contains`: items that satisfy one of them are evaluated.
     pub(super) contained: Vec<AtomId>,
-    /// What applies to the items that nothing else evaluates.
+    /// Atom for the items that nothing else evaluates.
     pub(super) unevaluated: Option<AtomId>,
-    /// What one of these satisfies at least: the negation of an `unevaluatedItems`.
+    /// Atom that some unevaluated item must satisfy: the negation of `unevaluatedItems`.
     pub(super) some_unevaluated: Option<AtomId>,
 }
 
-/// How many items satisfy an atom.
+/// Bounds on the number of items that satisfy an atom.
 #[derive(Clone, Debug)]
 pub(super) struct Contains {
-    /// Items before this index do not count.
+    /// Index of the first item that counts.
     pub(super) from: u32,
     pub(super) atom: AtomId,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
-    /// Where the keyword stands.
+    /// Place of the keyword.
     pub(super) pointer: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectKeywords {
     pub(super) properties: Vec<(String, AtomId)>,
-    /// What applies to the members whose names are in a language.
+    /// Atoms for the members whose name is in a language.
     pub(super) patterns: Vec<(ExprId, AtomId)>,
     pub(super) required: Vec<String>,
-    /// What applies to all members that neither `properties` nor `patterns` name.
+    /// Atom for all members that neither `properties` nor `patterns` names.
     pub(super) additional: Option<AtomId>,
-    /// What applies to the members that nothing else evaluates.
+    /// Atom for the members that nothing else evaluates.
     pub(super) unevaluated: Option<AtomId>,
-    /// What one of these satisfies at least: the negation of an `unevaluatedProperties`.
+    /// Atom that some unevaluated member must satisfy: the negation of `unevaluatedProperties`.
     pub(super) some_unevaluated: Option<AtomId>,
-    /// What all names must satisfy. Their languages are worked out where they are needed, since they may lead back here.
+    /// Atoms that all names must satisfy. Their languages are computed on demand, because they may
+    /// refer back to this atom.
     pub(super) names: Vec<AtomId>,
-    /// Of each, some name must not satisfy it.
+    /// Atoms that not all names may satisfy: for each atom, at least one name must violate it.
     pub(super) other_names: Vec<AtomId>,
-    /// Whether there are `properties`, even none.
+    /// True if the subschema has `properties`, even without entries.
     pub(super) declares: bool,
-    /// Whether a keyword speaks about the members that `properties` does not declare.
+    /// True if a keyword applies to members that `properties` does not declare.
     pub(super) speaks_of_others: bool,
-    /// Of each, some member must exist: what the negations of the keywords above say.
+    /// Members that must exist, required by negations of the keywords above.
     pub(super) some: Vec<SomeMember>,
     pub(super) min: u32,
-    /// Where `minProperties` stands.
+    /// Place of `minProperties`.
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
 }
 
-/// A member with a name in a language and a value that satisfies an atom.
+/// A member that must exist, with any name in a language and a value that satisfies an atom.
 #[derive(Clone, Debug)]
 pub(super) struct SomeMember {
     pub(super) names: ExprId,
     pub(super) atom: AtomId,
-    /// Where the negated keyword stands.
+    /// Place of the negated keyword.
     pub(super) pointer: String,
 }
 
-/// A keyword that would have to be enforced on values of some types.
+/// A keyword that cannot be enforced on values of some types.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) types: Types,
@@ -199,23 +200,24 @@ impl BitOr for Types {
 }
 
 impl Atom {
-    /// Whether it says something about what nothing else evaluates.
+    /// Returns true if the atom has `unevaluatedItems`, `unevaluatedProperties` or the negation of
+    /// one of them.
     pub(super) const fn has_unevaluated(&self) -> bool {
         self.array.unevaluated.is_some() || self.object.unevaluated.is_some() || self.has_some_unevaluated()
     }
 
-    /// Whether it asks for something that nothing else evaluates.
+    /// Returns true if the atom requires an unevaluated item or member.
     pub(super) const fn has_some_unevaluated(&self) -> bool {
         self.array.some_unevaluated.is_some() || self.object.some_unevaluated.is_some()
     }
 
-    /// Whether it asks for names and the values of names, and for nothing else of an object.
+    /// Returns true if the atom constrains objects, and does so only through `properties` and `required`.
     pub(super) fn asks_for_members_only(&self) -> bool {
         let asks = !self.object.properties.is_empty() || !self.object.required.is_empty();
         asks && self.all.is_empty() && self.any.is_empty() && self.says_only_of_members()
     }
 
-    /// The member that it asks for, if it asks for nothing else of objects.
+    /// Returns the member that the atom requires, if the atom requires nothing else of objects.
     pub(super) fn asks_for_one_member(&self) -> Option<&SomeMember> {
         let [some] = self.object.some.as_slice() else { return None };
         let rest = ObjectKeywords { some: Vec::new(), ..self.object.clone() };
@@ -224,7 +226,7 @@ impl Atom {
         (alone && !refused && self.types.has(Types::OBJECT)).then_some(some)
     }
 
-    /// Whether it says something of objects by names of members only, apart from what holds beside it.
+    /// Returns true if the atom's own keywords constrain objects only through `properties` and `required`.
     pub(super) fn says_only_of_members(&self) -> bool {
         let object = &self.object;
         let by_name = object.patterns.is_empty() && object.names.is_empty() && !object.asks_for_some();
@@ -235,13 +237,13 @@ impl Atom {
         by_name && !other && self.types.has(Types::OBJECT)
     }
 
-    /// Whether it leaves out some scalars, and asks for nothing else.
+    /// Returns true if the atom excludes some scalars and has no other keywords.
     pub(super) fn only_excludes(&self) -> bool {
         let rest = Self { excluded: BTreeSet::new(), ..self.clone() };
         rest.is_any()
     }
 
-    /// No keyword at all: every value.
+    /// Creates the atom without keywords, which every value satisfies.
     pub(super) fn any() -> Self {
         Self {
             types: Types::ALL,
@@ -260,7 +262,7 @@ impl Atom {
         }
     }
 
-    /// The number of parts that a conjunction with it looks at.
+    /// Returns the number of parts that a conjunction with the atom visits.
     pub(super) fn size(&self) -> usize {
         let lists = self.scalars.as_ref().map_or(0, BTreeSet::len) + self.excluded.len();
         let object = &self.object;
@@ -268,17 +270,18 @@ impl Atom {
         lists + names + object.patterns.len() + object.some.len() + self.array.prefix.len() + self.any.len()
     }
 
-    /// Values of some types.
+    /// Creates the atom of all values of some types.
     pub(super) fn of(types: Types) -> Self {
         Self { types, ..Self::any() }
     }
 
-    /// Whether every value satisfies it, which is certain only if so.
+    /// Returns true if the atom has no keywords. If false, every value may still satisfy the atom.
     pub(super) fn is_any(&self) -> bool {
         self.is_all() && self.all.is_empty()
     }
 
-    /// Whether it is no more than all of the atoms that must hold beside it, like a lone reference.
+    /// Returns true if the atom has no keywords except atoms that must hold in addition, like a
+    /// lone `$ref`.
     pub(super) fn is_all(&self) -> bool {
         self.types == Types::ALL
             && self.number == NumberRule::ANY
@@ -292,17 +295,17 @@ impl Atom {
             && self.refusals.is_empty()
     }
 
-    /// What holds where all of `atoms` do.
+    /// Creates an atom that holds if all of `atoms` hold.
     pub(super) fn all(atoms: Vec<AtomId>) -> Self {
         Self { all: atoms, ..Self::any() }
     }
 
-    /// What holds where one of `branches` does.
+    /// Creates an atom that holds if at least one of `branches` holds.
     pub(super) fn one_of(branches: Vec<AtomId>) -> Self {
         Self { any: vec![Choice { branches: branches.into(), kind: ChoiceKind::Any }], ..Self::any() }
     }
 
-    /// Narrows the listed scalars to those of `values` too.
+    /// Restricts the listed scalars to those in `values`.
     pub(super) fn list(&mut self, values: BTreeSet<Scalar>) {
         self.scalars = Some(match self.scalars.take() {
             Some(before) => before.intersection(&values).cloned().collect(),
@@ -322,7 +325,7 @@ impl ArrayKeywords {
 }
 
 impl ObjectKeywords {
-    /// Whether some member must exist that is not named.
+    /// Returns true if some member must exist whose name is not fixed.
     pub(super) const fn asks_for_some(&self) -> bool {
         !self.some.is_empty() || !self.other_names.is_empty()
     }

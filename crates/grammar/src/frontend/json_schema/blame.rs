@@ -1,7 +1,8 @@
-//! Why no value satisfies a place: the keywords that clash.
+//! Finds the keywords that clash at a place that no value satisfies.
 //!
-//! The keywords that apply to the place are taken apart, each with the siblings that it is read with. Then those are left
-//! out one by one without which there is still no value. What remains is a smallest set that clashes.
+//! The keywords that apply to the place are separated, each with the siblings that affect its
+//! meaning. Each keyword is then dropped if the remaining ones still allow no value. The result is
+//! a minimal set of keywords that clash.
 
 use serde_json::{Map, Value};
 
@@ -13,20 +14,21 @@ use crate::GrammarError;
 use crate::limits::Limits;
 use crate::options::SchemaOptions;
 
-/// Keywords of one place, at most; a place with more is named without them.
+/// Maximum number of keywords of one place. A place with more keywords is reported without them.
 const KEYWORDS: usize = 48;
 
-/// References and `allOf` followed from one place, at most.
+/// Maximum number of subschemas that are visited from one place, through references and `allOf`.
 const PLACES: usize = 64;
 
-/// A keyword, where it stands, and a schema of it alone.
+/// A keyword, its place, and a schema with only this keyword and the siblings that affect its meaning.
 struct KeywordSchema {
     place: String,
     keyword: String,
     schema: Value,
 }
 
-/// The keywords that leave no value at a place, each with the place of its subschema; none if they are not known.
+/// Returns the keywords that leave no value at some places, each with the place of its subschema.
+/// Returns an empty list if the keywords cannot be determined.
 pub(super) fn clash(
     document: &mut Document<'_>,
     places: &[String],
@@ -48,14 +50,14 @@ pub(super) fn clash(
             at += 1;
         }
     }
-    // A type that makes others clash is named only where it is one of two.
+    // A `type` can make other keywords clash. Report a `type` only in a pair of keywords.
     if parts.len() > 2 {
         parts.retain(|part| part.keyword != "type");
     }
     parts.into_iter().map(|part| (part.place, part.keyword)).collect()
 }
 
-/// Adds the keywords at a place, and those of its `allOf` and references.
+/// Collects the keywords at a place, and those reached through `allOf` and references.
 fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<KeywordSchema>, visited: &mut usize) {
     *visited += 1;
     if *visited > PLACES || parts.len() > KEYWORDS {
@@ -92,7 +94,7 @@ fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<KeywordSchem
     }
 }
 
-/// A keyword with the siblings that it is read with.
+/// Returns a schema with one keyword and the siblings that affect its meaning.
 fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<KeywordSchema> {
     let beside: &[&str] = match name {
         "$defs" | "definitions" | "$id" | "id" | "$schema" | "$comment" | "title" | "description"
@@ -111,7 +113,7 @@ fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Keywor
     for &sibling in beside {
         let Some(value) = siblings.get(sibling) else { continue };
         let value = match (name, value) {
-            // Which names there are matters, not what their values must be.
+            // Only the names are relevant, not the schemas of the values.
             ("additionalProperties", Value::Object(names)) => {
                 names.keys().map(|name| (name.clone(), Value::Object(Map::new()))).collect()
             }
@@ -123,7 +125,7 @@ fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Keywor
     Some(KeywordSchema { place: place.to_owned(), keyword: name.to_owned(), schema: Value::Object(schema) })
 }
 
-/// Whether no value satisfies some keywords together.
+/// Returns true if no value satisfies the keywords together.
 fn is_empty(parts: &[KeywordSchema], dialect: Dialect, options: SchemaOptions) -> bool {
     let all: Vec<Value> = parts.iter().map(|part| part.schema.clone()).collect();
     let mut schema = Map::new();

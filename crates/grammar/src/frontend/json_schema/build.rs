@@ -1,4 +1,4 @@
-//! The graph of nodes: one for each set of atoms that applies to one place.
+//! Builds the graph of nodes, with one node for each set of atoms that applies to one place.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -23,30 +23,30 @@ use crate::limits::Limits;
 use crate::options::{Order, SchemaOptions, Undeclared};
 use crate::regular::ExprId;
 
-/// The work of looking at an atom or a member, in steps of the ledger.
+/// Cost of visiting an atom or a member, in ledger steps.
 const STEP: usize = 4;
 
-/// The graph before it is known what can be satisfied.
+/// The graph before it is known which nodes can be satisfied.
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) nodes: Vec<DraftNode>,
-    /// Conjunctions of two branches of a `oneOf`, which are hoped to have no value: the node whose values the `oneOf`
-    /// is about, and the conjunction.
+    /// Conjunctions of two branches of a `oneOf`, which should have no value. Each entry holds the
+    /// node with the `oneOf`, the node of the conjunction, and the branches.
     pub(super) exclusions: Vec<(NodeId, NodeId, Overlap)>,
-    /// Languages of undeclared names.
+    /// Languages that classify undeclared names.
     pub(super) languages: Vec<Arc<Texts>>,
-    /// Branches of choices that were tried, by node.
+    /// Branches of choices that were tried, with the node of the choice.
     pub(super) tried: FxHashSet<(NodeId, AtomId)>,
 }
 
-/// Two branches of the `oneOf` at a place that some value may satisfy both, the larger index first.
+/// Two branches of the `oneOf` at a place that may share a value. The larger index comes first.
 pub(super) type Overlap = (Rc<str>, usize, usize);
 
-/// For each `oneOf`, the types of the values that two of its branches share.
+/// The types of the values that two branches of a `oneOf` share, by the place of the `oneOf`.
 #[derive(Clone, Default)]
 pub(super) struct Overlaps(FxHashMap<Rc<str>, Pairs>);
 
-/// By the indices of two branches, the larger one first.
+/// The types of shared values, by the indices of two branches. The larger index comes first.
 pub(super) type Pairs = FxHashMap<(usize, usize), Types>;
 
 impl Overlaps {
@@ -59,7 +59,7 @@ impl Overlaps {
         *known = *known | types;
     }
 
-    /// Takes out the pairs of one `oneOf`, to be [put back](Self::put_back).
+    /// Takes the pairs of one `oneOf`. The caller must [put them back](Self::put_back).
     pub(super) fn take(&mut self, pointer: &str) -> Pairs {
         self.0.get_mut(pointer).map(std::mem::take).unwrap_or_default()
     }
@@ -71,17 +71,17 @@ impl Overlaps {
     }
 }
 
-/// The values at one place: any of these.
+/// The values at one place: the union of all fields.
 #[derive(Default)]
 pub(super) struct DraftNode {
-    /// What it is the conjunction of.
+    /// The atoms whose conjunction is this node.
     pub(super) atoms: Box<[AtomId]>,
-    /// Its alternatives, where there are several.
+    /// The contribution of each alternative.
     pub(super) alternatives: Vec<DraftAlternative>,
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
-    /// Where the first divisor of these stands.
+    /// Place of the first `multipleOf` that applies to `numbers`.
     pub(super) divisor: Option<String>,
     pub(super) texts: Vec<StringSet>,
     pub(super) words: Vec<String>,
@@ -89,11 +89,12 @@ pub(super) struct DraftNode {
     pub(super) objects: Vec<DraftObject>,
 }
 
-/// What one alternative of a node adds to it.
+/// The contribution of one alternative to its node.
 pub(super) struct DraftAlternative {
     pub(super) atoms: Box<[AtomId]>,
+    /// True if the alternative has a value that is neither an array nor an object.
     pub(super) scalars: bool,
-    /// The indexes of its arrays and objects among those of the node.
+    /// Indices into the arrays and the objects of the node.
     pub(super) arrays: Vec<usize>,
     pub(super) objects: Vec<usize>,
 }
@@ -105,22 +106,22 @@ pub(super) struct DraftArray {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) counters: Vec<Counter>,
-    /// Where the first of these stands.
+    /// Place of the keyword of the first counter.
     pub(super) counted: Option<String>,
-    /// Where it stands that no two items may be equal.
+    /// Place of a `uniqueItems`: no two items may be equal.
     pub(super) unique: Option<String>,
-    /// Where it stands that two items must be equal.
+    /// Place of a negated `uniqueItems`: two items must be equal.
     pub(super) repeated: Option<String>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct DraftObject {
     pub(super) members: Vec<(String, NodeId, bool)>,
-    /// By the label of an undeclared name.
+    /// Choices for an undeclared member, by the label of its name.
     pub(super) others: Vec<Vec<NodeChoice>>,
-    /// The index of the language that gives the labels.
+    /// Index of the language that labels undeclared names. `None` if all of them have label 0.
     pub(super) labels: Option<u32>,
-    /// Whether undeclared members are left out: see [`Undeclared`](crate::options::Undeclared).
+    /// True if undeclared members are omitted: see [`Undeclared`](crate::options::Undeclared).
     pub(super) omits: bool,
     pub(super) obligations: u8,
     pub(super) min: u32,
@@ -129,11 +130,11 @@ pub(super) struct DraftObject {
     pub(super) groups: Vec<DraftGroup>,
 }
 
-/// Members of an object that depend on each other, by their indexes.
+/// Members of an object that depend on each other, as indices.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct DraftGroup {
     pub(super) members: Vec<u32>,
-    /// For each alternative, what each member is, and whether it is required.
+    /// For each alternative, the node of each member, and true if the member is required.
     pub(super) alternatives: Vec<Vec<(NodeId, bool)>>,
 }
 
@@ -144,18 +145,21 @@ pub(super) struct Builder<'a> {
     pub(super) limits: &'a Limits,
     pub(super) draft: Draft,
     ids: FxHashMap<NodeKey, NodeId>,
-    /// Nodes with an id and no content yet.
+    /// Nodes that have an id but no content yet.
     queue: VecDeque<(NodeId, NodeKey)>,
-    /// Whether the node being built is one that only tells whether some value exists.
+    /// True if the node under construction is a probe, as [`NodeKey`] defines it.
     pub(super) probing: bool,
-    /// Branches of `oneOf`s that are known to overlap, and in which types: of these, each keeps out the other.
+    /// Known overlaps between branches of `oneOf`s. Two branches exclude each other for the types
+    /// in which they overlap.
     pub(super) overlaps: Overlaps,
-    /// By what tells undeclared names apart.
+    /// Indices of the languages that classify undeclared names, by the expressions of a language.
     pub(super) languages: FxHashMap<Vec<ExprId>, u32>,
 }
 
-/// What makes a node: a set of atoms, and whether it is only to tell if some value satisfies all of them. In such a
-/// probe `oneOf` is read as `anyOf`: branches that are found to overlap although they do not are only kept apart twice.
+/// Identity of a node: its atoms, and true for a probe.
+///
+/// A probe only tells whether some value satisfies all atoms, and reads `oneOf` as `anyOf`. So a probe may
+/// report an overlap that does not exist. The branches then exclude each other twice, which does no harm.
 type NodeKey = (Box<[AtomId]>, bool);
 
 impl<'a> Builder<'a> {
@@ -180,7 +184,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Builds everything that the root leads to, and returns the root.
+    /// Builds all nodes that are reachable from the root, and returns the root.
     pub(super) fn build(&mut self) -> Result<NodeId, GrammarError> {
         let root = self.atoms.at("");
         let root = self.node(vec![root])?;
@@ -194,7 +198,7 @@ impl<'a> Builder<'a> {
         Ok(root)
     }
 
-    /// Gives a node its content.
+    /// Fills a node with the values of its alternatives.
     fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
         let mut known: [Deduplicated; 4] = Default::default();
         for Alternative { atoms, groups } in self.alternatives(node, atoms)? {
@@ -205,24 +209,26 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The graph, what its languages are written in, and the warnings.
+    /// Returns the graph, the languages of strings and the warnings.
     pub(super) fn finish(self) -> (Draft, Strings, Vec<Warning>) {
         let (strings, warnings) = self.atoms.finish();
         (self.draft, strings, warnings)
     }
 
-    /// Whether objects that say nothing about undeclared members are to have none. Probes are about all values that a
-    /// schema allows, so that exactly one branch of a `oneOf` holds for each value that is left.
+    /// Returns true if undeclared members are omitted from objects whose schema does not mention them.
+    ///
+    /// Probes allow undeclared members, because they look for overlaps among all values of the
+    /// schema. As a result, each remaining value satisfies exactly one branch of a `oneOf`.
     pub(super) fn omits_undeclared(&self) -> bool {
         self.undeclared == Undeclared::Omit && !self.probing
     }
 
-    /// Charges steps that take a look at an atom each, or at a member.
+    /// Charges the ledger for visiting a number of atoms or members.
     pub(super) fn spend(&self, steps: usize) -> Result<(), GrammarError> {
         self.atoms.ledger.spend(STEP * steps)
     }
 
-    /// The node of a set of atoms.
+    /// Returns the node of a set of atoms. Adds the node if there is none.
     pub(super) fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
         let mut key: Vec<AtomId> = Vec::with_capacity(atoms.len());
         let mut todo: Vec<AtomId> = atoms.into_iter().rev().collect();
@@ -238,8 +244,9 @@ impl<'a> Builder<'a> {
                 key = vec![id];
                 break;
             }
-            // A lone reference is what it leads to: so all that lead there share a node. In a probe another atom may lead to
-            // the reference, and then what it evaluates counts.
+            // Replace a lone reference by its target, so that all references to a target share its
+            // node. In a probe the reference stays if evaluation matters: another atom may lead to
+            // the reference, and then its evaluated members count.
             let stays = self.probing && !atom.all.is_empty() && self.atoms.document.has_unevaluated();
             if atom.is_all() && !stays {
                 todo.extend(atom.all.iter().rev());
@@ -294,7 +301,8 @@ impl<'a> Builder<'a> {
         known_texts.add_new(&mut node.texts, text);
         let arrays = known_arrays.add_new(&mut node.arrays, array);
         let objects = known_objects.add_new(&mut node.objects, objects.into_iter().flatten());
-        // Whether an alternative of a group has values is not looked at on its own.
+        // The alternatives of groups are not checked for values separately, so their atoms count as
+        // part of this alternative.
         let in_groups = groups.iter().flat_map(|group| group.alternatives.iter().flatten());
         let atoms = alternative.iter().chain(in_groups).copied().collect();
         node.alternatives.push(DraftAlternative { atoms, scalars, arrays, objects });
@@ -303,12 +311,12 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What is in a list already, by hash: alternatives are many, and long to compare.
+/// Finds duplicates in a list by hash, because alternatives are numerous and expensive to compare.
 #[derive(Default)]
 struct Deduplicated(FxHashMap<u64, Vec<usize>>);
 
 impl Deduplicated {
-    /// Adds what is new, and returns where each is.
+    /// Appends the elements that are new, and returns the position of each element.
     fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Vec<usize> {
         let mut places = Vec::new();
         for one in new {

@@ -1,7 +1,8 @@
-//! The ways to satisfy a set of atoms, every choice made.
+//! Expands a set of atoms into alternatives, in which every choice is made.
 //!
-//! Choices at one place multiply, so they are cut early: a choice of which a branch holds anyway is dropped, and so is a
-//! branch that contradicts what holds already ([`contradiction`](super::contradiction)).
+//! The choices at one place multiply, so they are pruned early. A choice is dropped if one of its
+//! branches holds anyway. A branch is dropped if it contradicts what already holds
+//! ([`contradiction`](super::contradiction)).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,18 +14,18 @@ use super::groups::{Alternative, Grouped};
 use crate::error::GrammarError;
 use crate::ir::json::program::NodeId;
 
-/// Alternatives that one node may have: the product of its choices.
+/// Maximum number of alternatives of one node: the product of its choices.
 const ALTERNATIVES: usize = 4096;
 
-/// A conjunction on the way to an alternative: its choices are still to be made.
+/// A partial alternative, some of whose choices are still open.
 #[derive(Clone)]
 pub(super) struct Open {
     pub(super) conjunction: Vec<AtomId>,
     pub(super) types: Types,
     pub(super) choices: VecDeque<Choice>,
-    /// Whether it matters what has been evaluated.
+    /// True if the set of evaluated items and members matters.
     pub(super) unevaluated: bool,
-    /// Whether its choices may become groups.
+    /// True if the choices may become groups.
     pub(super) may_group: bool,
 }
 
@@ -39,19 +40,20 @@ impl Open {
         }
     }
 
-    /// Bytes that it takes, about.
+    /// Estimates the memory of the alternative in bytes.
     fn bytes(&self) -> usize {
         64 + 4 * self.conjunction.len() + 64 * self.choices.len()
     }
 }
 
 impl Choice {
-    /// Whether it matters for a conjunction which of the branches hold.
+    /// Returns true if it matters for the alternative which branches hold.
     fn counts(&self, open: &Open) -> bool {
         open.unevaluated && matches!(self.kind, ChoiceKind::Each | ChoiceKind::Optional)
     }
 
-    /// What is left to choose once one branch holds, of those from an index on: each other may hold too.
+    /// Returns the remaining choice once one branch holds. Each branch from index `from` on may
+    /// hold as well.
     fn left(&self, open: &Open, from: usize) -> Option<Self> {
         let branches = self.branches[from..].iter().copied();
         let branches: Rc<[_]> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
@@ -61,7 +63,7 @@ impl Choice {
 }
 
 impl Builder<'_> {
-    /// Each way to satisfy all of `key`.
+    /// Returns every way to satisfy all atoms of `key`.
     pub(super) fn alternatives(
         &mut self,
         node: NodeId,
@@ -72,7 +74,8 @@ impl Builder<'_> {
         if known == self.atoms.asks_for_unevaluated {
             return Ok(alternatives);
         }
-        // On the way an atom was read for which each choice has to be exact.
+        // The expansion read an atom that needs exact knowledge of the branches that hold, so it
+        // starts again.
         self.choose(node, key)
     }
 
@@ -84,7 +87,7 @@ impl Builder<'_> {
         self.expand(node, start)
     }
 
-    /// Every way to make the choices of a conjunction.
+    /// Returns every way to make the choices of a conjunction.
     pub(super) fn expand(&mut self, node: NodeId, start: Open) -> Result<Vec<Alternative>, GrammarError> {
         let mut done = Vec::new();
         let mut open = vec![start];
@@ -121,7 +124,7 @@ impl Builder<'_> {
                 ChoiceKind::One(pointer) if !self.probing => Some(pointer),
                 _ => None,
             };
-            // Of an exclusive choice a branch may hold already: then it is the one.
+            // If a branch of an exclusive choice already holds, it is the only possible branch.
             let held = choice.branches.iter().any(|branch| partial.conjunction.contains(branch));
             let possible = |branch: AtomId, open: &Open| !held || open.conjunction.contains(&branch);
             self.spend(4 + partial.conjunction.len() + choice.branches.len())?;
@@ -161,7 +164,7 @@ impl Builder<'_> {
         Ok(done)
     }
 
-    /// The next choice of a conjunction that is not made by what holds already.
+    /// Returns the next choice that is not already decided.
     fn next_choice(&mut self, open: &mut Open) -> Result<Option<Choice>, GrammarError> {
         let mut facts = None;
         while let Some(choice) = open.choices.pop_front() {
@@ -176,7 +179,7 @@ impl Builder<'_> {
             if choice.counts(open) || choice.kind == ChoiceKind::Optional {
                 return Ok(Some(choice));
             }
-            // A branch about objects may declare members, even if another one takes every object.
+            // Not for objects: a branch may declare members even if another branch accepts every object.
             if !open.types.has(Types::OBJECT) && self.takes_all(&choice.branches, open.types)? {
                 continue;
             }
@@ -205,7 +208,8 @@ impl Builder<'_> {
         Ok(false)
     }
 
-    /// Has the branches before an index not hold, where it matters that they do not; returns whether anything is left.
+    /// Negates the branches before index `end`, if it matters that they do not hold. Returns false
+    /// if no value remains.
     fn leave_out(&mut self, choice: &Choice, end: usize, open: &mut Open) -> Result<bool, GrammarError> {
         if self.atoms.asks_for_unevaluated && choice.counts(open) {
             for &branch in &choice.branches[..end] {
@@ -219,7 +223,7 @@ impl Builder<'_> {
         Ok(!open.types.is_empty())
     }
 
-    /// Whether it can be told at once that nothing satisfies all of some atoms.
+    /// Returns true if a quick check finds that no value satisfies all of the atoms.
     pub(super) fn is_contradiction(&mut self, atoms: &[AtomId]) -> Result<bool, GrammarError> {
         let mut all = Open::new(false);
         for &atom in atoms {
@@ -229,7 +233,7 @@ impl Builder<'_> {
         Ok(all.types.is_empty() || self.atoms.contradict(&all)?)
     }
 
-    /// Adds an atom and all that must hold beside it.
+    /// Adds an atom and all atoms that must hold in addition.
     pub(super) fn include(&mut self, open: &mut Open, id: AtomId) -> Result<(), GrammarError> {
         let mut todo = vec![id];
         while let Some(id) = todo.pop() {

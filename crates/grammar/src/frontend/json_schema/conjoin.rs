@@ -1,4 +1,4 @@
-//! Several atoms as one.
+//! Merges the keywords of several atoms.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use crate::ir::json::number::{Bound, NumberRule, normalize};
 use crate::ir::json::program::TextRule;
 use crate::regular::{ExprId, Expressions};
 
-/// What the values are that satisfy all of some atoms, apart from their choices. Items and members are given as sets of
-/// atoms again.
+/// The values that satisfy several atoms at once, apart from their choices. Items and members are
+/// given as sets of atoms.
 pub(super) struct Conjunction {
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
@@ -28,7 +28,7 @@ pub(super) struct Conjunction {
     pub(super) object: Option<ObjectSets>,
 }
 
-/// Strings of a length in a language.
+/// Strings of a language, with bounds on their length.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct StringSet {
     pub(super) length: TextRule,
@@ -41,27 +41,27 @@ pub(super) struct ArraySets {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
-    /// Where it stands that no two items may be equal.
+    /// Place of a `uniqueItems`: no two items may be equal.
     pub(super) unique: Option<String>,
-    /// Where it stands that two items must be equal.
+    /// Place of a negated `uniqueItems`: two items must be equal.
     pub(super) repeated: Option<String>,
 }
 
 #[derive(Clone)]
 pub(super) struct ObjectSets {
-    /// In the declared order.
+    /// The declared members, in declaration order.
     pub(super) members: Vec<MemberSet>,
-    /// The languages of `patternProperties`.
+    /// The distinct languages of `patternProperties`.
     pub(super) patterns: Vec<ExprId>,
-    /// What applies to an undeclared name, of each subschema.
+    /// The rules of each subschema for undeclared names.
     pub(super) scopes: Vec<Scope>,
-    /// What all names must be.
+    /// The language of the allowed names.
     pub(super) names: ExprId,
     pub(super) some: Vec<SomeMember>,
-    /// Whether some names are declared and nothing is said about all others.
+    /// True if some subschema has `properties`, and no keyword applies to the undeclared names.
     pub(super) silent: bool,
     pub(super) min: u32,
-    /// Where the largest `minProperties` stands.
+    /// Place of the largest `minProperties`.
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
 }
@@ -71,14 +71,17 @@ pub(super) struct MemberSet {
     pub(super) name: String,
     pub(super) atoms: Vec<AtomId>,
     pub(super) required: bool,
-    /// Whether `propertyNames` allows the name.
+    /// True if `propertyNames` allows the name.
     pub(super) allowed: bool,
-    /// Whether only alternatives of groups speak of it.
+    /// True if only alternatives of groups mention the name.
     pub(super) only_grouped: bool,
 }
 
-/// What one subschema says about names: `patternProperties`, by index into [`ObjectSets::patterns`], and
-/// `additionalProperties`; or those that it takes for evaluated, and `unevaluatedProperties`.
+/// The rules of one subschema for names: `patternProperties`, as indices into
+/// [`ObjectSets::patterns`], and `additionalProperties`.
+///
+/// A scope can also hold an `unevaluatedProperties`. Its patterns then match the evaluated names
+/// and have no atom.
 #[derive(Clone)]
 pub(super) struct Scope {
     patterns: Vec<(usize, Option<AtomId>)>,
@@ -86,7 +89,8 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// What applies to a name that some of the patterns match, and that may have an entry of its `own`.
+    /// Returns the atoms for a name. `own` is the entry of the name in `properties`, and `matches`
+    /// tests a pattern.
     fn of_name(&self, own: &[Option<AtomId>], matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
         let named: Vec<_> = own.iter().copied().chain(patterns).collect();
@@ -99,13 +103,16 @@ impl Scope {
 }
 
 impl ObjectSets {
-    /// What applies to an undeclared name that some of the patterns match.
+    /// Returns the atoms for an undeclared name. `matches` tests a pattern.
     pub(super) fn of_name(&self, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         self.scopes.iter().flat_map(|scope| scope.of_name(&[], &matches)).collect()
     }
 }
 
-/// Merges the keywords of `atoms`, or refuses one of them that cannot be enforced on what is left.
+/// Merges the keywords of `atoms`.
+///
+/// # Errors
+/// Returns an error if a keyword cannot be enforced on the remaining values.
 pub(super) fn conjoin(
     ids: &[AtomId],
     atoms: &[Rc<Atom>],
@@ -153,7 +160,7 @@ pub(super) fn conjoin(
     };
     all.ledger.check()?;
     conjunction.numbers = normalize(conjunction.numbers);
-    // Nothing is left of either where a bound is empty; costs find the deeper cases.
+    // Contradictory bounds leave no array or object. The solver finds less obvious cases.
     conjunction.array = conjunction.array.filter(|array| array.max.is_none_or(|max| max >= array.min));
     conjunction.object = conjunction.object.filter(|object| object.max.is_none_or(|max| max >= object.min));
     let left = conjunction.types();
@@ -230,7 +237,7 @@ fn conjoin_strings(atoms: &[Rc<Atom>], excluded: &BTreeSet<&Scalar>, all: &mut A
     StringSet { length, language: all.expressions.all_of(languages) }
 }
 
-/// The numbers of a rule other than those that are excluded: the gaps between them.
+/// Splits the numbers of a rule at the excluded values, and returns the gaps between them.
 fn without(rule: NumberRule, excluded: &BTreeSet<&Scalar>) -> Vec<NumberRule> {
     let mut values: Vec<_> = excluded
         .iter()
@@ -293,7 +300,7 @@ fn too_large_multiple(id: AtomId, places: &Atoms<'_>) -> Problem {
     Problem::new(&pointer, "multipleOf", SchemaProblem::UnsupportedForm { reason })
 }
 
-/// The arrays of a conjunction, if any are left.
+/// Returns the arrays of a conjunction, or `None` if no array remains.
 fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> Option<ArraySets> {
     let some = unevaluated::some_items(by_id, ids, all)?;
     let arrays = || ids.iter().map(|id| &by_id[id].array);
@@ -323,7 +330,7 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> O
     })
 }
 
-/// The objects of a conjunction, if any are left.
+/// Returns the objects of a conjunction, or `None` if no object remains.
 fn conjoin_objects(
     ids: &[AtomId],
     by_id: &Members<'_>,
@@ -383,7 +390,7 @@ fn conjoin_objects(
     let grouped = groups.iter().flat_map(|group| &group.names);
     let names = names.map(|name| (name, false)).chain(grouped.map(|name| (name, true)));
     let mut met = FxHashSet::default();
-    // Each name is tried against each pattern and each scope.
+    // Each name is matched with each pattern and each scope.
     let tries = 1 + sets.scopes.len() + 4 * sets.patterns.len();
     for (name, only_grouped) in names.filter(|(name, _)| met.insert(name.as_str())) {
         all.ledger.check()?;
@@ -396,19 +403,20 @@ fn conjoin_objects(
     Ok(Some(sets))
 }
 
-/// What subschemas say about the names that they declare.
+/// The rules of subschemas for the names that they declare.
 #[derive(Default)]
 struct Declared<'a> {
-    /// The number of subschemas.
+    /// Number of subschemas added so far.
     count: usize,
-    /// By name, the subschemas that declare it, with the atom that applies; `None` where a name is only evaluated.
+    /// For each name, the subschemas that declare the name and the atom that applies. The atom is
+    /// `None` if the name is only evaluated.
     by_name: FxHashMap<&'a str, Vec<(usize, Option<AtomId>)>>,
-    /// Which subschema each scope belongs to.
+    /// Index of the subschema that each scope belongs to.
     owners: Vec<usize>,
 }
 
 impl<'a> Declared<'a> {
-    /// Adds a subschema. Its scope is kept only if it says something about other names.
+    /// Adds a subschema. Drops a scope without rules for other names.
     fn add(
         &mut self,
         scope: Scope,
@@ -429,7 +437,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// What applies to a declared name.
+    /// Returns the atoms for a declared name.
     fn of(&self, name: &str, sets: &ObjectSets, all: &mut Atoms<'_>) -> Vec<AtomId> {
         let expressions = &mut all.expressions;
         let matched: Vec<bool> =

@@ -1,9 +1,11 @@
-//! Arrays and objects: the sets of atoms of their items and members become nodes.
+//! Turns the sets of atoms for items and members into nodes.
 //!
-//! Some keywords ask for an item or a member that is not named: `contains`, and the negations of `items`,
-//! `additionalProperties` and their relatives. An item then is read in one of several ways, each raising the counters of
-//! what it satisfies, and an array ends only with its counters in bounds. For objects the member asked for is either one
-//! of the declared ones, which makes one alternative each, or an undeclared one, which is an obligation of the object.
+//! Some keywords require an item or member without naming it: `contains`, and the negations of
+//! `items`, `additionalProperties` and related keywords.
+//! - In an array, each item then has several choices. A choice raises the counters of the atoms
+//!   that the item satisfies. The array may end only if all counters are in bounds.
+//! - In an object, a declared member can meet the requirement, with one alternative for each such member.
+//!   Otherwise an undeclared member must meet the requirement, which is an *obligation* of the object.
 
 use std::sync::Arc;
 
@@ -21,20 +23,20 @@ use crate::ir::json::program::{COUNTERS, Counter, NodeChoice};
 use crate::ir::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa};
 
-/// The most that a counter counts to.
+/// Largest bound of a counter.
 const COUNT: u32 = 1 << 12;
 
-/// The most combinations of subschemas that one item may satisfy.
+/// Maximum number of combinations of subschemas that one item may satisfy.
 const WAYS: usize = 256;
 
-/// The most obligations of one object that only undeclared members can meet.
+/// Maximum number of obligations of one object that only undeclared members can meet.
 const OBLIGATIONS: usize = 4;
 
 impl Builder<'_> {
     pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {
         let (contains, banned) = counted(&sets.contains);
         let counters = counters(&contains)?;
-        // A count that cannot be right leaves no array.
+        // Contradictory bounds leave no array.
         let possible = contains.iter().all(|counted| counted.max.is_none_or(|max| counted.min <= max));
         let (min, max) = if possible { (sets.min, sets.max) } else { (1, Some(0)) };
         let ignored = sets.contains.iter().map(|counted| counted.from).max().unwrap_or(0) as usize;
@@ -51,7 +53,8 @@ impl Builder<'_> {
         Ok(DraftArray { prefix, rest, min, max, counters, counted, unique, repeated })
     }
 
-    /// The ways to be the item at an index: for each set of counters the item that raises these.
+    /// Returns the choices for the item at an index: for each set of counters, the node of an item
+    /// that raises these counters.
     fn item(
         &mut self,
         base: &[AtomId],
@@ -136,7 +139,7 @@ impl Builder<'_> {
         })
     }
 
-    /// What the members of each group are, by alternative.
+    /// Returns the node of each member of a group, for each alternative.
     fn groups(
         &mut self,
         sets: &ObjectSets,
@@ -178,7 +181,8 @@ impl Builder<'_> {
         Ok(drafts)
     }
 
-    /// What undeclared members are, by the label of their names, and the language that gives the labels.
+    /// Returns the choices for undeclared members by the label of their names, and the language
+    /// that gives the labels.
     fn others(&mut self, sets: &ObjectSets) -> Result<(Option<u32>, Vec<Vec<NodeChoice>>), GrammarError> {
         if sets.patterns.is_empty() && sets.some.is_empty() && sets.names == Expressions::EVERYTHING {
             let node = self.node(sets.of_name(|_| false))?;
@@ -217,8 +221,10 @@ impl Builder<'_> {
         Ok(ways)
     }
 
-    /// The automaton that tells apart undeclared names: whether a name is one, then which patterns match it, then which
-    /// obligations it is of use for.
+    /// Returns the automaton that labels undeclared names. A label consists of these flags:
+    /// - one flag that is true if the name is undeclared and allowed;
+    /// - one flag for each pattern, true if the pattern matches the name;
+    /// - one flag for each obligation, true if the name can meet the obligation.
     fn language(&mut self, sets: &ObjectSets) -> Result<u32, GrammarError> {
         let expressions = &mut self.atoms.expressions;
         let declared: FxHashSet<ExprId> =
@@ -244,7 +250,8 @@ impl Builder<'_> {
     }
 }
 
-/// The counts that have to be kept, and those that say that no item satisfies them.
+/// Merges the bounds on equal atoms. Returns the bounds that need a counter, and the bounds that
+/// allow no item.
 fn counted(contains: &[Contains]) -> (Vec<Contains>, Vec<Contains>) {
     let mut kept: Vec<Contains> = Vec::new();
     for counted in contains {

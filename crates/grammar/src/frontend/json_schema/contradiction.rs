@@ -1,8 +1,9 @@
-//! Conjunctions that no object satisfies, told early.
+//! Detects early that no object satisfies a conjunction.
 //!
-//! Branches are mostly told apart by a name that each requires and wants another value of. Many choices at one place
-//! multiply, and so do the pairs of a long `oneOf`; nearly all of the products contradict themselves in such a name. Here
-//! that is seen from the keywords alone, so that they are not even made. What is not seen here is found by the solver.
+//! Branches often all require the same member, but each with a different value. Many choices at one
+//! place multiply, and so do the pairs of branches of a long `oneOf`. Nearly all combinations
+//! contradict themselves in such a member. The keywords alone reveal this, so these combinations
+//! are never built. The solver finds all other contradictions.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,26 +17,27 @@ use super::read::Atoms;
 use super::text::matches;
 use crate::regular::ExprId;
 
-/// The members by which an atom can be told from others: those with listed or excluded values, or none at all.
+/// The members that distinguish an atom from others: members with listed or excluded values, or
+/// without any value.
 pub(super) type Marks = Rc<[(String, Rc<Atom>)]>;
 
-/// What the atoms of a conjunction say about members of an object.
+/// Facts that the atoms of a conjunction imply about the members of an object.
 #[derive(Default)]
 pub(super) struct Facts {
     required: FxHashSet<String>,
-    /// Members with listed values.
+    /// Members with listed values, by name.
     listed: FxHashMap<String, Vec<Rc<Atom>>>,
     properties: FxHashSet<(String, AtomId)>,
-    /// Languages of which some member must have a name, and what its value must be.
+    /// Members that must exist: the language of the name, and the atom of the value.
     some: Vec<(ExprId, AtomId)>,
-    /// All names that are allowed, where these are few.
+    /// All allowed names, if some atom allows only the names in its `properties`.
     names: Option<Vec<String>>,
-    /// By language, which of these it has.
+    /// For each language, one flag for each entry of `names`: true if the language contains the name.
     members: FxHashMap<ExprId, Rc<[bool]>>,
 }
 
 impl Atoms<'_> {
-    /// Leaves out the type of objects where the atoms ask for a member that they allow no value of.
+    /// Removes the object type if the atoms require a member without a possible value.
     pub(super) fn narrow(&mut self, open: &mut Open) -> Result<(), Problem> {
         if !open.types.has(Types::OBJECT) {
             return Ok(());
@@ -57,7 +59,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Whether some atom allows no names but its own, and another requires a name that is none of these.
+    /// Returns true if one atom allows only its own names, and another atom requires a different name.
     fn closes_out(&mut self, atoms: &[Rc<Atom>]) -> Result<bool, Problem> {
         for closed in atoms {
             let Some(additional) = closed.object.additional else { continue };
@@ -75,7 +77,7 @@ impl Atoms<'_> {
         Ok(false)
     }
 
-    /// The required names of a conjunction whose values are listed, with these values.
+    /// Returns the required members whose values are listed, with these values.
     pub(super) fn keys(&mut self, open: &Open) -> Result<FxHashMap<String, Vec<Scalar>>, Problem> {
         let mut keys: FxHashMap<String, Vec<Scalar>> = FxHashMap::default();
         let mut required: FxHashSet<String> = FxHashSet::default();
@@ -93,7 +95,7 @@ impl Atoms<'_> {
         Ok(keys)
     }
 
-    /// What a conjunction says about members.
+    /// Collects the facts about members from the atoms of a conjunction.
     pub(super) fn facts(&mut self, open: &Open) -> Result<Facts, Problem> {
         let mut facts = Facts::default();
         for &id in &open.conjunction {
@@ -117,11 +119,14 @@ impl Atoms<'_> {
         Ok(facts)
     }
 
-    /// Whether one of some atoms certainly holds for all objects that a conjunction leaves.
+    /// Returns true if at least one of the branches certainly holds for all objects of a conjunction.
     ///
-    /// It is seen of atoms that ask for members only: names that are required anyway, with values that are listed and
-    /// that the atom does not exclude. And of those that ask for some member, where any member that the conjunction
-    /// asks for will do.
+    /// The check recognises two kinds of branches:
+    /// - A branch that constrains objects only through `properties` and `required`. Its names must be
+    ///   required already, and its properties must hold already. A property holds if the conjunction
+    ///   has the same property, or lists only values that the property does not exclude.
+    /// - A branch that requires one member, with any value. All allowed names must be known, and a
+    ///   required member must match.
     pub(super) fn implied(&mut self, facts: &mut Facts, branches: &[AtomId]) -> Result<bool, Problem> {
         for &branch in branches {
             let atom = self.get(branch)?;
@@ -157,7 +162,7 @@ impl Atoms<'_> {
         Ok(true)
     }
 
-    /// Whether some member with a name in a language exists anyway.
+    /// Returns true if a member with a name in the language exists in every object.
     fn has_some(&mut self, facts: &mut Facts, names: ExprId) -> bool {
         let Some(own) = &facts.names else { return false };
         let mut members = |names: ExprId| -> Rc<[bool]> {
@@ -175,7 +180,7 @@ impl Atoms<'_> {
             || own.iter().zip(&*wanted).any(|(name, &wanted)| wanted && facts.required.contains(name))
     }
 
-    /// Whether the scalars that some atoms list or exclude leave none, beside their types.
+    /// Returns true if the types and the listed and excluded scalars of the atoms leave no value.
     pub(super) fn contradict(&mut self, open: &Open) -> Result<bool, Problem> {
         let mut atoms = Vec::with_capacity(open.conjunction.len());
         for &id in &open.conjunction {
@@ -201,7 +206,7 @@ impl Atoms<'_> {
     }
 }
 
-/// Whether no value has the types and is among the listed ones of all `atoms`.
+/// Returns true if the atoms have no type in common, or if none of the values that they list remains.
 fn is_contradiction(atoms: &[Rc<Atom>]) -> bool {
     let types = atoms.iter().fold(Types::ALL, |types, atom| types & atom.types);
     if types.is_empty() {

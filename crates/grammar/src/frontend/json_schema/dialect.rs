@@ -1,9 +1,9 @@
-//! The drafts of JSON Schema, and the dialect that a `$schema` names.
+//! The drafts of JSON Schema, and the dialects that `$schema` names.
 
-/// A draft of JSON Schema. Later ones compare greater.
+/// A draft of JSON Schema. Later drafts compare greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Draft {
-    /// Read as draft 4, with the keywords that only draft 3 has.
+    /// Read as draft 4, plus the keywords that only draft 3 has.
     D3,
     D4,
     D6,
@@ -13,7 +13,7 @@ pub(super) enum Draft {
 }
 
 impl Draft {
-    /// What `$schema` names it by.
+    /// Returns the URI that names the draft in `$schema`.
     pub(super) const fn uri(self) -> &'static str {
         match self {
             Self::D3 => "http://json-schema.org/draft-03/schema#",
@@ -26,25 +26,25 @@ impl Draft {
     }
 }
 
-/// The dialect that a subschema is written in.
+/// The dialect of a subschema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Dialect {
     pub(super) draft: Draft,
-    /// A `$schema` names exactly this draft. If not, spellings of other drafts are read as they are meant.
+    /// True if a `$schema` names exactly this draft. If false, spellings of other drafts are
+    /// accepted with their original meaning.
     pub(super) stated: bool,
 }
 
 impl Dialect {
-    /// The dialect of schemas that name none, or one that is unknown.
+    /// The dialect of a schema whose root names no dialect or an unknown one.
     pub(super) const DEFAULT: Self = Self { draft: Draft::D2020, stated: false };
 
-    /// Returns the dialect that a `$schema` names, or `None`. The scheme and an empty fragment make no
-    /// difference.
+    /// Returns the dialect that a `$schema` names, or `None`. The scheme and an empty fragment are ignored.
     pub(super) fn named(uri: &str) -> Option<Self> {
         let uri = uri.trim().trim_end_matches(['#', '/']);
         let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;
         let rest = rest.strip_prefix("www.").unwrap_or(rest);
-        // The dialect of OpenAPI 3.1 is 2020-12 with annotations.
+        // The dialect of OpenAPI 3.1 is 2020-12 with additional annotations.
         if rest.starts_with("spec.openapis.org/oas/3.1/dialect/") {
             return Some(Self { draft: Draft::D2020, stated: true });
         }
@@ -52,13 +52,13 @@ impl Dialect {
         let name = ["/schema", "/hyper-schema"].iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
         let draft = match name {
             "draft-03" => Draft::D3,
-            // Draft 5 has the metaschema of draft 4.
+            // Draft 5 uses the metaschema of draft 4.
             "draft-04" | "draft-05" => Draft::D4,
             "draft-06" => Draft::D6,
             "draft-07" => Draft::D7,
             "draft/2019-09" | "draft-2019-09" => Draft::D2019,
             "draft/2020-12" | "draft-2020-12" => Draft::D2020,
-            // The latest draft, whichever that was when the schema was written.
+            // These URIs name the latest draft at the time when the schema was written.
             "schema" | "hyper-schema" | "draft/next" => return Some(Self::DEFAULT),
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! A schema document and the documents that it refers to.
+//! Schema documents, their identifiers, and references between them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,42 +15,45 @@ use crate::Warning;
 use crate::error::SchemaProblem;
 use crate::ledger::Ledger;
 
-/// Schema documents by the URI without fragment that references find them at, or by a relative name such as
-/// `types/base.json`. A document is found by its own `$id`, too.
+/// Schema documents by URI without fragment, as references name them, or by a relative name such as
+/// `types/base.json`. References also find a document by its own `$id`.
 pub type Remotes = BTreeMap<String, Value>;
 
-/// A schema document and those that it refers to, with their identifiers, so that references can be followed.
+/// A schema document, the documents that it refers to, and their identifiers.
 ///
-/// A place is a JSON pointer from the root of the document, or of another one after its URI and a `#`.
+/// A *place* is a JSON pointer from the root of the main document. For any other document, the URI
+/// of that document and a `#` precede the pointer.
 pub(super) struct Document<'a> {
     root: &'a Value,
     remotes: &'a Remotes,
-    /// The other documents in use and the names that they were given under, by absolute URI without fragment.
+    /// Other documents in use, by absolute URI without fragment. Each comes with its key in `remotes`.
     documents: FxHashMap<String, (&'a str, &'a Value)>,
-    /// The names of the remotes by their own identifiers, once one is asked for.
+    /// Keys of `remotes` by the identifier inside each document. Filled on the first lookup.
     by_id: Option<FxHashMap<String, &'a str>>,
-    /// By absolute URI without fragment.
+    /// Places of the resources, by absolute URI without fragment.
     resources: FxHashMap<String, String>,
-    /// By the URI of the resource and the name.
+    /// Places of the anchors, by the URI of the resource and the name of the anchor.
     anchors: FxHashMap<(String, String), String>,
-    /// By the URI of a resource, the names of its dynamic anchors; [`RECURSIVE`] for `$recursiveAnchor`.
+    /// Names of the dynamic anchors, by the URI of the resource. [`RECURSIVE`] stands for
+    /// `$recursiveAnchor`.
     dynamic: FxHashMap<String, Vec<String>>,
-    /// At the root and wherever an identifier changes them.
+    /// Base URI and dialect of each indexed subschema, by place.
     scopes: FxHashMap<String, (String, Dialect)>,
     warnings: Vec<Warning>,
-    /// Whether some keyword depends on what others have evaluated.
+    /// True if some subschema has `unevaluatedItems` or `unevaluatedProperties`.
     unevaluated: bool,
     nesting: usize,
     ledger: Rc<Ledger>,
 }
 
-/// The dynamic anchor that `$recursiveAnchor` is; it has the name that no other has.
+/// The name of `$recursiveAnchor` among the dynamic anchors. Real anchors are never empty.
 const RECURSIVE: &str = "";
 
-/// The resources with dynamic anchors that evaluation has come through, the outermost first; of those with the same
-/// anchors only the first.
+/// URIs of the resources with dynamic anchors that evaluation has entered, the outermost first. A
+/// resource is left out if outer resources already have all its dynamic anchors.
 pub(super) type DynamicScope = Rc<[String]>;
 
+/// Keywords whose value is a schema.
 const IN_SCHEMA: [&str; 12] = [
     "additionalItems",
     "additionalProperties",
@@ -65,7 +68,9 @@ const IN_SCHEMA: [&str; 12] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
+/// Keywords whose value may be an array of schemas.
 const IN_LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
+/// Keywords whose value maps names to schemas.
 const IN_MAP: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
@@ -94,7 +99,8 @@ impl<'a> Document<'a> {
         Ok(document)
     }
 
-    /// Notes the identifiers in a subschema. `scope` is the base URI and the dialect that it is in.
+    /// Records the identifiers in a subschema and below. `scope` is the base URI and the dialect
+    /// around the subschema.
     fn index(
         &mut self,
         schema: &Value,
@@ -137,8 +143,8 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// Returns the dialect that a `$schema` names, following the metaschemas that were given. The dialect
-    /// around an unknown one stands in for it.
+    /// Returns the dialect that a `$schema` names, following the given metaschemas. If the dialect
+    /// is unknown, warns and returns the dialect around the subschema.
     fn dialect(&mut self, pointer: &str, uri: &str, outer: Dialect) -> Result<Dialect, Problem> {
         let place = child_pointer(pointer, "$schema");
         let mut uri = uri.to_owned();
@@ -170,7 +176,7 @@ impl<'a> Document<'a> {
         let text = |key: &str| map.get(key).and_then(Value::as_str);
         let Dialect { draft, stated } = scope.1;
         let hidden = draft <= Draft::D7 && map.contains_key("$ref");
-        // The spelling of the other drafts, where it cannot be an annotation.
+        // Accept `id` in a draft that spells it `$id`, if the value cannot be an annotation.
         let old =
             || text("id").filter(|id| !stated && (id.starts_with('#') || is_root && scheme_of(id).is_some()));
         let id = match draft {
@@ -221,7 +227,7 @@ impl<'a> Document<'a> {
         self.scope(pointer).1
     }
 
-    /// Returns the warnings about the identifiers and references met so far.
+    /// Takes the warnings about identifiers and references found so far.
     pub(super) fn warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
@@ -231,17 +237,17 @@ impl<'a> Document<'a> {
         self.warnings.push(Warning::Keyword { pointer, keyword, reason });
     }
 
-    /// The deepest nesting that is read.
+    /// Returns the maximum nesting depth of a schema.
     pub(super) const fn nesting(&self) -> usize {
         self.nesting
     }
 
-    /// Whether some keyword depends on what others have evaluated.
+    /// Returns true if some subschema has `unevaluatedItems` or `unevaluatedProperties`.
     pub(super) const fn has_unevaluated(&self) -> bool {
         self.unevaluated
     }
 
-    /// The place that the reference in a keyword of the subschema at `place` leads to.
+    /// Resolves the reference in a keyword of the subschema at `place`.
     pub(super) fn follow(&mut self, place: &str, keyword: &Keyword<'_>) -> Result<String, Problem> {
         let reference = keyword.value.as_str().ok_or_else(|| keyword.malformed("a URI reference"))?;
         let (written, fragment) = reference.split_once('#').unwrap_or((reference, ""));
@@ -264,7 +270,7 @@ impl<'a> Document<'a> {
         Ok(found)
     }
 
-    /// The place that a fragment means in a resource, by its pointer or the name of an anchor.
+    /// Resolves a fragment within a resource: a JSON pointer or the name of an anchor.
     fn locate(&self, resource: &str, fragment: &str) -> Option<String> {
         let place = if fragment.is_empty() || fragment.starts_with('/') {
             format!("{resource}{fragment}")
@@ -275,7 +281,8 @@ impl<'a> Document<'a> {
         self.get(&place).is_some().then_some(place)
     }
 
-    /// Finds the place that was meant by a fragment that leads nowhere, with the words of a warning.
+    /// Guesses the intended place of a fragment that leads nowhere. Returns the place and the
+    /// reason for the warning.
     fn locate_meant(&self, resource: &str, fragment: &str) -> Option<(String, &'static str)> {
         let decoded = percent_decoded(fragment);
         let root = root_of(resource);
@@ -303,13 +310,13 @@ impl<'a> Document<'a> {
         guesses.into_iter().find_map(found)
     }
 
-    /// Reads the identifiers of the document at a URI that `place` refers to as `written`. Does nothing if it
-    /// was not given.
+    /// Indexes the document at a URI, which the subschema at `place` refers to as `written`. Does
+    /// nothing if that document was not given.
     fn load(&mut self, uri: &str, written: &str, place: &str) -> Result<(), Problem> {
         let Some((name, schema)) = self.find(uri).or_else(|| self.find_named(written, place)) else {
             return Ok(());
         };
-        // A place in the root document begins with a slash, so this one must not.
+        // Places in the root document start with a slash, so the key of any other document must not.
         let key = if uri.starts_with('/') { format!("file:{uri}") } else { uri.to_owned() };
         let place = format!("{key}#");
         self.documents.insert(key, (name, schema));
@@ -319,7 +326,8 @@ impl<'a> Document<'a> {
         self.index(schema, &place, (uri.to_owned(), dialect), 0)
     }
 
-    /// The document at an absolute URI, with its name: one that was given, or else a metaschema.
+    /// Finds a document by absolute URI among the given documents and the metaschemas. Returns its
+    /// name and content.
     fn find(&mut self, uri: &str) -> Option<(&'a str, &'a Value)> {
         let remotes = self.remotes;
         let by_id = self.by_id.get_or_insert_with(|| {
@@ -330,7 +338,8 @@ impl<'a> Document<'a> {
             };
             remotes.iter().filter_map(id).collect()
         });
-        // Some documents call themselves by the URI of their metaschema, so that comes before identifiers.
+        // Some documents use the URI of their metaschema as identifier, so metaschemas take
+        // precedence over identifiers.
         let at = |uri: &str| {
             let given =
                 |name: &str| remotes.get_key_value(name).map(|(name, schema)| (name.as_str(), schema));
@@ -341,7 +350,8 @@ impl<'a> Document<'a> {
         at(uri).or_else(|| at(&with_other_scheme(uri)?)).or_else(|| at(&extended))
     }
 
-    /// The document that a relative reference names, as it is written in the document with the place `from`.
+    /// Finds the document that the relative reference `written` names, in the document that
+    /// contains the place `from`.
     fn find_named(&self, written: &str, from: &str) -> Option<(&'a str, &'a Value)> {
         if written.is_empty() || scheme_of(written).is_some() {
             return None;
@@ -354,7 +364,7 @@ impl<'a> Document<'a> {
         found.map(|(name, schema)| (name.as_str(), schema))
     }
 
-    /// The place that a `$dynamicRef` or `$recursiveRef` leads to where evaluation has come through `scope`.
+    /// Resolves a `$dynamicRef` or `$recursiveRef` in the dynamic scope `scope`.
     pub(super) fn follow_dynamic(
         &mut self,
         place: &str,
@@ -385,7 +395,8 @@ impl<'a> Document<'a> {
         self.dynamic.get(resource).is_some_and(|names| names.iter().any(|known| known == name))
     }
 
-    /// The dynamic scope of a subschema that evaluation comes to from `scope`.
+    /// Returns the dynamic scope of the subschema at `place` if evaluation enters the subschema
+    /// from `scope`.
     pub(super) fn enter(&self, scope: &DynamicScope, place: &str) -> DynamicScope {
         if self.dynamic.is_empty() {
             return Rc::clone(scope);
@@ -400,12 +411,12 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Whether the fragment of a URI reference is the name of an anchor.
+/// Returns true if the fragment of a URI reference is the anchor `name`.
 fn ends_with_anchor(reference: &str, name: &str) -> bool {
     reference.split_once('#').is_some_and(|(_, fragment)| percent_decoded(fragment) == name)
 }
 
-/// The place of the root of the document that a place is in.
+/// Returns the root of the document that contains a place.
 fn root_of(place: &str) -> &str {
     if place.is_empty() || place.starts_with('/') {
         return "";
@@ -413,10 +424,11 @@ fn root_of(place: &str) -> &str {
     place.find('#').map_or("", |at| &place[..=at])
 }
 
-/// The most metaschemas that are followed from a `$schema`.
+/// Maximum number of metaschemas followed from one `$schema`.
 const METASCHEMAS: usize = 8;
 
-/// Refuses a metaschema with keywords that are unknown but required, or without the usual ones.
+/// Rejects a metaschema that requires an unknown vocabulary or lacks the applicator or validation
+/// vocabulary.
 fn check_vocabularies(metaschema: &Map<String, Value>) -> Result<(), SchemaProblem> {
     let Some(Value::Object(listed)) = metaschema.get("$vocabulary") else { return Ok(()) };
     let known = |uri: &str| {

@@ -1,20 +1,26 @@
-//! The languages of `format`.
+//! Languages of the `format` keyword.
 //!
-//! Each is built the way its RFC's grammar writes it, or as a pattern where that reads better. What a format asks for
-//! beyond its grammar is enforced too: days of the month, leap years, the hours of leap seconds, lengths of names.
+//! Each language follows the grammar of its RFC, or is a pattern if a pattern is easier to read.
+//! Rules beyond the grammar are enforced too: days of a month, leap years, hours of leap seconds,
+//! and lengths of names.
 //!
 //! # Subsets
-//! Where a format's language is not regular, or its automaton would be huge, a part of it stands for the whole:
-//! everything in it is valid, and what is valid but left out is said here.
-//! - `time`, `date-time`: leap seconds at offsets of whole and half hours only; `date-time` has them on any day.
-//! - `hostname`: no labels that begin with `xn--` from draft 7 on (punycode cannot be decoded by an automaton), and
-//!   names whose labels, each rounded up to a multiple of 16 with its dot, fit into 240 characters. `email` likewise.
-//! - `email`: quoted pairs only where they are needed, and no `<` in quoted strings.
-//! - `idn-hostname`, and the domain of `idn-email`: the letters of the most common scripts, where they need no rule about their
-//!   context, in up to 4 labels, each of up to 7 characters, or of up to 15 with up to 5 outside of ASCII. So their
-//!   punycode fits for certain.
-//! - `uri-template`: no operators reserved for later. `relative-json-pointer`: no index manipulation.
-//! - `regex`: groups nested up to two deep, no back-references, no named groups, and counts of at most three digits.
+//! Some languages are not regular, or their automaton would be huge. A subset then stands for the
+//! language. Every text of the subset is valid. These valid texts are missing:
+//! - `time`, `date-time`: leap seconds at offsets other than whole and half hours. `date-time`
+//!   accepts leap seconds on any day.
+//! - `hostname`: labels that begin with `xn--`, from draft 7 on, because an automaton cannot decode
+//!   punycode.
+//! - `hostname`: names of more than 240 characters, where each label with its dot is rounded up to
+//!   a multiple of 16. `email` and `idn-email` have a limit of 176 for ASCII domains.
+//! - `email`: quoted pairs that are not needed, and `<` in quoted strings.
+//! - `idn-hostname`, and the domain of `idn-email`: letters of less common scripts, letters with a
+//!   contextual rule, names of more than 4 labels, and long labels. A label has at most 7
+//!   characters, or at most 15 with at most 5 outside ASCII, so its punycode always fits.
+//! - `uri-template`: operators reserved for future extensions.
+//! - `relative-json-pointer`: index manipulation.
+//! - `regex`: groups nested more than two deep, back-references, named groups, and counts of more
+//!   than three digits.
 
 mod abnf;
 mod calendar;
@@ -34,8 +40,10 @@ use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
 
 type FormatCache = FxHashMap<(String, Draft), Arc<Texts>>;
 
-/// The automaton of a format, whose expression is `language`: built once per process, since formats are the same in every
-/// schema and some take longer to build than all the rest.
+/// Returns the automaton of a format, whose expression is `language`.
+///
+/// The automaton is built once per process. Formats are the same in every schema, and some take
+/// longer to build than the rest of a compilation.
 pub(super) fn texts(
     expressions: &mut Expressions,
     language: ExprId,
@@ -54,7 +62,7 @@ pub(super) fn texts(
     Ok(texts)
 }
 
-/// The texts of a format; `None` if no specification defines the name.
+/// Returns the language of a format, or `None` if no specification defines the name.
 pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) -> Option<ExprId> {
     let rules = &mut Abnf::new(expressions);
     Some(match name {
@@ -81,17 +89,17 @@ pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) ->
     })
 }
 
-/// RFC 4122, section 3; any version and variant.
+/// Returns UUIDs of any version and variant (RFC 4122, section 3).
 fn uuid(rules: &mut Abnf<'_>) -> ExprId {
     rules.pattern("[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 }
 
-/// RFC 6901, section 3.
+/// Returns JSON pointers (RFC 6901, section 3).
 fn json_pointer(rules: &mut Abnf<'_>) -> ExprId {
     rules.pattern("(?:/(?:[^/~]|~[01])*)*")
 }
 
-/// draft-handrews-relative-json-pointer-01, section 3.
+/// Returns relative JSON pointers (draft-handrews-relative-json-pointer-01, section 3).
 fn relative_json_pointer(rules: &mut Abnf<'_>) -> ExprId {
     rules.pattern("(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^/~]|~[01])*)*)")
 }

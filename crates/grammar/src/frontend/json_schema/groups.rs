@@ -1,8 +1,9 @@
-//! Choices about members of one object that have nothing in common.
+//! Groups of independent choices about the members of one object.
 //!
-//! `dependentRequired`, `dependentSchemas` and `if` each say of a few members what others must be. Independent ones would
-//! multiply: thirteen pairs of names make 2^13 alternatives. So choices that ask for members only are grouped by the names
-//! that they speak about. Each group has alternatives of its own, and the object holds one of each group.
+//! `dependentRequired`, `dependentSchemas` and `if` each relate a few members to each other.
+//! Independent choices would multiply: thirteen pairs of names make 2^13 alternatives. So choices
+//! that concern only members are grouped by the names that they mention. Each group has its own
+//! alternatives, and an object satisfies one alternative of each group.
 
 use std::collections::VecDeque;
 
@@ -15,38 +16,38 @@ use super::choose::Open;
 use crate::error::GrammarError;
 use crate::ir::json::program::{GROUP_ALTERNATIVES, NodeId};
 
-/// Products of alternatives up to this are written out.
+/// Largest product of alternatives that is expanded without groups.
 const PRODUCT: usize = 16;
 
-/// Choices about some members, every way to make them.
+/// All ways to make some choices about members.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The names that it speaks about.
+    /// The names that the choices mention.
     pub(super) names: Vec<String>,
-    /// For each alternative, the atoms that hold beside those of the object.
+    /// For each alternative, the atoms that hold in addition to those of the object.
     pub(super) alternatives: Vec<Vec<AtomId>>,
 }
 
-/// One way to satisfy a node, every choice made but those of its groups.
+/// A way to satisfy a node. Every choice is made, except those in groups.
 pub(super) struct Alternative {
     pub(super) atoms: Vec<AtomId>,
-    /// Objects hold one alternative of each group, too.
+    /// Groups of choices. Objects satisfy one alternative of each group.
     pub(super) groups: Vec<Group>,
 }
 
-/// What became of the choices of a conjunction.
+/// The result of grouping the choices of a conjunction.
 pub(super) enum Grouped {
-    /// All are in groups.
+    /// All choices are in groups.
     All(Alternative),
-    /// Nothing satisfies one of them.
+    /// No value satisfies one of the groups.
     Nothing,
-    /// The one at an index is about more than members, so it comes first.
+    /// The choice at this index concerns more than members and must be made first.
     Other(usize),
-    /// Groups would gain nothing.
+    /// The alternatives are too few for groups to help.
     Useless,
 }
 
-/// A choice with its alternatives, and the names that they speak about.
+/// A choice with its alternatives and the names that they mention.
 struct Local {
     at: usize,
     choice: Choice,
@@ -54,7 +55,7 @@ struct Local {
 }
 
 impl Builder<'_> {
-    /// The choices of a conjunction of objects by groups, where they are many and independent.
+    /// Groups the choices of a conjunction of objects, if the choices are numerous and independent.
     pub(super) fn grouped(&mut self, node: NodeId, open: &Open) -> Result<Grouped, GrammarError> {
         let mut object = Open { choices: VecDeque::new(), ..open.clone() };
         let mut locals = Vec::with_capacity(open.choices.len());
@@ -83,7 +84,7 @@ impl Builder<'_> {
         if groups.iter().any(|group| group.alternatives.is_empty()) {
             return Ok(Grouped::Nothing);
         }
-        // What has no choice holds for the whole object.
+        // A group with a single alternative holds for the whole object.
         for group in groups.extract_if(.., |group| group.alternatives.len() == 1) {
             for &atom in group.alternatives.iter().flatten() {
                 self.include(&mut object, atom)?;
@@ -92,7 +93,7 @@ impl Builder<'_> {
         Ok(Grouped::All(Alternative { atoms: object.conjunction, groups }))
     }
 
-    /// Whether groups are worth a try, and nothing depends on how many members there are or on what is evaluated.
+    /// Returns true if groups may help. Neither the number of members nor evaluation may matter.
     pub(super) fn may_group(&mut self, open: &Open) -> Result<bool, Problem> {
         let product =
             open.choices.iter().fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
@@ -114,7 +115,8 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// The alternatives of one choice, if they ask for members only and are few.
+    /// Returns the group of one choice. Returns `None` if the choice concerns more than members or
+    /// has many alternatives.
     fn local(&mut self, node: NodeId, object: &Open, choice: &Choice) -> Result<Option<Group>, GrammarError> {
         if choice.branches.len() > GROUP_ALTERNATIVES || choice.kind == ChoiceKind::Optional {
             return Ok(None);
@@ -143,7 +145,7 @@ impl Builder<'_> {
         self.group(node, open)
     }
 
-    /// The alternatives of several choices together, if they are few.
+    /// Returns the group of several choices together. Returns `None` if the group would be too large.
     fn joint_group(&mut self, node: NodeId, open: Open) -> Result<Option<Group>, GrammarError> {
         let choices = open.choices.iter();
         let product = choices.fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
@@ -167,7 +169,7 @@ impl Builder<'_> {
         self.group_of(alternatives)
     }
 
-    /// The group of some alternatives, if they say something of members only.
+    /// Returns the group of some alternatives. Returns `None` if they concern more than members.
     fn group_of(&mut self, alternatives: Vec<Vec<AtomId>>) -> Result<Option<Group>, GrammarError> {
         let mut names = Vec::new();
         for alternative in &alternatives {
@@ -186,7 +188,7 @@ impl Builder<'_> {
     }
 }
 
-/// The choices that share names, together.
+/// Partitions the choices so that choices with a common name are together.
 fn components(locals: Vec<Local>) -> Vec<Vec<Local>> {
     let mut component: Vec<usize> = (0..locals.len()).collect();
     let mut by_name: FxHashMap<&str, usize> = FxHashMap::default();

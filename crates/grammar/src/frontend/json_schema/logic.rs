@@ -1,4 +1,4 @@
-//! References, `allOf`, `anyOf`, `oneOf`, `not` and `if`.
+//! The keywords `$ref`, `allOf`, `anyOf`, `oneOf`, `not` and `if`.
 
 use super::atom::{Atom, AtomId, Choice, ChoiceKind};
 use super::read::{Atoms, Keyword};
@@ -21,7 +21,7 @@ impl Atoms<'_> {
             "$dynamicRef" | "$recursiveRef" => atom.all.push(self.at_dynamic(schema, keyword)?),
             "allOf" => {
                 let members = self.branches(keyword)?;
-                // The order of declaration: those of `allOf` before those of `$ref`.
+                // Declaration order: the members of `allOf` come before those of `$ref`.
                 atom.all.splice(0..0, members);
             }
             "anyOf" => {
@@ -49,7 +49,7 @@ impl Atoms<'_> {
         Ok((0..schemas.len()).map(|at| self.at(&format!("{}/{at}", keyword.pointer))).collect())
     }
 
-    /// `if` and `then` hold together, or `else` without `if`.
+    /// Reads `if` as a choice: either `if` and `then` hold, or `else` holds and `if` does not.
     fn read_if(&mut self, atom: &mut Atom, keyword: &Keyword<'_>, schema: &str) {
         let mut consequence = |name| {
             let place = keyword.siblings.contains_key(name).then(|| child_pointer(schema, name));

@@ -1,11 +1,11 @@
-//! The drafts' own metaschemas, which references reach without being given.
+//! The built-in metaschemas of the drafts. References can reach them without remote documents.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// Each document by its URI without fragment.
+/// The parsed metaschemas, by URI without fragment.
 static DOCUMENTS: LazyLock<BTreeMap<&str, Value>> = LazyLock::new(|| {
     let read = |&(uri, text): &(&'static str, &str)| Some((uri, serde_json::from_str(text).ok()?));
     SOURCES.iter().filter_map(read).collect()
@@ -39,7 +39,8 @@ const SOURCES: [(&str, &str); 19] = documents! {
     "https://json-schema.org/draft/2020-12/meta/content": "2020-12/meta/content",
 };
 
-/// The built-in document at a URI without fragment. `http://json-schema.org/schema` is the latest draft's.
+/// Returns the metaschema at a URI without fragment. `http://json-schema.org/schema` names the
+/// latest draft.
 pub(super) fn metaschema(uri: &str) -> Option<&'static Value> {
     let latest = "https://json-schema.org/draft/2020-12/schema";
     let uri = if uri == "http://json-schema.org/schema" { latest } else { uri };

@@ -1,43 +1,61 @@
-//! JSON Schema to a program for the JSON machine.
+//! Compiles a JSON Schema into a program for the JSON machine.
 //!
-//! Three steps. *Reading*: each subschema that is reached becomes an [`Atom`](atom::Atom), its keywords checked, its
-//! subschemas by reference. *Conjunction*: one place in a value is subject to a set of atoms at once, through `$ref`,
-//! `allOf` and the branch of `anyOf` taken, so the program's nodes are sets of atoms; merging their keywords gives sets
-//! for the items and members, and since there are finitely many sets, recursion closes by itself. *Solving*: a least
-//! fixpoint finds the shortest value of each node, or that there is none, and what nothing satisfies is cut out.
+//! Compilation has three steps:
+//! - *Reading*: each reachable subschema becomes an [`Atom`](atom::Atom). An atom holds the checked
+//!   keywords of the subschema and the ids of nested subschemas.
+//! - *Conjunction*: several atoms can apply to the same value, through `$ref`, `allOf` and the chosen
+//!   branch of `anyOf`. So each node of the program stands for a set of atoms. Merging their keywords gives
+//!   the sets of atoms for items and members. The number of sets is finite, so recursive schemas terminate.
+//! - *Solving*: a least fixpoint finds the shortest value of each node, or finds that there is
+//!   none. Unsatisfiable parts are removed.
 //!
-//! The negation of an atom is an atom, too ([`negate`]), so `not`, `if` and `oneOf` need nothing of their own. `oneOf` is
-//! read as `anyOf` first, with a conjunction of each pair of branches beside it ([`one_of`]). Where the fixpoint finds a
-//! value of both, the graph is built again, and these two keep each other out for the types of such values.
+//! The negation of an atom is an atom too ([`negate`]), so `not`, `if` and `oneOf` need no
+//! machinery of their own. `oneOf` is first read as `anyOf`, plus a conjunction for each pair of
+//! branches ([`one_of`]). If the fixpoint finds a value of such a pair, the graph is built again.
+//! The two branches then exclude each other for the types of the shared values.
 //!
-//! Choices at one place would multiply. A choice that is made by what holds already is dropped ([`choose`]), and choices
-//! about members of their own become groups ([`groups`]), of which an object holds one alternative each.
+//! The alternatives of several choices at one place multiply. A choice that is already decided is
+//! dropped ([`choose`]). Independent choices about members become groups ([`groups`]), and an
+//! object satisfies one alternative of each group.
 //!
-//! Every step draws on the [ledger](crate::ledger) of the compilation. A schema without values is refused at its innermost
-//! place, with the keywords that clash ([`blame`]).
+//! Every step charges the [ledger](crate::ledger) of the compilation. A schema without values is
+//! rejected at its innermost unsatisfiable place, with the keywords that clash ([`blame`]).
 //!
-//! What strings must be is a regular language ([`text`], [`format`](mod@format)), and so is what tells undeclared names
-//! apart.
+//! Constraints on strings are regular languages ([`text`], [`format`](mod@format)). Regular
+//! languages also classify the undeclared names of an object.
 //!
-//! # What is refused
-//! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! the negation of `uniqueItems` beside `contains`, or where the last two items differ in their subschemas. So is
-//! `minProperties` where the shortest names that make it up are longer than 4,096 bytes; and
-//! `uniqueItems` with more than 64 required items, or beside `contains` that asks for several items where counts
-//! depend on the place of an item, on each other or on `maxContains`. At one place there are at most 32 counts of items
-//! in 256 combinations, and four negations that ask for undeclared members. A pattern with back-references or with too
-//! many states is refused, too. A maximum length or count of 2³² and more is no bound.
+//! # Unsupported schemas
+//! A schema is rejected if a keyword cannot be enforced, and if values of the constrained types can
+//! occur at the place of the keyword. These cases are unsupported:
+//! - the negation of `uniqueItems` next to `contains`;
+//! - the negation of `uniqueItems` if items may be arrays or objects, or if the last two items have
+//!   different subschemas;
+//! - `minProperties` that requires more than 1,024 undeclared members, or undeclared names longer
+//!   than 4,096 bytes;
+//! - `uniqueItems` with more than 64 required items;
+//! - `uniqueItems` next to a `contains` that requires several items, if the counts depend on the
+//!   index of an item, on each other or on `maxContains`;
+//! - more than 32 counts of items at one place, more than 256 combinations of these counts, or a
+//!   count above 4,096;
+//! - more than four negations at one place that require undeclared members;
+//! - a pattern with back-references or with too many states.
 //!
-//! # What is read as it is meant
-//! Each of these comes with a warning. Without `$schema`, or with an unknown one, `items` may be an array as
-//! in draft 7. In every draft, `exclusiveMinimum` and `exclusiveMaximum` may be booleans as in draft 4 or
-//! numbers as in draft 6. In every draft, `nullable` beside `type` is that of `OpenAPI` 3.0, and `required:
-//! true`, `divisibleBy` and the type `any` are those of draft 3. A JSON pointer that leads nowhere from the
-//! nearest `$id` is followed from the document's root.
+//! A maximum length or count of 2³² − 1 or more is treated as unlimited. A minimum of that size is
+//! rejected.
+//!
+//! # Lenient readings
+//! Each of these readings comes with a warning:
+//! - Without `$schema`, or with an unknown one, `items` may be an array as in draft 7.
+//! - In every draft, `exclusiveMinimum` and `exclusiveMaximum` may be booleans as in draft 4 or
+//!   numbers as in draft 6.
+//! - In every draft, `nullable` next to `type` has the meaning of `OpenAPI` 3.0.
+//! - In every draft, `required: true`, `divisibleBy` and the type `any` have the meaning of draft 3.
+//! - A JSON pointer that leads nowhere from the nearest `$id` is resolved from the root of the document.
 //!
 //! # Numbers
-//! Integers that fit 64 bits are exact. Other numbers of a schema have come through a double, and stand for
-//! its shortest decimal: the one that JSON tools print, such as 9223372036854776000 for `2^63`.
+//! Integers that fit into 64 bits are exact. All other numbers of a schema are parsed as doubles.
+//! They stand for the shortest decimal of the double, which JSON tools print: 9223372036854776000
+//! for `9223372036854775807.0`.
 
 mod array;
 mod atom;
@@ -81,21 +99,21 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::options::SchemaOptions;
 
-/// A schema as a program.
+/// A compiled schema.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) program: Arc<JsonProgram>,
-    /// In the order met.
+    /// Warnings in the order in which they were found.
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// The options and documents for the schemas of one grammar.
+/// The options, remote documents and ledger for all schemas of one grammar.
 #[derive(Clone, Copy)]
 pub(crate) struct Schemas<'a> {
     pub(crate) options: SchemaOptions,
-    /// The documents that they may refer to.
+    /// The documents that the schemas may refer to.
     pub(crate) remotes: &'a Remotes,
-    /// Charged with what they take.
+    /// The ledger that compilation charges.
     pub(crate) ledger: &'a Rc<Ledger>,
 }
 
@@ -103,7 +121,7 @@ pub(crate) struct Schemas<'a> {
 static NO_REMOTES: Remotes = Remotes::new();
 
 impl Schemas<'_> {
-    /// Schemas that refer to no other documents, under the default limits.
+    /// Creates schemas without remote documents, under the default limits.
     #[cfg(test)]
     pub(crate) fn alone(options: SchemaOptions) -> Self {
         let ledger = Box::leak(Box::new(Ledger::new(&Limits::default())));
@@ -116,7 +134,7 @@ impl Schemas<'_> {
     }
 }
 
-/// Compiles a schema by itself.
+/// Compiles a schema with a ledger of its own.
 #[cfg(test)]
 pub(crate) fn compile(
     schema: &Value,
@@ -127,8 +145,7 @@ pub(crate) fn compile(
     compile_with(schema, remotes, options, limits, &Ledger::new(limits))
 }
 
-/// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12. It draws on the ledger of the
-/// compilation that it is a part of.
+/// Compiles a schema of drafts 4 to 2020-12. A schema without `$schema` is read as 2020-12.
 fn compile_with(
     schema: &Value,
     remotes: &Remotes,
@@ -139,7 +156,7 @@ fn compile_with(
     let document = || document::Document::new(schema, remotes, limits.nesting, ledger);
     match solve(schema, remotes, options, limits, ledger)? {
         Ok(mut solution) => {
-            // They are only warnings: a schema that is near its limits goes without them.
+            // Dead places only cause warnings, so a schema close to its limits is compiled without them.
             if let Ok(mut document) = document() {
                 for place in &solution.dead {
                     if document.get(place) == Some(&Value::Bool(false)) {
@@ -154,7 +171,7 @@ fn compile_with(
         }
         Err(mut to_blame) => {
             let mut document = document()?;
-            // A schema that is `false` has no keywords to name: what asks for a value of it has.
+            // A `false` schema has no keywords to name, so blame the place that requires a value of it.
             let is_false = |place: &String| document.get(place) == Some(&Value::Bool(false));
             while to_blame.len() > 1 && to_blame.last().is_some_and(|places| places.iter().any(is_false)) {
                 to_blame.pop();
@@ -166,7 +183,7 @@ fn compile_with(
     }
 }
 
-/// The same without a search for what clashes.
+/// Compiles like [`compile_with`], but with a ledger of its own and without a search for clashing keywords.
 fn compile_plainly(
     schema: &Value,
     remotes: &Remotes,
@@ -179,15 +196,16 @@ fn compile_plainly(
     }
 }
 
-/// A program, with what was noticed on the way.
+/// A program and the findings of its compilation.
 struct Solution {
     program: JsonProgram,
     warnings: Vec<Warning>,
-    /// Members and branches of which no value is ever written.
+    /// Places of members and branches that are never written.
     dead: Vec<String>,
 }
 
-/// The program, or the subschemas of each place without any value, the innermost last.
+/// Solves a schema. If no value satisfies the schema, the inner error holds the subschemas of each
+/// unsatisfiable place, with the innermost place last.
 fn solve(
     schema: &Value,
     remotes: &Remotes,
@@ -206,7 +224,7 @@ fn solve(
         match solve::solve(draft, strings, root, options, (limits, ledger))? {
             Solved::Program(program, dead) => return Ok(Ok(Solution { program: *program, warnings, dead })),
             Solved::Unsatisfiable(to_blame) => return Ok(Err(to_blame)),
-            // Each time there are more, and there are finitely many pairs of branches and types.
+            // Each round adds overlaps. The pairs of branches and types are finite, so the loop ends.
             Solved::Overlapping(more) => {
                 for (overlap, types) in more {
                     overlaps.add(overlap, types);
@@ -232,7 +250,7 @@ fn unsatisfiable(places: &[String], clash: &[(String, String)]) -> Problem {
     Problem::new(first, keyword, SchemaProblem::Clash { others })
 }
 
-/// What is wrong, and where.
+/// An error of the schema front end, with its place. Converts to [`GrammarError`].
 #[derive(Debug)]
 struct Problem(Kind);
 
@@ -254,7 +272,7 @@ impl From<Problem> for GrammarError {
     }
 }
 
-/// The pointer to a member of what `pointer` leads to (RFC 6901).
+/// Returns the JSON pointer to the member `key` of the value at `pointer` (RFC 6901).
 fn child_pointer(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

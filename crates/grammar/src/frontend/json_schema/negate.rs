@@ -1,10 +1,16 @@
-//! Negation: for every atom there is one that exactly the other values satisfy.
+//! Computes negations: for each atom, an atom that accepts exactly the values that the original rejects.
 //!
-//! An atom is a conjunction of keywords, so its negation is a choice among the negations of each, and each of these can
-//! be said with keywords again: a lower bound becomes an upper one, `pattern` another language, `required` an absent
-//! name, `properties` a required name with another value, `items` and `additionalProperties` an item or a member that
-//! must exist. A choice becomes the conjunction of its branches' negations. Negations are read when they are needed,
-//! like subschemas, and the negation of a negation is the atom itself, so all this stays as small as the schema.
+//! An atom is a conjunction of keywords, so its negation is a choice between the negated keywords.
+//! Keywords can express these negations:
+//! - A lower bound becomes an upper bound.
+//! - `pattern` becomes the complement of its language.
+//! - `required` becomes an absent name.
+//! - `properties` becomes a required name with another value.
+//! - `items` and `additionalProperties` become an item or a member that must exist.
+//! - A choice becomes the conjunction of its negated branches.
+//!
+//! Negations are computed on demand, like subschemas. The negation of a negation is the original
+//! atom. So the number of atoms stays proportional to the size of the schema.
 
 use std::rc::Rc;
 
@@ -19,7 +25,7 @@ use crate::ir::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;
 
 impl Atoms<'_> {
-    /// The atom that holds exactly where `id` does not.
+    /// Returns the atom that holds exactly if `id` does not hold.
     pub(super) fn negate(&mut self, id: AtomId) -> AtomId {
         if let Some(&known) = self.negations.get(&id) {
             return known;
@@ -30,7 +36,7 @@ impl Atoms<'_> {
         negation
     }
 
-    /// Reads the negation of an atom.
+    /// Computes the negation of an atom.
     pub(super) fn read_negation(&mut self, id: AtomId) -> Result<Atom, Problem> {
         let atom = self.get(id)?;
         let mut branches = Vec::new();
@@ -147,7 +153,7 @@ impl Atoms<'_> {
         let required: FxHashSet<&str> = object.required.iter().map(String::as_str).collect();
         let mut met = FxHashSet::default();
         for name in object.required.iter().map(String::as_str).filter(|name| met.insert(*name)) {
-            // Absent, or present with another value: one keyword says both.
+            // The name is absent, or present with another value. One `properties` entry expresses both.
             let value = match properties.get(name) {
                 Some(&value) if !self.get(value)?.is_any() => self.negate(value),
                 _ => self.nothing(),
@@ -188,7 +194,8 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// All else holds, and something that it does not evaluate is not as it should be.
+    /// Adds the negations of `unevaluatedItems` and `unevaluatedProperties`: all other keywords
+    /// hold, and some unevaluated item or member violates the keyword.
     fn negate_unevaluated(&mut self, atom: &Rc<Atom>, branches: &mut Vec<Atom>) -> Result<(), Problem> {
         let rest = |types| {
             let mut rest = Atom { types: atom.types & types, ..Atom::clone(atom) };
@@ -214,7 +221,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// The names that neither `properties` nor `patternProperties` of one subschema speak of.
+    /// Returns the names that neither `properties` nor `patternProperties` of one subschema mentions.
     fn other_names(&mut self, object: &ObjectKeywords) -> crate::regular::ExprId {
         let expressions = &mut self.expressions;
         let mut named: Vec<_> = object.properties.iter().map(|(name, _)| expressions.literal(name)).collect();

@@ -1,4 +1,4 @@
-//! The keywords of objects.
+//! Keywords for objects.
 
 use serde_json::{Map, Value};
 
@@ -56,7 +56,8 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// A name asks for others, or for a schema: either it is absent, or present with those.
+    /// Reads dependencies. An object either lacks the name, or also has the required names or
+    /// satisfies the schema.
     fn read_dependent(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
         for (name, asked) in members(keyword)? {
             let mut present = Atom::any();
@@ -83,7 +84,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Values without a member of that name: other types, too.
+    /// Returns an atom that accepts values without a member of this name, including values of other types.
     pub(super) fn absent(&mut self, name: &str) -> AtomId {
         let nothing = self.nothing();
         let mut atom = Atom::any();
@@ -92,7 +93,7 @@ impl Atoms<'_> {
     }
 }
 
-/// Returns true if a property's own schema makes it required, as in draft 3.
+/// Returns true if a property's own schema makes the property required, as in draft 3.
 fn is_required(schema: &Value) -> bool {
     schema.get("required") == Some(&Value::Bool(true)) && schema.get("$ref").is_none()
 }

@@ -1,8 +1,10 @@
-//! Members that must exist without being named: what the negations of `additionalProperties` and its relatives ask for.
+//! Members that must exist without a fixed name, as the negations of `additionalProperties` and
+//! similar keywords require.
 //!
-//! An obligation is met by one of the declared members, which makes an alternative of the object for each, or by an
-//! undeclared member. Obligations that a required member meets anyway are dropped, and so are those that any way to meet
-//! another one meets too. The obligation with the fewest ways comes first.
+//! A declared member can meet an obligation, with one alternative of the object for each such
+//! member. An undeclared member can also meet an obligation. An obligation is dropped if a required
+//! member meets it anyway, or if every way to meet another obligation also meets this one. The
+//! obligation with the fewest ways is handled first.
 
 use super::Problem;
 use super::atom::{AtomId, SomeMember};
@@ -12,32 +14,32 @@ use super::groups::Group;
 use super::text::matches;
 use crate::error::GrammarError;
 
-/// The most alternatives that the obligations of one object may make.
+/// Maximum number of alternatives that the obligations of one object may produce.
 const ALTERNATIVES: usize = 4096;
 
-/// An obligation, and the ways to meet it.
+/// An obligation and the ways to meet it.
 #[derive(Clone)]
 struct Obligation {
     some: SomeMember,
-    /// The declared members that may meet it, by index.
+    /// Indices of the declared members that may meet the obligation.
     members: Vec<usize>,
-    /// Whether an undeclared member may.
+    /// True if an undeclared member may meet the obligation.
     undeclared: bool,
-    /// Whether any value does.
+    /// True if every value meets the obligation.
     any_value: bool,
 }
 
-/// An object whose obligations are being met.
+/// An object with obligations that are not met yet.
 #[derive(Clone)]
 struct OpenObject {
     sets: ObjectSets,
     left: Vec<Obligation>,
-    /// Those that an undeclared member is to meet.
+    /// Obligations that an undeclared member must meet.
     undeclared: Vec<SomeMember>,
 }
 
 impl Builder<'_> {
-    /// The alternatives of an object: its obligations met in every possible way.
+    /// Returns the alternatives of an object, one for each way to meet all of its obligations.
     pub(super) fn objects(
         &mut self,
         mut sets: ObjectSets,
@@ -85,7 +87,7 @@ impl Builder<'_> {
         Ok(done)
     }
 
-    /// The ways to meet each obligation.
+    /// Finds the ways to meet each obligation.
     fn obligations(
         &mut self,
         sets: &ObjectSets,
@@ -111,7 +113,7 @@ impl Builder<'_> {
         Ok(obligations)
     }
 
-    /// Whether no value satisfies some atoms, as far as their types tell.
+    /// Returns true if the types show that no value satisfies the atoms.
     fn has_nothing(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
         for &atom in atoms {
             if self.atoms.get(atom)?.types.is_empty() {
@@ -121,7 +123,8 @@ impl Builder<'_> {
         Ok(false)
     }
 
-    /// Drops obligations that are met anyway, and has the one with the fewest ways last. Returns whether all can be met.
+    /// Drops redundant obligations and sorts the others, so that the obligation with the fewest
+    /// ways is last. Returns false if an obligation cannot be met.
     fn simplify(&self, open: &mut OpenObject) -> Result<bool, GrammarError> {
         let members = &open.sets.members;
         open.left.retain(|obligation| {
@@ -148,7 +151,7 @@ impl Builder<'_> {
 }
 
 impl Obligation {
-    /// Whether each way to meet another obligation meets this one.
+    /// Returns true if every way to meet the other obligation also meets this one.
     fn follows_from(&self, other: &Self) -> bool {
         let value = self.any_value || self.some.atom == other.some.atom;
         let names = !other.undeclared || self.some.names == other.some.names;

@@ -1,9 +1,13 @@
-//! `oneOf`: branches that no value may satisfy together.
+//! `oneOf`: branches that must not share a value.
 //!
-//! It is read as `anyOf`, and what two branches may have in common is found out type by type. Types of which two branches
-//! take every value are dropped at once. A property that each of two branches requires, with other constants, tells their
-//! objects apart. What is left is a probe: a node for the values of both. Where the solver finds one, the graph is built
-//! again, and these branches keep each other out, for the types of the values found.
+//! `oneOf` is first read as `anyOf`. Then the compiler looks for values that two branches share,
+//! type by type:
+//! - A type is dropped if two branches accept every value of the type.
+//! - The objects of two branches are distinct if both branches require a property with different constants.
+//! - Every other pair becomes a probe, which is a node for the values of both branches.
+//!
+//! If the solver finds a value of a probe, the graph is built again. The two branches then exclude
+//! each other for the types of the values found.
 
 use std::rc::Rc;
 
@@ -17,22 +21,22 @@ use super::read::Atoms;
 use crate::error::GrammarError;
 use crate::ir::json::program::NodeId;
 
-/// How deep `allOf`, `$ref` and choices are followed to see whether everything of a type is accepted.
+/// Maximum depth of `allOf`, `$ref` and choices in the search for types that are accepted completely.
 const DEPTH: usize = 64;
 
-/// What is known of a branch of a `oneOf`.
+/// Facts about a branch of a `oneOf`.
 struct Branch {
     types: Types,
-    /// Whether the object without members is certainly one of its values.
+    /// True if the branch certainly accepts the empty object.
     takes_empty: bool,
-    /// Whether the objects that it leaves out are few alternatives.
+    /// True if the negation of the branch has a single alternative for objects.
     is_plain: bool,
-    /// The values of a property by which objects of the branches are told apart.
+    /// Values of the property that distinguishes the objects of the branches.
     key: Option<Vec<Scalar>>,
 }
 
 impl Builder<'_> {
-    /// Leaves out the types of which more than one branch accepts every value.
+    /// Removes a type if more than one branch accepts every value of the type.
     pub(super) fn drop_free_types(
         &mut self,
         branches: &[AtomId],
@@ -52,13 +56,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Keeps values of some types only.
+    /// Restricts a conjunction to values of some types.
     pub(super) fn restrict(&mut self, open: &mut Open, types: Types) -> Result<(), GrammarError> {
         let atom = self.atoms.of_types(types);
         self.include(open, atom)
     }
 
-    /// Notes that no two branches may have a value in common, beside what holds already.
+    /// Records the pairs of branches that must not share a value, given what already holds.
     pub(super) fn exclude(
         &mut self,
         node: NodeId,
@@ -92,7 +96,7 @@ impl Builder<'_> {
                 let plain = known[at].is_plain && known[before].is_plain;
                 let empty = takes_empty && known[at].takes_empty && known[before].takes_empty;
                 if types.has(Types::OBJECT) && (plain || empty) {
-                    // They overlap, or it costs nothing to have each keep out the other.
+                    // The branches overlap, or mutual exclusion is cheap.
                     let known = pairs.entry((at, before)).or_insert(Types::NONE);
                     *known = *known | Types::OBJECT;
                     types = types.without(Types::OBJECT);
@@ -115,7 +119,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The types of each branch beside what holds, and the property that tells most of them apart.
+    /// Returns the facts about each branch, given what already holds. Chooses the property that
+    /// distinguishes most branches.
     fn branches(&mut self, open: &Open, branches: &[AtomId]) -> Result<Vec<Branch>, GrammarError> {
         let mut known = Vec::with_capacity(branches.len());
         let mut keys: Vec<FxHashMap<String, Vec<Scalar>>> = Vec::with_capacity(branches.len());
@@ -141,7 +146,7 @@ impl Builder<'_> {
         Ok(known)
     }
 
-    /// Whether an object without members satisfies some atoms, apart from the choices that others make.
+    /// Returns true if the empty object satisfies the atoms, apart from the `oneOf` that an atom may have.
     fn takes_empty(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
         for &atom in atoms {
             let atom = self.atoms.get(atom)?;
@@ -159,8 +164,8 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// Whether the negation of a branch, made of some atoms, is one alternative for objects: no member of a name, or of
-    /// another value.
+    /// Returns true if the negation of a branch has a single alternative for objects: a name is
+    /// absent or has another value. `atoms` are the atoms of the branch.
     fn is_plain(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
         let mut names = 0;
         for &atom in atoms {
@@ -176,8 +181,8 @@ impl Builder<'_> {
         Ok(names == 1)
     }
 
-    /// What is left of a conjunction with a branch of a `oneOf` where others may not hold, by type: for the types that
-    /// another branch is known to share values of, its negation holds as well.
+    /// Splits a conjunction with one branch of a `oneOf` by type. Adds the negation of each other
+    /// branch for the types in which the branches are known to overlap.
     pub(super) fn without_overlaps(
         &mut self,
         choice: &Choice,
@@ -225,7 +230,8 @@ impl Builder<'_> {
         Ok(left)
     }
 
-    /// Whether it cannot be told at once that no value of some types satisfies two branches, beside what holds already.
+    /// Returns false if a quick check finds that no value of the types satisfies both branches,
+    /// given what already holds.
     fn may_overlap(&mut self, open: &Open, a: AtomId, b: AtomId, types: Types) -> Result<bool, GrammarError> {
         let mut both = Open { choices: std::collections::VecDeque::new(), ..open.clone() };
         both.types = both.types & types;
@@ -244,7 +250,7 @@ fn are_apart(a: &Branch, b: &Branch) -> bool {
 }
 
 impl Atoms<'_> {
-    /// The atom of all values of some types.
+    /// Returns the atom of all values of some types.
     pub(super) fn of_types(&mut self, types: Types) -> AtomId {
         if let Some(&known) = self.of_types.get(&types) {
             return known;
@@ -254,7 +260,7 @@ impl Atoms<'_> {
         id
     }
 
-    /// The types of which an atom certainly accepts every value.
+    /// Returns types whose values all satisfy an atom. May miss some of these types.
     pub(super) fn free_types(&mut self, id: AtomId, depth: usize) -> Result<Types, Problem> {
         if depth > DEPTH {
             return Ok(Types::NONE);
@@ -286,7 +292,7 @@ impl Atoms<'_> {
 }
 
 impl Atom {
-    /// The types that its own keywords say nothing about.
+    /// Returns the types that the atom's own keywords do not constrain.
     fn own_free_types(&self) -> Types {
         use crate::ir::json::number::NumberRule;
         use crate::regular::Expressions;

@@ -1,3 +1,5 @@
+//! Reads subschemas into atoms.
+
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,52 +16,53 @@ use crate::ledger::Ledger;
 use crate::options::Formats;
 use crate::regular::{ExprId, Expressions};
 
-/// All subschemas reached so far, each read once, when it is first needed.
+/// The atoms of all subschemas reached so far. Each subschema is read once, on first use.
 pub(super) struct Atoms<'a> {
     pub(super) document: Document<'a>,
     pub(super) formats: Formats,
-    /// The languages that are those of a format, with its name.
+    /// The languages of formats, with the name and draft of the format.
     pub(super) formats_met: FxHashMap<ExprId, (String, Draft)>,
-    /// The languages of the patterns met so far.
+    /// The languages of the patterns read so far, by source.
     pub(super) patterns: FxHashMap<String, ExprId>,
     slots: Vec<Slot>,
     by_place: FxHashMap<(String, DynamicScope), AtomId>,
-    /// That of the subschema being read.
+    /// Dynamic scope of the subschema that is being read.
     scope: DynamicScope,
     places: FxHashMap<AtomId, String>,
     warnings: Vec<Warning>,
-    /// Atoms known not to lead back to themselves.
+    /// Atoms known not to require themselves for the same value.
     grounded: FxHashSet<AtomId>,
-    /// Each atom and its negation, both ways.
+    /// Each atom and its negation, in both directions.
     pub(super) negations: FxHashMap<AtomId, AtomId>,
     pub(super) expressions: Expressions,
-    /// By what an atom's objects are told from others', as far as it was asked for.
+    /// Members that distinguish the objects of an atom, computed on demand.
     pub(super) marks: FxHashMap<AtomId, Marks>,
-    /// Whether some atom asks for an item or a member that nothing else evaluates.
+    /// True if some atom requires an item or member that nothing else evaluates.
     pub(super) asks_for_unevaluated: bool,
     unions: FxHashMap<Vec<AtomId>, AtomId>,
-    /// The languages of the names that satisfy atoms, as far as they were asked for.
+    /// The languages of the names that satisfy an atom, computed on demand.
     pub(super) name_languages: FxHashMap<AtomId, ExprId>,
-    /// The atoms of all values of some types.
+    /// The atoms that accept exactly the values of some types.
     pub(super) of_types: FxHashMap<Types, AtomId>,
-    /// The types of which atoms accept every value, as far as it was asked for.
+    /// The types whose values all satisfy an atom, computed on demand.
     pub(super) free_types: FxHashMap<AtomId, Types>,
     pub(super) ledger: Rc<Ledger>,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
 }
 
-/// What is known of strings once all is read.
+/// The languages of strings and the places of atoms, after all subschemas are read.
 pub(super) struct Strings {
     pub(super) expressions: Expressions,
-    /// The languages that are those of a format, with its name.
+    /// The languages of formats, with the name and draft of the format.
     pub(super) formats: FxHashMap<ExprId, (String, Draft)>,
-    /// Where atoms stand in the document.
+    /// Places of the atoms in the document.
     pub(super) places: FxHashMap<AtomId, String>,
 }
 
+/// An atom, or the input for reading it.
 pub(super) enum Slot {
-    /// The subschema at a place, and where evaluation has come through.
+    /// The subschema at a place, with its dynamic scope.
     Unread(String, DynamicScope),
     /// The negation of another atom.
     Negation(AtomId),
@@ -70,12 +73,13 @@ pub(super) enum Slot {
 pub(super) struct Keyword<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a Value,
-    /// The place of the value.
+    /// Place of the value.
     pub(super) pointer: String,
-    /// The subschema that the keyword stands in.
+    /// The subschema that contains the keyword.
     pub(super) siblings: &'a Map<String, Value>,
     pub(super) draft: Draft,
-    /// A `$schema` names the draft; if not, spellings of other drafts are read as they are meant.
+    /// True if a `$schema` names the draft. If false, spellings of other drafts are accepted with
+    /// their original meaning.
     pub(super) stated: bool,
 }
 
@@ -88,7 +92,7 @@ impl Keyword<'_> {
         self.problem(SchemaProblem::malformed(expected, self.value))
     }
 
-    /// The same about a member or an item of the keyword's value.
+    /// Returns an error about a malformed member or item of the keyword's value.
     pub(super) fn malformed_at(&self, key: &str, value: &Value, expected: &'static str) -> Problem {
         let problem = SchemaProblem::malformed(expected, value);
         Problem::new(&child_pointer(&self.pointer, key), self.name, problem)
@@ -98,7 +102,7 @@ impl Keyword<'_> {
         Refusal { types, pointer: self.pointer.clone(), keyword: self.name.to_owned(), problem }
     }
 
-    /// Another keyword of the same subschema.
+    /// Returns another keyword of the same subschema.
     pub(super) fn sibling(&self, name: &'static str) -> Option<Self> {
         let value = self.siblings.get(name)?;
         let schema = self.pointer.rfind('/').map_or("", |slash| &self.pointer[..slash]);
@@ -118,7 +122,7 @@ impl Keyword<'_> {
         old && matches!(self.siblings.get("items"), Some(Value::Array(_)))
     }
 
-    /// A length or a number of items: an integer of at least zero, cut at `u32::MAX`.
+    /// Parses a length or a number of items: a non-negative integer, clamped to `u32::MAX`.
     pub(super) fn count(&self) -> Result<u32, Problem> {
         let integral = self.value.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0);
         let value = self.value.as_u64().or(integral.map(|value| value as u64));
@@ -126,12 +130,12 @@ impl Keyword<'_> {
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// An upper bound; `u32::MAX` and more is none.
+    /// Parses an upper bound. Returns `None`, which means unlimited, for `u32::MAX` and more.
     pub(super) fn most(&self) -> Result<Option<u32>, Problem> {
         Ok(Some(self.count()?).filter(|&count| count < u32::MAX))
     }
 
-    /// A lower bound.
+    /// Parses a lower bound, which must be less than `u32::MAX`.
     pub(super) fn least(&self) -> Result<u32, Problem> {
         let reason = "a lower bound of 2^32 - 1 or more is not supported";
         let least = Some(self.count()?).filter(|&count| count < u32::MAX);
@@ -181,14 +185,14 @@ impl<'a> Atoms<'a> {
         (Strings { expressions, formats, places }, self.warnings)
     }
 
-    /// The atom of the subschema at a place, come to from the one being read.
+    /// Returns the atom of the subschema at a place, entered from the subschema that is being read.
     pub(super) fn at(&mut self, place: &str) -> AtomId {
         let scope = self.document.enter(&self.scope, place);
         let key = (place.to_owned(), scope);
         if let Some(&id) = self.by_place.get(&key) {
             return id;
         }
-        // Reading fails as soon as the ledger is over, so what is noted here is bounded.
+        // Reading fails as soon as the ledger exceeds a limit, so the charges noted here are bounded.
         self.ledger.note(64 + place.len() / 8);
         self.ledger.keep(3 * place.len() + 256);
         let id = self.add_slot(Slot::Unread(key.0.clone(), Rc::clone(&key.1)));
@@ -197,13 +201,13 @@ impl<'a> Atoms<'a> {
         id
     }
 
-    /// The atom that a `$dynamicRef` or `$recursiveRef` of the subschema being read leads to.
+    /// Returns the target of a `$dynamicRef` or `$recursiveRef` in the subschema that is being read.
     pub(super) fn at_dynamic(&mut self, schema: &str, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
         let place = self.document.follow_dynamic(schema, keyword, &self.scope)?;
         Ok(self.at(&place))
     }
 
-    /// An atom that stands nowhere in the document.
+    /// Adds an atom that has no place in the document.
     pub(super) fn add(&mut self, atom: Atom) -> AtomId {
         self.add_slot(Slot::Read(Rc::new(atom)))
     }
@@ -214,19 +218,19 @@ impl<'a> Atoms<'a> {
         self.slots.len() as AtomId - 1
     }
 
-    /// The atom that no value satisfies.
+    /// Returns the atom that no value satisfies.
     pub(super) fn nothing(&mut self) -> AtomId {
         let id = self.nothing.unwrap_or_else(|| self.add(Atom::of(Types::NONE)));
         *self.nothing.insert(id)
     }
 
-    /// The atom that every value satisfies.
+    /// Returns the atom that every value satisfies.
     pub(super) fn anything(&mut self) -> AtomId {
         let id = self.anything.unwrap_or_else(|| self.add(Atom::any()));
         *self.anything.insert(id)
     }
 
-    /// The atom that is satisfied where one of some is.
+    /// Returns an atom that holds if at least one of the branches holds.
     pub(super) fn any_of(&mut self, branches: Vec<AtomId>) -> AtomId {
         if let [only] = *branches {
             return only;
@@ -239,7 +243,8 @@ impl<'a> Atoms<'a> {
         id
     }
 
-    /// Where an atom, or what it is the negation of, stands in the document; the root for those that stand nowhere.
+    /// Returns the place of an atom, or of the atom that it negates. Returns the root for atoms
+    /// without a place.
     pub(super) fn place(&self, id: AtomId) -> String {
         let original = self.negations.get(&id).filter(|&&other| other < id).copied().unwrap_or(id);
         self.places.get(&original).cloned().unwrap_or_default()
@@ -263,13 +268,14 @@ impl<'a> Atoms<'a> {
         Ok(atom)
     }
 
-    /// The limit that the ledger is over, at the place of an atom.
+    /// Returns the exceeded limit of the ledger as an error at the place of an atom.
     fn over(&self, id: AtomId) -> Problem {
         let error = self.ledger.check().err();
         error.map_or_else(|| self.circular(id), |error| error.at(&self.place(id)).into())
     }
 
-    /// Refuses an atom that asks for itself of the same value: `{"$ref": "#"}` says nothing about any value.
+    /// Rejects an atom that requires itself for the same value. For example, `{"$ref": "#"}`
+    /// constrains no value.
     pub(super) fn check_grounded(&mut self, id: AtomId) -> Result<(), Problem> {
         enum Visit {
             Enter(AtomId),
@@ -378,7 +384,7 @@ impl<'a> Atoms<'a> {
     }
 }
 
-/// Keywords that assert nothing, or whose meaning is read with another one.
+/// Keywords that assert nothing, or that are read together with another keyword.
 const ANNOTATIONS: [&str; 22] = [
     "$anchor",
     "$comment",

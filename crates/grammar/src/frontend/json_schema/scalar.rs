@@ -1,4 +1,4 @@
-//! `type`, `enum`, `const`, and the keywords of numbers and strings.
+//! The keywords `type`, `enum` and `const`, and the keywords for numbers and strings.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::ir::json::decimal::Decimal;
 use crate::ir::json::number::{Bound, Multiple, NumberForm};
 use crate::options::Formats;
 
-/// Digits after the point of a divisor, at most.
+/// Maximum number of digits after the decimal point of a divisor.
 const PLACES: usize = 18;
 
 impl Atoms<'_> {
@@ -133,7 +133,7 @@ impl Atoms<'_> {
         }
         let mut listed = Atom::of(types);
         if integer && !number {
-            // Up to draft 4 an integer is a number that is written without a point.
+            // Up to draft 4, an integer is a number that is written without a decimal point.
             listed.number.form =
                 if keyword.draft <= Draft::D4 { NumberForm::Digits } else { NumberForm::Integer };
         }
@@ -149,7 +149,8 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Says what `nullable` of `OpenAPI` is taken as; the keyword `type` beside it heeds it.
+    /// Warns about the meaning of `nullable`, a keyword of `OpenAPI`. Reading `type` adds null to
+    /// the types.
     fn read_nullable(&mut self, keyword: &Keyword<'_>) {
         let reason = match keyword.value {
             Value::Bool(false) => return,
@@ -172,7 +173,7 @@ impl Atoms<'_> {
             if is_low { ("minimum", "exclusiveMinimum") } else { ("maximum", "exclusiveMaximum") };
         let is_old = keyword.draft <= Draft::D4;
         if exclusive && keyword.value.is_boolean() {
-            // A flag, read with the bound that it belongs to.
+            // The flag is read together with its bound.
             if keyword.value == &Value::Bool(true) && !keyword.siblings.contains_key(bound) {
                 self.warn(keyword, "`true` has no effect without the bound that it belongs to");
             } else if !is_old {
@@ -224,7 +225,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// An atom that only `value` satisfies.
+    /// Returns an atom that accepts only `value`.
     fn value(&mut self, value: &Value, keyword: &Keyword<'_>, depth: usize) -> Result<AtomId, Problem> {
         match scalar(value, keyword)? {
             Some(scalar) => Ok(self.add(Atom { scalars: Some(BTreeSet::from([scalar])), ..Atom::any() })),
@@ -237,7 +238,7 @@ impl Atoms<'_> {
         if depth >= limit {
             return Err(keyword.problem(SchemaProblem::Nesting { limit }));
         }
-        // `enum` and `const` evaluate neither items nor members.
+        // `enum` and `const` do not evaluate items or members.
         let mut atom = Atom { silent: true, ..Atom::of(Types::ARRAY) };
         if let Value::Object(members) = value {
             let mut properties = Vec::new();
@@ -260,12 +261,12 @@ impl Atoms<'_> {
     }
 }
 
-/// Returns true if the `nullable` of `OpenAPI` beside a `type` adds null.
+/// Returns true if `type` accepts null because of `nullable`, as in `OpenAPI`.
 fn is_nullable(keyword: &Keyword<'_>) -> bool {
     keyword.name == "type" && keyword.siblings.get("nullable") == Some(&Value::Bool(true))
 }
 
-/// Returns true if `enum` or `const` beside the keyword does not list null.
+/// Returns true if an adjacent `enum` or `const` does not list null.
 fn lists_no_null(keyword: &Keyword<'_>) -> bool {
     let listed = keyword.siblings.get("enum").and_then(Value::as_array);
     let only = keyword.siblings.get("const");

@@ -1,4 +1,4 @@
-//! The strings that keywords allow, as regular languages.
+//! Regular languages of the strings that keywords allow.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::error::SchemaProblem;
 use crate::ir::json::texts::Texts;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa, TooLarge, ecma};
 
-/// Bytes of one pattern.
+/// Maximum length of a pattern in bytes.
 const PATTERN_BYTES: usize = 1 << 16;
 
 impl Atoms<'_> {
-    /// The language of a `pattern`, which stands at `pointer`.
+    /// Returns the language of a pattern. `pointer` is the place of the pattern.
     pub(super) fn pattern(
         &mut self,
         keyword: &Keyword<'_>,
@@ -38,7 +38,7 @@ impl Atoms<'_> {
         Ok(language)
     }
 
-    /// The language of the names that satisfy an atom.
+    /// Returns the language of the names that satisfy an atom.
     pub(super) fn name_language(&mut self, id: AtomId) -> Result<ExprId, Problem> {
         if let Some(&known) = self.name_languages.get(&id) {
             return Ok(known);
@@ -51,7 +51,7 @@ impl Atoms<'_> {
         Ok(language)
     }
 
-    /// The names that an atom lists, if it lists its values.
+    /// Returns the strings that an atom lists as its values.
     pub(super) fn listed_names(&mut self, id: AtomId) -> Result<Vec<String>, Problem> {
         let atom = self.get(id)?;
         let words = atom.scalars.iter().flatten().filter_map(|scalar| match scalar {
@@ -61,11 +61,12 @@ impl Atoms<'_> {
         Ok(words.collect())
     }
 
-    /// The strings that satisfy an atom, which must be grounded, or what cannot be enforced on them.
+    /// Returns the language of the strings that satisfy an atom, or the refusal of a keyword. The
+    /// atom must be grounded.
     pub(super) fn strings_of(&mut self, id: AtomId) -> Result<Result<ExprId, Refusal>, Problem> {
         let mut known = FxHashMap::default();
         let mut todo = vec![id];
-        // Depth first without recursion: an atom is worked out once all that it is made of is known.
+        // Visit depth first without recursion: an atom is computed once all its parts are known.
         while let Some(&id) = todo.last() {
             let atom = self.get(id)?;
             let branches = atom.any.iter().flat_map(|choice| choice.branches.iter());
@@ -118,13 +119,13 @@ impl Atoms<'_> {
         self.expressions.any_of(each)
     }
 
-    /// Strings of a length in code points.
+    /// Returns the language of all strings with a length in this range, in code points.
     pub(super) fn length(&mut self, min: u32, max: Option<u32>) -> ExprId {
         let any = self.expressions.class(CharSet::any());
         self.expressions.repeat(any, min, max)
     }
 
-    /// The strings among some values.
+    /// Returns the language of the strings among some values.
     pub(super) fn words<'a>(&mut self, values: impl Iterator<Item = &'a Scalar>) -> ExprId {
         let words = values.filter_map(|value| match value {
             Scalar::String(word) => Some(self.expressions.literal(word)),
@@ -136,7 +137,7 @@ impl Atoms<'_> {
 }
 
 impl Strings {
-    /// Of a language, the texts of at least some length.
+    /// Restricts a language to texts of at least `min` code points.
     pub(super) fn at_least(&mut self, language: ExprId, min: u32) -> ExprId {
         if min == 0 || (min == 1 && !self.expressions.nullable(language)) {
             return language;
@@ -146,7 +147,7 @@ impl Strings {
         self.expressions.all_of(vec![language, length])
     }
 
-    /// The automaton of a language.
+    /// Returns the automaton of a language. The automata of formats are cached.
     pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, TooLarge> {
         match self.formats.get(&language) {
             Some((name, draft)) => format::texts(&mut self.expressions, language, name, *draft, limit),
@@ -155,7 +156,7 @@ impl Strings {
     }
 }
 
-/// Whether a text is in a language.
+/// Returns true if a text is in a language.
 pub(super) fn matches(expressions: &mut Expressions, language: ExprId, text: &str) -> bool {
     if language == Expressions::EVERYTHING {
         return true;

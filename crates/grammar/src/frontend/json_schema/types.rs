@@ -1,10 +1,10 @@
-//! Suggestions for unknown names of types.
+//! Suggestions for unknown type names.
 
 use crate::error::SchemaProblem;
 
 const NAMES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// Names that other languages have for the types of JSON.
+/// Names that other languages use for the types of JSON.
 const OTHERS: [(&str, &[&str]); 7] = [
     ("string", &["str", "text", "varchar", "char", "date", "datetime", "uuid", "enum"]),
     ("number", &["float", "float32", "float64", "double", "decimal", "numeric", "real"]),
@@ -15,7 +15,8 @@ const OTHERS: [(&str, &[&str]); 7] = [
     ("null", &["none", "nil", "undefined", "void", "nonetype"]),
 ];
 
-/// The problem of an unknown type, with the type that was meant where that is plain.
+/// Returns the error for an unknown type. The error suggests a known type if the name is similar or
+/// a common synonym.
 pub(super) fn unknown_type(given: &str) -> SchemaProblem {
     SchemaProblem::UnknownType { given: given.chars().take(40).collect(), meant: meant(given) }
 }
@@ -29,7 +30,7 @@ fn meant(given: &str) -> Option<&'static str> {
     other.or_else(|| NAMES.into_iter().find(|name| distance(name, &given) <= 2))
 }
 
-/// The number of letters to insert, delete or replace to make one word of another.
+/// Returns the number of letters to insert, delete or replace to turn one word into the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,10 +1,14 @@
-//! `unevaluatedItems` and `unevaluatedProperties`.
+//! The keywords `unevaluatedItems` and `unevaluatedProperties`.
 //!
-//! They apply to what no keyword beside them has evaluated, nor any subschema applied to the same value from there, as
-//! far as that holds. A conjunction has every choice made, so it is known which those are: the atoms that it has of those
-//! that can be come to from the keyword's own. That a branch not chosen may hold as well is no matter: less is evaluated
-//! without it, and with it there is another conjunction. For their negations, which ask for something that is not
-//! evaluated, it does matter: where there are any, branches not chosen are made not to hold.
+//! They apply to the items and members that nothing else has evaluated: neither an adjacent
+//! keyword, nor a subschema of an adjacent keyword that applies to the same value and holds. Every
+//! choice of a conjunction is made, so these subschemas are known. They are the atoms of the
+//! conjunction that the keyword's own atom leads to.
+//!
+//! A branch may hold without being chosen. This does not matter, because another conjunction
+//! includes that branch, and this conjunction merely evaluates less. It does matter for the
+//! negations, because they require something unevaluated. If the schema has such negations,
+//! branches that are not chosen must not hold.
 
 use std::rc::Rc;
 
@@ -14,28 +18,28 @@ use super::atom::{Atom, AtomId, Contains, SomeMember};
 use super::read::Atoms;
 use crate::regular::ExprId;
 
-/// A conjunction of atoms, by id.
+/// The atoms of a conjunction, by id.
 pub(super) type Members<'a> = FxHashMap<AtomId, &'a Rc<Atom>>;
 
-/// An `unevaluatedItems`.
+/// An `unevaluatedItems` keyword.
 pub(super) struct UnevaluatedItems {
-    /// Items before this index are evaluated.
+    /// Index of the first item that is not evaluated.
     pub(super) from: usize,
-    /// What applies to all others.
+    /// Atom for all other items.
     pub(super) atom: AtomId,
 }
 
-/// An `unevaluatedProperties`.
+/// An `unevaluatedProperties` keyword.
 pub(super) struct UnevaluatedMembers<'a> {
     /// Names that are evaluated.
     pub(super) names: FxHashSet<&'a str>,
-    /// Languages of such names.
+    /// Languages of names that are evaluated.
     pub(super) patterns: Vec<ExprId>,
-    /// What applies to all others.
+    /// Atom for all other members.
     pub(super) atom: AtomId,
 }
 
-/// The atoms of a conjunction that `start` leads to, itself first, as far as what they evaluate counts.
+/// Returns the atoms of a conjunction that `start` leads to, with `start` first. Silent atoms are skipped.
 fn reached<'a>(start: AtomId, members: &Members<'a>) -> Vec<&'a Atom> {
     let mut met = FxHashSet::from_iter([start]);
     let mut todo = vec![start];
@@ -52,7 +56,7 @@ fn reached<'a>(start: AtomId, members: &Members<'a>) -> Vec<&'a Atom> {
     reached
 }
 
-/// The `unevaluatedItems` of a conjunction that apply to any item.
+/// Returns the `unevaluatedItems` of a conjunction that apply to any item.
 pub(super) fn items(members: &Members<'_>, order: &[AtomId], all: &mut Atoms<'_>) -> Vec<UnevaluatedItems> {
     let mut items = Vec::new();
     for &id in order {
@@ -63,7 +67,8 @@ pub(super) fn items(members: &Members<'_>, order: &[AtomId], all: &mut Atoms<'_>
     items
 }
 
-/// The counts that the negations of `unevaluatedItems` in a conjunction ask for, or none if one has no item to ask for.
+/// Returns the counts that negations of `unevaluatedItems` require. Returns `None` if one of the
+/// negations applies to no item, because all items are evaluated.
 pub(super) fn some_items(
     members: &Members<'_>,
     order: &[AtomId],
@@ -80,7 +85,8 @@ pub(super) fn some_items(
     Some(some)
 }
 
-/// The items that nothing beside an atom evaluates: where they begin, and what they are if not as `unevaluated`.
+/// Returns the items that neither an atom nor the atoms that it leads to evaluate: their first
+/// index, and an atom for them. The returned atom also accepts the items that `contains` evaluates.
 fn other_items(
     id: AtomId,
     unevaluated: AtomId,
@@ -98,13 +104,14 @@ fn other_items(
     Some(UnevaluatedItems { from, atom })
 }
 
-/// The `unevaluatedProperties` of a conjunction that apply to any member.
+/// Returns the `unevaluatedProperties` of a conjunction that apply to any member.
 pub(super) fn properties<'a>(members: &Members<'a>, order: &[AtomId]) -> Vec<UnevaluatedMembers<'a>> {
     let unevaluated = order.iter().filter_map(|&id| members[&id].object.unevaluated.map(|atom| (id, atom)));
     unevaluated.filter_map(|(id, atom)| other_members(id, atom, members)).collect()
 }
 
-/// What the negations of `unevaluatedProperties` in a conjunction ask for, or none if one has no member to ask for.
+/// Returns the members that negations of `unevaluatedProperties` require. Returns `None` if one of
+/// the negations applies to no member, because all members are evaluated.
 pub(super) fn some_properties(
     members: &Members<'_>,
     order: &[AtomId],
@@ -123,7 +130,8 @@ pub(super) fn some_properties(
     Some(some)
 }
 
-/// The members that nothing beside an atom evaluates.
+/// Returns the names that an atom and the atoms that it leads to evaluate, and the atom for all
+/// other members. Returns `None` if all members are evaluated.
 fn other_members<'a>(id: AtomId, atom: AtomId, members: &Members<'a>) -> Option<UnevaluatedMembers<'a>> {
     let beside = reached(id, members);
     let inner = beside.iter().skip(1).any(|atom| atom.object.unevaluated.is_some());

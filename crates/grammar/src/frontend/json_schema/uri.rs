@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// A URI reference without fragment against a base (RFC 3986, section 5.2).
+/// Resolves a URI reference without fragment against a base URI (RFC 3986, section 5.2).
 pub(super) fn resolve(base: &str, reference: &str) -> String {
     if scheme_of(reference).is_some() {
         return reference.to_owned();
@@ -24,14 +24,14 @@ pub(super) fn resolve(base: &str, reference: &str) -> String {
     format!("{root}{}", without_dots(&format!("{slash}{folder}{reference}")))
 }
 
-/// The length of a URI's scheme with its colon; `None` for relative references.
+/// Returns the length of a URI's scheme with its colon, or `None` for a relative reference.
 pub(super) fn scheme_of(uri: &str) -> Option<usize> {
     let colon = uri.find(':')?;
     let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
     (colon > 0 && uri.bytes().take(colon).all(valid)).then_some(colon + 1)
 }
 
-/// The same URI with the other scheme of the web; `None` if its scheme is neither.
+/// Swaps the schemes `http` and `https`. Returns `None` for any other scheme.
 pub(super) fn with_other_scheme(uri: &str) -> Option<String> {
     let secure = uri.strip_prefix("https://").map(|rest| format!("http://{rest}"));
     secure.or_else(|| uri.strip_prefix("http://").map(|rest| format!("https://{rest}")))

@@ -1,8 +1,8 @@
-//! Expressions as the `regex` crate reads them, for what ECMA-262 has no notation for.
+//! Fallback parser with the syntax of the `regex` crate, for notation that ECMA-262 does not have.
 //!
-//! These are flags such as `(?x)`, classes in classes and operators of classes (`[a-z&&[^aeiou]]`), POSIX
-//! classes (`[[:alpha:]]`), and repetitions of repetitions (`a**`). `\d`, `\w` and `\s` mean what they mean
-//! in ECMA-262.
+//! Examples are flags such as `(?x)`, nested classes and class operators (`[a-z&&[^aeiou]]`), POSIX
+//! classes (`[[:alpha:]]`), and repetitions of repetitions (`a**`). `\d`, `\w` and `\s` keep their
+//! ECMA-262 meaning.
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
@@ -17,14 +17,15 @@ use crate::Limits;
 use crate::ir::expr::Expr;
 use crate::regular::ecma;
 
-/// The expression; nothing if the `regex` crate does not read it, or it has assertions that are not at its
-/// ends.
+/// Translates a pattern. Returns `None` if the `regex` crate rejects the pattern, or if the pattern
+/// has assertions other than anchors at its ends.
 pub(super) fn read(pattern: &str, limits: &Limits) -> Option<Expr> {
     let parse = || ParserBuilder::new().nest_limit(limits.nesting as u32).build().parse(pattern).ok();
     let mut ast = parse()?;
     replace(&mut ast, true);
     let hir = Translator::new().translate(pattern, &ast).or_else(|_| {
-        // Without Unicode, a set may hold no characters beyond ASCII.
+        // With Unicode disabled, a class must not contain characters beyond ASCII, so `\s` keeps
+        // its own set.
         let mut ast = parse().unwrap_or_else(|| Ast::empty(Span::splat(ast.span().start)));
         replace(&mut ast, false);
         Translator::new().translate(pattern, &ast)
@@ -32,7 +33,8 @@ pub(super) fn read(pattern: &str, limits: &Limits) -> Option<Expr> {
     translate(&hir.ok()?, Edges { start: true, end: true })
 }
 
-/// Puts the sets of ECMA-262 in place of `\d`, `\w`, and of `\s` if asked. Depth is bounded by the parser.
+/// Replaces `\d` and `\w`, and `\s` if `spaces` is set, by the sets of ECMA-262. The parser bounds
+/// the depth.
 fn replace(ast: &mut Ast, spaces: bool) {
     match ast {
         Ast::ClassPerl(class) => {
@@ -99,7 +101,7 @@ fn bracketed(class: &ClassPerl, spaces: bool) -> Option<ClassBracketed> {
     Some(ClassBracketed { span, negated: class.negated, kind })
 }
 
-/// Translates a part, its anchors dropped where they are always met; nothing if it has other assertions.
+/// Translates an expression. Drops anchors that always hold, and returns `None` for any other assertion.
 fn translate(hir: &Hir, edges: Edges) -> Option<Expr> {
     Some(match hir.kind() {
         HirKind::Empty => Expr::empty(),

@@ -1,12 +1,12 @@
-//! How few bytes a value can take.
+//! Least number of bytes that a value can take.
 
 use super::needs::Amount;
 
-/// The length of a shortest text, and its first byte.
+/// Length of a shortest text in bytes, and its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shortest {
     pub(crate) len: u32,
-    /// Of no meaning where `len` is zero.
+    /// Meaningless if `len` is 0.
     pub(crate) first: u8,
 }
 
@@ -15,12 +15,12 @@ impl Shortest {
         Self { len, first }
     }
 
-    /// This text and then `rest` more bytes.
+    /// Returns this text followed by `rest` more bytes.
     pub(crate) const fn then(self, rest: u32) -> Self {
         Self { len: self.len.saturating_add(rest), first: self.first }
     }
 
-    /// `(bytes, first)` and then this text.
+    /// Returns this text preceded by a text with the given length and first byte.
     pub(crate) const fn after(self, (bytes, first): (u32, u8)) -> Self {
         if bytes == 0 { self } else { Self { len: self.len.saturating_add(bytes), first } }
     }
@@ -29,18 +29,20 @@ impl Shortest {
         other.filter(|other| other.len < self.len).unwrap_or(self)
     }
 
-    /// The shorter of two that may not exist.
+    /// Returns the shorter of two texts. Either text may be missing.
     pub(crate) fn shorter(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         a.map(|a| a.or(b)).or(b)
     }
 }
 
-/// The least number of bytes that some value takes, as a function of the depth at which it stands.
+/// Least number of bytes that a value takes, as a function of the value's depth.
 ///
-/// In the pretty layout a line inside the value is two bytes longer per level, so what is shortest depends on the depth:
-/// `[\n  0\n]` at depth 0 has 7 bytes, but 11 at depth 1, where a string of 10 is shorter. The least of several lines
-/// `bytes + 2 · lines · depth` is kept as the lines themselves; no line lies above another one everywhere. In all other
-/// layouts there is one, and it is level.
+/// In the pretty layout, a line inside the value grows by two bytes per level. The shortest value
+/// thus depends on the depth. For example, `[\n  0\n]` has 7 bytes at depth 0 and 11 bytes at depth
+/// 1, where a string of 10 bytes is shorter.
+///
+/// The cost is the minimum of several lines `bytes + 2 · lines · depth`. No stored line lies above
+/// another one at all depths. All other layouts have a single line with slope 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cost(Vec<Line>);
 
@@ -52,14 +54,15 @@ struct Line {
 }
 
 impl Cost {
-    /// No value exists.
+    /// The cost if no value exists.
     pub(crate) const NONE: Self = Self(Vec::new());
 
     pub(crate) fn new(bytes: u32, first: u8) -> Self {
         Self(vec![Line { bytes, lines: 0, first }])
     }
 
-    /// The cost of a gap's `(bytes, lines)`, `levels` deeper than the value it is in.
+    /// Returns the cost of a gap, given as `(bytes, lines)`, that is `levels` deeper than the value
+    /// around it.
     pub(crate) fn gap((bytes, lines): (u32, u32), levels: u32) -> Self {
         Self(vec![Line { bytes: bytes + 2 * lines * levels, lines, first: b' ' }])
     }
@@ -68,7 +71,7 @@ impl Cost {
         Self(vec![Line { bytes, lines, first }])
     }
 
-    /// What is least at a depth.
+    /// Returns the least line at a depth.
     pub(crate) fn line_at(&self, depth: u32) -> Option<Amount> {
         let lines = self.0.iter().map(|&Line { bytes, lines, .. }| Amount { bytes, lines });
         lines.min_by_key(|line| line.at(depth))
@@ -86,7 +89,7 @@ impl Cost {
         lens.min_by_key(|shortest| shortest.len)
     }
 
-    /// Either of two values.
+    /// Changes the cost to the minimum of both costs.
     pub(crate) fn or(&mut self, other: &Self) {
         for &line in &other.0 {
             let below = |a: &Line, b: &Line| a.bytes <= b.bytes && a.lines <= b.lines;
@@ -99,10 +102,13 @@ impl Cost {
         self.drop_hidden();
     }
 
-    /// Drops lines that are nowhere below all others: the steepest come first, and each must pass below its predecessor
-    /// before its successor does.
+    /// Drops lines that are not the minimum at any depth.
+    ///
+    /// The steepest lines come first. Of consecutive lines `a`, `b` and `line`, `b` stays only if
+    /// the depth at which `b` falls below `a` is smaller than the depth at which `line` falls below
+    /// `b`.
     fn drop_hidden(&mut self) {
-        // The depth at which `b`, the flatter one, passes below `a`, as a fraction.
+        // The depth at which `b`, the flatter line, falls below `a`, as a fraction.
         let meet = |a: &Line, b: &Line| (u64::from(b.bytes - a.bytes), u64::from(a.lines - b.lines));
         let mut kept: Vec<Line> = Vec::with_capacity(self.0.len());
         for &line in &self.0 {
@@ -118,7 +124,7 @@ impl Cost {
         self.0 = kept;
     }
 
-    /// One value and then the other.
+    /// Returns the cost of one value followed by another.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut sum = Self::NONE;
         for a in &self.0 {
@@ -134,7 +140,7 @@ impl Cost {
         sum
     }
 
-    /// `count` values of the same cost, one after the other.
+    /// Returns the cost of `count` consecutive values of the same cost.
     pub(crate) fn times(&self, count: u32) -> Self {
         let scaled = |line: &Line| Line {
             bytes: line.bytes.saturating_mul(count),
@@ -144,7 +150,7 @@ impl Cost {
         Self(self.0.iter().map(scaled).collect())
     }
 
-    /// The cost where the value stands one level deeper.
+    /// Returns the cost of the value one level deeper.
     pub(crate) fn indented(&self) -> Self {
         let deeper =
             |line: &Line| Line { bytes: line.bytes.saturating_add(line.lines.saturating_mul(2)), ..*line };

@@ -2,24 +2,25 @@ use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// An exact decimal number: its digits, without leading or trailing zeros.
+/// An exact decimal number, as digits without leading and trailing zeros.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Decimal {
-    /// Never set for zero.
+    /// Always false for zero.
     pub(crate) negative: bool,
-    /// Digits before the point, most significant first; empty for numbers below one.
+    /// Digits before the point, most significant first. Empty for numbers below 1.
     pub(crate) integer: Vec<u8>,
     /// Digits after the point.
     pub(crate) fraction: Vec<u8>,
 }
 
-/// The most digits of a number, zeros included. A double has fewer than 800.
+/// Maximum number of digits of a number, zeros included. A double has fewer than 800.
 const DIGITS: usize = 4096;
 
 impl Decimal {
-    /// Returns the number as JSON tools print it. Integers of 64 bits are exact. A double is the shortest
-    /// decimal that reads back as the same double. Returns `None` for more than [`DIGITS`], which no double
-    /// has.
+    /// Returns the number as JSON tools print it.
+    ///
+    /// Integers of 64 bits are exact. A double is the shortest decimal that reads back as the same
+    /// double. Returns `None` for more than [`DIGITS`] digits, which no double has.
     pub(crate) fn from_number(number: &Number) -> Option<Self> {
         Self::parse(&number.to_string())
     }
@@ -32,8 +33,8 @@ impl Decimal {
         if all.iter().all(|&digit| digit == 0) {
             return Some(Self { negative: false, integer: Vec::new(), fraction: Vec::new() });
         }
-        // The number of digits before the point: negative for zeros behind it, larger than all digits for
-        // zeros before it.
+        // The number of digits before the point. Negative if there are zeros right after the point.
+        // Larger than the number of digits if there are zeros right before the point.
         let point = integer.len() as i64 + exponent.parse::<i64>().ok()?;
         if all.len() > DIGITS || point.unsigned_abs() > DIGITS as u64 {
             return None;
@@ -56,7 +57,8 @@ impl Decimal {
         self.integer.is_empty() && self.fraction.is_empty()
     }
 
-    /// The digits read as one integer after shifting the point right by `places`, if that is an integer that fits.
+    /// Returns the number multiplied by `10^places`, without its sign, if the result is an integer
+    /// of 64 bits.
     pub(crate) fn scaled(&self, places: usize) -> Option<u64> {
         let zeros = places.checked_sub(self.fraction.len())?;
         let digits = self.integer.iter().chain(&self.fraction).copied().chain(std::iter::repeat_n(0, zeros));

@@ -1,15 +1,15 @@
 use super::cost::Cost;
 use crate::options::{Layout, Profile};
 
-/// Bytes of whitespace that [`Layout::Flexible`] allows in one gap of a generated text.
+/// Maximum white space that [`Layout::Flexible`] allows in one gap of a generated text, in bytes.
 const GENERATED_GAP: u8 = 16;
 
-/// What whitespace goes where.
+/// The white space at each kind of position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing {
     /// Before and after the whole value.
     pub(crate) around: Gap,
-    /// After `[` and `{`, and before `]` and `}` of arrays and objects that are not empty.
+    /// After `[` and `{`, and before `]` and `}`, in arrays and objects that are not empty.
     pub(crate) bracket: Gap,
     pub(crate) before_comma: Gap,
     pub(crate) after_comma: Gap,
@@ -17,23 +17,24 @@ pub(crate) struct Spacing {
     pub(crate) after_colon: Gap,
 }
 
-/// The whitespace of one kind of place.
+/// The white space at one kind of position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gap {
     None,
     Space,
-    /// A line break and the indentation of the place.
+    /// A line break and the indentation of the position.
     Line,
-    /// Up to this many spaces and line breaks.
+    /// At most this number of spaces and line breaks.
     UpTo(u8),
-    /// Any whitespace that JSON has, of any length.
+    /// Any white space that JSON allows, of any length.
     Any,
 }
 
-/// What is left of a gap.
+/// The rest of a gap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum GapRest {
-    /// Exactly this many bytes are to come, the first a line break if set, all others spaces.
+    /// Exactly `left` more bytes. The first byte is a line break if `line` is true, and all other
+    /// bytes are spaces.
     Fixed {
         left: u32,
         line: bool,
@@ -42,11 +43,11 @@ pub(crate) enum GapRest {
     Any,
 }
 
-/// What a byte does in a gap.
+/// Effect of a byte in a gap.
 pub(crate) enum GapStep {
-    /// It is part of the gap.
+    /// The byte is part of the gap.
     Within(GapRest),
-    /// The gap is over and the byte belongs to what follows.
+    /// The gap has ended, and the byte belongs to the next token.
     Past,
     Reject,
 }
@@ -74,7 +75,8 @@ impl Spacing {
         }
     }
 
-    /// The least cost of the gap inside a bracket, `levels` deeper than the value that it belongs to.
+    /// Returns the least cost of the gap inside a bracket. The gap is `levels` deeper than the
+    /// bracket's value.
     pub(crate) fn bracket_cost(&self, levels: u32) -> Cost {
         Cost::gap(self.bracket.least(), levels)
     }
@@ -89,7 +91,7 @@ impl Spacing {
 }
 
 impl Gap {
-    /// The whole gap, in a place indented by `depth` levels.
+    /// Returns the complete gap as a rest, at a position indented by `depth` levels.
     pub(crate) const fn rest(self, depth: u32) -> GapRest {
         match self {
             Self::None => GapRest::Fixed { left: 0, line: false },
@@ -100,7 +102,7 @@ impl Gap {
         }
     }
 
-    /// Its least number of bytes, as `(bytes at depth 0, whether it is a line)`.
+    /// Returns the least number of bytes at depth 0, and the number of line breaks.
     pub(crate) const fn least(self) -> (u32, u32) {
         match self {
             Self::None | Self::UpTo(_) | Self::Any => (0, 0),
@@ -109,7 +111,7 @@ impl Gap {
         }
     }
 
-    /// Its least number of bytes in a place indented by `depth` levels.
+    /// Returns the least number of bytes at a position indented by `depth` levels.
     pub(crate) const fn least_at(self, depth: u32) -> u32 {
         let (bytes, lines) = self.least();
         bytes + 2 * lines * depth
@@ -130,7 +132,7 @@ impl GapRest {
         }
     }
 
-    /// The least number of bytes to come, and the first of them.
+    /// Returns the least number of remaining bytes, and the first of them.
     pub(crate) const fn closing(self) -> (u32, u8) {
         match self {
             Self::Fixed { left, line } => (left, if line { b'\n' } else { b' ' }),

@@ -1,9 +1,9 @@
-//! What the members cost that an object still needs, where names must differ.
+//! Cost of the members that an object still needs, if names must differ.
 //!
-//! Members are needed for the least number (`minProperties`) and for obligations, which only undeclared ones meet. All
-//! names with a label are alike but for their lengths, so it is enough to know how many there are of each length: the
-//! cheapest members have the shortest names that are left. Which of the members meets which obligation is tried in every
-//! way.
+//! Members are needed for `minProperties`, and for obligations that only undeclared members can
+//! meet. Undeclared names with the same label differ only in their lengths, so the number of names
+//! of each length suffices. The cheapest members have the shortest unused names. All assignments of
+//! members to obligations are tried.
 
 use rustc_hash::FxHashMap;
 
@@ -11,13 +11,15 @@ use super::cost::Shortest;
 use super::spelling::{WHOLE, shortest_spelling};
 use crate::regular::TextDfa;
 
-/// The longest names that are counted.
+/// Maximum length of the names that are counted, in bytes.
 const LONGEST: u32 = 1 << 12;
 
-/// The most steps of counting the names with one label.
+/// Maximum number of steps for counting the names with one label.
 const STEPS: usize = 1 << 24;
 
-/// Bytes, and lines that are indented as deep as the object.
+/// A number of bytes, and the number of line breaks that are indented as deeply as the object.
+///
+/// Each such line takes two more bytes per level of depth.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Amount {
     pub(crate) bytes: u32,
@@ -33,7 +35,7 @@ impl Amount {
         Self { bytes: self.bytes.saturating_add(other.bytes), lines: self.lines.saturating_add(other.lines) }
     }
 
-    /// Without some part of it.
+    /// Returns the amount reduced by `part`.
     pub(crate) const fn without(self, part: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(part.bytes), lines: self.lines.saturating_sub(part.lines) }
     }
@@ -42,41 +44,45 @@ impl Amount {
         Self { bytes: self.bytes.saturating_mul(count), lines: self.lines.saturating_mul(count) }
     }
 
+    /// Returns the number of bytes for an object at `depth`.
     pub(crate) fn at(self, depth: u32) -> u64 {
         u64::from(self.bytes) + 2 * u64::from(self.lines) * u64::from(depth)
     }
 }
 
-/// The length of the shortest name, as it is found without counting any: its bytes with the quote after it.
+/// Returns the shortest name as the only one, without counting. `nearest` includes the closing
+/// quote.
 pub(crate) fn shortest_only(nearest: Option<Shortest>) -> Lengths {
     nearest.map(|name| (name.len - 1, 1)).into_iter().collect()
 }
 
-/// How many names there are of each length, in bytes of their shortest spelling: `(length, number)`, the shortest first.
+/// Number of names per length, as `(length, number)` with the shortest first.
+///
+/// The length of a name is the number of bytes of its shortest spelling.
 pub(crate) type Lengths = Vec<(u32, u32)>;
 
-/// The names with one label, counted by length as far as that was needed.
+/// The names with one label, counted by length on demand.
 #[derive(Debug)]
 pub(crate) struct NameCounts {
-    /// By length.
+    /// By length, the number of names.
     counts: Vec<u32>,
     total: u64,
-    /// For the last lengths, the longest first: by state, the texts of that length from there to an end.
+    /// For the last lengths, longest first: by state, the number of texts of this length to an end.
     rows: Vec<Vec<u32>>,
-    /// By state: where transitions lead, and by which number of characters of one, two, … bytes.
+    /// By state, the target of each transition, and its numbers of characters with 1, 2, … bytes.
     edges: Vec<Vec<(u32, [u32; SPELLINGS])>>,
     start: u32,
-    /// The lengths of names that do not count.
+    /// Lengths of the declared names, which do not count.
     declared: Vec<u32>,
-    /// Whether there are no longer names.
+    /// True if there are no longer names.
     complete: bool,
     steps: usize,
 }
 
-/// The most bytes of a character.
+/// Maximum number of bytes of a character's shortest spelling.
 const SPELLINGS: usize = 6;
 
-/// By bytes, the characters of a range that take so many.
+/// Returns the numbers of characters in a range whose shortest spelling has 1, 2, … bytes.
 fn spelled(low: u32, high: u32) -> [u32; SPELLINGS] {
     let mut counts = [0; SPELLINGS];
     for (from, to) in WHOLE {
@@ -89,7 +95,7 @@ fn spelled(low: u32, high: u32) -> [u32; SPELLINGS] {
 }
 
 impl NameCounts {
-    /// Names that a language gives a label.
+    /// Creates the counts for the names that have a label in a language.
     pub(crate) fn labelled(dfa: &TextDfa, label: u32) -> Self {
         let states = 0..dfa.len() as u32;
         let edges = states.clone().map(|state| {
@@ -100,7 +106,7 @@ impl NameCounts {
         Self::new(edges.collect(), ends, dfa.start(), Vec::new())
     }
 
-    /// All names but those that are declared, given by their lengths.
+    /// Creates the counts for all names except the declared ones, which are given by their lengths.
     pub(crate) fn others(declared: impl Iterator<Item = u32>) -> Self {
         Self::new(vec![vec![(0, spelled(0, u32::from(char::MAX)))]], vec![1], 0, declared.collect())
     }
@@ -131,7 +137,9 @@ impl NameCounts {
         self.complete = self.rows.len() == SPELLINGS && self.rows.iter().flatten().all(|&texts| texts == 0);
     }
 
-    /// The lengths of the shortest names, of `count` at least, unless there are fewer; `None` where that takes too long.
+    /// Returns the lengths of at least `count` shortest names, or of all names if there are fewer.
+    ///
+    /// Returns `None` if counting exceeds [`LONGEST`] or [`STEPS`].
     pub(crate) fn shortest(&mut self, count: u64) -> Option<Lengths> {
         while self.total < count && !self.complete {
             self.steps += self.edges.iter().map(Vec::len).sum::<usize>() + self.edges.len();
@@ -168,29 +176,31 @@ impl NameCounts {
     }
 }
 
-/// Undeclared members of one label: what is left of the lengths of their names, and what comes beside the name, for each
-/// way to be one with the obligations that it meets.
+/// Undeclared members with one label.
 pub(crate) struct Kind {
+    /// Unused names, by length.
     pub(crate) names: Lengths,
+    /// Choices for a member: the obligations that it meets, as bits, and its cost without the name.
     pub(crate) ways: Vec<(u8, Amount)>,
 }
 
-/// What an object needs.
+/// The needs of an object.
 pub(crate) struct Needs {
     pub(crate) depth: u32,
-    /// What each declared member costs that may still come and is not required.
+    /// Cost of each declared member that may still come and is not required.
     pub(crate) optional: Vec<Amount>,
     pub(crate) kinds: Vec<Kind>,
-    /// Obligations that are not met.
+    /// Obligations that are not met yet, as bits.
     pub(crate) pending: u8,
-    /// The members that are there or required.
+    /// Number of members that are present or required.
     pub(crate) members: u32,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
 }
 
 impl Needs {
-    /// What the members cost at least, and how many there are.
+    /// Returns the least cost of the needed members and their number, or `None` if the needs cannot
+    /// be met.
     pub(crate) fn least(&self) -> Option<(Amount, u32)> {
         let mut best: Option<(Amount, u32)> = None;
         for (met, taken, values) in self.covers() {
@@ -209,8 +219,8 @@ impl Needs {
         best
     }
 
-    /// The ways to meet all obligations: by how many members, how many of these are of each kind, and what their values
-    /// cost together.
+    /// Returns the ways to meet all obligations: the number of members, the number per kind, and
+    /// the cost of their values.
     fn covers(&self) -> Vec<(u32, Vec<u32>, Amount)> {
         let mut open = FxHashMap::from_iter([((self.pending, vec![0; self.kinds.len()]), Amount::default())]);
         let mut covers = Vec::new();
@@ -222,7 +232,7 @@ impl Needs {
                     covers.push((members, taken, amount));
                     continue;
                 }
-                // Members are written in any order, so the first obligation may be met first.
+                // The order of members is free here, so the first obligation can be met first.
                 let first = pending & pending.wrapping_neg();
                 for (at, kind) in self.kinds.iter().enumerate() {
                     for &(bits, value) in kind.ways.iter().filter(|(bits, _)| bits & first != 0) {
@@ -242,7 +252,8 @@ impl Needs {
         covers
     }
 
-    /// The shortest names of so many members of each kind.
+    /// Returns the cost of the shortest names for `taken` members per kind, or `None` if a kind has
+    /// too few names.
     fn names(&self, taken: &[u32]) -> Option<Amount> {
         let mut bytes = 0u32;
         for (kind, &taken) in self.kinds.iter().zip(taken) {
@@ -259,7 +270,8 @@ impl Needs {
         Some(Amount::bytes(bytes))
     }
 
-    /// The cheapest of all other members, when so many are taken of each kind.
+    /// Returns the cost of the `missing` cheapest other members, after `taken` names per kind have
+    /// been used.
     fn fill(&self, taken: Vec<u32>, missing: u32) -> Option<Amount> {
         if missing == 0 {
             return Some(Amount::default());
@@ -294,7 +306,7 @@ mod tests {
     #[test]
     fn names_are_counted_by_length() {
         let mut all = NameCounts::others([0, 1].into_iter());
-        // The empty name is declared, and so is one of the 94 with one byte.
+        // The declared names are the empty name and one name of the 94 with one byte.
         assert_eq!(all.shortest(1), Some(vec![(1, 93)]));
         let two = 94 * 94 + 7 + 1920;
         assert_eq!(all.shortest(94), Some(vec![(1, 93), (2, two)]));
@@ -326,7 +338,7 @@ mod tests {
             Some((10 + 11 + 12, 3))
         );
         assert_eq!(least(needs(vec![kind(&[(0, 1)], &[(0, 11)])], 0, 4, Some(3))), None);
-        // Two obligations: one member for both, or two with different names.
+        // One member can meet both obligations, or two members with different names.
         let both = || kind(&[(0, 1), (3, 9)], &[(0, 1), (1, 5), (2, 5), (3, 20)]);
         assert_eq!(least(needs(vec![both()], 3, 0, None)), Some((13, 2)));
         assert_eq!(least(needs(vec![both()], 3, 0, Some(2))), Some((20, 1)));

@@ -9,18 +9,19 @@ use super::texts::Texts;
 use super::trie::Trie;
 use crate::options::{Order, Profile, SchemaOptions};
 
-/// A compiled schema: a graph of nodes, one for each set of subschemas that apply to one value together.
+/// A compiled schema: a graph of nodes. Each node stands for a set of subschemas that apply to one
+/// value together.
 ///
-/// Only what some value satisfies is left in it.
+/// Alternatives that no value satisfies have been removed.
 #[derive(Debug)]
 pub(crate) struct JsonProgram {
     pub(crate) nodes: Vec<Node>,
     pub(crate) root: NodeId,
     pub(crate) numbers: Vec<NumberDfa>,
-    /// The first is [`FREE`].
+    /// The first rule is [`FREE`].
     pub(crate) texts: Vec<TextRule>,
     pub(crate) words: Vec<Trie>,
-    /// Languages of strings, as values and as names.
+    /// Languages of strings, both of values and of names.
     pub(crate) languages: Vec<Arc<Texts>>,
     pub(crate) language_rules: Vec<LanguageRule>,
     pub(crate) arrays: Vec<ArrayRule>,
@@ -31,7 +32,7 @@ pub(crate) struct JsonProgram {
 }
 
 impl JsonProgram {
-    /// A program without nodes.
+    /// Creates a program without nodes.
     pub(crate) const fn empty(options: SchemaOptions) -> Self {
         Self {
             nodes: Vec::new(),
@@ -52,7 +53,10 @@ impl JsonProgram {
 
 pub(crate) type NodeId = u32;
 
-/// The values that one place allows: any of these.
+/// The values that one place allows: the union of all fields.
+///
+/// The `u32` values are indices into the tables of [`JsonProgram`]. Those of `languages` are for
+/// `language_rules`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub(crate) null: bool,
@@ -66,10 +70,10 @@ pub(crate) struct Node {
     pub(crate) cost: Cost,
 }
 
-/// The text rule of every string.
+/// Index of the text rule that allows every string.
 pub(crate) const FREE: u32 = 0;
 
-/// Strings of a length in code points.
+/// Strings with a bounded length in code points.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TextRule {
     pub(crate) min: u32,
@@ -80,9 +84,9 @@ pub(crate) struct TextRule {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct LanguageRule {
     pub(crate) language: u32,
-    /// Code points at most, where the language has longer ones.
+    /// Maximum length in code points, if the language has longer strings.
     pub(crate) max: Option<u32>,
-    /// The rule of strings of that length.
+    /// Index of the text rule with the same maximum length, for strings of any language.
     pub(crate) free: u32,
 }
 
@@ -92,54 +96,57 @@ impl TextRule {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ArrayRule {
-    /// What each of the first items is: one of these.
+    /// For each of the first items, its alternatives.
     pub(crate) prefix: Vec<Vec<NodeChoice>>,
-    /// What items after the prefix are.
+    /// Alternatives of every item after the prefix.
     pub(crate) rest: Vec<NodeChoice>,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
-    /// Items that are counted by what they satisfy.
+    /// Counters of items by the subschemas that the items satisfy.
     pub(crate) counters: Vec<Counter>,
-    /// With counters: what it takes to end.
+    /// If there are counters, the costs to end the array.
     pub(crate) after: After,
-    /// Whether no two items may be equal.
+    /// True if no two items may be equal.
     pub(crate) unique: bool,
-    /// Whether two items must be equal.
+    /// Set if two items must be equal.
     pub(crate) repeats: Option<Repeats>,
-    /// Of items that must differ, where some are required: what these can be.
+    /// Values of the required items, if items must differ and some are required.
     pub(crate) required: Option<Required>,
-    /// Of items that must differ: whether at every place there are more values than any text has items.
+    /// True if items must differ, and every item has more possible values than any text has items.
     pub(crate) ample: bool,
 }
 
-/// What the required items of an array can be, if its items must differ.
+/// Values of the required items of an array whose items must differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Required {
-    /// By node, in order of the nodes, its shortest values: all of them, or one more than items are required.
+    /// For each node, in increasing order, its shortest values: all values, or one more than the
+    /// number of required items.
     pub(crate) pools: Vec<(NodeId, Arc<[ItemText]>)>,
 }
 
-/// How two items of an array come to be equal.
+/// Two equal items that an array must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Repeats {
-    /// All items from this index on are of one node, and there is room for two of them.
+    /// All items from this index on have the same node, and there is room for two of them.
     pub(crate) from: u32,
-    /// A shortest value of that node, without white space around its tokens.
+    /// A shortest value of this node, without white space between its tokens.
     pub(crate) cheapest: Box<[u8]>,
 }
 
 /// A shortest text of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ItemText {
-    /// Without white space around its tokens.
+    /// The text without white space between its tokens.
     pub(crate) compact: Box<[u8]>,
-    /// The bytes that it takes at the left margin, and the line breaks among them.
+    /// Length in bytes at depth 0.
     pub(crate) bytes: u32,
+    /// Number of line breaks in the text.
     pub(crate) lines: u32,
 }
 
-/// One way to be an item, or a member of some undeclared name: a node, and the counters that it raises or the
-/// obligations that it meets, as bits.
+/// One alternative for an item, or for a member with an undeclared name.
+///
+/// `bits` are the counters that the item raises, or the obligations that the member meets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct NodeChoice {
     pub(crate) bits: u32,
@@ -147,35 +154,39 @@ pub(crate) struct NodeChoice {
 }
 
 impl NodeChoice {
-    /// Of some obligations, those that it does not meet.
+    /// Returns the obligations in `obligations` that the member does not meet.
     pub(crate) const fn unmet(self, obligations: u8) -> u8 {
         obligations & !(self.bits as u8)
     }
 }
 
-/// How many items may satisfy a subschema.
+/// Bounds on the number of items that satisfy a subschema.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Counter {
     pub(crate) min: u16,
     pub(crate) max: Option<u16>,
 }
 
-/// The most counters of one array, one for each bit of [`NodeChoice::bits`].
+/// Maximum number of counters of one array, one for each bit of [`NodeChoice::bits`].
 pub(crate) const COUNTERS: usize = 32;
 
-/// The counts of an array's counters, without the zeros at the end; counts that make no difference are one.
+/// Counts of an array's counters, without trailing zeros. A count stops growing where more items
+/// make no difference.
 pub(crate) type Counts = Box<[u16]>;
 
-/// What it takes to end an array with counters, from the end of an item on.
+/// Costs from the end of an item to the end of an array with counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum After {
-    /// By the counts and the number of items.
+    /// Costs by counts and number of items.
     Listed(FxHashMap<Counts, FxHashMap<u32, Cost>>),
-    /// All items have the same ways, and each way raises one counter at most. The costs are those of a comma and an item.
+    /// Costs if all items have the same alternatives, and each alternative raises at most one
+    /// counter.
+    ///
+    /// A cost of an item includes its comma.
     Separate {
-        /// By counter, the cheapest item that raises it.
+        /// For each counter, the cheapest item that raises it.
         raising: Vec<Cost>,
-        /// The cheapest item of which any number may come.
+        /// The cheapest item that may occur any number of times.
         other: Cost,
         /// The closing bracket.
         end: Cost,
@@ -189,18 +200,21 @@ impl Default for After {
 }
 
 impl ArrayRule {
+    /// Returns the alternatives of the item at `index`.
     pub(crate) fn item(&self, index: u32) -> &[NodeChoice] {
         self.prefix.get(index as usize).unwrap_or(&self.rest)
     }
 
-    /// The number of items after one more; those that make no difference are counted as one.
+    /// Returns the number of items after one more item. The number stops growing where more items
+    /// make no difference.
     pub(crate) fn count(&self, items: u32) -> u32 {
         let equal = self.repeats.as_ref().map_or(0, |repeats| repeats.from + 1);
         let last = self.max.unwrap_or((self.prefix.len() as u32).max(self.min).max(equal));
         items.saturating_add(1).min(last)
     }
 
-    /// The counts after an item that raises some, unless that is one too many.
+    /// Returns the counts after an item that raises the counters in `bits`, or `None` if a count
+    /// exceeds its maximum.
     pub(crate) fn raise(&self, counts: &[u16], bits: u32) -> Option<Counts> {
         let mut raised = counts.to_vec();
         for (at, counter) in self.counters.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1) {
@@ -215,19 +229,21 @@ impl ArrayRule {
         Some(raised.into())
     }
 
-    /// Whether the array may end after some items.
+    /// Reports whether the array may end after `items` items with these counts.
     pub(crate) fn closable(&self, items: u32, counts: &[u16]) -> bool {
         items >= self.min && self.missing(counts).all(|missing| missing == 0)
     }
 
-    /// By counter, the number of items that it still asks for.
+    /// Returns, for each counter, the number of items that must still raise it.
     pub(crate) fn missing(&self, counts: &[u16]) -> impl Iterator<Item = u32> {
         let counts = counts.iter().copied().chain(std::iter::repeat(0));
         self.counters.iter().zip(counts).map(|(counter, count)| counter.min.saturating_sub(count).into())
     }
 
-    /// With counters that are raised separately: the number of items to come that raise each, and that of all others.
-    /// `None` where there is no room for them.
+    /// For counters that are raised separately, returns the numbers of items that must follow.
+    ///
+    /// The first result has the number of items per counter, and the second the number of other
+    /// items. Returns `None` if there is no room for them.
     pub(crate) fn needed(&self, items: u32, counts: &[u16]) -> Option<(Vec<u32>, u32)> {
         let missing: Vec<u32> = self.missing(counts).collect();
         let raising: u32 = missing.iter().sum();
@@ -236,7 +252,8 @@ impl ArrayRule {
         (raising.saturating_add(others) <= room).then_some((missing, others))
     }
 
-    /// With counters: from the end of the last of some items to the end of the array, which stands at `depth`.
+    /// Returns the bytes from the end of an item to the end of an array with counters. The array
+    /// stands at `depth`.
     pub(crate) fn to_end(&self, items: u32, counts: &[u16], depth: u32) -> Option<u32> {
         match &self.after {
             After::Listed(after) => Some(after.get(counts)?.get(&items)?.at(depth)?.len),
@@ -252,7 +269,7 @@ impl ArrayRule {
         }
     }
 
-    /// Whether counts are at least as good as others: whatever may follow those may follow these.
+    /// Reports whether everything that may follow `others` may also follow `counts`.
     pub(crate) fn dominates(&self, counts: &[u16], others: &[u16]) -> bool {
         let count = |counts: &[u16], at: usize| counts.get(at).copied().unwrap_or(0);
         self.counters.iter().enumerate().all(|(at, counter)| {
@@ -265,49 +282,52 @@ impl ArrayRule {
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectRule {
     pub(crate) members: Vec<Member>,
-    /// What a member of any other name is, by the label of the name: one of these ways.
+    /// For each label of undeclared names, the alternatives of a member with such a name.
     pub(crate) others: Vec<Vec<NodeChoice>>,
-    /// The language that labels undeclared names; without one all have the label 0.
+    /// The language that labels undeclared names. Without a language, all names have the label 0.
     pub(crate) labels: Option<u32>,
-    /// Obligations that undeclared members have to meet, as bits.
+    /// Obligations that only undeclared members can meet, as bits.
     pub(crate) obligations: u8,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
     pub(crate) names: Trie,
-    /// The smallest number of undeclared names that a label of members has; `ENDLESS` where each label has
-    /// endless ones.
+    /// Smallest number of undeclared names of any label with alternatives. `ENDLESS` if all these
+    /// labels have infinitely many names.
     pub(crate) least_names: u32,
-    /// For each state of `labels`, the number of names that go on from it. Empty where every beginning has
-    /// endless ones.
+    /// For each state of `labels`, the number of names that continue from the state. Empty if the
+    /// number is infinite or 0 everywhere.
     pub(crate) names_below: Vec<u32>,
-    /// For each position in the declared order, the first required member from there on, or the number of members.
+    /// For each position in the declared order, the next required member from there, or the number
+    /// of members.
     pub(crate) next_required: Vec<u32>,
-    /// Members that depend on each other. With groups, nothing depends on the number of members, and nothing is pending.
+    /// Groups of members that depend on each other. An object with groups has no obligations and no
+    /// bounds on the number of members.
     pub(crate) groups: Vec<Group>,
-    /// By member, the group that it is in, and its place there. Empty without groups.
+    /// For each member, its group and its index in the group. Empty if there are no groups.
     pub(crate) grouped: Vec<Option<(u32, u32)>>,
 }
 
-/// Members of an object that depend on each other and on no others.
+/// Members of an object that depend on each other, and on no other members.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// Their indexes.
+    /// Indices of the members.
     pub(crate) members: Vec<u32>,
-    /// For each way in which they may be together, what each of them is.
+    /// For each alternative of the group, a rule for each of its members.
     pub(crate) alternatives: Vec<Vec<Member>>,
 }
 
-/// The most alternatives of a group.
+/// Maximum number of alternatives of a group.
 pub(crate) const GROUP_ALTERNATIVES: usize = 64;
 
 impl Group {
-    /// The alternatives that are not out.
+    /// Returns the alternatives that are still possible. `out` has the excluded alternatives, as
+    /// bits.
     pub(crate) fn left(&self, out: u64) -> impl Iterator<Item = (usize, &[Member])> {
         let all = self.alternatives.iter().map(Vec::as_slice).enumerate();
         all.filter(move |(at, _)| out >> at & 1 == 0)
     }
 
-    /// The alternatives for which something holds, as bits.
+    /// Returns the alternatives for which `holds` is true, as bits.
     pub(crate) fn without(&self, holds: impl Fn(&[Member]) -> bool) -> u64 {
         let all = self.alternatives.iter().enumerate();
         all.filter(|(_, members)| holds(members)).fold(0, |bits, (at, _)| bits | 1 << at)
@@ -316,20 +336,20 @@ impl Group {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Member {
-    /// `None` where no value satisfies the member's schema, so that it must be absent.
+    /// `None` if no value satisfies the member's schema, so that the member must be absent.
     pub(crate) node: Option<NodeId>,
     pub(crate) required: bool,
-    /// Bytes of the shortest spelling of the name, without quotes.
+    /// Length of the shortest spelling of the name in bytes, without quotes.
     pub(crate) name_len: u32,
 }
 
 impl ObjectRule {
-    /// Counts the members of all alternatives of all groups.
+    /// Returns the number of members, summed over all alternatives of all groups.
     pub(crate) fn grouped_members(&self) -> usize {
         self.groups.iter().map(|group| group.members.len() * group.alternatives.len()).sum()
     }
 
-    /// Finds the next required member for each position.
+    /// Computes `next_required`.
     pub(crate) fn require(&mut self) {
         let count = self.members.len();
         self.next_required = vec![count as u32; count + 1];
@@ -339,20 +359,24 @@ impl ObjectRule {
         }
     }
 
-    /// Whether several undeclared members may come, so that their names have to be kept.
+    /// Reports whether the object may have several undeclared members, so that their names must be
+    /// tracked.
     pub(crate) fn tracks(&self) -> bool {
         self.max.is_none_or(|max| max > 1) && self.others.iter().any(|ways| !ways.is_empty())
     }
 
-    /// Whether no member may come after so many.
+    /// Reports whether no member may follow `members` members.
     pub(crate) fn is_full(&self, members: u32) -> bool {
         self.max == Some(members)
     }
 
+    /// Reports whether the number of members matters.
     pub(crate) const fn counts(&self) -> bool {
         self.min > 0 || self.max.is_some()
     }
 
+    /// Returns the number of members after one more member. The number stops growing where more
+    /// members make no difference, and is always 0 if the number does not matter.
     pub(crate) fn count(&self, members: u32) -> u32 {
         if self.counts() { (members + 1).min(self.max.unwrap_or(self.min)) } else { 0 }
     }

@@ -1,49 +1,53 @@
-//! Reads the text of a value, or its beginning, into leaves.
+//! Reads the text of a value, or the beginning of such a text, into leaves.
 
 use super::spelling::{Decode, Decoded};
 use super::values::{HERE, Leaf, Leaves, PathId, Step, Values};
 use crate::options::Profile;
 
-/// What a text ends in.
+/// The incomplete token at the end of a text.
 #[derive(Clone, Debug)]
 pub(crate) enum OpenToken {
-    /// Anything but what follows.
+    /// No incomplete token, or only an opening bracket.
     Between,
     Name(PathId, String),
     Text(PathId, String),
     Number(PathId, String),
-    /// `null`, `false` or `true`, not complete.
+    /// The beginning of `null`, `false` or `true`.
     Literal(PathId),
     /// A number that cannot be compared.
     Unreadable,
 }
 
-/// An array or object being read.
+/// An array or object that is being read.
 #[derive(Clone, Debug)]
 struct Container {
     path: PathId,
     object: bool,
-    /// Items or members before the one being read.
+    /// Number of items or members before the current one.
     before: u32,
 }
 
-/// Between two tokens of a text without white space between them, well-formed as far as it goes.
+/// Reader of a value's text. The text must be well-formed and have no white space between its
+/// tokens.
+///
+/// The reader stands between two tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueReader {
-    /// Where the next value is.
+    /// Path of the next value.
     at: PathId,
     open: Vec<Container>,
-    /// Whether the next string is a name.
+    /// True if the next string is a name.
     name: bool,
 }
 
 impl ValueReader {
-    /// At the start of a value.
+    /// Creates a reader at the start of a value.
     pub(crate) const fn new() -> Self {
         Self { at: HERE, open: Vec::new(), name: false }
     }
 
-    /// Reads the tokens that are complete; gives how many bytes that were, and what the rest is the beginning of.
+    /// Reads all complete tokens of `text`. Returns their length in bytes, and the incomplete token
+    /// after them.
     pub(crate) fn read(
         &mut self,
         text: &[u8],
@@ -60,7 +64,8 @@ impl ValueReader {
         }
     }
 
-    /// Reads a token and gives what is left, or what the text ends in.
+    /// Reads one token. Returns the text after the token, or the incomplete token at the end of the
+    /// text.
     fn token<'t>(
         &mut self,
         text: &'t [u8],
@@ -71,7 +76,7 @@ impl ValueReader {
         let start = self.at;
         match byte {
             b'{' | b'[' => {
-                // Whether it is empty has to be seen first.
+                // An empty container is a leaf, so the next byte must be known.
                 if rest.is_empty() {
                     return Err(OpenToken::Between);
                 }

@@ -1,18 +1,21 @@
-//! Sets of values, each once.
+//! Interned sets of values.
 //!
-//! A set is a binary trie over the bits of its values, the highest first, without nodes that have one child (a Patricia
-//! trie). Its shape depends on its values alone, and equal nodes are one, so equal sets have equal ids. A set with one more
-//! value shares all but the nodes on the way to it: an array of many items takes memory for each of them once.
+//! A set is a Patricia trie: a binary trie over the bits of its values, highest bit first, without
+//! nodes that have one child. The shape of the trie depends on the values only, and equal nodes are
+//! stored once. Equal sets therefore have equal ids. Adding a value copies only the nodes on the
+//! path to that value. The sets of an array with many items therefore share most of their memory.
 
 use rustc_hash::FxHashMap;
 
 use super::values::{NOTHING, SetId, ValueId};
 
+/// A node of a set's trie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Node {
     Nothing,
     Value(ValueId),
-    /// The first has the values without `bit`, which is the highest one that not all of them agree in.
+    /// `without` has the values in which `bit` is 0, and `with` has the others. `bit` is the
+    /// highest bit in which the values differ.
     Split {
         bit: u32,
         without: SetId,
@@ -20,11 +23,12 @@ enum Node {
     },
 }
 
+/// Stores the sets and their nodes.
 #[derive(Debug)]
 pub(crate) struct Sets {
     nodes: Vec<Node>,
     ids: FxHashMap<Node, SetId>,
-    /// By node, some value in it.
+    /// For each node, one of its values.
     some: Vec<ValueId>,
 }
 
@@ -56,9 +60,10 @@ impl Sets {
         }
     }
 
-    /// The set with a value.
+    /// Returns the set with `value` added.
     pub(crate) fn with(&mut self, set: SetId, value: ValueId) -> SetId {
-        // The nodes on the way down, each with whether the way goes on through its values with the bit.
+        // The nodes on the path, each with its bit, the direction taken, and the child in the other
+        // direction.
         let mut above = Vec::new();
         let mut at = set;
         let mut new = loop {
@@ -69,7 +74,7 @@ impl Sets {
             let differs = (self.some[at as usize] ^ value).checked_ilog2();
             match (node, differs) {
                 (Node::Value(_), None) => break at,
-                // All values of the node agree in the bits above its own.
+                // All values of the node agree in the bits above the bit of the node.
                 (Node::Split { bit, without, with }, differs) if differs.is_none_or(|top| top <= bit) => {
                     let goes_with = value >> bit & 1 == 1;
                     above.push((bit, goes_with, if goes_with { without } else { with }));
@@ -90,7 +95,7 @@ impl Sets {
         new
     }
 
-    /// All values of a set, sorted.
+    /// Returns all values of a set, sorted.
     pub(crate) fn values(&self, set: SetId) -> Vec<ValueId> {
         let mut values = Vec::new();
         let mut todo = vec![set];

@@ -1,40 +1,42 @@
-//! The characters of a string, from its bytes.
+//! Decoder of the characters of JSON strings.
 //!
-//! Every string, key or value, free or fixed, is read through the same decoder: it knows UTF-8 and JSON's escapes, and
-//! gives one character at a time. What a character means is then up to the state behind it: a counter or a trie.
+//! All strings pass through this decoder: keys and values, free text and fixed words. The decoder
+//! knows UTF-8 and JSON's escapes, and yields one character at a time. The state behind the
+//! decoder, such as a counter or a trie, uses the character.
 
 use super::cost::Shortest;
 use crate::options::Profile;
 
-/// What has been read of one character.
+/// The part of one character that has been read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Decode {
-    /// Nothing: between characters.
+    /// Nothing: a position between characters.
     Whole,
-    /// `left` continuation bytes are to come, the next one in `low..=high`; `code` has the bits so far.
+    /// `left` continuation bytes remain, and the next one is in `low..=high`. `code` has the bits
+    /// so far.
     Utf8 { left: u8, low: u8, high: u8, code: u32 },
-    /// The backslash.
+    /// A backslash.
     Escape,
-    /// `left` of the four hexadecimal digits are to come.
+    /// `\u`, with `left` of its four hexadecimal digits remaining.
     Hex { left: u8, code: u16 },
-    /// The whole of a high surrogate, whose low one must follow.
+    /// The complete escape of a high surrogate. The escape of a low surrogate must follow.
     High { high: u16 },
-    /// The same and a backslash.
+    /// The escape of a high surrogate and a backslash.
     HighEscape { high: u16 },
-    /// The same and `left` hexadecimal digits to come.
+    /// The escape of a high surrogate and `\u`, with `left` hexadecimal digits remaining.
     Low { left: u8, high: u16, code: u16 },
 }
 
-/// What a byte adds to [`Decode`].
+/// Effect of a byte on a [`Decode`].
 pub(crate) enum Decoded {
     Char(char),
     Partial(Decode),
-    /// The string's end.
+    /// The closing quote.
     Quote,
     Reject,
 }
 
-/// Ranges of code points, those with the shortest spellings first.
+/// Ranges of code points, sorted by the length of their shortest spelling.
 pub(crate) const WHOLE: [(u32, u32); 14] = [
     (0x20, 0x21),
     (0x23, 0x5b),
@@ -52,6 +54,7 @@ pub(crate) const WHOLE: [(u32, u32); 14] = [
     (0xe, 0x1f),
 ];
 
+/// Two-byte escapes: the byte after the backslash, and the character.
 const SHORT_ESCAPES: [(u8, char); 8] = [
     (b'"', '"'),
     (b'\\', '\\'),
@@ -64,6 +67,7 @@ const SHORT_ESCAPES: [(u8, char); 8] = [
 ];
 
 impl Decode {
+    /// Returns the state after `byte`.
     pub(crate) fn step(self, byte: u8, profile: Profile) -> Decoded {
         match self {
             Self::Whole => first_byte(byte),
@@ -90,7 +94,8 @@ impl Decode {
         }
     }
 
-    /// The same without what decides only which character it is: all that a counter needs.
+    /// Drops everything that only decides which character this is. The rest suffices to count
+    /// characters.
     pub(crate) fn forget(self, profile: Profile) -> Self {
         match self {
             Self::Utf8 { left, low, high, .. } => Self::Utf8 { left, low, high, code: 0 },
@@ -113,7 +118,8 @@ impl Decode {
         }
     }
 
-    /// The fewest bytes that complete the character, whichever it is.
+    /// Returns the least number of bytes that complete the character to any character, and the
+    /// first of these bytes.
     pub(crate) const fn closing(self) -> (u32, u8) {
         match self {
             Self::Whole => (0, b'"'),
@@ -131,7 +137,8 @@ impl Decode {
         }
     }
 
-    /// The fewest bytes that complete the character to `c`, if it can still become that.
+    /// Returns the shortest bytes that complete the character to `c`, or `None` if `c` is
+    /// impossible.
     pub(crate) fn finish(self, c: char, profile: Profile) -> Option<Shortest> {
         let mut shortest = None;
         for spelling in Spelling::all(c, profile) {
@@ -150,7 +157,8 @@ impl Decode {
         shortest
     }
 
-    /// The fewest bytes that complete the character to one of a range of code points, if it can become one.
+    /// Returns the shortest bytes that complete the character to one in a range of code points, or
+    /// `None` if none is possible.
     pub(crate) fn finish_in(self, low: u32, high: u32, profile: Profile) -> Option<Shortest> {
         if self == Self::Whole {
             return WHOLE.iter().find_map(|&(from, to)| {
@@ -163,8 +171,11 @@ impl Decode {
         chars.find_map(|c| self.finish(c, profile))
     }
 
-    /// The same for a character that is none of some, with the character. Of characters that are as short from here on it
-    /// is one with a long spelling, so that the least is said of the name's own length.
+    /// Returns the shortest bytes that complete the character to one in the range but not in
+    /// `known`, and this character.
+    ///
+    /// Among characters with equally short completions, prefers one with a long spelling. A longer
+    /// name leaves the short names to other members.
     pub(crate) fn finish_other(
         self,
         low: u32,
@@ -187,9 +198,11 @@ impl Decode {
         chars.find_map(|c| Some((self.finish(c, profile)?, c)))
     }
 
-    /// Ranges of code points that hold all the characters this can become, those with the shortest ends first. A
-    /// range may hold others too; [`Decode::finish`] tells. Only surrogates and, in generated texts, control characters
-    /// are such, so that they are soon gone through.
+    /// Returns ranges of code points that contain all characters this state can become, shortest
+    /// completions first.
+    ///
+    /// A range may contain other characters, which [`Decode::finish`] rejects. These are surrogates
+    /// and, in generated texts, control characters, so a search rejects few characters.
     pub(crate) fn candidates(self, profile: Profile) -> Vec<(u32, u32)> {
         const ALL: u32 = 0x10_ffff;
         let escaped = if profile == Profile::Generate { 0x1f } else { ALL };
@@ -263,7 +276,8 @@ fn hex(left: u8, code: u16, byte: u8, profile: Profile) -> Decoded {
     }
 }
 
-/// Generated texts have hexadecimal escapes for control characters without a short one only, in lower case.
+/// Decodes a hexadecimal digit in a generated text. Such a text has hexadecimal escapes, in lower
+/// case, only for control characters without a short escape.
 fn generated_hex(left: u8, next: u16, byte: u8) -> Decoded {
     let c = char::from_u32(u32::from(next)).unwrap_or_default();
     let needed = next < 0x20 && !SHORT_ESCAPES.iter().any(|&(_, short)| short == c);
@@ -290,7 +304,7 @@ fn low_surrogate(left: u8, high: u16, code: u16, byte: u8) -> Decoded {
     }
 }
 
-/// One way to write a character.
+/// One spelling of a character.
 #[derive(Clone, Copy)]
 struct Spelling {
     bytes: [u8; 12],
@@ -308,7 +322,8 @@ impl Spelling {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Every way to write `c` apart from the case of hexadecimal digits, which no [`Decode`] remembers.
+    /// Returns all spellings of `c`, except for the case of hexadecimal digits, which [`Decode`]
+    /// does not keep.
     fn all(c: char, profile: Profile) -> impl Iterator<Item = Self> {
         let mut utf8 = [0; 4];
         let raw = !matches!(c, '\0'..='\x1f' | '"' | '\\');
@@ -334,7 +349,7 @@ impl Spelling {
     }
 }
 
-/// The fewest bytes that write `c`, and the first of them.
+/// Returns the length of the shortest spelling of `c` in bytes, and the first byte.
 pub(crate) fn shortest_spelling(c: char) -> Shortest {
     match c {
         '"' | '\\' | '\n' | '\t' | '\r' | '\u{8}' | '\u{c}' => Shortest::new(2, b'\\'),
@@ -351,7 +366,7 @@ pub(crate) fn shortest_spelling(c: char) -> Shortest {
 mod tests {
     use super::*;
 
-    /// The characters of the inside of a string, or `None` where it breaks a rule.
+    /// Returns the characters of a string's inside, or `None` if the inside is invalid.
     fn read(text: &[u8], profile: Profile) -> Option<String> {
         let (mut decode, mut chars) = (Decode::Whole, String::new());
         for &byte in text {

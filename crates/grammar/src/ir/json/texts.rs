@@ -1,8 +1,9 @@
-//! Languages of strings: what `pattern`, `format`, `patternProperties` and `propertyNames` ask for.
+//! Languages of strings, from `pattern`, `format`, `patternProperties` and `propertyNames`.
 //!
-//! An automaton over characters stands behind the decoder of [`spelling`](super::spelling), so it never sees how a
-//! character is written. For the way to the end of a string it is enough to know, per state and label, the least number
-//! of bytes that spell some text from there and its quote.
+//! An automaton over characters reads the output of the decoder in [`spelling`](super::spelling),
+//! so the spelling of a character is irrelevant for the automaton. The shortest way to close a
+//! string needs one number per state and label: the least number of bytes for some text from the
+//! state, and the closing quote.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,19 +13,20 @@ use super::spelling::Decode;
 use crate::options::Profile;
 use crate::regular::TextDfa;
 
-/// An automaton over the characters of a string, and how far each of its ends is.
+/// An automaton over the characters of a string, and the distance of each state to the ends.
 #[derive(Debug)]
 pub(crate) struct Texts {
     dfa: TextDfa,
-    /// By label and state: the bytes to the nearest end with that label, its quote included.
+    /// By label and state, the bytes to the nearest end with the label, including the quote.
     nearest: Vec<Vec<Option<Shortest>>>,
-    /// By state: the same to the nearest end with any label.
+    /// By state, the bytes to the nearest end with any label, including the quote.
     any: Vec<Option<Shortest>>,
-    /// By state: the fewest characters to an end with any label, and the bytes of the shortest way with so few.
+    /// By state, the fewest characters to an end with any label, and the bytes of the shortest such
+    /// text.
     fewest: Vec<Option<(u32, Shortest)>>,
 }
 
-/// The number of texts that have no end. Others are at most one less.
+/// Stands for infinitely many texts. Finite counts are at most one less.
 pub(crate) const ENDLESS: u32 = u32::MAX;
 
 impl Texts {
@@ -34,7 +36,8 @@ impl Texts {
         let nearest = |label| ways.nearest(|state| dfa.label(state) == label);
         let any = ways.nearest(|state| dfa.label(state) != 0);
         let nearest = match labels {
-            // The label of no language, and that of the one language.
+            // Label 0 marks texts outside the only language, and label 1 marks texts in the
+            // language.
             2 => vec![Vec::new(), any.clone()],
             _ => (0..labels).map(nearest).collect(),
         };
@@ -42,12 +45,14 @@ impl Texts {
         Self { dfa, nearest, any, fewest }
     }
 
-    /// Estimates the bytes of memory of the texts of an automaton.
+    /// Estimates the memory of the [`Texts`] of an automaton, in bytes.
     pub(crate) fn bytes_for(dfa: &TextDfa) -> usize {
         dfa.len() * dfa.labels().len() * size_of::<Option<Shortest>>()
     }
 
-    /// For each state, counts the texts with some labels that go on from it, or gives [`ENDLESS`].
+    /// Counts, for each state, the texts from the state to an end whose label satisfies `counts`.
+    ///
+    /// The count of infinitely many texts is [`ENDLESS`].
     pub(crate) fn counts_below(&self, counts: impl Fn(u32) -> bool) -> Vec<u32> {
         let states = 0..self.dfa.len() as u32;
         let mut into = vec![Vec::new(); self.dfa.len()];
@@ -59,8 +64,8 @@ impl Texts {
         let is_end = |&state: &u32| counts(self.dfa.label(state));
         let mut open: Vec<u32> = states.clone().filter(is_end).collect();
         let mut live = vec![false; self.dfa.len()];
-        // For each state, its transitions to live states without a count yet. On a circle, some are always
-        // left.
+        // For each state, the number of transitions to live states without a count. The number
+        // never becomes 0 on a cycle.
         let mut left = vec![0u32; self.dfa.len()];
         while let Some(state) = open.pop() {
             if !std::mem::replace(&mut live[state as usize], true) {
@@ -94,23 +99,27 @@ impl Texts {
         &self.dfa
     }
 
-    /// From between two characters to the nearest end with a label, its quote included.
+    /// Returns the bytes from a position between two characters to the nearest end with `label`,
+    /// including the quote.
     pub(crate) fn nearest(&self, state: u32, label: u32) -> Option<Shortest> {
         *self.nearest[label as usize].get(state as usize)?
     }
 
-    /// To the nearest end that any label marks.
+    /// Returns the bytes to the nearest end with any label, including the quote.
     pub(crate) fn nearest_any(&self, state: u32) -> Option<Shortest> {
         self.any[state as usize]
     }
 
-    /// The fewest characters to an end that any label marks, and the least bytes of so few, the quote included.
+    /// Returns the fewest characters to an end with any label, and the bytes of the shortest such
+    /// text, including the quote.
     pub(crate) fn fewest(&self, state: u32) -> Option<(u32, Shortest)> {
         self.fewest[state as usize]
     }
 
-    /// From inside a character to the nearest end with at most `left` more characters, this one included, by a way with
-    /// as few as possible.
+    /// Returns the bytes from inside a character to an end with any label, including the quote.
+    ///
+    /// Among the ends with at most `left` more characters, including the current one, chooses an
+    /// end with the fewest characters.
     pub(crate) fn fewest_after_char(
         &self,
         state: u32,
@@ -125,9 +134,9 @@ impl Texts {
         ways.min_by_key(|(chars, way)| (*chars, way.len)).map(|(_, way)| way)
     }
 
-    /// The most characters that a text has; `None` where there is no end to them.
+    /// Returns the largest number of characters of a text, or `None` if there is no maximum.
     pub(crate) fn longest(&self) -> Option<u32> {
-        // States in the order in which all that lead to them have been done: a circle never comes up.
+        // States in topological order. States on a cycle never become ready.
         let states = 0..self.dfa.len() as u32;
         let mut into = vec![0u32; self.dfa.len()];
         let targets = |state: u32| self.dfa.transitions(state).iter().map(|&(.., to)| to as usize);
@@ -150,8 +159,10 @@ impl Texts {
         (done == self.dfa.len()).then(|| longest.into_iter().max().unwrap_or(0))
     }
 
-    /// The least of what `rest` gives for the states that the character being read may lead to, with the bytes that
-    /// complete the character.
+    /// Returns the shortest completion from inside a character.
+    ///
+    /// The completion consists of the bytes that complete the character, and the result of `rest`
+    /// for the next state.
     pub(crate) fn after_char(
         &self,
         state: u32,
@@ -171,13 +182,13 @@ impl Texts {
     }
 }
 
-/// Counts the characters of a range of code points.
+/// Returns the number of characters in a range of code points.
 fn characters(low: u32, high: u32) -> u32 {
     let surrogates = (high.min(0xdfff) + 1).saturating_sub(low.max(0xd800));
     high - low + 1 - surrogates
 }
 
-/// The edges of an automaton backwards, each with the shortest spelling of one of its characters.
+/// The reversed edges of an automaton, each with the shortest spelling of one of its characters.
 struct ReverseEdges {
     into: Vec<Vec<(u32, Shortest)>>,
 }
@@ -196,18 +207,23 @@ impl ReverseEdges {
         Self { into }
     }
 
-    /// From each state, the bytes to the nearest that `ends` and the quote after it.
+    /// Returns, for each state, the bytes to the nearest state for which `ends` is true, including
+    /// the quote.
     fn nearest(&self, ends: impl Fn(u32) -> bool) -> Vec<Option<Shortest>> {
         let ways = self.best(ends, 0);
         ways.into_iter().map(|way| way.map(|(_, way)| way)).collect()
     }
 
-    /// From each state, the fewest characters to one that `ends`, and the least bytes of so few.
+    /// Returns, for each state, the fewest characters to such a state, and the bytes of the
+    /// shortest such text.
     fn fewest(&self, ends: impl Fn(u32) -> bool) -> Vec<Option<(u32, Shortest)>> {
         self.best(ends, 1)
     }
 
-    /// The ways with the least `char_cost` per character, and of these with the fewest bytes (Dijkstra, from the ends).
+    /// Finds the paths with the least `char_cost` per character, and among them those with the
+    /// fewest bytes.
+    ///
+    /// Uses Dijkstra's algorithm, from the ends backwards.
     fn best(&self, ends: impl Fn(u32) -> bool, char_cost: u32) -> Vec<Option<(u32, Shortest)>> {
         let mut best = vec![None; self.into.len()];
         let mut queue = BinaryHeap::new();

@@ -3,40 +3,41 @@ use std::ops::Range;
 use super::cost::Shortest;
 use super::spelling::shortest_spelling;
 
-/// Strings as a trie over their characters: an object's names, or the strings of `enum`.
+/// A trie of strings over their characters, for the names of an object or the strings of `enum`.
 ///
-/// The words below a node are a range of ranks in the sorted order.
+/// The words below a node are a range of ranks in sorted order.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie {
     nodes: Vec<TrieNode>,
-    /// By rank: the word's index in the list that the trie was built from, its characters, and the bytes to write them.
+    /// By rank: the index of the word in the list that the trie was built from, its characters, and
+    /// the length of its shortest spelling.
     words: Vec<(u32, Box<[char]>, u32)>,
-    /// By index of a word, its rank.
+    /// Rank of each word, by the index of the word.
     ranks: Vec<u32>,
 }
 
-/// Words below a node that are looked through rather than looked up.
+/// Maximum number of words below a node that are scanned instead of looked up by index.
 const FEW: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TrieNode {
-    /// Sorted.
+    /// Children by character, sorted.
     pub(crate) children: Vec<(char, u32)>,
-    /// The index of the word that ends here.
+    /// Index of the word that ends at this node.
     pub(crate) word: Option<u32>,
-    /// Characters read.
+    /// Number of characters read.
     depth: u32,
-    /// Bytes that wrote them, at least.
+    /// Least number of bytes that spell these characters.
     spelled: u32,
     ranks: Range<u32>,
-    /// To the end of the nearest word, its quote included.
+    /// Shortest rest of a word below, including the quote.
     nearest: Shortest,
-    /// To the end of the nearest string that is no word, its quote included.
+    /// Shortest rest of a string that is not a word, including the quote.
     outside: Shortest,
 }
 
 impl Trie {
-    /// Builds the trie of `words`, which are all different.
+    /// Builds the trie of `words`, which must all be different.
     pub(crate) fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let spelled = |c: &char| shortest_spelling(*c).len;
         let mut words: Vec<_> = words
@@ -74,7 +75,7 @@ impl Trie {
         trie
     }
 
-    /// Fills in `nearest` and `outside`; children come after their parents.
+    /// Computes `nearest` and `outside`, from the children to their parents.
     fn measure(&mut self) {
         const QUOTE: Shortest = Shortest::new(1, b'"');
         for at in (0..self.nodes.len()).rev() {
@@ -89,7 +90,8 @@ impl Trie {
             let other = node.cheapest_other().map(|c| shortest_spelling(c).then(QUOTE.len));
             let around = Shortest::shorter(other, via(|child| child.outside));
             let outside = if node.word.is_none() { Some(QUOTE) } else { around };
-            // Only a trie without words has no nearest one, and nobody asks it.
+            // Only a trie without words has no nearest word, and the value is never used for such a
+            // trie.
             let nothing = Shortest::new(u32::MAX, 0);
             let (nearest, outside) = (nearest.unwrap_or(nothing), outside.unwrap_or(nothing));
             (self.nodes[at].nearest, self.nodes[at].outside) = (nearest, outside);
@@ -100,13 +102,16 @@ impl Trie {
         &self.nodes[at as usize]
     }
 
-    /// The words below a node, each with the bytes still needed to write it and its quote, and the first of them.
+    /// Returns the words below a node, each with the shortest spelling of its rest, including the
+    /// quote.
     pub(crate) fn words_below(&self, at: u32) -> impl Iterator<Item = (u32, Shortest)> {
         let node = self.node(at);
         self.words[node.ranks.start as usize..node.ranks.end as usize].iter().map(|word| node.rest(word))
     }
 
-    /// The words below a node, like [`words_below`](Self::words_below), at least those with an index in a range.
+    /// Returns the words below a node like [`words_below`](Self::words_below).
+    ///
+    /// Contains at least the words whose index is in `indexes`.
     pub(crate) fn words_among(
         &self,
         at: u32,
@@ -124,8 +129,10 @@ impl Trie {
         all.chain(few).map(|rank| node.rest(&self.words[rank as usize]))
     }
 
-    /// For each node, finds the shortest way through a word below it: the rest of the word, its quote, and the bytes
-    /// `after` it. That takes the word's index and returns `None` for words that may not follow.
+    /// Returns, for each node, the shortest path through a word below the node.
+    ///
+    /// A path consists of the rest of the word, its quote, and `after(index)` more bytes. `after`
+    /// returns `None` for words that must not follow.
     pub(crate) fn nearest(&self, after: impl Fn(usize) -> Option<u32>) -> Vec<Option<Shortest>> {
         let mut nearest: Vec<Option<Shortest>> = vec![None; self.nodes.len()];
         // Children come after their parents.
@@ -141,23 +148,23 @@ impl Trie {
         nearest
     }
 
-    /// The number of words below a node.
+    /// Returns the number of words below a node.
     pub(crate) fn count_below(&self, at: u32) -> usize {
         self.node(at).ranks.len()
     }
 
-    /// All words, sorted, with their indexes.
+    /// Returns all words, sorted, each with its index.
     pub(crate) fn words(&self) -> impl Iterator<Item = (u32, String)> {
         self.words.iter().map(|(index, chars, _)| (*index, chars.iter().collect()))
     }
 
-    /// The word with that index in the list that the trie was built from.
+    /// Returns the word with an index in the list that the trie was built from.
     pub(crate) fn word(&self, index: u32) -> String {
         let word = self.words.iter().find(|(other, ..)| *other == index);
         word.map(|(_, chars, _)| chars.iter().collect()).unwrap_or_default()
     }
 
-    /// What has been read at a node.
+    /// Returns the characters from the root to a node.
     pub(crate) fn text_at(&self, at: u32) -> String {
         let node = self.node(at);
         let word = self.words.get(node.ranks.start as usize);
@@ -196,18 +203,19 @@ impl TrieNode {
         self.outside
     }
 
-    /// The bytes that what has been read takes at least.
+    /// Returns the least number of bytes that spell the characters read.
     pub(crate) const fn spelled(&self) -> u32 {
         self.spelled
     }
 
-    /// A word below, with the bytes still needed to write it and its quote, and the first of them.
+    /// Returns the index of a word below, and the shortest spelling of its rest, including the
+    /// quote.
     fn rest(&self, (index, chars, bytes): &(u32, Box<[char]>, u32)) -> (u32, Shortest) {
         let first = chars.get(self.depth as usize).map_or(b'"', |&c| shortest_spelling(c).first);
         (*index, Shortest::new(bytes - self.spelled + 1, first))
     }
 
-    /// A character with the shortest spelling that no child has.
+    /// Returns a character with the shortest spelling among the characters without a child.
     fn cheapest_other(&self) -> Option<char> {
         let plain = (' '..=char::MAX).filter(|&c| c != '"' && c != '\\');
         plain.into_iter().find(|&c| self.child(c).is_none())

@@ -1,12 +1,13 @@
-//! The values of items that must differ, and what is read of one.
+//! Values of items that must differ, and the parts of such values that have been read.
 //!
-//! Two texts are the same value if they hold the same scalars at the same places, so that is what a value is here: the
-//! set of its leaves, each with the path that leads to it. Members are told apart by name, whatever their order, and
-//! numbers are compared digit by digit, as what they stand for: `1`, `1.0` and `10e-1` are one. Equal values have equal
-//! ids, and so have equal sets of them. Nothing recurses.
+//! Two texts have the same value if they hold the same scalars at the same paths. A value is
+//! therefore the set of its leaves, each with its path. Members are identified by name, in any
+//! order. Numbers are compared by their decimal value: `1`, `1.0` and `10e-1` are equal. Equal
+//! values have equal ids, and so do equal sets of values. Nothing recurses.
 //!
-//! The same reading of a text that is not complete tells whether it may still become a value: all leaves that it has must
-//! be the value's, and what has been read of the next one must begin it.
+//! An incomplete text is read in the same way, to decide whether the text may still become a given
+//! value. The value must have all leaves of the text, and the incomplete leaf must begin one of the
+//! value's leaves.
 
 use rustc_hash::FxHashMap;
 
@@ -15,10 +16,10 @@ use super::sets::Sets;
 
 pub(crate) type ValueId = u32;
 
-/// An interned set of values; the empty one is 0.
+/// An interned set of values. The empty set is 0.
 pub(crate) type SetId = u32;
 
-/// What is in place of a set once two items have been equal, where that is all that matters.
+/// Replaces the set once two equal items have been read, in arrays that only require such a pair.
 pub(crate) const PAIRED: SetId = SetId::MAX;
 
 /// The empty set.
@@ -27,12 +28,14 @@ pub(crate) const NOTHING: SetId = 0;
 pub(crate) type PathId = u32;
 pub(crate) type WordId = u32;
 
-/// The path to a value itself.
+/// The path to the value itself.
 pub(crate) const HERE: PathId = 0;
 
-/// The most digits of an exponent; a number with more is no item of an array whose items must differ.
+/// Maximum length of an exponent, sign included. Numbers with longer exponents cannot be compared
+/// and are rejected.
 const EXPONENT_DIGITS: usize = 17;
 
+/// A scalar, or an empty array or object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Leaf {
     Null,
@@ -43,36 +46,37 @@ pub(crate) enum Leaf {
     EmptyObject,
 }
 
+/// One step of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     Item(u32),
     Member(WordId),
 }
 
-/// Paths, values and sets of values, each once.
+/// Interned paths, values and sets of values.
 #[derive(Debug)]
 pub(crate) struct Values {
-    /// Strings, and numbers in one spelling each.
+    /// Strings, and numbers in their canonical spelling.
     words: Vec<Box<str>>,
     word_ids: FxHashMap<Box<str>, WordId>,
-    /// The path that each one goes on from, and its last step.
+    /// For each path, the path without the last step, and the last step.
     paths: Vec<(PathId, Step)>,
     path_ids: FxHashMap<(PathId, Step), PathId>,
-    /// By id: sorted leaves.
+    /// For each value, its sorted leaves.
     leaves: Vec<Box<[(PathId, Leaf)]>>,
     value_ids: FxHashMap<Box<[(PathId, Leaf)]>, ValueId>,
     sets: Sets,
     byte_len: usize,
 }
 
-/// The leaves of a value.
+/// The leaves of a value, each with its path.
 pub(crate) type Leaves = Vec<(PathId, Leaf)>;
 
-/// What has been read of an item, and the values seen that it may still become.
+/// The part of an item that has been read, and the seen values that the item may still become.
 #[derive(Debug)]
 pub(crate) struct Prospect {
     reader: ValueReader,
-    /// The bytes of the tokens that are complete.
+    /// Length of the complete tokens, in bytes.
     pub(crate) read: u32,
     rivals: Vec<ValueId>,
     open: OpenToken,
@@ -100,7 +104,9 @@ impl Default for Values {
 }
 
 impl Values {
-    /// The value of a complete text without white space around its tokens.
+    /// Returns the value of a complete text without white space between its tokens.
+    ///
+    /// Returns `None` if the text is incomplete or has a number that cannot be compared.
     pub(crate) fn value(&mut self, text: &[u8]) -> Option<ValueId> {
         let mut leaves = Leaves::new();
         let (_, open) = ValueReader::new().read(text, self, &mut leaves);
@@ -114,7 +120,7 @@ impl Values {
         Some(self.of_leaves(leaves))
     }
 
-    /// The value with some sorted leaves.
+    /// Returns the value with the given leaves, which must be sorted.
     fn of_leaves(&mut self, leaves: Leaves) -> ValueId {
         if let Some(&known) = self.value_ids.get(leaves.as_slice()) {
             return known;
@@ -126,7 +132,7 @@ impl Values {
         id
     }
 
-    /// The value of a string.
+    /// Returns the value of a string.
     pub(crate) fn text(&mut self, text: &str) -> ValueId {
         let word = self.word(text);
         self.of_leaves(vec![(HERE, Leaf::Text(word))])
@@ -136,19 +142,23 @@ impl Values {
         self.sets.has(set, value)
     }
 
-    /// The set with a value that it does not have; `None` where it has it.
+    /// Returns the set with `value` added, or `None` if the set contains `value` already.
     pub(crate) fn with(&mut self, set: SetId, value: ValueId) -> Option<SetId> {
         (!self.sets.has(set, value)).then(|| self.sets.with(set, value))
     }
 
-    /// The start of an item, where some values have been seen, and some `others` matter as well.
+    /// Returns the prospect at the start of an item. The rivals are the values in `seen`, and
+    /// `others`.
     pub(crate) fn start(&self, seen: SetId, others: &[ValueId]) -> Prospect {
         let mut rivals = self.sets.values(seen);
         rivals.extend(others);
         Prospect { reader: ValueReader::new(), read: 0, rivals, open: OpenToken::Between }
     }
 
-    /// After more of an item: all that comes after what has been read. `None` where it can be no value seen any more.
+    /// Returns the prospect after more of the item. `text` is the text after the first
+    /// `before.read` bytes of the item.
+    ///
+    /// Returns `None` if the item can become none of the rivals.
     pub(crate) fn go_on(&mut self, before: &Prospect, text: &[u8]) -> Option<Prospect> {
         let mut reader = before.reader.clone();
         let mut leaves = Leaves::new();
@@ -159,8 +169,9 @@ impl Values {
         (!rivals.is_empty()).then_some(Prospect { reader, read, rivals, open })
     }
 
-    /// Where an item is inside a string or a name: the characters by which it may go on to a value seen, and whether the
-    /// string may end for that.
+    /// Returns the characters that continue an incomplete string or name towards a rival.
+    ///
+    /// The second result is true if the string may end there and still become a rival.
     pub(crate) fn next_chars(&self, Prospect { rivals, open, .. }: &Prospect) -> (Vec<char>, bool) {
         let (mut chars, mut ends) = (Vec::new(), false);
         let mut add = |rest: &str| match rest.chars().next() {
@@ -183,7 +194,8 @@ impl Values {
         (chars, ends)
     }
 
-    /// Whether what has been read may be of a value; it may be said of one that it cannot become, never the reverse.
+    /// Reports whether the text read so far may become `value`. May report true although the value
+    /// is out of reach.
     fn may_be(&self, value: ValueId, read: &Leaves, open: &OpenToken) -> bool {
         let leaves = &self.leaves[value as usize];
         if !read.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
@@ -221,7 +233,7 @@ impl Values {
         }
     }
 
-    /// The names of the members that a value has at a path, some of them maybe several times.
+    /// Returns the names of the members that a value has at a path. A name may occur several times.
     fn names_at(&self, value: ValueId, path: PathId) -> impl Iterator<Item = &str> {
         self.leaves[value as usize].iter().filter_map(move |&(mut at, _)| {
             loop {
@@ -258,7 +270,10 @@ impl Values {
         id
     }
 
-    /// The one spelling of a number that stands for all: its digits without zeros at either end, and a power of ten.
+    /// Interns the canonical spelling of a number: its digits without zeros at either end, and a
+    /// power of ten.
+    ///
+    /// Returns `None` if the exponent is longer than [`EXPONENT_DIGITS`].
     pub(crate) fn number(&mut self, text: &str) -> Option<WordId> {
         let (sign, text) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
         let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -282,8 +297,10 @@ impl Values {
     }
 }
 
-/// Whether the beginning of a number may go on to one in its own spelling: its digits, as far as they are there, must be
-/// that one's, with any zeros around them.
+/// Reports whether `text`, the beginning of a number, may become `number`, which is in its
+/// canonical spelling.
+///
+/// The digits so far must be a prefix of the digits of `number`, apart from zeros around them.
 fn may_be_number(text: &str, number: &str) -> bool {
     let (sign, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
@@ -337,7 +354,7 @@ mod tests {
         let number = values.value(b"-120").unwrap();
         let numbers = values.with(NOTHING, number).unwrap();
         assert_eq!(values.with(set, value), None);
-        // Byte by byte, as texts grow.
+        // Byte by byte, like the text of an item.
         let mut after = |set, text: &str| {
             let mut prospect = values.start(set, &[]);
             for end in 1..=text.len() {

@@ -1,5 +1,5 @@
-//! From expressions to automata: Thompson construction, removal of empty edges, and determinisation where that does not
-//! grow the automaton.
+//! Compiles expressions to automata: Thompson construction, removal of empty edges, and
+//! determinisation unless the automaton grows too much.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,22 +19,22 @@ use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::{GrammarError, Limits};
 
-/// Determinisation may give this many times the states of the automaton that it starts from, and never fewer than
-/// `SMALL`; past that the rule stays nondeterministic, which costs a little time per byte and nothing else.
+/// Determinisation may multiply the number of states by this factor, and may always use `SMALL`
+/// states. Beyond that, the rule stays nondeterministic, which only costs a little time per byte.
 const GROWTH: usize = 2;
 const SMALL: usize = 64;
 
-/// Steps of the ledger for a part of an expression, and for a node of an automaton.
+/// Ledger steps per part of an expression, and per node of an automaton.
 const PART: usize = 16;
 const NODE: usize = 16;
 
-/// Bytes of a node, with its edges and the state that it becomes.
+/// Bytes per node, including its edges and the state made from it.
 const NODE_BYTES: usize = 256;
 
-/// Bytes of a state while the shortest ways are searched.
+/// Bytes per state during the search for shortest texts.
 const SEARCH_BYTES: usize = 96;
 
-/// Steps that determinisation may take besides, for each edge.
+/// Steps per allowed edge that determinisation may spend on splitting byte ranges.
 const STEPS: usize = 8;
 
 pub(super) fn build(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Program, GrammarError> {
@@ -45,7 +45,7 @@ pub(super) fn build(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<P
     let held = ledger.held();
     let built = build_from(&exprs, rules, limits, ledger);
     match built {
-        // As it was written it may be smaller.
+        // The rules may be smaller without inlining.
         Err(error) if error.is_limit() && !ledger.is_over() && exprs != rules.exprs => {
             ledger.release_to(held);
             build_from(&rules.exprs, rules, limits, ledger)
@@ -71,7 +71,7 @@ fn build_from(
             continue;
         }
         if *expr == Expr::empty() {
-            // Most of these have been written out elsewhere.
+            // Most of these rules are written out in their callers.
             starts.push(Dot(states.len() as u32));
             states.push(State { accepting: true, ..State::default() });
             continue;
@@ -120,7 +120,7 @@ fn shifted(mut state: State, offset: u32) -> State {
     state
 }
 
-/// Drops edges that lead to no end.
+/// Removes edges that cannot reach the end of their rule.
 fn prune(program: &mut Program) {
     let dead: Vec<bool> = program.shortest.iter().map(|shortest| shortest.len == Shortest::NEVER).collect();
     let starts = &program.starts;
@@ -130,10 +130,12 @@ fn prune(program: &mut Program) {
     }
 }
 
-/// Finds the shortest text from every dot to the end of its rule, and the order in which these were found.
+/// Finds the shortest text from every dot to the end of its rule, and the order in which these
+/// texts are found.
 ///
-/// This is Knuth's generalisation of Dijkstra's algorithm, which settles each dot once, in order of length. A
-/// call edge counts when both the called rule's start and the dot after it are settled.
+/// This is Knuth's generalisation of Dijkstra's algorithm, which settles each dot once, in order of
+/// length. A call edge counts when both the called rule's start and the dot after the call are
+/// settled.
 fn search(
     program: &Program,
     limits: &Limits,
@@ -187,11 +189,11 @@ fn search(
     Ok((settled, ranks))
 }
 
-/// Which edges wait for a dot to be settled.
+/// The edges that wait for a dot to be settled.
 struct Waiting {
-    /// Per target: where the byte edge comes from, and its lowest byte.
+    /// By target: the source of the byte edge, and its lowest byte.
     bytes: Vec<Vec<(u32, u8)>>,
-    /// Per target and per start of the called rule: where the call edge comes from, and the edge.
+    /// By target, and by start of the called rule: the source of the call edge, and the edge.
     calls: Vec<Vec<(u32, CallEdge)>>,
 }
 
@@ -213,7 +215,7 @@ impl Waiting {
     }
 }
 
-/// Whether no byte and no rule leads from a state to two.
+/// Reports whether each state has at most one target for each byte and each rule.
 fn is_deterministic(states: &[State]) -> bool {
     states.iter().all(|state| {
         let bytes = state.bytes.windows(2).all(|pair| pair[0].high < pair[1].low);
@@ -221,7 +223,8 @@ fn is_deterministic(states: &[State]) -> bool {
     })
 }
 
-/// The subset construction over bytes and calls, unless it grows too much.
+/// Determinises an automaton by the subset construction over bytes and calls. Returns `None` if the
+/// automaton would grow too much.
 fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, GrammarError> {
     let limit = (states.len() * GROWTH).max(SMALL);
     let edges: usize = states.iter().map(|state| state.bytes.len() + state.calls.len()).sum();
@@ -268,7 +271,7 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
     Ok(Some(result))
 }
 
-/// The number of parts of an expression. Depth is bounded by the front ends.
+/// Counts the parts of an expression. The front ends' nesting limit bounds the recursion.
 fn parts(expr: &Expr) -> usize {
     match expr {
         Expr::Sequence(inner) | Expr::Alternatives(inner) => 1 + inner.iter().map(parts).sum::<usize>(),
@@ -279,7 +282,7 @@ fn parts(expr: &Expr) -> usize {
     }
 }
 
-/// The bytes of an automaton.
+/// Returns the memory of an automaton, in bytes.
 fn bytes(states: &[State]) -> usize {
     let edges = states.iter().map(|state| size_of_val(&*state.bytes) + size_of_val(&*state.calls));
     size_of_val(states) + edges.sum::<usize>()
@@ -304,7 +307,7 @@ fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
         .collect()
 }
 
-/// Joins neighbouring ranges with one target.
+/// Joins neighbouring ranges with the same target.
 pub(super) fn join(edges: &mut Vec<ByteEdge>) {
     edges.dedup_by(|next, previous| {
         let touching = previous.target == next.target && u16::from(previous.high) + 1 == u16::from(next.low);

@@ -1,8 +1,9 @@
-//! Text that may follow whichever characters of some class it has: `[a-z]*`, `[^,]{0,30}`.
+//! Repeated character classes, such as `[a-z]*` and `[^,]{0,30}`.
 //!
-//! From most dots of a repetition all characters of its class lead to one other dot. Where nothing else in a row takes any
-//! of them, they also lead to one other row, so that the rows after one, two and more of them are a run without turnings.
-//! A counted repetition is a long run, any other one goes round in a circle.
+//! From most dots of a repetition, all characters of its class lead to one other dot. If no other
+//! item of a row accepts any of these characters, they also lead to one other row. The rows after
+//! one, two and more such characters then form a *class run*, which has no branches. The run of a
+//! counted repetition is long; the run of an unbounded one is a cycle.
 
 use super::embedded::Embedded;
 use super::program::{Dot, Program};
@@ -12,19 +13,19 @@ use crate::machine::probe::{CHARACTERS, WIDE};
 use crate::machine::{Config, Machine, Tolerance};
 use crate::tokens::TEXT;
 
-/// Where all characters of a class lead from a dot.
+/// The dot to which all characters of a class lead from some dot.
 #[derive(Clone, Copy)]
 pub(super) struct ClassRun {
     target: Dot,
-    /// As in [`Tolerance`].
+    /// The characters, encoded as in [`Tolerance`].
     class: ByteSet,
 }
 
-/// Characters that are looked ahead. Few tokens are longer.
+/// Number of characters to look ahead. Few tokens are longer.
 const LONG: u32 = 24;
 
 impl CfgMachine {
-    /// What the run that begins at a row tolerates.
+    /// Returns the tolerance of the class run that begins at a row.
     pub(super) fn class_run_from(&mut self, config: Config) -> Option<Tolerance> {
         let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
         let (mut some_accept, mut all_accept) = (false, true);
@@ -61,7 +62,8 @@ impl CfgMachine {
         })
     }
 
-    /// The item of a row that takes much of a class, if no other takes any of what it takes.
+    /// Returns the item of a row with the widest run within `class`. `None` if the run is narrow,
+    /// or if another item accepts one of its characters.
     fn class_run_of(&mut self, config: Config, class: ByteSet) -> Option<(Item, ClassRun)> {
         let items = self.rows[config.index()].items.clone();
         let mut widest: Option<(Item, ClassRun)> = None;
@@ -102,7 +104,7 @@ impl CfgMachine {
 impl ClassRun {
     fn new(program: &Program, dot: Dot) -> Option<Self> {
         let edges = &program.state(dot).bytes;
-        // Where a byte leads to two dots, a row of several items follows.
+        // If a byte leads to two dots, the next row has several items.
         if edges.windows(2).any(|pair| pair[0].high >= pair[1].low) {
             return None;
         }
@@ -129,7 +131,7 @@ impl ClassRun {
     }
 }
 
-/// The only dot after a byte.
+/// Returns the dot after `byte`, if there is exactly one.
 fn step(program: &Program, dot: Dot, byte: u8) -> Option<Dot> {
     let state = program.state(dot);
     let mut edges = state.bytes.iter().filter(|edge| (edge.low..=edge.high).contains(&byte));
@@ -137,7 +139,8 @@ fn step(program: &Program, dot: Dot, byte: u8) -> Option<Dot> {
     edges.next().is_none().then_some(next)
 }
 
-/// Whether all bytes of the ranges lead from a dot to another, over dots from which nothing else leads.
+/// Reports whether all bytes in `ranges` lead from `dot` to `target`, through dots without any
+/// other continuation.
 fn all_lead(program: &Program, dot: Dot, ranges: &[(u8, u8)], target: Dot) -> bool {
     let Some((&(low, high), rest)) = ranges.split_first() else { return dot == target };
     let state = program.state(dot);

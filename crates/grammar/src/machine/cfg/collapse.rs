@@ -1,8 +1,9 @@
-//! Rules without recursion as one automaton each.
+//! Inlines rules without recursion into their callers.
 //!
-//! What a rule without recursion matches is regular: written out in its callers it becomes part of their automata, and a
-//! byte is one step there instead of a row of callers who all move on. Names for parts of words are rules mostly, so a
-//! grammar of a programming language has half as many rules to run as were written.
+//! A rule without recursion matches a regular language. Written out in its callers, the rule
+//! becomes part of their automata. A byte is then one step instead of a row of callers that all
+//! advance. Many rules only name parts of words, so inlining halves the number of rules in the
+//! grammar of a programming language.
 
 use rustc_hash::FxHashSet;
 
@@ -10,28 +11,32 @@ use super::simplify::size_with;
 use crate::Limits;
 use crate::ir::expr::{Expr, RuleId, Rules, reached};
 
-/// Rules of so few states are written out wherever they are called.
+/// Rules with at most this many states are inlined at every call.
 const TINY: usize = 8;
 
-/// Each copy of a rule has tables of its own, so others are written out only where that is the only call; or in a root
-/// without recursion of at most `INLINED` states; or, if they have no more states than `SHORT`, where a repetition has them
-/// more than `OFTEN` times, which would call them from as many places.
+/// Each copy of a rule has its own tables, so larger rules are inlined only in these cases:
+///
+/// - The rule has a single call.
+/// - The caller is a root without recursion, and inlining leaves it with at most `INLINED` states.
+/// - The rule has at most `SHORT` states, and a repetition would call it from more than `OFTEN`
+///   places.
 const INLINED: usize = 1 << 12;
 const SHORT: usize = 64;
 const OFTEN: usize = 8;
 
-/// Expressions written out into each other nest at most this deep.
+/// Maximum nesting depth of an expression with inlined rules.
 const DEPTH: usize = 64;
 
-/// All rules together may grow by this factor, and always by this many states.
+/// All rules together may grow by this factor, and always by `SMALL` states.
 const GROWTH: usize = 2;
 const SMALL: usize = 1 << 12;
 
-/// So may the expressions, in nodes: what is empty has no states.
+/// The expressions may always grow by this many nodes. Nodes have a limit of their own because
+/// empty expressions have no states.
 const SMALL_TREE: usize = 1 << 15;
 
-/// The expressions of all rules, those without recursion written out where they are called. Rules that nobody calls any
-/// more match the empty text only.
+/// Returns the expressions of all rules, with rules without recursion written out in their callers.
+/// A rule without remaining callers then matches the empty text only.
 pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
     let mut collapser = Collapser::new(rules, limits);
     let order = without_recursion(rules);
@@ -50,7 +55,8 @@ pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
     collapser.exprs
 }
 
-/// Drops the calls of rules that match the empty text only: each would be a place of a row.
+/// Removes the calls of rules that match the empty text only. Each such call would be an item of a
+/// row.
 fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
     let is_empty = |(at, expr): (usize, &Expr)| {
         !rules.schemas.contains_key(&RuleId(at as u32)) && matches_empty_only(expr)
@@ -63,7 +69,8 @@ fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
     }
 }
 
-/// Whether an expression matches the empty text only, as far as that shows without its calls.
+/// Reports whether an expression matches the empty text only. Calls are not followed, and count as
+/// other text.
 fn matches_empty_only(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(bytes) => bytes.is_empty(),
@@ -74,7 +81,7 @@ fn matches_empty_only(expr: &Expr) -> bool {
     }
 }
 
-/// Replaces calls of some rules by the empty text.
+/// Replaces the calls of some rules by the empty text.
 fn without_calls(expr: &mut Expr, rules: &[bool]) {
     match expr {
         Expr::Rule(rule) if rules[rule.index()] => *expr = Expr::empty(),
@@ -91,20 +98,20 @@ fn without_calls(expr: &mut Expr, rules: &[bool]) {
 struct Collapser<'a> {
     rules: &'a Rules,
     exprs: Vec<Expr>,
-    /// By rule, with what is written out in it.
+    /// By rule: the number of states, including inlined rules.
     sizes: Vec<usize>,
     trees: Vec<usize>,
     depths: Vec<usize>,
-    /// How often the rule is called, rounds of repetitions counted.
+    /// By rule: the number of calls, with the rounds of repetitions counted.
     calls: Vec<usize>,
-    /// Whether the rule may be written out elsewhere.
+    /// By rule: true if the rule may be inlined.
     regular: Vec<bool>,
-    /// States that may still be added, and nodes of expressions.
+    /// Number of states that may still be added. `tree_room` is the same for nodes of expressions.
     room: usize,
     tree_room: usize,
 }
 
-/// A rule's expression with others written out.
+/// A rule's expression after inlining.
 struct Written {
     expr: Expr,
     size: usize,
@@ -138,7 +145,7 @@ impl<'a> Collapser<'a> {
         }
     }
 
-    /// Writes out the rules that one calls; its callees without recursion have been seen to before.
+    /// Inlines rules into `rule`. Callees without recursion must have been processed before.
     fn write_out(&mut self, rule: RuleId, is_regular: bool) {
         let at = rule.index();
         if self.rules.schemas.contains_key(&rule) {
@@ -166,7 +173,8 @@ impl<'a> Collapser<'a> {
         }
     }
 
-    /// A rule's expression with some rules written out; `None` if that is too much.
+    /// Returns a rule's expression with the `inlined` rules written out; `None` if the result would
+    /// be too large.
     fn written_out(&self, at: usize, inlined: &impl Fn(usize) -> bool) -> Option<Written> {
         let expr = &self.exprs[at];
         let of = |values: &[usize], callee: RuleId, otherwise| {
@@ -184,7 +192,7 @@ impl<'a> Collapser<'a> {
     }
 }
 
-/// The rules that are no part of a recursion and do not lead to any, callees first.
+/// Returns the rules that reach no recursion, callees first.
 fn without_recursion(rules: &Rules) -> Vec<RuleId> {
     let mut callers = vec![Vec::new(); rules.exprs.len()];
     let mut waiting = vec![0_usize; rules.exprs.len()];
@@ -209,8 +217,8 @@ fn without_recursion(rules: &Rules) -> Vec<RuleId> {
     order
 }
 
-/// Calls `visit` with each rule that an expression calls `times` times, and how often it does. Depth is bounded by the front
-/// ends' nesting limit, here and below.
+/// Calls `visit` with each called rule and the number of calls, for an expression that occurs
+/// `times` times. The front ends' nesting limit bounds the recursion, here and below.
 fn called(expr: &Expr, times: usize, visit: &mut impl FnMut(RuleId, usize)) {
     match expr {
         Expr::Rule(rule) => visit(*rule, times),
@@ -227,7 +235,8 @@ fn called(expr: &Expr, times: usize, visit: &mut impl FnMut(RuleId, usize)) {
     }
 }
 
-/// How many nodes an expression has, with the characters of its literals and classes, and those of rules that are called.
+/// Counts the nodes of an expression, including the bytes of literals, the ranges of classes and
+/// the nodes of called rules.
 fn tree(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     match expr {
         Expr::Rule(rule) => of_rule(*rule),
@@ -241,7 +250,7 @@ fn tree(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     }
 }
 
-/// How deep an expression nests, with the depths of those that are called.
+/// Returns the nesting depth of an expression, including called rules.
 fn depth(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     match expr {
         Expr::Rule(rule) => of_rule(*rule),

@@ -1,7 +1,8 @@
 //! JSON texts inside a context-free grammar.
 //!
-//! Where a rule is a JSON text, the JSON machine reads it: its configs stand for the dots of an automaton that is written
-//! down as it is explored. What a config is to the JSON machine, an item with its dot is to the rows, return and all.
+//! If a rule is a JSON text, the JSON machine reads that text. Each config of the JSON machine
+//! stands for a dot of an automaton that is recorded as it is explored. Rows handle such a dot like
+//! any other: an item combines the dot with a return.
 
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 /// The JSON machines of a grammar, and the dots that stand for their configs.
 pub(super) struct Embedded {
     machines: Vec<Box<dyn Machine>>,
-    /// By dot, from [`FIRST`] on: the machine and its config.
+    /// Machine and config of each dot, starting with dot [`FIRST`].
     places: Vec<(u32, Config)>,
     dots: FxHashMap<(u32, Config), Dot>,
 }
 
-/// Dots from here on stand for configs; a grammar has fewer of its own.
+/// The first dot that stands for a config. A grammar has fewer dots of its own.
 const FIRST: u32 = 1 << 31;
 
 impl Embedded {
@@ -48,7 +49,7 @@ impl Embedded {
         }))
     }
 
-    /// Before a JSON text of a schema, of which there is one.
+    /// Returns the dot before a JSON text of a schema; `None` if the schema has no text.
     pub(super) fn start(&mut self, schema: u32) -> Option<Dot> {
         let config = self.machines[schema as usize].start();
         self.dot(schema, config)
@@ -60,19 +61,19 @@ impl Embedded {
         self.dot(machine, next)
     }
 
-    /// Whether the text may end here.
+    /// Reports whether the text may end here.
     pub(super) fn ends(&self, dot: Dot) -> bool {
         let (machine, config) = self.place(dot);
         machine.accepting(config)
     }
 
-    /// A set of bytes that holds all those which may follow within the text.
+    /// Returns a superset of the bytes that may follow within the text.
     pub(super) fn plausible(&self, dot: Dot) -> ByteSet {
         let (machine, config) = self.place(dot);
         machine.plausible(config)
     }
 
-    /// The shortest way to the end of the text.
+    /// Returns the length and the first byte of the text's shortest completion.
     pub(super) fn shortest(&self, dot: Dot) -> Shortest {
         let (machine, config) = self.place(dot);
         let len = machine.closing_len(config);
@@ -89,7 +90,7 @@ impl Embedded {
         machine.expected(config, following)
     }
 
-    /// The parts of a dot's config, and the dots that stand for the configs in these.
+    /// Returns the parts of a dot's config, and the dots that stand for the configs in each part.
     pub(super) fn parts(&mut self, dot: Dot) -> Vec<(ConfigPart, [Option<Dot>; 2])> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         let mut parts = Vec::with_capacity(1);
@@ -118,13 +119,13 @@ impl Embedded {
         self.dot(machine, other)
     }
 
-    /// Returns a shortest rest of the text.
+    /// Returns a shortest completion of the text.
     pub(super) fn closing(&mut self, dot: Dot) -> Vec<u8> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         self.machines[machine as usize].closing(config)
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory use, in bytes.
     pub(super) fn byte_len(&self) -> usize {
         let places = 3 * self.places.len() * size_of::<(u32, Config)>();
         self.machines.iter().map(|machine| machine.byte_len()).sum::<usize>() + places

@@ -1,17 +1,18 @@
-//! Which rules cannot end, for the message about a grammar that no output satisfies.
+//! Finds the rules that cannot end, for the error about a grammar without outputs.
 
 use rustc_hash::FxHashSet;
 
 use crate::ir::expr::{Expr, RuleId, Rules, reached};
 use crate::tokens::Origin;
 
-/// Steps that the search may take; a message without rules is as right.
+/// Maximum number of steps of the search. An error without rules is still correct.
 const STEPS: usize = 1 << 22;
 
-/// The rules to blame: those that cannot end, and of which every way leads to themselves or to others to
-/// blame.
+/// Returns the rules to blame for an empty language.
 ///
-/// None where the source is no GBNF, and has no rules that a reader would know.
+/// An *endless* rule cannot end. An endless rule is to blame if every endless rule that it reaches
+/// leads back to it. The list is empty if the source is not GBNF, because other sources have no
+/// rules that a reader knows.
 pub(super) fn endless(rules: &Rules) -> Vec<Origin> {
     if rules.lines.is_empty() {
         return Vec::new();
@@ -22,7 +23,7 @@ pub(super) fn endless(rules: &Rules) -> Vec<Origin> {
 
 struct Search<'r> {
     rules: &'r Rules,
-    /// By rule, whether it is known to end.
+    /// By rule: true if the rule is known to end.
     ends: Vec<bool>,
     steps: usize,
 }
@@ -47,7 +48,7 @@ impl Search<'_> {
         let stuck: Vec<usize> = (0..count).filter(|&rule| reached[rule] && !self.ends[rule]).collect();
         let mut blamed = Vec::new();
         for &rule in &stuck {
-            // Whatever a rule to blame leads to leads back to it.
+            // A rule is to blame if every endless rule that it reaches leads back to it.
             let from_here = self.stuck_from(rule)?;
             let mut is_circle = true;
             for &other in from_here.iter().filter(|&&other| other != rule) {
@@ -67,7 +68,7 @@ impl Search<'_> {
         Some(())
     }
 
-    /// The rules that a rule calls.
+    /// Returns the rules that a rule calls.
     fn called(&mut self, rule: usize) -> Option<Vec<RuleId>> {
         let rules = self.rules;
         let mut open = vec![&rules.exprs[rule]];
@@ -86,7 +87,8 @@ impl Search<'_> {
         Some(called)
     }
 
-    /// The rules without an end that a rule leads to over others of these, itself included if it leads back.
+    /// Returns the endless rules that `rule` reaches through endless rules. The set contains `rule`
+    /// if a path leads back to it.
     fn stuck_from(&mut self, rule: usize) -> Option<FxHashSet<usize>> {
         let mut found = FxHashSet::default();
         let mut open = vec![rule];
@@ -109,7 +111,8 @@ impl Search<'_> {
         self.expr_ends(&rules.exprs[rule])
     }
 
-    /// Whether an expression ends by what is known; depth is bounded by the front ends.
+    /// Reports whether an expression can end, given the rules known to end. The front ends' nesting
+    /// limit bounds the recursion.
     fn expr_ends(&mut self, expr: &Expr) -> Option<bool> {
         self.spend()?;
         Some(match expr {

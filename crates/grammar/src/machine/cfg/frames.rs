@@ -1,8 +1,9 @@
-//! Rows as frames: each place in a rule by itself, and where that rule returns.
+//! Splits rows into frames, each with one position in a rule and the return of that rule.
 //!
-//! The rows of a grammar of a programming language differ by all that comes after, so few of them are met twice. What they
-//! consist of, places in rules from which a byte leads on, is met again and again. A *bare row* is a set of places in one
-//! rule, whose end is the end of the output, and its steps stay within the rule: what the rule calls is a row of its own.
+//! In the grammar of a programming language, two rows differ in everything that may come later, so
+//! few rows repeat. Positions in rules from which a byte leads on repeat often. A *bare row* is a
+//! set of positions in one rule whose end is the end of the output. Steps from a bare row stay
+//! within the rule. The rules called in a bare row have a row of their own.
 
 use rustc_hash::FxHashMap;
 
@@ -11,15 +12,15 @@ use super::returns::{OUTPUT_END, ReturnId};
 use super::rows::{CfgMachine, Item, Row};
 use crate::machine::{Config, Frame};
 
-/// What has been asked of frames.
+/// Results computed for frames so far.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// Whether any rule calls another.
+    /// True if any rule calls another; `None` if not yet known.
     rules: Option<bool>,
     bare: FxHashMap<Box<[Dot]>, Config>,
-    /// By bare row, the dots that call rules, and the row of these rules once it is known.
+    /// By bare row: the dots that call rules, or the row of the called rules once it is known.
     calling: FxHashMap<Config, Calling>,
-    /// The rows in which the callers of some returns have gone on.
+    /// By returns: the row in which their callers have resumed.
     returned: FxHashMap<Box<[u32]>, Config>,
 }
 
@@ -29,7 +30,7 @@ enum Calling {
 }
 
 impl CfgMachine {
-    /// None for a grammar of one rule without calls.
+    /// Appends the frames of a row. A grammar without calls has no frames.
     pub(super) fn frames_of(&mut self, config: Config, frames: &mut Vec<Frame>) {
         let rules = &mut self.frames.rules;
         if !*rules.get_or_insert_with(|| self.program.states.iter().any(|state| !state.calls.is_empty())) {
@@ -64,7 +65,7 @@ impl CfgMachine {
         row
     }
 
-    /// The bare row of some dots of one rule.
+    /// Returns the bare row of some dots of one rule; dead if there are no dots.
     pub(super) fn bare_row(&mut self, mut dots: Vec<Dot>) -> Config {
         dots.sort_unstable();
         dots.dedup();
@@ -91,19 +92,19 @@ impl CfgMachine {
         row
     }
 
-    /// Whether a rule is called in a bare row.
+    /// Reports whether a bare row calls a rule.
     pub(super) fn calls(&self, config: Config) -> bool {
         self.frames.calling.contains_key(&config)
     }
 
-    /// The row of the rules that a bare row calls.
+    /// Returns the row of the rules that a bare row calls; `None` if it calls none.
     pub(super) fn called_row(&mut self, config: Config) -> Option<Config> {
         let kernel = match self.frames.calling.get(&config)? {
             Calling::Row(row) => return Some(*row),
             Calling::Dots(items) => items.clone(),
         };
         let mut row = self.predict(&kernel, false);
-        // What a dot takes itself the bare row takes already.
+        // The bare row already has the byte edges of the kernel itself.
         row.items = row.items.iter().filter(|item| kernel.binary_search(item).is_err()).copied().collect();
         let row = self.push_row(row);
         self.frames.calling.insert(config, Calling::Row(row));

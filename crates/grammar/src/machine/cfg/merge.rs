@@ -1,17 +1,19 @@
-//! States of a rule's automaton that nothing tells apart, made one.
+//! Merges equivalent states of a rule's automaton.
 //!
-//! A word that is no keyword has a loop of its own for each letter of each keyword that it may differ in. Merged, they are
-//! one place, and what is known of it is found out once.
+//! A rule for words that are not keywords has a separate loop for each letter of each keyword in
+//! which the word may differ. After merging, these loops are a single state, and facts about that
+//! state are computed once.
 
 use rustc_hash::FxHashMap;
 
 use super::program::{ByteEdge, CallEdge, Dot, State};
 use crate::regular::minimize::{Edge, Incoming, minimize};
 
-/// Automata of more edges, each counted for every range of bytes that others cut it into, are left as they are.
+/// Automata with more edges are left unchanged. An edge counts once for each byte range that it
+/// covers, where the ends of all edges delimit the ranges.
 const EDGES: usize = 1 << 19;
 
-/// A deterministic automaton of as few states as can be. It begins at 0, as the given one does.
+/// Minimises a deterministic automaton. State 0 remains the start.
 pub(super) fn merged(states: Vec<State>) -> Vec<State> {
     if states.len() <= 2 {
         return states;
@@ -48,7 +50,7 @@ pub(super) fn merged(states: Vec<State>) -> Vec<State> {
     result
 }
 
-/// The edges with letters for the ranges that bytes are cut into and for the rules; `None` if they are too many.
+/// Returns the edges with letters for byte ranges and for rules; `None` if there are too many.
 fn edges(states: &[State]) -> Option<Vec<Edge>> {
     let mut cuts = [false; 257];
     let mut rules = FxHashMap::default();
@@ -62,7 +64,7 @@ fn edges(states: &[State]) -> Option<Vec<Edge>> {
             rules.entry(edge.rule).or_insert(next);
         }
     }
-    // By byte, the number of its range.
+    // By byte: the number of its range.
     let mut letters = [0_u32; 256];
     let mut letter = 0;
     for (byte, slot) in letters.iter_mut().enumerate() {

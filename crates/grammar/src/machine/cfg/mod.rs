@@ -1,9 +1,10 @@
-//! The machine for context-free grammars: GBNF, regular expressions, choices.
+//! The machine for context-free grammars: GBNF, regular expressions and choices.
 //!
-//! A [`Program`](program::Program) holds the rules as automata over bytes and rule calls. A [`Row`](rows) is a set of
-//! places in these automata, each with where to return to; rows are Earley sets in which a position of the input is
-//! replaced by the interned row itself. Two inputs after which the same things may follow lead to the same row, so the
-//! (row, byte) → row steps can be remembered for good.
+//! A [`Program`](program::Program) holds the rules as automata over bytes and rule calls. A
+//! [row](rows) is a set of positions in these automata, each with its return. Rows are Earley sets
+//! in which positions of the input are replaced by interned rows. Inputs that lead to the same
+//! positions and returns share a row. Every step from a row over a byte can therefore be cached for
+//! good.
 
 mod build;
 mod class_run;

@@ -1,4 +1,4 @@
-//! Thompson automata: expressions with empty edges, and the automata without these.
+//! Thompson automata: construction from expressions, and removal of empty edges.
 
 use std::rc::Rc;
 
@@ -10,8 +10,8 @@ use crate::ir::expr::{Expr, RuleId};
 use crate::ledger::Ledger;
 use crate::{GrammarError, Limits};
 
-/// How many edges there may be for every state that the limits allow. Parts in a row that may all be empty have
-/// quadratically many.
+/// Maximum number of edges per allowed state. A sequence of optional parts has quadratically many
+/// edges.
 const EDGES: usize = 4;
 
 /// A Thompson automaton with empty edges.
@@ -20,7 +20,7 @@ pub(super) struct Nfa {
     nodes: Vec<Node>,
     start: usize,
     end: usize,
-    /// The classes met so far.
+    /// The edges of the classes met so far.
     shapes: FxHashMap<Vec<(char, char)>, Rc<[Link]>>,
 }
 
@@ -31,11 +31,12 @@ struct Node {
     calls: Vec<(RuleId, usize)>,
 }
 
-/// A byte edge of a class between nodes of its own: 0 is where the class begins, 1 where it ends.
+/// A byte edge of a class: source, byte range and target. Nodes are numbered within the class: 0 is
+/// its start, 1 is its end.
 type Link = (usize, (u8, u8), usize);
 
 impl Nfa {
-    /// The size of `expr` has been checked already.
+    /// Builds the automaton of `expr`. The caller has checked the size of `expr`.
     pub(super) fn new(expr: &Expr) -> Self {
         let mut nfa = Self::default();
         nfa.start = nfa.node();
@@ -48,7 +49,8 @@ impl Nfa {
         self.nodes.len() - 1
     }
 
-    /// Adds `expr` from `from` on and gives the node after it. Depth is bounded by the front ends' nesting limit.
+    /// Adds `expr` after the node `from`, and returns the node after the expression. The front
+    /// ends' nesting limit bounds the recursion.
     fn add(&mut self, expr: &Expr, from: usize) -> usize {
         match expr {
             Expr::Literal(bytes) => bytes.iter().fold(from, |at, &byte| {
@@ -73,7 +75,7 @@ impl Nfa {
         }
     }
 
-    /// Alternatives share what their leading literals have in common.
+    /// Adds alternatives. Common prefixes of their leading literals share nodes.
     fn alternatives(&mut self, parts: &[Expr], from: usize) -> usize {
         let to = self.node();
         let root = self.node();
@@ -91,7 +93,8 @@ impl Nfa {
                 });
             }
             if !rest.is_empty() {
-                // Its own start, so that loops at the start of one alternative do not reach the others.
+                // Each alternative has its own start, so that a loop at the start of one does not
+                // reach the others.
                 let start = self.node();
                 self.nodes[at].empty.push(start);
                 at = rest.iter().fold(start, |at, part| self.add(part, at));
@@ -101,7 +104,7 @@ impl Nfa {
         to
     }
 
-    /// Characters as the UTF-8 byte sequences that encode them.
+    /// Adds a class as the UTF-8 byte sequences of its characters.
     fn class(&mut self, ranges: &[(char, char)], from: usize) -> usize {
         let shape = if let Some(known) = self.shapes.get(ranges) {
             Rc::clone(known)
@@ -111,7 +114,7 @@ impl Nfa {
             shape
         };
         let to = self.node();
-        // The nodes between are numbered from 2 on, and `to` is the one before them.
+        // Inner nodes are numbered from 2, and follow `to`, which is number 1.
         let place = |local: usize| if local == 0 { from } else { to + local - 1 };
         for &(start, (low, high), end) in &*shape {
             while self.nodes.len() <= place(start).max(place(end)) {
@@ -127,7 +130,7 @@ impl Nfa {
         for _ in 0..min {
             let next = self.add(expr, at);
             if next == at {
-                break; // the empty text, however often
+                break; // the part is empty, and so is any number of rounds
             }
             at = next;
         }
@@ -152,10 +155,13 @@ impl Nfa {
         to
     }
 
-    /// The same automaton without empty edges; its start is state 0.
+    /// Returns the same automaton without empty edges. State 0 is the start.
     ///
-    /// States stand for nodes that are the start or that a byte or call edge enters; their edges are those of all nodes
-    /// that empty edges reach.
+    /// States stand for the start and for the nodes that a byte or call edge enters. Each state has
+    /// the edges of all nodes that its node reaches over empty edges.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many edges, or if the ledger is over.
     pub(super) fn without_empty_edges(
         &self,
         limits: &Limits,
@@ -167,7 +173,7 @@ impl Nfa {
         dots[self.start] = 0;
         let mut states = Vec::new();
         let mut reached = vec![usize::MAX; self.nodes.len()];
-        // Edges made, and empty edges followed to make them.
+        // Number of edges created and of nodes visited to create them.
         let mut work = 0;
         while let Some(&node) = order.get(states.len()) {
             let mut state = State::default();
@@ -213,7 +219,7 @@ impl Nfa {
     }
 }
 
-/// The literal that an expression begins with, and what comes after it.
+/// Splits an expression into its leading literal and the parts after it.
 pub(super) fn split_literal(expr: &Expr) -> (&[u8], &[Expr]) {
     match expr {
         Expr::Literal(bytes) => (bytes, &[]),
@@ -225,10 +231,10 @@ pub(super) fn split_literal(expr: &Expr) -> (&[u8], &[Expr]) {
     }
 }
 
-/// The UTF-8 byte sequences of a class as edges; sequences share the ends that are equal.
+/// Returns the UTF-8 byte sequences of a class as edges. Sequences share equal suffixes.
 fn shape(ranges: &[(char, char)]) -> Vec<Link> {
     let mut links = Vec::new();
-    // What follows the first bytes of a sequence, by the node that it follows.
+    // Nodes by the range of their only edge and the target of that edge.
     let mut ends: FxHashMap<(usize, (u8, u8)), usize> = FxHashMap::default();
     for sequence in ranges.iter().flat_map(|&(low, high)| Utf8Sequences::new(low, high)) {
         let mut to = 1;

@@ -9,7 +9,8 @@ use crate::machine::cfg::build;
 use crate::tokens::TokenTerminal;
 use crate::{GrammarError, Limits};
 
-/// A place in a rule's automaton.
+/// A position in a rule's automaton: an index into [`Program::states`]. Large numbers stand for
+/// positions in [embedded](super::embedded) JSON texts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Dot(pub(crate) u32);
 
@@ -27,42 +28,43 @@ pub(crate) struct ByteEdge {
     pub(crate) target: Dot,
 }
 
-/// An edge over whatever a rule matches.
+/// An edge over any text that a rule matches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct CallEdge {
     pub(crate) rule: RuleId,
     pub(crate) target: Dot,
 }
 
-/// What may follow at a [`Dot`].
+/// The possible continuations at a [`Dot`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct State {
-    /// Whether the rule may end here.
+    /// True if the rule may end here.
     pub(crate) accepting: bool,
     pub(crate) bytes: Vec<ByteEdge>,
     pub(crate) calls: Vec<CallEdge>,
-    /// The schema, by index, that the rest of the rule is a JSON text of.
+    /// Index of the schema, if the rest of the rule is a JSON text.
     pub(crate) schema: Option<u32>,
 }
 
 impl State {
-    /// Whether the rule must end here: a call whose target is final is a tail call.
+    /// Reports whether the rule must end here. A call whose target is final is a tail call.
     pub(crate) const fn is_final(&self) -> bool {
         self.accepting && !self.goes_on()
     }
 
-    /// Whether anything may follow within the rule.
+    /// Reports whether anything may follow within the rule.
     pub(crate) const fn goes_on(&self) -> bool {
         !self.bytes.is_empty() || !self.calls.is_empty() || self.schema.is_some()
     }
 }
 
-/// The shortest text from a [`Dot`] to the end of its rule.
+/// The shortest text from a [`Dot`] to the end of its rule, or from a place to the end of the
+/// output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shortest {
-    /// Its length in bytes; [`Shortest::NEVER`] where the rule cannot end.
+    /// Length in bytes; [`Shortest::NEVER`] if the end cannot be reached.
     pub(crate) len: u32,
-    /// Its first byte; meaningless when `len` is 0.
+    /// First byte; meaningless if `len` is 0.
     pub(crate) first: u8,
 }
 
@@ -70,14 +72,15 @@ impl Shortest {
     pub(crate) const NEVER: u32 = u32::MAX;
 }
 
-/// A grammar ready to run: every edge lies on a path to the end of its rule.
+/// A grammar ready to run. Every edge lies on a path to the end of its rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) states: Vec<State>,
     pub(crate) shortest: Vec<Shortest>,
-    /// The order in which the shortest texts were found: each is made from those of dots with a smaller rank.
+    /// Order in which the shortest texts were found. Each text consists of texts from dots with a
+    /// smaller rank.
     pub(crate) ranks: Vec<u32>,
-    /// Where each rule starts.
+    /// The start of each rule.
     pub(crate) starts: Vec<Dot>,
     pub(crate) root: RuleId,
     pub(crate) schemas: Vec<Arc<JsonProgram>>,
@@ -88,7 +91,7 @@ impl Program {
     /// Compiles rules.
     ///
     /// # Errors
-    /// When nothing matches, or the automata exceed the limit.
+    /// Returns an error if nothing matches, or if the automata exceed a limit.
     pub(crate) fn new(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Self, GrammarError> {
         build::build(rules, limits, ledger)
     }
@@ -108,7 +111,7 @@ impl Program {
         text
     }
 
-    /// Adds a shortest text from a dot to the end of its rule.
+    /// Appends a shortest text from `dot` to the end of its rule.
     pub(crate) fn push_shortest(&self, dot: Dot, text: &mut Vec<u8>) {
         let len = |dot: Dot| self.shortest[dot.index()].len;
         let mut open = vec![dot];
@@ -136,7 +139,7 @@ impl Program {
         }
     }
 
-    /// Whether the rule matches the empty text.
+    /// Reports whether the rule matches the empty text.
     pub(crate) fn nullable(&self, rule: RuleId) -> bool {
         self.shortest[self.start(rule).index()].len == 0
     }

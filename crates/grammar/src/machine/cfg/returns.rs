@@ -1,9 +1,10 @@
-//! Returns: who goes on when a rule ends, interned by their callers.
+//! Returns: the callers that resume when a rule ends, interned.
 //!
-//! Equal callers have one id, whatever row they are in, so that inputs which differ only in how they got there come to the
-//! same row. Callers that return to the row being built wait for the ids of these returns. In left recursion the waiting
-//! goes in a circle: the returns of a circle are interned together, with their references to each other by their places in
-//! it.
+//! Equal callers have one id, whichever row they are in. Inputs that reached the same callers in
+//! different ways therefore lead to the same row. Callers that return to the row under construction
+//! must wait for the ids of these returns. In left recursion, the returns wait for each other in a
+//! *circle*. The returns of a circle are interned together, and refer to each other by their
+//! positions in the circle.
 
 use rustc_hash::FxHashSet;
 
@@ -13,7 +14,7 @@ use crate::ir::expr::RuleId;
 use crate::machine::Frame;
 use crate::machine::hashed::Hashed;
 
-/// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
+/// The id of a return: an index into [`CfgMachine::returns`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct ReturnId(pub(super) u32);
 
@@ -21,7 +22,7 @@ pub(super) struct ReturnId(pub(super) u32);
 pub(super) const OUTPUT_END: ReturnId = ReturnId(Frame::NOBODY);
 
 impl ReturnId {
-    /// Set in ids that stand for a slot of the row being built.
+    /// Set in ids that stand for a slot of the row under construction.
     const SLOT: u32 = 1 << 31;
 
     pub(super) const fn in_slot(slot: usize) -> Self {
@@ -41,23 +42,24 @@ impl ReturnId {
 pub(super) struct Return {
     /// The callers, moved past the call.
     pub(super) callers: Box<[Item]>,
-    /// The best way to the end of the output once the rule has ended.
+    /// Shortest completion of the output after the rule has ended.
     pub(super) closing: Shortest,
-    /// The first return of the circle that it is of.
+    /// First return of the circle to which this return belongs.
     pub(super) circle: ReturnId,
 }
 
-/// A rule that a row being built calls, and its callers, moved past the call.
+/// A rule that the row under construction calls, and its callers, moved past the call.
 pub(super) struct Slot {
     pub(super) rule: RuleId,
     pub(super) callers: Vec<Item>,
 }
 
-/// Returns of a circle by their callers, whose references to each other are slots numbered within the circle.
+/// Callers of the returns of a circle. References within the circle are slots, numbered by
+/// position.
 pub(super) type Circle = Box<[Box<[Item]>]>;
 
 impl CfgMachine {
-    /// Gives the returns of a row's slots their ids.
+    /// Returns the ids of the returns in a row's slots.
     pub(super) fn resolve(&mut self, mut slots: Vec<Slot>) -> Vec<Option<ReturnId>> {
         let mut resolved = vec![None; slots.len()];
         let mut places = vec![None; slots.len()];
@@ -101,7 +103,7 @@ impl CfgMachine {
         id
     }
 
-    /// The first of a circle's returns; the others come after it.
+    /// Interns a circle and returns the id of its first return. The other ids follow consecutively.
     fn intern_circle(&mut self, circle: Circle) -> ReturnId {
         if let Some(&known) = self.circle_ids.get(&circle) {
             return known;
@@ -119,10 +121,14 @@ impl CfgMachine {
         first
     }
 
-    /// The circle that `circle` is once more: one that it returns to, and whose callers are its own as soon as each return
-    /// is taken for that in the same place. Ambiguous recursion such as `e ::= e "+" e` asks for one more at each operator.
+    /// Finds a known circle that `circle` repeats.
+    ///
+    /// `circle` returns to the known circle. Its callers are the known ones once each return is
+    /// replaced by the known return at the same position. Ambiguous recursion such as
+    /// `e ::= e "+" e` would otherwise create one more circle at each operator.
     fn unrolled(&self, circle: &Circle) -> Option<ReturnId> {
-        // The callers of its first return are the circle's, but for those that fall together once slots are replaced.
+        // Callers may become equal when slots are replaced, so the known return may have fewer
+        // callers than the first return of `circle`.
         let slots = circle[0].iter().filter(|caller| caller.returns.slot().is_some()).count();
         let counts = circle[0].len() - slots..=circle[0].len();
         let mut tried = FxHashSet::default();
@@ -143,7 +149,7 @@ impl CfgMachine {
         ReturnId(self.returns.len() as u32 - 1)
     }
 
-    /// Ways to the end that lead through each other, as a least fixpoint.
+    /// Computes the closings of a circle, which depend on each other, as a least fixpoint.
     fn close_circle(&mut self, first: usize) {
         let mut changed = true;
         while changed {
@@ -159,7 +165,7 @@ impl CfgMachine {
     }
 }
 
-/// The callers of a circle whose returns begin at `first`.
+/// Returns the callers of a circle whose first return is `first`.
 fn placed(circle: &Circle, first: ReturnId) -> impl Iterator<Item = Box<[Item]>> {
     let ids: Vec<_> = (0..circle.len() as u32).map(|place| Some(ReturnId(first.0 + place))).collect();
     circle.iter().map(move |callers| {
@@ -169,7 +175,7 @@ fn placed(circle: &Circle, first: ReturnId) -> impl Iterator<Item = Box<[Item]>>
     })
 }
 
-/// Replaces slots by their ids, as far as these are known; sorts, and drops what has become equal.
+/// Replaces slots by their ids, if known. Sorts the items and removes duplicates.
 pub(super) fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
     for item in items.iter_mut() {
         if let Some(id) = item.returns.slot().and_then(|slot| resolved[slot]) {
@@ -180,8 +186,8 @@ pub(super) fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
     items.dedup();
 }
 
-/// Groups of slots that wait for each other, those first that others wait for: Tarjan's algorithm for strongly connected
-/// components, without recursion.
+/// Groups slots that wait for each other. A group comes after the groups that it waits for. This is
+/// Tarjan's algorithm for strongly connected components, without recursion.
 fn circles(slots: &[Slot]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut groups = Vec::new();
@@ -191,7 +197,7 @@ fn circles(slots: &[Slot]) -> Vec<Vec<usize>> {
     let mut waiting = Vec::new();
     let mut seen = 0;
     for from in 0..slots.len() {
-        // Slots on the way with how many of their callers have been followed.
+        // Slots on the current path, with the number of callers already followed.
         let mut path = if order[from] == UNSEEN { vec![(from, 0)] } else { Vec::new() };
         while let Some((slot, followed)) = path.last_mut() {
             let slot = *slot;
@@ -239,7 +245,8 @@ mod tests {
 
     #[test]
     fn slots_that_wait_for_each_other_are_one_group_after_those_they_wait_for() {
-        // 0 waits for 1 and 3, 1 for 2, 2 for 1, 3 for itself, 4 for nobody.
+        // Slot 0 waits for 1 and 3, slot 1 for 2, slot 2 for 1, slot 3 for itself, and slot 4 for
+        // none.
         let waits: [&[usize]; 5] = [&[1, 3], &[2], &[1], &[3], &[]];
         let slots: Vec<Slot> = (0..5)
             .map(|slot| {
@@ -251,7 +258,8 @@ mod tests {
         assert_eq!(groups, [vec![1, 2], vec![3], vec![0], vec![4]]);
     }
 
-    /// Left recursion calls itself anew after each operator; the circle that it makes is met again, not made again.
+    /// Left recursion calls its rule again after each operator. The resulting circle must be
+    /// reused, not created again.
     #[test]
     fn rows_repeat_under_left_recursion() {
         for rules in [

@@ -1,17 +1,21 @@
 //! Rows: interned Earley sets.
 //!
-//! An [`Item`] is a dot and a *return*: the (row, rule) pair whose callers go on when the dot's rule ends. A row's own
-//! items call rules with the row itself as return, so a row is determined by its *kernel*, the items that came into it
-//! from the byte before, and everything else follows:
+//! An [`Item`] is a dot and a *return*: the (row, rule) pair whose callers resume when the dot's
+//! rule ends. Rules called by a row return to that row. A row is therefore determined by its
+//! *kernel*, the items that the previous byte led to. Everything else follows from the kernel:
 //!
-//! * **scan**: items with an edge over the byte move along it; where one then ends its rule, the callers in the returned
-//!   row move along their call edges, and so on. What remains, sorted, is the kernel of the next row.
-//! * **predict**: an item with a call edge adds the start of the called rule, to return here. Where nothing follows the
-//!   call in the caller (a *tail call*), the callee returns where the caller would have: right recursion then takes
-//!   neither space nor time per level, and its rows repeat.
-//! * **nullable**: a rule that matches the empty text also lets its caller move on at once.
+//! * **scan**: Items with an edge over the byte move along the edge. If an item then ends its rule,
+//!   the callers in the returned row move along their call edges, and so on. The sorted result is
+//!   the kernel of the next row.
+//! * **predict**: An item with a call edge adds the start of the called rule, which returns to this
+//!   row. If nothing follows the call in the caller (a *tail call*), the called rule takes over the
+//!   caller's return. Right recursion then takes neither space nor time per level, and its rows
+//!   repeat.
+//! * **nullable**: If the called rule matches the empty text, the caller also moves past the call
+//!   at once.
 //!
-//! Left recursion needs nothing special: the row calls the rule once, whoever asks for it.
+//! Left recursion needs no special treatment: a row calls each rule once, however many items have
+//! the call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +33,7 @@ use crate::machine::hashed::Hashed;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Text, Tolerance};
 use crate::{ByteSet, GrammarError, Profile};
 
-/// A place in a rule, and where the rule returns.
+/// A position in a rule, and the return of that rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Item {
     pub(super) dot: Dot,
@@ -37,17 +41,17 @@ pub(super) struct Item {
 }
 
 pub(super) struct Row {
-    /// Those from which bytes lead on.
+    /// Items from which a byte leads on.
     pub(super) items: Box<[Item]>,
     pub(super) accepting: bool,
     pub(super) closing: Shortest,
-    /// Whether it is a [bare row](super::frames).
+    /// True if this is a [bare row](super::frames).
     pub(super) bare: bool,
-    /// The number of places that were met when it was made, each as often as it was.
+    /// Number of items visited to create the row, counting repeated visits.
     pub(super) weight: u32,
 }
 
-/// What determines a row: the items that came into it, and whether the output may end there.
+/// The items that determine a row, and whether the output may end there.
 type Kernel = (Box<[Item]>, bool);
 
 /// Runs a [`Program`].
@@ -56,43 +60,47 @@ pub(crate) struct CfgMachine {
     pub(super) rows: Vec<Row>,
     pub(super) returns: Vec<Return>,
     ids: FxHashMap<Hashed<Kernel>, Config>,
-    /// Returns by their callers, so that equal contexts in different rows are one.
+    /// Returns by their callers. Equal callers in different rows share a return.
     pub(super) return_ids: FxHashMap<Hashed<Box<[Item]>>, ReturnId>,
-    /// The first returns of circles.
+    /// First return of each known circle.
     pub(super) circle_ids: FxHashMap<Circle, ReturnId>,
     embedded: Embedded,
-    /// By dot, where most characters lead, as far as it was asked.
+    /// By dot: the class run that starts there, if it has been queried.
     pub(super) class_runs: FxHashMap<Dot, Option<ClassRun>>,
     pub(super) frames: Frames,
     pub(super) byte_len: usize,
-    /// The weights of all rows together.
+    /// Sum of the weights of all rows.
     work: usize,
-    /// The most items of a row, beyond which it is cut short; a machine that runs has no such limit.
+    /// Maximum number of items of a row, beyond which the row is cut short. `usize::MAX` except in
+    /// [`CfgMachine::check`].
     most_items: usize,
-    /// The items of a row that was cut short.
+    /// Number of items of a row that was cut short.
     overfull: Option<usize>,
 }
 
-/// The most items of a row: a mask from a row of this size takes a tenth of a second.
+/// Maximum number of items of a row. A mask from a row of this size takes a tenth of a second.
 const ITEMS: usize = 1 << 12;
 
-/// Walks from the start that are tried beforehand, the bytes of each, and the items that all rows on them may have.
+/// Number of walks to try from the start, bytes per walk, and maximum total number of items on all
+/// walks.
 const WALKS: usize = 8;
 const BYTES: usize = 48;
 const TRIED_ITEMS: usize = 1 << 17;
 
-/// The weight of a row from which on a mask is tried. Below it, the steps of such a trial, the bytes of its tokens, and
-/// the most that its rows may weigh.
+/// Rows heavier than `LIGHT` get a trial mask. The other constants limit the trial: its steps, the
+/// bytes of its tokens, and the total weight of its rows.
 const LIGHT: usize = 256;
 const TRIED_STEPS: usize = 1 << 11;
 const TRIED_DEPTH: usize = 10;
 const TRIED_PLACES: usize = 1 << 19;
 
 impl CfgMachine {
-    /// Refuses a program that may be at too many places at once, as far as some walks from the start tell.
+    /// Rejects a program that may be at too many places at once. Only some walks from the start are
+    /// tried.
     ///
     /// # Errors
-    /// When a row on these walks has too many items.
+    /// Returns an error if a row on these walks has too many items, or if a trial mask visits too
+    /// many places.
     pub(crate) fn check(program: &Arc<Program>) -> Result<(), GrammarError> {
         let mut machine = Self { most_items: ITEMS, ..Self::new(Arc::clone(program)) };
         let start = machine.start();
@@ -110,7 +118,7 @@ impl CfgMachine {
                 }
                 let plausible = machine.plausible(config);
                 let bytes: Vec<u8> = (0..=u8::MAX).filter(|&byte| plausible.contains(byte)).collect();
-                // Any choice will do, as long as walks differ and each is the same every time.
+                // Any choice will do if the walks differ and each walk is the same every time.
                 let choice = ((walk + 1) * (step + 7) * 0x9e37) >> 4;
                 let Some(&byte) = bytes.get(choice % bytes.len().max(1)) else { break };
                 config = machine.step(config, byte);
@@ -130,7 +138,10 @@ impl CfgMachine {
         }
     }
 
-    /// Follows a row over all bytes, as a mask does, as far as most tokens reach.
+    /// Follows a row over all bytes, as a mask does, to the depth of most tokens.
+    ///
+    /// # Errors
+    /// Returns an error if the rows visited weigh more than [`TRIED_PLACES`].
     fn try_mask(&mut self, from: Config) -> Result<(), GrammarError> {
         let mut met = FxHashSet::from_iter([from]);
         let mut open = VecDeque::from([(from, 0)]);
@@ -177,8 +188,10 @@ impl CfgMachine {
         }
     }
 
-    /// Follows ended rules back to their callers until nothing new moves; gives the items from which something can still
-    /// follow, whether the output may end, and the number of items that were met.
+    /// Moves the callers of ended rules past their calls, until nothing new moves.
+    ///
+    /// Returns the items that have a continuation, whether the output may end, and the number of
+    /// items visited.
     fn completed(&self, scanned: Vec<Item>) -> (Vec<Item>, bool, usize) {
         let mut open = Worklist::new(scanned);
         let mut kernel = Vec::new();
@@ -235,7 +248,7 @@ impl CfgMachine {
         Config(self.rows.len() as u32 - 1)
     }
 
-    /// Adds what the kernel's calls lead to.
+    /// Creates the row of a kernel by following the kernel's calls.
     pub(super) fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
         let mut items = Worklist::new(kernel.iter().copied());
         // The rules called with a return to this row.
@@ -256,7 +269,8 @@ impl CfgMachine {
             if let Some(dot) = state.schema.and_then(|schema| self.embedded.start(schema)) {
                 items.push(Item { dot, returns: item.returns });
             }
-            // A rule that ends at once and returns to this row is nullable: its callers are moved on below.
+            // A rule that ends at once and returns to this row is nullable. Its callers move past
+            // the call below.
             if state.accepting && item.returns.slot().is_none() {
                 accepting |= item.returns == OUTPUT_END;
                 let callers = &self.returns[item.returns.index()].callers;
@@ -291,7 +305,7 @@ impl CfgMachine {
         Row { items: items.into_boxed_slice(), accepting, closing, bare: false, weight }
     }
 
-    /// Returns the shortest way to the end of the output from any of `items`.
+    /// Returns the length and the first byte of the shortest completion from any of `items`.
     pub(super) fn best(&self, items: &[Item]) -> Shortest {
         items
             .iter()
@@ -308,7 +322,8 @@ impl CfgMachine {
         }
     }
 
-    /// Returns a caller with the shortest way to the end, after those that add no text; `None` at the output's end.
+    /// Returns the next caller that adds text on a shortest completion; `None` at the end of the
+    /// output.
     fn nearest_caller(&self, returns: ReturnId) -> Option<Item> {
         // Rules that match the empty text may return to each other in a circle.
         let mut met = FxHashSet::default();
@@ -338,7 +353,7 @@ impl CfgMachine {
         Shortest { len: inside.len.saturating_add(after.len), first }
     }
 
-    /// The one item of a row that has no other and is inside a JSON text.
+    /// Returns the only item of a row, if that item is inside a JSON text.
     pub(super) fn lone_embedded(&self, config: Config) -> Option<Item> {
         match *self.rows[config.index()].items {
             [item] if Embedded::holds(item.dot) => Some(item),
@@ -346,7 +361,7 @@ impl CfgMachine {
         }
     }
 
-    /// The config of a lone item with another dot.
+    /// Returns the config of a lone item with another dot; dead if `dot` is `None`.
     fn with_dot(&mut self, item: Item, dot: Option<Dot>) -> Config {
         self.intern(dot.map(|dot| Item { dot, ..item }).into_iter().collect())
     }

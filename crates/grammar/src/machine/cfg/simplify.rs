@@ -1,35 +1,38 @@
-//! Expressions rewritten so that their automata are small, and how large these will be.
+//! Rewrites expressions so that their automata are small, and predicts the size of the automata.
 //!
-//! What may be empty and is repeated has an empty way from each round to all later ones, which makes quadratically many
-//! edges. But where `r` holds the empty text `r{m,n}` is `s{0,n}` for any `s` that differs from `r` in the empty text
-//! only, and such an `s` without the empty text is mostly at hand. And a repetition of a repetition is one, where the
-//! counts leave no gap: `(r{0,a}){0,b}` is `r{0,ab}`.
+//! A repeated part that may be empty has an empty path from each round to all later rounds, which
+//! makes quadratically many edges. If `r` matches the empty text, `r{m,n}` equals `s{0,n}` for any
+//! `s` that differs from `r` at most in the empty text. An `s` that does not match the empty text
+//! is usually easy to build. A repetition of a repetition becomes a single repetition if the counts
+//! leave no gap: `(r{0,a}){0,b}` is `r{0,ab}`.
 //!
-//! Counted repetition is unrolled by the automaton, so [`size`] says beforehand what it would come to.
+//! The automaton unrolls counted repetition, so [`size`] computes the size beforehand.
 
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::nfa::split_literal;
 use crate::ir::expr::{Expr, RuleId};
 
-/// The most parts that rewriting may copy.
+/// Maximum number of nodes that rewriting may copy.
 const COPIES: usize = 1 << 12;
 
-/// Sequences of so many parts that may all be empty are left as they are: each part is copied for those before it.
+/// Sequences of more optional parts are left unchanged, because each part is copied for every part
+/// before it.
 const PARTS: usize = 4;
 
-/// The same language in other words.
+/// Returns an expression for the same language with a smaller automaton.
 pub(super) fn simplified(expr: &Expr) -> Expr {
     Simplifier { copies: COPIES }.simplified(expr)
 }
 
 struct Simplifier {
-    /// How many may still be made.
+    /// Number of nodes that may still be copied.
     copies: usize,
 }
 
 impl Simplifier {
-    /// Depth is bounded by the front ends' nesting limit, here and below.
+    /// Simplifies an expression. The front ends' nesting limit bounds the recursion, here and
+    /// below.
     fn simplified(&mut self, expr: &Expr) -> Expr {
         match expr {
             Expr::Sequence(parts) => Expr::Sequence(parts.iter().map(|part| self.simplified(part)).collect()),
@@ -65,7 +68,8 @@ impl Simplifier {
         if (min, max) == (1, Some(1)) { inner } else { Expr::Repeat { expr: Box::new(inner), min, max } }
     }
 
-    /// What differs from `expr` in the empty text only, and mostly does not hold it.
+    /// Returns an expression that differs from `expr` at most in the empty text. The result usually
+    /// does not match the empty text.
     fn without_empty(&mut self, expr: Expr) -> Expr {
         match expr {
             Expr::Literal(bytes) if bytes.is_empty() => Expr::Alternatives(Vec::new()),
@@ -90,7 +94,8 @@ impl Simplifier {
     }
 }
 
-/// Whether the empty text is certainly one of its texts; of rules that is not known here.
+/// Reports whether an expression certainly matches the empty text. Called rules are unknown here,
+/// and count as not matching.
 fn is_nullable(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(bytes) => bytes.is_empty(),
@@ -109,12 +114,12 @@ fn count(expr: &Expr) -> usize {
     }
 }
 
-/// The nodes that its automaton has at most, with repetitions unrolled.
+/// Returns the maximum number of nodes of an expression's automaton, with repetitions unrolled.
 pub(super) fn size(expr: &Expr) -> usize {
     size_with(expr, &|_| 1)
 }
 
-/// The same with what rules count that it calls.
+/// Like [`size`], with `of_rule` as the size of each called rule.
 pub(super) fn size_with(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     let size = |expr: &Expr| size_with(expr, of_rule);
     let sum = |parts: &[Expr]| parts.iter().fold(0_usize, |sum, part| sum.saturating_add(size(part)));
@@ -143,7 +148,7 @@ pub(super) fn size_with(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usiz
     }
 }
 
-/// How many bytes two texts begin with together.
+/// Returns the length of the common prefix of two texts, in bytes.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

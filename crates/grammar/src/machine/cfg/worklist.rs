@@ -1,17 +1,17 @@
-//! Items that are gone through while others are found.
+//! A list of items that grows while it is processed.
 
 use rustc_hash::FxHashSet;
 
 use super::rows::Item;
 
-/// Items in the order in which they were found, each once.
+/// Items in order of discovery, without duplicates.
 pub(super) struct Worklist {
     items: Vec<Item>,
-    /// The same items, once they are too many to look through.
+    /// The same items, filled in once there are too many for a linear search.
     index: FxHashSet<Item>,
 }
 
-/// So many items are looked through faster than hashed.
+/// Up to this length, a linear search is faster than hashing.
 const FEW: usize = 24;
 
 impl Worklist {
@@ -42,7 +42,7 @@ impl Worklist {
         }
     }
 
-    /// The item at `index`, in the order of their coming.
+    /// Returns the item at `index`, in order of discovery.
     pub(super) fn get(&self, index: usize) -> Option<Item> {
         self.items.get(index).copied()
     }

@@ -1,8 +1,10 @@
-//! What masks may know of a config without stepping from it: which bytes are plausible, and where any text may follow.
+//! Properties of a config that masks use without stepping: plausible bytes, and places where any
+//! text may follow.
 //!
-//! Inside a string without a pattern the tokens that stay in it are the same everywhere, and those that leave it go on in
-//! the same way whatever they began with. [`Machine::parts`](crate::machine::Machine::parts) tells such places apart, so
-//! that masks take these tokens from tables. [`StringReader`] is what the tables are made with: it reads strings with the same
+//! Inside a string without a pattern, the tokens that stay in the string are the same everywhere.
+//! The continuation of tokens that end the string does not depend on the string's characters.
+//! [`Machine::parts`](crate::machine::Machine::parts) finds such places, so that masks take these
+//! tokens from tables. The tables are built with [`StringReader`], which uses the same string
 //! decoder as the machine.
 
 use super::intern::Thread;
@@ -18,7 +20,7 @@ use crate::ir::json::trie::TrieNode;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Text};
 use crate::options::Profile;
 
-/// Reads the inside of a string of any characters.
+/// Reads the inside of a string that allows any characters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StringReader {
     profile: Profile,
@@ -26,12 +28,12 @@ pub(crate) struct StringReader {
     chars: u32,
 }
 
-/// What a [`StringReader`] has come to.
+/// Result of reading one byte with a [`StringReader`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadOutcome {
     /// Still in the string.
     Inside(StringReader),
-    /// At its closing quote, this many characters after the start.
+    /// At the closing quote, with the number of characters before it.
     End(u32),
     Reject,
 }
@@ -52,17 +54,17 @@ impl StringReader {
         }
     }
 
-    /// The characters read, one that is not complete included.
+    /// Returns the number of characters read, including an unfinished one.
     pub(crate) fn chars(&self) -> u32 {
         self.chars + u32::from(self.decode != Decode::Whole)
     }
 }
 
-/// The part of a string in some bytes, which begin inside it and between two characters.
+/// The string at the start of some bytes, which begin inside the string and between two characters.
 pub(crate) enum StringRead {
-    /// The rest of the string, and the number of bytes up to and including its closing quote.
+    /// The rest of the string, and the number of bytes up to and including the closing quote.
     Ended(String, usize),
-    /// Some characters without a closing quote, and `within` one more if that is not complete.
+    /// Characters without a closing quote. `within` is true if the bytes end inside another character.
     Begun {
         text: String,
         within: bool,
@@ -70,7 +72,7 @@ pub(crate) enum StringRead {
     Rejected,
 }
 
-/// Reads the string that `bytes` begin in.
+/// Reads the rest of the string in which `bytes` begin.
 pub(crate) fn read_string(bytes: &[u8], profile: Profile) -> StringRead {
     let mut decode = Decode::Whole;
     let mut text = String::new();
@@ -198,7 +200,8 @@ impl JsonMachine {
         if spacing.before_comma == Gap::Any {
             add_gap(GapRest::Any, bytes);
         }
-        // Where two items must be equal, the one that ends here may make them so.
+        // If two items must be equal, the item that ends here may be the second one, so the array
+        // may close.
         let repeats = |rule: u32| self.program.arrays[rule as usize].repeats.is_some();
         let may_close = matches!(top.frame, Some(Frame::Array { rule, .. }) if repeats(rule));
         if top.closable || may_close {
@@ -214,23 +217,26 @@ impl JsonMachine {
         }
     }
 
-    /// A thread outside of items that must differ, if it has been met.
+    /// Returns the id of a thread outside items that must differ, if that thread is interned.
     pub(super) fn find_plain(&self, stack: StackId, state: State) -> Option<u32> {
         self.interner.find_thread(Thread { stack, state, text: EMPTY })
     }
 
-    /// Whether only declared names may come next in the object on top of `stack`, where undeclared ones are all alike.
+    /// Reports whether only declared names may come next in the object on top of `stack`.
+    ///
+    /// Expects an object that does not label its undeclared names.
     fn is_closed(&self, stack: StackId) -> bool {
         let state = State::Key { at: OUTSIDE, other: 0, name: UNKNOWN, decode: Decode::Whole };
         self.find_plain(stack, state).is_none() && self.closing(stack, state).is_none()
     }
 
-    /// Whether undeclared names may come next in the object on top of `stack`, and are all alike.
+    /// Reports whether undeclared names may come next in the object on top of `stack`, all treated
+    /// alike.
     fn is_open(&self, stack: StackId) -> bool {
         self.object_rule(stack).is_some_and(|rule| rule.labels.is_none()) && !self.is_closed(stack)
     }
 
-    /// Whether a name is certainly undeclared, and nothing depends on how it goes on.
+    /// Reports whether a name is certainly undeclared and its remaining characters do not matter.
     pub(super) fn is_undeclared(&self, stack: StackId, at: u32, other: u32) -> bool {
         let labels = self.object_rule(stack).and_then(|rule| rule.labels);
         at == OUTSIDE
@@ -257,7 +263,7 @@ impl JsonMachine {
         }
         let threads = self.interner.threads_of(config).to_vec();
         let (mut plain, mut special, mut after_special) = (Vec::new(), Vec::new(), Vec::new());
-        // What may follow strings with the same bounds is followed together.
+        // Configs after strings with the same bounds are merged into one part.
         let mut texts: Vec<((u32, u32), Vec<u32>)> = Vec::new();
         for thread in threads {
             let single = self.interner.config(&[thread]);
@@ -296,7 +302,7 @@ impl JsonMachine {
         self.gathered()
     }
 
-    /// The part that a config of one thread is.
+    /// Returns the part that represents a config of one thread.
     fn part_of(&mut self, config: Config, thread: Thread) -> ConfigPart {
         if let State::Text { decode: Decode::Whole, .. }
         | State::Language { decode: Decode::Whole, .. }
@@ -310,7 +316,7 @@ impl JsonMachine {
         let Thread { stack, state, text } = thread;
         let known = self.interner.stack(stack).tracking != ROOT && !self.is_unknown(stack, text);
         match state {
-            // What comes after it depends on what it is.
+            // The text of the item is kept, so what follows the string depends on the string.
             State::Text { .. } | State::Key { .. } if known => ConfigPart::Plain(config),
             State::Text { rule, chars, decode: Decode::Whole } => {
                 let rule = &self.program.texts[rule as usize];
@@ -320,7 +326,7 @@ impl JsonMachine {
                 self.complete(stack);
                 ConfigPart::Text(Text { min, max, after: self.gathered() })
             }
-            // A name that is kept forbids itself later on.
+            // A kept name must not occur again, so what follows depends on the name.
             State::Key { name, .. } if name != UNREAD && name != UNKNOWN => ConfigPart::Plain(config),
             State::Key { at, other, decode: Decode::Whole, .. } if self.is_undeclared(stack, at, other) => {
                 ConfigPart::Text(self.undeclared(thread, other))
@@ -332,14 +338,18 @@ impl JsonMachine {
         }
     }
 
-    /// The inside of an undeclared name.
+    /// Returns the text part for the inside of an undeclared name.
     fn undeclared(&mut self, thread: Thread, other: u32) -> Text {
         let state = State::Key { at: OUTSIDE, other, name: UNKNOWN, decode: Decode::Whole };
         self.advance(Thread { state, ..thread }, b'"');
         Text { min: 0, max: u32::MAX, after: self.gathered() }
     }
 
-    /// What a config in names that may yet be declared ones is like, if all undeclared ones are alike.
+    /// Returns the equivalent config in which the name being read is undeclared.
+    ///
+    /// The `bytes` of the result are those over which the name may still become a declared one.
+    /// Returns `None` unless all threads are in names, and their objects allow undeclared names and
+    /// treat them alike.
     pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let mut bytes = ByteSet::default();
         let threads = self.interner.threads_of(config).len();
@@ -354,8 +364,10 @@ impl JsonMachine {
         (other != config).then_some(EquivalentConfig { other, bytes })
     }
 
-    /// Adds the thread in an undeclared name that one in a name is like, and the bytes over which they may part; false
-    /// where there is none.
+    /// Adds the equivalent thread in an undeclared name to `next`, and the bytes over which the two
+    /// threads may differ to `bytes`.
+    ///
+    /// Returns false if there is no equivalent thread.
     fn add_undeclared(&mut self, thread: u32, bytes: &mut ByteSet) -> bool {
         let Thread { stack, state: State::Key { at, other, name: UNREAD | UNKNOWN, decode }, text } =
             self.interner.thread(thread)
@@ -390,7 +402,8 @@ fn add_gap(gap: GapRest, bytes: &mut ByteSet) {
     }
 }
 
-/// The bytes that begin a character of which `node` has a child, in some spelling, and the closing quote.
+/// Adds the bytes that may begin a character with a child of `node`, in any spelling, and the
+/// closing quote.
 fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for (c, _) in &node.children {
@@ -399,7 +412,8 @@ fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
     }
 }
 
-/// The bytes that begin a character which a language goes on with, in some spelling, and the closing quote.
+/// Adds the bytes that may begin a character with a transition from `state`, in any spelling, and
+/// the closing quote.
 pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for &(low, high, _) in texts.dfa().transitions(state) {
@@ -414,7 +428,8 @@ pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     }
 }
 
-/// The bytes that go on with a character, or end the string.
+/// Adds the bytes that may continue the character being read. Between two characters, these include
+/// the closing quote.
 pub(super) fn add_character(decode: Decode, bytes: &mut ByteSet) {
     match decode {
         Decode::Whole => bytes.insert_range(b' ', u8::MAX),

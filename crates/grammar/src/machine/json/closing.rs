@@ -1,7 +1,12 @@
-//! The length of the shortest completion of a thread, or that there is none.
+//! Computes the length of a thread's shortest completion, or finds that there is none.
 //!
-//! The length is exact: a thread's is the least over its next choices, a choice's is that of its own bytes, of the
-//! cheapest value of the node chosen, and of what the stack still needs. Lengths saturate at `u32::MAX`.
+//! A thread's length is the minimum over its next choices. A choice costs its own bytes, the
+//! cheapest value of its node, and the bytes that the stack still needs. Lengths saturate at
+//! `u32::MAX`.
+//!
+//! The length is a lower bound if an item that must differ from others may still become a value
+//! seen; [`search`](super::search) then corrects the length. In all other cases the length is
+//! exact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,24 +24,26 @@ use crate::ir::json::texts::Texts;
 use crate::ir::json::values::{NOTHING, SetId};
 use crate::options::Order;
 
-/// Names that are looked through for the nearest one, at most.
+/// Largest number of names that are searched one by one for the nearest.
 const FEW: usize = 256;
-/// The same limit where members are counted: each name takes a sum over all.
+/// The same limit if members are counted, where each name takes a sum over all members.
 const FEW_COUNTED: usize = 8;
-/// The same limit where members come in any order, multiplied by the number of members.
+/// The same limit if members come in any order, multiplied by the number of members.
 const FEW_TIMES_MEMBERS: usize = 1 << 11;
 
-/// An object's rule and what has been seen of it, with its depth.
+/// Object rule, members seen, number of members or id of excluded alternatives, pending
+/// obligations, names seen, and depth.
 pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
 
-/// The number of names of each length, for an object's rule, a label and a set of names.
+/// Number of names by length, for an object rule, a label and a set of names.
 pub(super) type SeenLengths = ((u32, u32, NamesId), Arc<[(u32, u32)]>);
 
-/// By node of the declared names, the shortest way to the end of an object through one of those below.
+/// By trie node, the shortest text to the end of the object through a declared name below the node.
 pub(super) type Nearest = (ObjectKey, Arc<[Option<Shortest>]>);
 
 impl JsonMachine {
-    /// The shortest completion of a thread.
+    /// Returns the shortest completion of a thread, without regard to other items that an item must
+    /// differ from.
     pub(super) fn closing(&self, stack: StackId, state: State) -> Option<Shortest> {
         let program = &*self.program;
         let top = self.interner.stack(stack);
@@ -157,7 +164,9 @@ impl JsonMachine {
         array.item(0).iter().filter_map(first).min_by_key(|way| way.len)
     }
 
-    /// From the end of the last of `items` items to the end of the array, whose items stand at `depth`.
+    /// Returns the least number of bytes from the end of an item to the end of its array.
+    ///
+    /// `items` includes that item. The items stand at `depth`.
     pub(super) fn after_item(&self, rule: &ArrayRule, items: u32, counts: &[u16], depth: u32) -> Option<u32> {
         if !rule.counters.is_empty() {
             return rule.to_end(items, counts, depth - 1);
@@ -165,7 +174,7 @@ impl JsonMachine {
         self.up_to(rule, items, rule.min, depth)
     }
 
-    /// The same for an array with at least `min` items.
+    /// Returns the same for an array that ends with at least `min` items.
     fn up_to(&self, rule: &ArrayRule, items: u32, min: u32, depth: u32) -> Option<u32> {
         let spacing = &self.program.spacing;
         let mut total = spacing.bracket.least_at(depth - 1) + 1;
@@ -183,8 +192,10 @@ impl JsonMachine {
         Some(total)
     }
 
-    /// From the end of an item to the end of the array, whose items stand at `depth`, where two items must be equal and have
-    /// not been yet: the least if the item may be one of them.
+    /// Returns the least number of bytes from the end of an item to the end of its array, in which
+    /// two items must be equal.
+    ///
+    /// No two items are equal so far, and the item may be one of the two. The items stand at `depth`.
     pub(super) fn after_unpaired(&self, (rule, seen): (u32, SetId), items: u32, depth: u32) -> Option<u32> {
         let array = &self.program.arrays[rule as usize];
         let from = array.repeats.as_ref()?.from;
@@ -192,7 +203,8 @@ impl JsonMachine {
         self.up_to(array, items, array.min.max(items.saturating_add(equal)), depth)
     }
 
-    /// What is to be added to that if the item is none of them.
+    /// Returns the number of bytes to add to [`after_unpaired`](Self::after_unpaired) if the item
+    /// is not one of the two.
     pub(super) fn one_more_equal(&self, (rule, seen): (u32, SetId), items: u32, depth: u32) -> Option<u32> {
         let array = &self.program.arrays[rule as usize];
         if items <= array.repeats.as_ref()?.from {
@@ -203,7 +215,9 @@ impl JsonMachine {
         Some(all - self.after_unpaired((rule, seen), items, depth)?)
     }
 
-    /// The number of shortest items that make two equal, if there is room for them.
+    /// Returns the number of further items, each a shortest one, after which two are equal.
+    ///
+    /// Returns `None` if the array has no room for them.
     pub(super) fn until_equal(&self, (rule, seen): (u32, SetId), items: u32) -> Option<u32> {
         let array = &self.program.arrays[rule as usize];
         let from = array.repeats.as_ref()?.from;
@@ -216,15 +230,20 @@ impl JsonMachine {
         array.max.is_none_or(|max| max.saturating_sub(items) >= count).then_some(count)
     }
 
-    /// All that comes beside items from the end of one to that of the array, when so many more come, which stand at `depth`.
+    /// Returns the least number of bytes outside items, from the end of an item to the end of its array.
+    ///
+    /// `items` more items follow, which stand at `depth`.
     pub(super) fn between(&self, items: u32, depth: u32) -> u32 {
         let spacing = &self.program.spacing;
         let comma = 1 + spacing.after_comma.least_at(depth);
         (spacing.bracket.least_at(depth - 1) + 1).saturating_add(comma.saturating_mul(items))
     }
 
-    /// From the end of a member, when some are complete and some obligations are pending, to the end of the object, whose
-    /// members stand at `depth`. Members that `seen` has are not to come, nor undeclared ones that `names` have.
+    /// Returns the least number of bytes from the end of a member to the end of the object.
+    ///
+    /// The object has `members` complete members, which stand at `depth`, and `pending`
+    /// obligations. Neither the declared members for which `seen` holds nor the undeclared `names`
+    /// may follow.
     pub(super) fn after_member(
         &self,
         names: SeenNames,
@@ -260,7 +279,9 @@ impl JsonMachine {
         Some(total.saturating_add(rest.bytes))
     }
 
-    /// The undeclared members that may come, of which at most so many are needed, with the commas before them.
+    /// Returns the kinds of undeclared members that may follow, with costs that include the comma.
+    ///
+    /// The object needs `most` of them at most.
     pub(super) fn kinds(&self, names: SeenNames, most: u32, depth: u32) -> Option<Vec<Kind>> {
         let rule = &self.program.objects[names.rule as usize];
         let comma = 1 + self.program.spacing.after_comma.least_at(depth);
@@ -278,7 +299,7 @@ impl JsonMachine {
         Some(kinds)
     }
 
-    /// The lengths of the shortest names with a label that have not been seen.
+    /// Returns the lengths of the shortest unseen names with a label.
     fn names_left(&self, names: SeenNames, label: u32, most: u32) -> Option<Lengths> {
         let rule = &self.program.objects[names.rule as usize];
         let texts = rule.labels.map(|labels| &self.program.languages[labels as usize]);
@@ -304,7 +325,7 @@ impl JsonMachine {
 
     /// Counts the seen names with a label by their length.
     fn seen_lengths(&self, names: SeenNames, label: u32, texts: Option<&Arc<Texts>>) -> Arc<[(u32, u32)]> {
-        /// Repeated calls come within one step, which looks at one or two sets of names.
+        /// Size of the cache. Repeated calls occur within one step, which uses one or two sets of names.
         const KEPT: usize = 16;
         if self.names.count(names.seen) == 0 {
             return Arc::default();
@@ -333,7 +354,7 @@ impl JsonMachine {
         lengths
     }
 
-    /// A comma and a whole member.
+    /// Returns the least number of bytes of a comma and a whole member.
     pub(super) fn member(&self, member: &Member, depth: u32) -> Option<u32> {
         self.member_text(member.name_len, member.node?, depth)
     }
@@ -343,13 +364,13 @@ impl JsonMachine {
         Some((comma + name_len + 2).saturating_add(self.after_name(node, depth)?))
     }
 
-    /// From a name's closing quote to the end of the value.
+    /// Returns the least number of bytes from a name's closing quote to the end of the value.
     fn after_name(&self, node: u32, depth: u32) -> Option<u32> {
         let colon = 1 + self.program.spacing.after_colon.least_at(depth);
         Some(self.value(node, depth)?.len.saturating_add(colon))
     }
 
-    /// From the first character of a name to the end of everything.
+    /// Returns the shortest completion from the start of a name, after its opening quote.
     fn key_start(&self, top: &Stack) -> Option<Shortest> {
         let Some(Frame::Object { rule, names, .. }) = top.frame else { return None };
         let labels = self.program.objects[rule as usize].labels;
@@ -357,8 +378,11 @@ impl JsonMachine {
         self.key(top, NamePlace { at: 0, other, rivals: names, spelled: 0 }, Decode::Whole, true)
     }
 
-    /// From inside a name to the end of everything, by the best of the names that may still come of it. What has been read
-    /// of the name may not be `known`; then it is certainly none of those seen.
+    /// Returns the shortest completion from inside a name, through the best name that the text may
+    /// still become.
+    ///
+    /// `known` is true if the name's characters so far are known. An unknown name is certainly a
+    /// new one.
     fn key(&self, top: &Stack, place: NamePlace, decode: Decode, known: bool) -> Option<Shortest> {
         let Some(Frame::Object { rule: id, seen, members, pending, names }) = top.frame else { return None };
         let rule = &self.program.objects[id as usize];
@@ -378,7 +402,7 @@ impl JsonMachine {
     }
 }
 
-/// The undeclared names that an object has, and one more by its label and length.
+/// The undeclared names that an object has, and the label and length of one more.
 #[derive(Clone, Copy)]
 pub(super) struct SeenNames {
     pub(super) rule: u32,
@@ -386,13 +410,14 @@ pub(super) struct SeenNames {
     pub(super) taken: Option<(u32, u32)>,
 }
 
-/// A place in a name: in the declared ones, in the language of all others, and in those seen.
+/// A place in a name: trie node of the declared names, state of the language that labels undeclared
+/// names, and the remainders of the names seen.
 #[derive(Clone, Copy)]
 pub(super) struct NamePlace {
     pub(super) at: u32,
     pub(super) other: u32,
     pub(super) rivals: NamesId,
-    /// The bytes that what has been read takes at least.
+    /// Least number of bytes that spell the name so far.
     pub(super) spelled: u32,
 }
 
@@ -409,12 +434,12 @@ pub(super) struct Object<'a> {
 }
 
 impl Object<'_> {
-    /// Whether more members are needed, maybe, after the one whose name is being read.
+    /// Reports whether further members may be needed after the one whose name is being read.
     const fn needs_more(&self) -> bool {
         self.pending != 0 || self.rule.min > 1
     }
 
-    /// Through the best declared name.
+    /// Returns the shortest text through a declared name to the end of the object.
     fn declared(&self, at: u32, decode: Decode) -> Option<Shortest> {
         if decode == Decode::Whole {
             return self.nearest(at);
@@ -427,7 +452,8 @@ impl Object<'_> {
         ways.min_by_key(|way| way.len)
     }
 
-    /// Through the best undeclared name, where all of them are alike.
+    /// Returns the shortest text through an undeclared name to the end of the object, if names have
+    /// no labels.
     fn unlabelled(&self, at: u32, decode: Decode) -> Option<Shortest> {
         let profile = self.machine.program.profile;
         let outside = self.after_other(0, None)?;
@@ -451,7 +477,8 @@ impl Object<'_> {
         Shortest::shorter(through_child.min_by_key(|way| way.len), leaving)
     }
 
-    /// Through the best undeclared name, where a language labels them.
+    /// Returns the shortest text through an undeclared name to the end of the object, if a language
+    /// labels the names.
     fn labelled(&self, texts: &Texts, other: u32, decode: Decode) -> Option<Shortest> {
         if other == OUTSIDE {
             return None;
@@ -467,13 +494,14 @@ impl Object<'_> {
         };
         match decode {
             Decode::Whole => rest(other),
-            // Which character it is has been forgotten.
+            // The bytes read so far of the character have been forgotten ([`Decode::forget`]).
             _ if texts.dfa().is_free(other) => Some(rest(other)?.after(decode.closing())),
             _ => texts.after_char(other, decode, self.machine.program.profile, rest),
         }
     }
 
-    /// From a node of the trie through the best declared name below it to the end of the object.
+    /// Returns the shortest text from a trie node through a declared name below it to the end of
+    /// the object.
     fn nearest(&self, at: u32) -> Option<Shortest> {
         if !self.rule.groups.is_empty() {
             let after = self.grouped_names();
@@ -504,12 +532,17 @@ impl Object<'_> {
         below.min_by_key(|way| way.len)
     }
 
-    /// From a declared name's closing quote to the end of the object, if it may come.
+    /// Returns the least number of bytes from a declared name's closing quote to the end of the object.
+    ///
+    /// Returns `None` if the name cannot come.
     fn after_declared_name(&self, index: usize) -> Option<u32> {
         self.after_name_and(index, || self.after_choice(Some(index), self.pending, None))
     }
 
-    /// From a declared name's closing quote through its value and what comes `after` that, if the name may come.
+    /// Returns the least number of bytes from a declared name's closing quote to the end of the object.
+    ///
+    /// Computes the bytes up to the end of the value, and adds the result of `after`. Returns
+    /// `None` if the name cannot come.
     fn after_name_and(&self, index: usize, after: impl FnOnce() -> Option<u32>) -> Option<u32> {
         if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
             return None;
@@ -540,8 +573,10 @@ impl Object<'_> {
         }
     }
 
-    /// From the closing quote of an undeclared name with a label to the end of the object. `taken` is the name by its label
-    /// and length, if it is known.
+    /// Returns the least number of bytes from the closing quote of an undeclared name to the end of
+    /// the object.
+    ///
+    /// The name has the label `label`. `taken` is its label and length, if they are known.
     pub(super) fn after_other(&self, label: u32, taken: Option<(u32, u32)>) -> Option<u32> {
         let position = self.rule.next_required.get(self.seen as usize);
         if self.machine.program.order == Order::Declared
@@ -556,8 +591,10 @@ impl Object<'_> {
         ways.min()
     }
 
-    /// For each declared name, from its closing quote to the end of the object, where members depend on each other. It is
-    /// worked out once for all places in a name.
+    /// Returns, for each declared name, the least number of bytes from its closing quote to the end
+    /// of the object.
+    ///
+    /// The object's members depend on each other. The result is cached for all places in a name.
     fn grouped_names(&self) -> Arc<[Option<u32>]> {
         let key = (self.id, self.seen, self.members, self.top.depth);
         if let Some(known) = self.machine.grouped.borrow().get(&key) {
@@ -584,13 +621,17 @@ impl Object<'_> {
         ways.min()
     }
 
-    /// From the end of the value of a chosen member to the end of the object, where some alternatives are out then.
+    /// Returns the least number of bytes from the end of a chosen member's value to the end of the
+    /// object.
+    ///
+    /// `out` holds the excluded alternatives after the member.
     fn after_choice_with(&self, index: Option<usize>, out: &[u64]) -> Option<u32> {
         let seen = |other| self.is_skipped(index, other);
         self.machine.after_grouped(self.rule, seen, out, self.top.depth)
     }
 
-    /// From the end of the value of a chosen member to the end of the object.
+    /// Returns the least number of bytes from the end of a chosen member's value to the end of the
+    /// object.
     fn after_choice(&self, index: Option<usize>, pending: u8, taken: Option<(u32, u32)>) -> Option<u32> {
         let depth = self.top.depth;
         if !self.rule.groups.is_empty() {
@@ -609,7 +650,8 @@ impl Object<'_> {
         self.machine.after_member(names, skipped, (self.members + 1, pending), depth)
     }
 
-    /// Whether a declared member does not come any more once one has been chosen, or an undeclared one.
+    /// Reports whether the declared member `other` cannot come after `chosen`, where `None` is an
+    /// undeclared member.
     fn is_skipped(&self, chosen: Option<usize>, other: usize) -> bool {
         match (chosen, self.machine.program.order) {
             (Some(chosen), Order::Declared) => other <= chosen,
@@ -628,7 +670,7 @@ impl JsonMachine {
         }
     }
 
-    /// Whether a declared member may come next.
+    /// Reports whether a declared member may come next.
     pub(super) fn may_follow(&self, rule: &ObjectRule, (seen, members): (u32, u32), index: usize) -> bool {
         let in_order =
             self.program.order == Order::Any || index <= rule.next_required[seen as usize] as usize;

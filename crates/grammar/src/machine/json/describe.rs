@@ -1,4 +1,4 @@
-//! What may come next, in words.
+//! Describes in words what may come next.
 
 use super::{Frame, JsonMachine, OUTSIDE, StackId, State};
 use crate::ByteSet;
@@ -7,11 +7,12 @@ use crate::ir::json::trie::Trie;
 use crate::machine::Config;
 use crate::options::Order;
 
-/// Words of a list that are shown.
+/// Largest number of words that are listed.
 const SHOWN: usize = 8;
 
 impl JsonMachine {
-    /// What may follow a config, of which `following` are the next bytes: one line for each way on.
+    /// Describes what may follow a config, one line for each alternative. `following` holds the
+    /// possible next bytes.
     pub(super) fn describe(&self, config: Config, following: ByteSet) -> Vec<String> {
         let mut lines = Vec::new();
         for &thread in self.interner.threads_of(config) {
@@ -68,7 +69,7 @@ impl JsonMachine {
         }
     }
 
-    /// The closing bracket of an array or object, if it may close.
+    /// Returns the closing bracket of an array or object, if it may close.
     fn bracket(&self, stack: StackId) -> Option<String> {
         let top = self.interner.stack(stack);
         let bracket = top.frame.filter(|_| top.closable)?.bracket();
@@ -85,7 +86,7 @@ impl JsonMachine {
         lines.extend(self.bracket(stack));
     }
 
-    /// The names that a member may have, from a place in one.
+    /// Adds a description of the names that may be read from a place in a name.
     fn names(&self, stack: StackId, (at, other): (u32, u32), start: &str, lines: &mut Vec<String>) {
         let Some(Frame::Object { rule, seen, members, .. }) = self.interner.stack(stack).frame else {
             return;
@@ -133,7 +134,7 @@ fn bounds(rule: &TextRule, more: &str) -> String {
     }
 }
 
-/// Some of the words below a place.
+/// Lists some of the words below a trie node.
 fn listed(words: &Trie, at: u32, which: impl Fn(u32) -> bool) -> String {
     let all: Vec<_> = words.words_below(at).map(|(index, _)| index).filter(|&index| which(index)).collect();
     let shown = all.iter().take(SHOWN).map(|&index| serde_json::Value::String(words.word(index)).to_string());

@@ -1,17 +1,17 @@
-//! The cost of the rest of an object after each of its declared members, where its number of members is
+//! Costs of the rest of an object after each of its declared members, if its number of members is
 //! bounded.
 //!
-//! All choices leave the same members to fill the object with, except the chosen one. So the members are
-//! sorted once.
+//! Each choice leaves the same members to fill the object with, except the chosen one. The members
+//! are therefore sorted only once.
 
 use super::closing::{Object, SeenNames};
 use crate::options::Order;
 
-/// The members that may follow and are not required, the cheapest first.
+/// Optional members that may follow, the cheapest first.
 pub(super) struct Fill {
     /// Bytes to the end of the object with the required members alone.
     total: u32,
-    /// The number of required members that have not been seen.
+    /// Number of required members that have not been seen.
     required: u32,
     /// Bytes of a member, and the number of members with that cost.
     costs: Vec<(u32, u64)>,
@@ -20,9 +20,9 @@ pub(super) struct Fill {
 }
 
 impl Object<'_> {
-    /// Sorts the members that may follow. Members come in any order here, and no obligation is pending.
+    /// Sorts the members that may follow. Expects members in any order, and no pending obligation.
     ///
-    /// Returns `None` where a required member cannot follow, or where names are too many to count.
+    /// Returns `None` if a required member cannot follow, or if there are too many names to count.
     pub(super) fn fill(&self) -> Option<Fill> {
         debug_assert!(self.machine.program.order == Order::Any && self.pending == 0);
         let depth = self.top.depth;
@@ -59,7 +59,10 @@ impl Object<'_> {
         Some(Fill { total, required, costs, before })
     }
 
-    /// Counts the bytes from the end of a chosen member's value to the end of the object.
+    /// Returns the least number of bytes from the end of a chosen member's value to the end of the
+    /// object.
+    ///
+    /// `index` is the chosen member.
     pub(super) fn after_filled(&self, fill: &Fill, index: usize) -> Option<u32> {
         let member = &self.rule.members[index];
         let cost = self.machine.member(member, self.top.depth)?;
@@ -76,7 +79,7 @@ impl Object<'_> {
 }
 
 impl Fill {
-    /// Adds up the bytes of the `count` cheapest members; `None` where there are fewer.
+    /// Returns the bytes of the `count` cheapest members, or `None` if there are fewer.
     fn cheapest(&self, count: u32) -> Option<u64> {
         let count = u64::from(count);
         if count == 0 {
@@ -87,7 +90,8 @@ impl Fill {
         (count <= before + number).then(|| sum.saturating_add(u64::from(cost) * (count - before)))
     }
 
-    /// Adds up the `count` cheapest members, leaving out one of a given cost.
+    /// Returns the bytes of the `count` cheapest members, leaving out one of cost `cost`; `None` if
+    /// there are too few.
     fn cheapest_without(&self, count: u32, cost: u32) -> Option<u64> {
         let dearer = match count {
             0 => return Some(0),
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_are_chosen_without_one() {
-        // 2, 3, 3, 3, 7
+        // The costs 2, 3, 3, 3 and 7.
         let costs = vec![(2, 1), (3, 3), (7, 1)];
         let fill = Fill { total: 0, required: 0, costs, before: vec![(0, 0), (1, 2), (4, 11)] };
         assert_eq!(

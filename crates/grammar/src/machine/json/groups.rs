@@ -1,20 +1,25 @@
-//! Members that depend on each other, in groups that do not ([`Group`](crate::ir::json::program::Group)).
+//! Members that depend on each other, in independent groups
+//! ([`Group`](crate::ir::json::program::Group)).
 //!
-//! The frame of an object with groups has the set of the alternatives that are out, in place of a number of members: such
-//! an object never counts them. A member takes out the alternatives in which it is something else. In the declared order, a
-//! member that is passed over takes out those that require it; in any order these are looked at where the object closes.
+//! The frame of an object with groups holds a set of excluded alternatives instead of a number of
+//! members, which such an object never counts. A member excludes the alternatives in which its
+//! index has another node. In the declared order, a skipped member excludes the alternatives that
+//! require it. In any order, missing members are checked when the object closes.
 
 use super::JsonMachine;
 use crate::ir::json::program::ObjectRule;
 use crate::options::Order;
 
-/// For each group, the alternatives that are out, as bits. Groups at the end may be missing.
+/// For each group, its excluded alternatives as bits. Trailing groups may be missing if they
+/// exclude none.
 pub(super) type Out = Vec<u64>;
 
 impl JsonMachine {
-    /// The alternatives that are out after a member of some node, or `None` if no object has it here.
+    /// Returns the excluded alternatives after a member, or `None` if no alternatives allow the
+    /// member here.
     ///
-    /// Without an index, all that comes is undeclared.
+    /// `chosen` holds the index and node of a declared member. Without it, the member and all later
+    /// ones are undeclared.
     pub(super) fn out_after(
         &self,
         rule: &ObjectRule,
@@ -49,7 +54,9 @@ impl JsonMachine {
         })
     }
 
-    /// From the end of a member to the end of an object with groups, whose members stand at `depth`.
+    /// Returns the least number of bytes from the end of a member to the end of an object with groups.
+    ///
+    /// The members stand at `depth`.
     pub(super) fn after_grouped(
         &self,
         rule: &ObjectRule,
@@ -66,7 +73,7 @@ impl JsonMachine {
         Some(total.saturating_add(self.after_groups(rule, out, seen, depth)?))
     }
 
-    /// The least that the members cost that groups still require, each with its comma.
+    /// Returns the least number of bytes of the members that the groups still require, commas included.
     fn after_groups(
         &self,
         rule: &ObjectRule,
@@ -79,7 +86,8 @@ impl JsonMachine {
             let costs = group.left(word(out, at)).filter_map(|(_, members)| {
                 let mut cost: u32 = 0;
                 for (&index, member) in group.members.iter().zip(members) {
-                    // What is passed over does not come any more: then the alternative is out.
+                    // `seen` also reports skipped members. The alternatives that require those are
+                    // excluded already.
                     if member.required && !seen(index as usize) {
                         cost = cost.saturating_add(self.member(member, depth)?);
                     }
@@ -92,7 +100,7 @@ impl JsonMachine {
     }
 }
 
-/// The nodes that a declared member may be of.
+/// Returns the nodes that a declared member has in the alternatives that are left.
 pub(super) fn nodes_of(rule: &ObjectRule, out: &[u64], index: usize) -> Vec<u32> {
     let Some(&Some((group, slot))) = rule.grouped.get(index) else {
         return rule.members[index].node.into_iter().collect();
@@ -106,7 +114,7 @@ pub(super) fn nodes_of(rule: &ObjectRule, out: &[u64], index: usize) -> Vec<u32>
     nodes
 }
 
-/// Whether each group has an alternative of which no required member is missing.
+/// Reports whether each group has an alternative whose required members have all been seen.
 pub(super) fn groups_hold(rule: &ObjectRule, out: &[u64], seen: impl Fn(usize) -> bool) -> bool {
     (0..).zip(&rule.groups).all(|(at, group)| {
         group.left(word(out, at)).any(|(_, members)| {

@@ -6,51 +6,58 @@ use crate::ir::json::cost::Shortest;
 use crate::ir::json::program::Counts;
 use crate::machine::Config;
 
-/// Every stack, thread and config met so far, each once.
+/// All stacks, threads and configs created so far, each once.
 #[derive(Debug)]
 pub(super) struct Interner {
     stacks: Vec<Stack>,
     stack_ids: FxHashMap<(StackId, Frame), StackId>,
-    /// What the stacks that join several stand for; by its index in each.
+    /// The stacks that each join stands for, by the index of the join.
     joins: Vec<Box<[StackId]>>,
     join_ids: FxHashMap<Box<[StackId]>, StackId>,
     threads: Vec<(Thread, Shortest)>,
     thread_ids: FxHashMap<Thread, u32>,
     configs: Vec<Threads>,
-    /// The configs of one thread, by thread; [`NO_CONFIG`] where there is none yet.
+    /// The config that holds one thread alone, by thread, or [`NO_CONFIG`].
     singles: Vec<u32>,
     config_ids: FxHashMap<Box<[u32]>, u32>,
     sets: Vec<Box<[u64]>>,
     set_ids: FxHashMap<Box<[u64]>, u32>,
-    /// Counts of items, by id.
+    /// Values of an array's counters, by id.
     counts: Vec<Counts>,
     counts_ids: FxHashMap<Counts, u32>,
     byte_len: usize,
 }
 
-/// An interned stack: its top frame and what depends on it alone; or the *join* of several stacks, on which one frame was
-/// pushed at the same byte. A join is the parent of stacks and never that of a thread.
+/// An interned stack, with values that depend only on the stack, or the *join* of several stacks.
+///
+/// A join is created when one frame is pushed on several stacks at the same byte. It is the parent
+/// of stacks, and never the stack of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) parent: StackId,
     /// `None` for the stack with nothing open, and for joins.
     pub(super) frame: Option<Frame>,
-    /// For a join, one more than its index.
+    /// One more than the index of a join; zero for other stacks.
     join: u32,
-    /// The number of open arrays and objects.
+    /// Number of open arrays and objects.
     pub(super) depth: u32,
-    /// From the end of the current item to the end of this array or object, at least.
+    /// Least number of bytes from the end of the current item to the end of this array or object.
     pub(super) own: u32,
-    /// From the end of the current item to the end of everything, at least.
+    /// Least number of bytes from the end of the current item to the end of the whole text.
     pub(super) total: u32,
-    /// Whether the array or object may close after the current item.
+    /// True if the array or object may close after the current item.
     pub(super) closable: bool,
-    /// The stack from its nearest array on whose items must differ, the top included; [`ROOT`] where there is none.
+    /// The nearest stack, this one included, whose top is an array with tracked items; [`ROOT`] if
+    /// there is none.
+    ///
+    /// Items are tracked if they must differ, or if two of them must be equal and no two are so far.
     pub(super) tracking: StackId,
-    /// The same of those arrays only that have items already, or need more.
+    /// The nearest such stack whose array has items before the current one, or needs more.
     pub(super) contested: StackId,
-    /// The stack without any undeclared names seen, which goes on in the same way but for repeated names: itself where
-    /// it has none, [`NO_STACK`] where there is no such stack.
+    /// This stack without the undeclared names seen, which differs only in the names that must not
+    /// be repeated.
+    ///
+    /// The stack itself if it holds no such names, or [`NO_STACK`] if it has no equivalent without them.
     pub(super) plain: StackId,
 }
 
@@ -59,25 +66,25 @@ pub(super) struct Stack {
 pub(super) struct Thread {
     pub(super) stack: StackId,
     pub(super) state: State,
-    /// The outermost item being read that must differ from others.
+    /// Text of the outermost item being read that must differ from others.
     pub(super) text: TextId,
 }
 
-/// The sorted threads of a config. Nearly all have one.
+/// Sorted threads of a config. Nearly all configs have a single thread.
 #[derive(Debug)]
 struct Threads {
     first: u32,
-    /// All of them, where there are several.
+    /// All threads; empty if there is only one.
     all: Box<[u32]>,
     closing: Shortest,
 }
 
-/// The id of the counts of an array that has no items.
+/// Id of the counts in an array without items.
 pub(super) const UNCOUNTED: u32 = 0;
 
 const NO_CONFIG: u32 = u32::MAX;
 
-/// No stack.
+/// Marks that there is no stack.
 pub(super) const NO_STACK: StackId = u32::MAX;
 
 impl Default for Interner {
@@ -122,8 +129,10 @@ impl Interner {
         self.stack_ids.get(&(parent, frame)).copied()
     }
 
-    /// Adds a stack; `unique` says of an array whose items must differ whether it has some already, or needs more. Without
-    /// a `plain` stack the stack itself is that.
+    /// Adds a stack.
+    ///
+    /// `unique` is `None` if the items are not tracked. Otherwise it is true if the array has items
+    /// already or needs more. Without `plain`, the new stack is its own plain stack.
     pub(super) fn add_stack(
         &mut self,
         parent: StackId,
@@ -150,7 +159,9 @@ impl Interner {
         id
     }
 
-    /// Some stacks, sorted and not empty, as one parent. They are equally deep, since they come of one text.
+    /// Returns the parent that stands for a sorted, non-empty list of stacks.
+    ///
+    /// The stacks have the same depth, since they read the same text.
     pub(super) fn join(&mut self, stacks: &[StackId]) -> StackId {
         if let &[only] = stacks {
             return only;
@@ -174,7 +185,7 @@ impl Interner {
         self.joins.push(all.clone());
         self.join_ids.insert(all, id);
         let join = self.joins.len() as u32;
-        // Stacks in items that must differ are never joined.
+        // Stacks inside items that must differ are never joined, so both fields are `ROOT`.
         self.stacks.push(Stack {
             parent: ROOT,
             frame: None,
@@ -190,7 +201,7 @@ impl Interner {
         id
     }
 
-    /// The stacks that a parent stands for: itself, unless it is a join.
+    /// Returns the stacks that a parent stands for: only itself, unless it is a join.
     pub(super) fn joined<'a>(&'a self, parent: &'a StackId) -> &'a [StackId] {
         match self.stack(*parent).join {
             0 => std::slice::from_ref(parent),
@@ -219,7 +230,7 @@ impl Interner {
         self.threads[id as usize].1
     }
 
-    /// The config of a sorted set of threads.
+    /// Returns the config of a sorted set of threads.
     pub(super) fn config(&mut self, threads: &[u32]) -> Config {
         let known = match *threads {
             [] => return Config::DEAD,
@@ -257,12 +268,12 @@ impl Interner {
         self.configs.get(config.0 as usize).map(|threads| threads.closing)
     }
 
-    /// Whether a set of members has `member`.
+    /// Reports whether a set of members contains `member`.
     pub(super) fn set_has(&self, set: u32, member: usize) -> bool {
         self.sets[set as usize].get(member / 64).is_some_and(|word| word >> (member % 64) & 1 == 1)
     }
 
-    /// The set with `member` added. The empty set is 0.
+    /// Returns the set with `member` added. The empty set has the id 0.
     pub(super) fn set_with(&mut self, set: u32, member: usize) -> u32 {
         let mut words = self.sets[set as usize].to_vec();
         words.resize(words.len().max(member / 64 + 1), 0);
@@ -270,12 +281,12 @@ impl Interner {
         self.set_of(words)
     }
 
-    /// The words of a set.
+    /// Returns the words of a set.
     pub(super) fn set(&self, set: u32) -> &[u64] {
         &self.sets[set as usize]
     }
 
-    /// The set of some words, the last of which is not zero.
+    /// Returns the id of the set with these words. The last word must not be zero.
     pub(super) fn set_of(&mut self, words: Vec<u64>) -> u32 {
         if let Some(&id) = self.set_ids.get(words.as_slice()) {
             return id;

@@ -1,30 +1,37 @@
-//! The JSON machine: JSON text byte by byte against a compiled schema.
+//! Checks JSON text against a compiled schema, byte by byte.
 //!
-//! JSON is deterministic, so no parse forest is needed. A *thread* is a stack and what is being read on top of it: a
-//! stack node is an interned (parent, frame), a frame an open array with its number of items or an open object with the
-//! names it has seen. A config is a set of threads, one for each alternative that the text so far leaves open, and mostly
-//! that is a single one.
+//! JSON is deterministic, so no parse forest is needed. A *thread* is a stack and the token being
+//! read on top of it. A stack node is an interned pair of parent and frame. A frame is an open
+//! array with its number of items, or an open object with the names seen. A config is a set of
+//! threads, one for each alternative that the text so far leaves open. Usually there is a single
+//! thread.
 //!
-//! Stacks, threads and configs are interned, so equal states have equal ids: inside a string without bounds every
-//! character leads back to the same config, and counters stop where no bound can tell the counts apart.
+//! Stacks, threads and configs are interned, so equal states have equal ids. Inside a string
+//! without bounds every character leads back to the same config. A counter stops once no bound
+//! distinguishes its values.
 //!
-//! A thread that cannot be completed is never made. Each is interned with the length of its shortest completion: that
-//! of the token being read plus, from the stack node, that of everything still open, which is summed as frames are
-//! pushed. What has no such length is left out. Nothing here recurses, however deep the text nests.
+//! A thread that cannot be completed is never created. Each thread is interned with the length of
+//! its shortest completion: the rest of the token being read, plus the rest of everything open. The
+//! stack node holds the second part, which is summed as frames are pushed. Nothing here recurses,
+//! however deep the text nests.
 //!
-//! Where the items of an array must differ (`uniqueItems`), its frame has the set of the values seen, and a thread in an
-//! item has the text of it ([`unique`]). Whether such an item can still become another value than those seen, and in how
-//! few bytes, takes a search ([`search`]), unless its beginning tells it from all of them. What items are required after
-//! it is an assignment of values to them ([`required`]).
+//! If the items of an array must differ (`uniqueItems`), the array's frame holds the set of values
+//! seen. A thread inside such an item holds the text of the item ([`unique`]). A search finds the
+//! shortest way to make the item a new value ([`search`]). It is skipped if the beginning of the
+//! item already differs from all values seen. Items that are required after it are an assignment of
+//! values to items ([`required`]).
 //!
-//! Where threads that differ only below open the same array or object, it is opened once, on a parent that stands for all
-//! of their stacks, and when it closes each goes on. So alternatives of a recursive schema do not multiply with the depth:
-//! a config has at most one stack for each way to be inside one value of each rule.
+//! Threads that differ only below the top may open the same array or object at the same byte. The
+//! frame is then pushed once, on a parent that stands for all their stacks, and each stack resumes
+//! when the frame closes. Alternatives of a recursive schema therefore do not multiply with the
+//! depth: a config has at most one stack for each top frame. Stacks inside items that must differ
+//! are not joined.
 //!
-//! No name comes twice in an object. Declared ones are told by their place among all that are declared; of undeclared ones
-//! the frame of the object has the set of those seen, and a thread in a name has what has been read of it ([`names`]).
+//! No name occurs twice in an object. Declared names are identified by their index among the
+//! declared ones. For undeclared names, the object's frame holds the set of names seen, and a
+//! thread in a name holds its characters so far ([`names`]).
 //!
-//! # What it does not do
+//! # Limitations
 //! Alternatives that agree on a long prefix of one array or object are followed side by side.
 
 pub(crate) mod classes;
@@ -78,56 +85,58 @@ use unique::Items;
 pub(crate) struct JsonMachine {
     program: Arc<JsonProgram>,
     interner: Interner,
-    /// The threads of the config being built.
+    /// Threads of the config being built.
     next: Vec<u32>,
-    /// What is known of items that must differ.
+    /// State of arrays whose items must differ.
     items: Items,
-    /// For objects whose members depend on each other, what comes after each declared name ([`closing`]).
+    /// For objects whose members depend on each other: the cost after each declared name ([`closing`]).
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
-    /// The results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths).
+    /// Results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths).
     seen_lengths: RefCell<VecDeque<SeenLengths>>,
-    /// The nearest declared names of the last object with many.
+    /// Costs of the nearest declared names, for the last object with many of them.
     nearest: RefCell<Option<Nearest>>,
-    /// The names of undeclared members.
+    /// Names of undeclared members.
     names: Names,
-    /// By object and label, how many names there are of each length.
+    /// Number of names of each length, by object rule and label.
     name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
-    /// The arrays and objects that the byte being read opens, and on which stacks.
+    /// Arrays and objects that the current byte opens, each with the stack below it.
     opened: Vec<(Frame, StackId)>,
-    /// Whether some array counts items.
+    /// True if some array has counters.
     counts: bool,
-    /// A token may use up all undeclared names of some object.
+    /// True if a single token may use up all undeclared names of some object.
     scarce: bool,
 }
 
-/// A rule, what has been seen, the alternatives that are out, and the depth.
+/// Object rule, members seen, excluded alternatives, and depth.
 type GroupedKey = (u32, u32, u32, u32);
 
-/// An interned stack.
+/// Id of an interned stack.
 type StackId = u32;
 
-/// The stack with nothing open.
+/// The stack with no open array or object.
 const ROOT: StackId = 0;
 
 /// An open array or object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Frame {
-    /// `items` counts the one being read. Where items must differ, `seen` are the values before it, and `start` is where
-    /// it begins in the text of the thread.
-    /// `counts` are an id of the interner.
+    /// `items` is the number of items, including the one being read. `counts` is the interner's id
+    /// of the counters. If items must differ, `seen` is the set of values before the current item.
+    /// `start` is the offset of that item in the thread's text.
     Array { rule: u32, items: u32, counts: u32, seen: SetId, start: u32 },
-    /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
-    /// is being read is not in it. `members` is their number where the rule bounds it, and the set of the alternatives
-    /// that are out where it has groups. `pending` are the obligations that no member has met yet.
-    /// `names` are the undeclared names seen, as long as more may come.
+    /// `seen` is the position in the declared order; with [`Order::Any`](crate::Order::Any) it is
+    /// the id of a set of members. Neither includes the member whose name is being read. `members`
+    /// is the number of members if the rule bounds that number. For a rule with groups, `members`
+    /// is the id of the set of excluded alternatives. `pending` holds the obligations that no
+    /// member has met yet. `names` is the set of undeclared names seen, and empty once no more
+    /// members may come.
     Object { rule: u32, seen: u32, members: u32, pending: u8, names: NamesId },
 }
 
-/// What is being read on top of a stack.
+/// The token being read on top of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
-    /// A value is to come.
+    /// Before a value.
     Value {
         node: u32,
         gap: GapRest,
@@ -141,13 +150,13 @@ enum State {
         dfa: u32,
         state: u32,
     },
-    /// Inside a string of bounded length.
+    /// Inside a string without a pattern, whose length may be bounded.
     Text {
         rule: u32,
         chars: u32,
         decode: Decode,
     },
-    /// Inside a string of a language. `chars` stays zero where the rule has no bound.
+    /// Inside a string of a regular language. `chars` stays zero if the rule has no upper bound.
     Language {
         rule: u32,
         state: u32,
@@ -160,21 +169,23 @@ enum State {
         at: u32,
         decode: Decode,
     },
-    /// After `[`; the frame has no item yet.
+    /// After `[`, before the first item.
     ArrayStart {
         gap: GapRest,
     },
-    /// After `{`.
+    /// After `{`, before the first member.
     ObjectStart {
         gap: GapRest,
     },
-    /// A name is to come.
+    /// Before a name where the object may not close: after a comma, or inside fixed white space
+    /// after `{`.
     KeyStart {
         gap: GapRest,
     },
-    /// Inside a name: at a node of the object's trie, or [`OUTSIDE`], and at a state of the language that labels
-    /// undeclared names: [`OUTSIDE`] once the name can only be a declared one, zero where there is no such language.
-    /// `name` is what has been read of it, where that matters.
+    /// Inside a name. `at` is a node in the trie of declared names, or [`OUTSIDE`]. `other` is a
+    /// state of the language that labels undeclared names. It is zero if there is no such language,
+    /// and [`OUTSIDE`] once the name can only be a declared one. `name` identifies the characters
+    /// read so far, if they are kept.
     Key {
         at: u32,
         other: u32,
@@ -188,7 +199,7 @@ enum State {
     },
     /// After an item or a member.
     AfterValue,
-    /// Before the closing bracket.
+    /// In the white space before the closing bracket.
     Close {
         gap: GapRest,
     },
@@ -196,7 +207,7 @@ enum State {
     End,
 }
 
-/// The name being read has left the trie of declared ones, or the language of the others.
+/// The name being read has left the trie of declared names, or the language of undeclared names.
 const OUTSIDE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -224,7 +235,7 @@ impl JsonProgram {
         automaton.closing(start)
     }
 
-    /// A machine at the start of a value.
+    /// Creates a machine at the start of a value.
     pub(crate) fn machine(self: &Arc<Self>) -> JsonMachine {
         JsonMachine::new(Arc::clone(self))
     }
@@ -253,8 +264,10 @@ impl JsonMachine {
         }
     }
 
-    /// Drops the threads that are like another one except that an array has counted less. An item may be read as one that
-    /// is not counted, even if it is, and what may follow then is part of what may follow otherwise.
+    /// Drops each thread that equals another thread except for lower counts in an array.
+    ///
+    /// An item that satisfies a counter may also be read as uncounted. That reading allows a subset
+    /// of the continuations of the counted reading.
     fn drop_dominated(&mut self) {
         let mut next = std::mem::take(&mut self.next);
         let mut alike = FxHashMap::<_, Vec<(u32, u32)>>::default();
@@ -279,13 +292,13 @@ impl JsonMachine {
         self.next = next;
     }
 
-    /// The number of threads of a config.
+    /// Returns the number of threads in a config.
     #[cfg(test)]
     fn threads(&self, config: Config) -> usize {
         self.interner.threads_of(config).len()
     }
 
-    /// Interns the threads gathered in `next`.
+    /// Interns the threads in `next` as a config, and clears `next`.
     fn gathered(&mut self) -> Config {
         if !self.opened.is_empty() {
             self.enter_opened();
@@ -301,18 +314,18 @@ impl JsonMachine {
     }
 }
 
-/// The weight of a seen name in the search for a new one. Adding up a member has weight 1.
+/// Weight of one seen name in the search for a new name, where summing up one member has weight 1.
 const NEW_NAME: usize = 64;
-/// The transitions of an automaton of names that double the weight of a seen name.
+/// Mean number of transitions per state of a name automaton that doubles the weight of a seen name.
 const TRANSITIONS: usize = 16;
-/// The weight of a thread, and the number of names that weigh as much as a place of a grammar.
+/// Weight of one thread. `NAMES` units of work on names add a weight of 1.
 const THREAD: usize = 4;
 const NAMES: usize = 16;
-/// The number of members summed up for each declared name that weigh as much as a name.
+/// Number of summed members that weigh as much as one declared name.
 const SUMMED: usize = 4;
 
 impl JsonMachine {
-    /// Returns the config of the thread with the shortest completion alone.
+    /// Returns the config that holds only the thread with the shortest completion.
     fn nearest(&mut self, config: Config) -> Config {
         let threads = self.interner.threads_of(config).iter().copied();
         match threads.min_by_key(|&thread| self.interner.thread_closing(thread).len) {
@@ -321,8 +334,9 @@ impl JsonMachine {
         }
     }
 
-    /// Estimates the work of closing an object whose next name is being read: a sum over its members for each
-    /// declared name that the text may become, and the search for a new name.
+    /// Estimates the work of closing an object whose next name is being read. The estimate covers
+    /// the search for a new name, and a sum over the members for each declared name that the text
+    /// may become.
     fn names_below(&self, Thread { stack, state, .. }: Thread) -> usize {
         let State::Key { at, .. } = state else { return 0 };
         let Some(Frame::Object { rule, seen, names, .. }) = self.interner.stack(stack).frame else {

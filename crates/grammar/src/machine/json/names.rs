@@ -1,26 +1,30 @@
-//! The names of an object's undeclared members, none of which may come twice.
+//! Names of an object's undeclared members, which must all differ.
 //!
-//! A set of names is a trie over the bytes of the decoded names, each node interned by what is below it. So a node is a
-//! set again: what is left of the names that go on from there. Adding a name copies the nodes along it and nothing else.
+//! A set of names is a trie over the bytes of the decoded names. Each node is interned by its
+//! subtree, so each node is a set itself: the remainders of the names that pass through it. Adding
+//! a name copies only the nodes on its path.
 //!
-//! A name being read is interned as the characters so far, with what is left of the names seen that begin with them: its
-//! *rivals*. Without rivals the name is certainly a new one, however it goes on.
+//! A name being read is interned as its characters so far, with its *rivals*: the remainders of the
+//! names seen that begin with these characters. A name without rivals differs from all names seen,
+//! whatever characters follow.
 
 use rustc_hash::FxHashMap;
 
-/// An interned set of names, or of what is left of some.
+/// Id of an interned set of names or of their remainders.
 pub(super) type NamesId = u32;
 
 /// The empty set.
 pub(super) const NO_NAMES: NamesId = 0;
 
-/// An interned name, as far as it has been read.
+/// Id of an interned prefix of the name being read.
 pub(super) type NameId = u32;
 
-/// A name that is not kept: it is the beginning of a declared one and has no rivals, or no name can come twice.
+/// A name whose characters are not kept. It is the beginning of a declared name and has no rivals,
+/// or no name can occur twice in its object.
 pub(super) const UNREAD: NameId = 0;
 
-/// A name of which nothing is known but that no other is the same. Masks look ahead with such names.
+/// A name whose characters are unknown, but that differs from all other names. Masks look ahead
+/// with such names.
 pub(super) const UNKNOWN: NameId = 1;
 
 #[derive(Debug)]
@@ -28,7 +32,7 @@ pub(super) struct Names {
     sets: Vec<Set>,
     set_ids: FxHashMap<Set, NamesId>,
     read: Vec<Read>,
-    /// By the names of which the first characters are.
+    /// The empty prefix, by the set of names seen.
     starts: FxHashMap<NamesId, NameId>,
     longer: FxHashMap<(NameId, char), NameId>,
     byte_len: usize,
@@ -36,11 +40,11 @@ pub(super) struct Names {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Set {
-    /// Whether the empty name is one.
+    /// True if the set contains the empty name.
     ends: bool,
-    /// By the next byte, sorted.
+    /// Sets of remainders by the next byte, sorted.
     children: Box<[(u8, NamesId)]>,
-    /// How many names there are.
+    /// Number of names.
     count: u32,
 }
 
@@ -48,7 +52,7 @@ struct Set {
 struct Read {
     before: NameId,
     c: char,
-    /// The bytes of the shortest spelling, at least.
+    /// Length of the shortest spelling, in bytes.
     spelled: u32,
     rivals: NamesId,
 }
@@ -86,12 +90,12 @@ impl Names {
         self.sets[set as usize].count
     }
 
-    /// Whether nothing is left of a name of the set.
+    /// Reports whether the set contains the empty name, so that a name may end here.
     pub(super) fn ends(&self, set: NamesId) -> bool {
         self.sets[set as usize].ends
     }
 
-    /// The sets of the names' remainders, by the next byte.
+    /// Returns the sets of remainders by the next byte.
     pub(super) fn children(&self, set: NamesId) -> &[(u8, NamesId)] {
         &self.sets[set as usize].children
     }
@@ -102,13 +106,13 @@ impl Names {
         at.map_or(NO_NAMES, |at| children[at].1)
     }
 
-    /// What is left of the names that begin with a character.
+    /// Returns the remainders of the names that begin with `c`.
     pub(super) fn after(&self, set: NamesId, c: char) -> NamesId {
         let mut utf8 = [0; 4];
         c.encode_utf8(&mut utf8).bytes().fold(set, |set, byte| self.child(set, byte))
     }
 
-    /// The characters that names begin with, and what is left of these names.
+    /// Returns the first characters of the names, each with the remainders of its names.
     pub(super) fn next_chars(&self, set: NamesId) -> Vec<(char, NamesId)> {
         let mut chars = Vec::new();
         let mut open = vec![(set, [0; 4], 0)];
@@ -141,7 +145,7 @@ impl Names {
         names
     }
 
-    /// The set with one more name.
+    /// Returns the set with `name` added.
     pub(super) fn with(&mut self, set: NamesId, name: &str) -> NamesId {
         let mut path = Vec::with_capacity(name.len());
         let mut at = set;
@@ -162,7 +166,7 @@ impl Names {
         node
     }
 
-    /// Before the first character of a name, where some have been seen.
+    /// Returns the empty prefix of a name in an object that has `seen` these names.
     pub(super) fn start(&mut self, seen: NamesId) -> NameId {
         let next = self.read.len() as NameId;
         let id = *self.starts.entry(seen).or_insert(next);
@@ -172,7 +176,7 @@ impl Names {
         id
     }
 
-    /// After one more character.
+    /// Returns the prefix with one more character.
     pub(super) fn then(&mut self, name: NameId, c: char) -> NameId {
         let next = self.read.len() as NameId;
         let id = *self.longer.entry((name, c)).or_insert(next);
@@ -189,23 +193,23 @@ impl Names {
         self.byte_len += size_of::<Read>() + 2 * size_of::<(NameId, char, NameId)>();
     }
 
-    /// What is left of the names seen that begin like one being read.
+    /// Returns the remainders of the seen names that begin with the prefix `name`.
     pub(super) fn rivals(&self, name: NameId) -> NamesId {
         self.read[name as usize].rivals
     }
 
-    /// The bytes that what has been read of a name takes at least.
+    /// Returns the least number of bytes that spell the prefix `name`.
     pub(super) fn spelled(&self, name: NameId) -> u32 {
         self.read[name as usize].spelled
     }
 
-    /// What has been read of a name that is kept.
+    /// Returns the characters of a name that is kept.
     pub(super) fn text(&self, name: NameId) -> String {
         let mut chars = Vec::new();
         let mut at = name;
         loop {
             let Read { before, c, .. } = self.read[at as usize];
-            // Nothing is before the first character but the start, of which there is no character.
+            // Only the empty prefix has nothing before it, and it holds no character.
             if before == UNREAD {
                 break;
             }

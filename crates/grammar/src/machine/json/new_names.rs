@@ -1,8 +1,9 @@
-//! The shortest names that have not been seen.
+//! Shortest undeclared names that have not been seen.
 //!
-//! A name that begins like some that were seen may end before, after or beside each of them. The names seen are a trie, so
-//! the search follows it only as far as a name of it may be the beginning of a shorter one than those that leave it, with
-//! the language and the declared names that the name is at the same time in.
+//! A new name may share a prefix with names seen, and may end before them, extend them, or branch
+//! off. The names seen are a trie. The search follows this trie as long as a name along it may
+//! still be shorter than one that leaves it. Each place of the search also has a state in the
+//! language of undeclared names and a node among the declared names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,16 +19,16 @@ use crate::ir::json::spelling::Decode;
 
 const QUOTE: Shortest = Shortest::new(1, b'"');
 
-/// The way to a place in a name.
+/// The path to a place in a name.
 #[derive(Clone, Copy)]
 struct NamePath {
     place: NamePlace,
-    /// The bytes so far and the first of them.
+    /// Number of bytes so far, and the first of them.
     bytes: Shortest,
 }
 
 impl NamePath {
-    /// The way on to another place.
+    /// Extends the path by the character `c`, which takes `bytes`, to another place.
     fn on(self, bytes: Shortest, c: char, (at, other, rivals): (u32, u32, NamesId)) -> Self {
         let spelled = self.place.spelled + shortest_spelling(c).len;
         let bytes = self.and(bytes);
@@ -39,12 +40,12 @@ impl NamePath {
     }
 }
 
-/// A search for the best undeclared name.
+/// A search for the undeclared name that leads to the shortest completion.
 struct Search<'a> {
     object: &'a Object<'a>,
-    /// By label, what comes after a name, at least.
+    /// By label, the least number of bytes after a name.
     after: Vec<Option<u32>>,
-    /// By label and length, what comes after such a name.
+    /// By label and length of a name, the least number of bytes after that name.
     after_taken: FxHashMap<(u32, u32), Option<u32>>,
     best: Option<Shortest>,
     ways: Vec<NamePath>,
@@ -52,7 +53,9 @@ struct Search<'a> {
 }
 
 impl Object<'_> {
-    /// From a place in a name of which all is known through the best undeclared name to the end of the object.
+    /// Returns the shortest text from inside a name through an undeclared name to the end of the object.
+    ///
+    /// All characters of the name so far must be known.
     pub(super) fn undeclared(&self, place: NamePlace, decode: Decode) -> Option<Shortest> {
         if place.other == OUTSIDE {
             return None;
@@ -79,7 +82,7 @@ impl Object<'_> {
 }
 
 impl Search<'_> {
-    /// The bytes to the nearest end with a label, where names seen do not matter.
+    /// Returns the shortest text to an end with a label, without regard to the names seen.
     fn nearest(&self, NamePlace { at, other, .. }: NamePlace, label: u32) -> Option<Shortest> {
         match self.object.rule.labels {
             Some(labels) => self.object.machine.program.languages[labels as usize].nearest(other, label),
@@ -88,7 +91,7 @@ impl Search<'_> {
         }
     }
 
-    /// The label of a name that ends at a place, if it is an undeclared one.
+    /// Returns the label of a name that ends at a place, or `None` if that name is declared.
     fn label(&self, NamePlace { at, other, .. }: NamePlace) -> Option<u32> {
         match self.object.rule.labels {
             Some(labels) => Some(self.object.machine.program.languages[labels as usize].dfa().label(other)),
@@ -96,7 +99,7 @@ impl Search<'_> {
         }
     }
 
-    /// A name of a label that ends.
+    /// Considers the name with a label that ends after `bytes`.
     fn end(&mut self, way: NamePath, bytes: Shortest, label: u32) {
         let length = way.place.spelled + bytes.len - 1;
         if self.after.get(label as usize).is_some_and(Option::is_some)
@@ -107,14 +110,14 @@ impl Search<'_> {
         }
     }
 
-    /// From the closing quote of a name to the end of the object.
+    /// Returns the least number of bytes from the closing quote of a name to the end of the object.
     fn after_name(&mut self, label: u32, length: u32) -> Option<u32> {
         let Self { object, after_taken, .. } = self;
         let after = || object.after_other(label, Some((label, length)));
         *after_taken.entry((label, length)).or_insert_with(after)
     }
 
-    /// Ends the names at a place where none that was seen goes on; else leaves the place for later.
+    /// Ends the names at a place without rivals, and queues a place with rivals.
     fn consider(&mut self, way: NamePath) {
         let ends = (0..self.after.len() as u32).filter_map(|label| {
             let after = self.after[label as usize]?;
@@ -147,13 +150,16 @@ impl Search<'_> {
         {
             self.end(way, QUOTE, label);
         }
-        // A longer name cannot beat the least that any name from here costs.
+        // Longer names cost at least `least`, so the place is expanded only if the best name costs more.
         if self.best.is_none_or(|best| best.len > least) {
             self.expand(way, Decode::Whole);
         }
     }
 
-    /// Goes on by each character: those that names seen go on with, and one that none does.
+    /// Extends a path by one character.
+    ///
+    /// Tries each character with which a name seen continues, and one other character for each
+    /// further target.
     fn expand(&mut self, way: NamePath, decode: Decode) {
         let machine = self.object.machine;
         let (profile, rule) = (machine.program.profile, self.object.rule);

@@ -1,8 +1,8 @@
 //! Finds the tokens that may repeat an undeclared name of an object.
 //!
-//! While an object has more names left, a name seen forbids only itself. A mask is then the one without names
-//! seen, except for two kinds of tokens: those that end a name seen, and those that begin a name which can
-//! only become one that has been seen.
+//! While an object has more names left, a name seen forbids only its repetition. The mask then
+//! equals the mask without names seen, except for two kinds of tokens. The first kind ends a name
+//! seen. The second kind begins a name that can only become a name seen.
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode};
 
@@ -16,8 +16,9 @@ use crate::mask::named_tokens::{ByText, NameRead, NamedTokens};
 use crate::regular::TextDfa;
 
 impl JsonMachine {
-    /// Tells whether tokens that stay inside the name being read may be forbidden too, or whether the config
-    /// is inside a character.
+    /// Reports whether tokens that stay inside the name being read may be forbidden, too.
+    ///
+    /// This is assumed for a config inside a character.
     pub(super) fn repeats_within(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
@@ -32,18 +33,21 @@ impl JsonMachine {
         })
     }
 
-    /// Adds the tokens that may repeat a name, but not those inside the name being read where
-    /// [`repeats_within`](Self::repeats_within) says so.
+    /// Adds the tokens that may repeat a name.
+    ///
+    /// Tokens that stay inside the name being read are not added, even if
+    /// [`repeats_within`](Self::repeats_within) reports that some may be forbidden.
     pub(super) fn repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         let threads = self.interner.threads_of(config).iter().map(|&thread| self.interner.thread(thread));
         if self.scarce || threads.clone().any(|thread| self.interner.stack(thread.stack).plain == NO_STACK) {
-            // A token may use up the names of an object, so each token that holds a name is judged.
+            // A token may use up the names of an object, so every token that holds a name must be
+            // checked.
             tokens.extend(named.whole.all());
         }
         let mut stacks: Vec<StackId> = threads.clone().map(|thread| thread.stack).collect();
         let named_stack = |stack: &StackId| self.interner.stack(*stack).plain != *stack;
         stacks.retain(named_stack);
-        // All stacks of a config are equally deep.
+        // All stacks of a config have the same depth.
         while !stacks.is_empty() {
             stacks.sort_unstable();
             stacks.dedup();
@@ -70,7 +74,7 @@ impl JsonMachine {
         tokens.extend(named.repeating(read.as_ref()));
     }
 
-    /// Adds the tokens that hold a name seen, or the beginning of one that can become no other.
+    /// Adds the tokens that hold a name seen, or the beginning of names that have all been seen.
     fn add_begun(&self, rule: &ObjectRule, seen: NamesId, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         if seen == NO_NAMES {
             return;
@@ -119,7 +123,7 @@ impl Names {
         self.meet(set, &tokens.trie, |_, here| all.extend(here));
     }
 
-    /// Visits the nodes of a trie that begin a name of a set, with the set of the names' remainders.
+    /// Visits the trie nodes that begin a name of a set, each with the remainders of its names.
     fn meet(&self, set: NamesId, trie: &TokenTrie, mut visit: impl FnMut(NamesId, &[TokenId])) {
         let mut open = vec![(set, TrieNode::ROOT)];
         while let Some((set, node)) = open.pop() {
@@ -133,7 +137,7 @@ impl Names {
     }
 }
 
-/// Finds the beginnings of names seen that can become no other name.
+/// Finds the beginnings of names that cannot become an unseen name.
 struct Exhausted<'a> {
     names: &'a Names,
     rule: &'a ObjectRule,

@@ -1,21 +1,22 @@
-//! The required items of arrays whose items must differ.
+//! Required items of arrays whose items must differ.
 //!
-//! An array asks for a number of items of each kind: by the place of an item, or by the counter that it raises. What
-//! completes the array is an assignment of different values, none of them seen, to these items. The solver lists the
-//! shortest values of each node that an item may be of: all of them, or one more than items are required. So many are enough
-//! here, however many have been seen, since values are seen only in items that were required themselves.
+//! An array demands a number of items of each kind, by the position of an item or by the counter
+//! that it raises. The array is completed by an assignment of different unseen values to these
+//! items. The solver lists the shortest values of each node that an item may have: all of them, or
+//! one more than the number of required items. This number suffices, since only required items add
+//! to the values seen.
 //!
-//! Values that some assignment uses have a property that makes the cheapest one easy to find: whatever is taken first, the
-//! rest can be made up for by moving values between items (they are a transversal matroid). So values are taken from the
-//! cheapest on, each if the items so far can be moved to make room for it.
+//! The sets of values that can be assigned form a transversal matroid, so a greedy choice is
+//! optimal. Values are taken from the cheapest on, each one if moving the values taken before it
+//! between items makes room.
 //!
-//! A value that every assignment uses is *critical*: an item before must not have it.
+//! A value that every assignment uses is *critical*: earlier items must not have it.
 
 use super::JsonMachine;
 use crate::ir::json::program::{ArrayRule, NodeId, Required};
 use crate::ir::json::values::{SetId, ValueId, Values};
 
-/// A number of items, each of which is a value of one of some nodes.
+/// A number of items, each a value of one of the nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Demand {
     pub(crate) count: u32,
@@ -26,23 +27,23 @@ pub(crate) struct Demand {
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(super) value: ValueId,
-    /// Of its shortest text at the left margin, and the line breaks in it.
+    /// Length of its shortest text at depth 0; `lines` is the number of line breaks in that text.
     pub(crate) bytes: u32,
     pub(crate) lines: u32,
     first: u8,
-    /// The nodes that have the value, sorted.
+    /// Nodes that allow the value, sorted.
     nodes: Vec<NodeId>,
 }
 
 impl Candidate {
-    /// The bytes of its shortest text.
+    /// Returns the number of bytes of the shortest text at `depth`.
     fn cost(&self, depth: u32) -> u32 {
         self.bytes.saturating_add(self.lines.saturating_mul(2).saturating_mul(depth))
     }
 }
 
 impl Required {
-    /// The values, each once.
+    /// Returns the values of all pools, each once.
     pub(crate) fn candidates(&self, values: &mut Values) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut places = rustc_hash::FxHashMap::default();
@@ -64,12 +65,14 @@ impl Required {
 }
 
 impl ArrayRule {
-    /// Whether several different items are required, or one that is counted.
+    /// Reports whether items must differ, and several items or a counted one are required.
     pub(crate) fn needs_different(&self) -> bool {
         self.unique && (self.min > 1 || self.counters.iter().any(|counter| counter.min > 0))
     }
 
-    /// The items that must come after some, the next one among the first of them; `None` where there is no room.
+    /// Returns the items that must still follow; the first demand includes the next item.
+    ///
+    /// Returns `None` if the array has no room for them.
     pub(crate) fn demands(&self, items: u32, counts: &[u16]) -> Option<Vec<Demand>> {
         let mut demands: Vec<Demand> = Vec::new();
         let mut add =
@@ -101,25 +104,27 @@ impl ArrayRule {
         Some(demands)
     }
 
-    /// The most different items that are required together.
+    /// Returns the largest number of different items that are required together.
     pub(crate) fn most_required(&self) -> u32 {
         let counted = self.counters.iter().map(|counter| u32::from(counter.min)).sum();
         self.min.max(counted)
     }
 }
 
-/// Which demand each of some candidates meets.
+/// An assignment of candidates to the demands that they meet.
 pub(crate) struct Assignment {
-    /// By candidate.
+    /// By candidate, the demand that it meets.
     demand: Vec<Option<usize>>,
     /// By candidate, the demands that it could meet.
     allowed: Vec<Vec<usize>>,
-    /// By demand, its candidates.
+    /// By demand, the candidates that meet it.
     held: Vec<Vec<usize>>,
 }
 
 impl Assignment {
-    /// Meets all demands with different candidates, which come cheapest first, if that is possible.
+    /// Meets all demands with different candidates, or returns `None` if that is impossible.
+    ///
+    /// The candidates must be sorted by cost.
     pub(crate) fn new(demands: &[Demand], candidates: &[&Candidate]) -> Option<Self> {
         let meets = |candidate: &Candidate, demand: &Demand| {
             demand.nodes.iter().any(|node| candidate.nodes.binary_search(node).is_ok())
@@ -142,7 +147,7 @@ impl Assignment {
         (missing == 0).then_some(assignment)
     }
 
-    /// Takes a candidate, moving others where that makes room.
+    /// Takes a candidate if moving others between demands makes room, and reports whether it did.
     fn take(&mut self, candidate: usize, demands: &[Demand]) -> bool {
         let mut before: Vec<Option<(usize, usize)>> = vec![None; demands.len()];
         let mut queue = self.allowed[candidate].clone();
@@ -180,14 +185,14 @@ impl Assignment {
         self.demand[candidate] = Some(demand);
     }
 
-    /// The candidates that are taken.
+    /// Returns the candidates that are taken.
     pub(crate) fn taken(&self) -> impl Iterator<Item = usize> {
         self.held.iter().flatten().copied()
     }
 
-    /// The candidates without which the demands cannot be met.
+    /// Returns the candidates without which the demands cannot be met.
     fn critical(&self) -> Vec<usize> {
-        // The demands that another candidate can meet if one of theirs is missing.
+        // Demands for which another candidate can replace one of theirs.
         let mut met = vec![false; self.held.len()];
         let mut queue = Vec::new();
         let free = self.allowed.iter().zip(&self.demand).filter(|(_, demand)| demand.is_none());
@@ -207,21 +212,23 @@ impl Assignment {
     }
 }
 
-/// How an array can get the items that it still needs.
+/// A cheapest way to add the items that an array still needs.
 pub(super) struct Plan {
-    /// The number of items.
+    /// Number of items.
     pub(super) items: u32,
-    /// Their bytes.
+    /// Total bytes of the items.
     pub(super) bytes: u32,
-    /// The first byte of an item that may come next.
+    /// First byte of an item that may come next.
     pub(super) first: u8,
-    /// The values that no item before may have, sorted.
+    /// Values that no earlier item may have, sorted.
     pub(super) critical: Vec<ValueId>,
 }
 
 impl JsonMachine {
-    /// How an array at `depth` can get the items that it needs after some, where values have been `seen`. The next one is
-    /// a value of `node` if that is given.
+    /// Plans the items that an array still needs, which stand at `depth` and must differ from the
+    /// values `seen`.
+    ///
+    /// The next item is a value of `node`, if given. Returns `None` if the values do not suffice.
     pub(super) fn plan(
         &self,
         (rule, seen): (u32, SetId),
@@ -254,8 +261,9 @@ impl JsonMachine {
     }
 }
 
-/// The plan where all items are of the same nodes, and so are all candidates: the cheapest ones that are free. `None` where
-/// they are not, and `Some(None)` where there are too few.
+/// Returns the plan if all demands and all candidates have the same nodes: the cheapest free candidates.
+///
+/// Returns `None` if the nodes differ, and `Some(None)` if there are too few candidates.
 #[expect(clippy::option_option, reason = "whether there is such a plan, and whether it can be met")]
 fn alike(demands: &[Demand], all: &[Candidate], seen: impl Fn(ValueId) -> bool) -> Option<Option<Plan>> {
     let (first, rest) = demands.split_first()?;
@@ -274,7 +282,7 @@ fn alike(demands: &[Demand], all: &[Candidate], seen: impl Fn(ValueId) -> bool) 
     if count < items {
         return Some(None);
     }
-    // Without one more, each is needed.
+    // If no other candidate is free, each one taken is critical.
     let mut critical = Vec::new();
     if free.next().is_none() {
         let needed = all.iter().filter(|candidate| !seen(candidate.value)).take(items as usize);

@@ -1,15 +1,18 @@
-//! The shortest completions of threads in items that must differ.
+//! Shortest completions of threads inside items that must differ.
 //!
-//! Without regard to that the length of a shortest completion is known at once ([`closing`](super::closing)); it is never
-//! too large, and it is exact for a thread that is *settled*: no item on its stack can still become a value seen, and no
-//! array needs more items, or it is known which. From any other thread the way to a settled one is searched, best first,
-//! with that length as the estimate (A*). Mostly the first way tried is one. What is found is kept for every thread on the
-//! way, so that it can be followed.
+//! If items need not differ, the length of a shortest completion is known at once
+//! ([`closing`](super::closing)). With items that must differ, that length is a lower bound. It is
+//! exact for a *settled* thread. On the stack of a settled thread, no item can still become a value
+//! seen. In addition, no array needs more items, or its required items have a plan.
 //!
-//! The search takes one spelling of each value only, as generated texts have them, beside what a spelling that has been
-//! begun makes necessary. Its fuel is bounded. Where that runs out, the best completion met is taken, or else the first one
-//! found by going on from the place that has come furthest. Only where none is found either, the thread counts as one
-//! without a completion.
+//! From any other thread, an A* search with that length as the estimate finds the shortest path to
+//! a settled thread. Usually the first path tried already leads to one. The completions of all
+//! threads on the path are stored, so that the machine can follow the path.
+//!
+//! The search considers one spelling of each value, the generated one, unless the text has begun
+//! another spelling. The number of places is bounded. At the limit, the search takes the best
+//! completion found so far. If there is none, it continues from the longest path until it finds any
+//! completion. A thread without a result then counts as a thread without a completion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,25 +29,26 @@ use crate::ir::json::program::ItemText;
 use crate::ir::json::spelling::{Decode, Decoded};
 use crate::options::Profile;
 
-/// The places that one search comes to before it goes on from those next that lead furthest. As many again are the most.
+/// Number of places after which a search without a result continues from the longest path first. It
+/// ends after twice that number.
 const FUEL: usize = 1 << 14;
 
-/// The places that the search for the values of a node comes to before it takes those next that are almost complete. As
-/// many again are the most.
+/// Number of places after which the search for a node's values continues from the longest path
+/// first. It ends after twice that number.
 const PLACES: usize = 1 << 16;
 
-/// The most zeros in a row that a fraction has in a search.
+/// Largest number of consecutive zeros in a number that a search tries.
 const ZEROS: usize = 20;
 
 /// No white space.
 const NO_GAP: GapRest = GapRest::Fixed { left: 0, line: false };
 
-/// What searches have found.
+/// Results of searches.
 #[derive(Debug, Default)]
 pub(super) struct FoundClosings {
-    /// From the first byte of an item.
+    /// Shortest completions from the first byte of an item.
     starts: FxHashMap<Thread, Option<Shortest>>,
-    /// The threads come to over the last byte, with the least that their completions take.
+    /// The threads reached over the last byte, each with a lower bound of its shortest completion.
     found: Vec<(Thread, Shortest)>,
 }
 
@@ -54,10 +58,10 @@ impl FoundClosings {
     }
 }
 
-/// What is known of a thread's completions without a search.
+/// Knowledge about a thread's completions without a search.
 enum Outlook {
     Unknown,
-    /// It has none.
+    /// The thread has no completion.
     Dead,
     Closing(Shortest),
 }
@@ -68,32 +72,37 @@ impl Outlook {
     }
 }
 
-/// A thread that a search has come to.
+/// A thread that a search has reached.
 struct Place {
     thread: Thread,
-    /// The least that a completion takes.
+    /// Lower bound of the shortest completion.
     least: Shortest,
     parent: u32,
     byte: u8,
     bytes: u32,
-    /// Whether the spelling of what is being read was chosen by the search.
+    /// True if the search chose the spelling of the token being read.
     chosen: bool,
-    /// Zeros at the end of the number being read.
+    /// Number of zeros at the end of the number being read.
     zeros: usize,
     /// The byte that has been tried already.
     tried: Option<u8>,
 }
 
-/// The places of a search, and those to go on from: by the bytes of a completion, the longest way so far first.
+/// Places of a search, with a queue of those to expand.
+///
+/// The queue orders places by the length of path and completion; of equal lengths, the longest path
+/// comes first.
 #[derive(Default)]
 struct Frontier {
     places: Vec<Place>,
     open: BinaryHeap<Reverse<(u32, Reverse<u32>, u32)>>,
-    /// Whether the longest way is gone on from first, whatever it takes: so something is found soon, if not the best.
+    /// True if the longest path is expanded first, whatever its completion costs. This finds some
+    /// completion soon, but perhaps not the shortest.
     deep: bool,
-    /// Whether values are listed, not a completion searched.
+    /// True if the search lists values instead of finding one completion.
     lists: bool,
-    /// The shortest whole way found so far: its bytes, where it leads to, and the completion from there.
+    /// The shortest complete path so far: its length with the completion, its last place, and the
+    /// completion from there.
     best: Option<(u32, u32, Shortest)>,
 }
 
@@ -111,7 +120,8 @@ impl Frontier {
 
     fn reopen(&mut self, id: u32) {
         let place = &self.places[id as usize];
-        // All but the best byte lead further, mostly; in a list of values those that are almost complete come first.
+        // A reopened place ranks behind equally long ones, since bytes other than the best one
+        // usually cost more. In a list of values, this puts values that are almost complete first.
         let again = u32::from((self.lists || self.deep) && place.tried.is_some());
         let whole = place.bytes.saturating_add(place.least.len).saturating_add(again);
         let key = if self.deep {
@@ -122,7 +132,7 @@ impl Frontier {
         self.open.push(Reverse((key.0, Reverse(key.1), id)));
     }
 
-    /// Notes that the place added last is known to have a completion.
+    /// Records that the place added last has a known completion.
     fn note(&mut self, bytes: u32, closing: Shortest) {
         let whole = bytes.saturating_add(closing.len);
         if self.best.is_none_or(|(best, ..)| whole < best) {
@@ -143,7 +153,7 @@ impl Frontier {
 }
 
 impl JsonMachine {
-    /// The shortest completion of a thread.
+    /// Returns the shortest completion of a thread, searching for it if necessary.
     pub(super) fn exact_closing(&mut self, thread: Thread) -> Option<Shortest> {
         let relaxed = self.closing(thread.stack, thread.state)?;
         match self.known_closing(thread, relaxed) {
@@ -152,7 +162,7 @@ impl JsonMachine {
             Outlook::Unknown => {}
         }
         let State::Value { node, gap } = thread.state else { return self.search(thread, relaxed) };
-        // The white space before an item makes no difference to it.
+        // The white space before an item does not affect its completion.
         let start = Thread { state: State::Value { node, gap: NO_GAP }, ..thread };
         if let Some(known) = self.items.known.starts.get(&start) {
             return Some((*known)?.after(gap.closing()));
@@ -163,8 +173,10 @@ impl JsonMachine {
         Some(found?.after(gap.closing()))
     }
 
-    /// The shortest completion of a thread, or that it has none, where that is known without a search; `relaxed` is it if
-    /// items need not differ.
+    /// Finds the shortest completion of a thread, or that there is none, as far as possible without
+    /// a search.
+    ///
+    /// `relaxed` is the shortest completion if items need not differ.
     fn known_closing(&mut self, thread: Thread, relaxed: Shortest) -> Outlook {
         let Thread { stack, state, text } = thread;
         let mut at = self.interner.stack(stack).contested;
@@ -199,7 +211,7 @@ impl JsonMachine {
                     closing = Some(Shortest::new(rest, plan.first).after(gap.closing()).then(below));
                     true
                 }
-                // The string is the item.
+                // The string is the whole item, so it must be a word that has not been seen.
                 State::Word { trie, at: node, decode: Decode::Whole } if at == stack && enough => {
                     closing = self.nearest_unseen(trie, node, seen).map(|word| word.then(top.total));
                     true
@@ -214,13 +226,13 @@ impl JsonMachine {
         Outlook::of(closing)
     }
 
-    /// The shortest way from a thread to a settled one, and on from there.
+    /// Finds the shortest path from a thread to a settled thread, and adds the completion from there.
     fn search(&mut self, thread: Thread, least: Shortest) -> Option<Shortest> {
         let registers = (self.items.before, self.items.text);
         let mut frontier = Frontier::new(thread, least, false);
         let mut found = None;
         let rule = self.interner.stack(self.interner.stack(thread.stack).contested).frame.map(Frame::rule);
-        // Any two items that are equal will do: which are the shortest takes too long to find.
+        // Any two equal items will do; finding the shortest two takes too long.
         frontier.deep = rule.is_some_and(|rule| self.program.arrays[rule as usize].repeats.is_some());
         while frontier.places.len() < 2 * FUEL {
             if frontier.places.len() > FUEL && !frontier.deep {
@@ -232,7 +244,7 @@ impl JsonMachine {
             let Some(id) = frontier.next() else { break };
             let Place { thread, least, .. } = frontier.places[id as usize];
             match self.outlook(thread, least) {
-                // The estimate was too low; others may be better now.
+                // The estimate was too low, so another place may come first now.
                 Outlook::Closing(closing) if closing.len > least.len && !frontier.deep => {
                     frontier.places[id as usize].least = closing;
                     frontier.reopen(id);
@@ -261,7 +273,8 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the threads on the way to a place, with their completions; returns that of the first.
+    /// Adds the threads on the path to a place, with their completions, and returns the completion
+    /// of the first thread.
     fn note_way(&mut self, frontier: &Frontier, mut id: u32, mut closing: Shortest) -> Shortest {
         loop {
             let &Place { thread, parent, byte, .. } = &frontier.places[id as usize];
@@ -276,8 +289,9 @@ impl JsonMachine {
         }
     }
 
-    /// Goes on from a place: over the byte that is best if items need not differ, and, when its turn comes again, over
-    /// all others.
+    /// Expands a place over the byte that is best if items need not differ.
+    ///
+    /// When the place is reopened, it is expanded over all other bytes.
     fn expand(&mut self, frontier: &mut Frontier, id: u32) {
         let &Place { thread, least, chosen, tried, zeros, .. } = &frontier.places[id as usize];
         let bytes = match tried {
@@ -313,7 +327,9 @@ impl JsonMachine {
         }
     }
 
-    /// The byte that closes an array after a number that may make two items equal: before it the array may not close.
+    /// Returns the byte that closes an array after a number that may make two items equal.
+    ///
+    /// The estimate does not try this byte, since the array may not close until the number is complete.
     fn closing_number(&self, Thread { stack, state, .. }: Thread) -> Option<u8> {
         let top = self.interner.stack(stack);
         let (State::Number { .. }, Some(Frame::Array { rule, .. })) = (state, top.frame) else { return None };
@@ -322,14 +338,15 @@ impl JsonMachine {
         Some(Shortest::new(1, b']').after(gap).first)
     }
 
-    /// Gathers a thread for a search.
+    /// Adds a thread to the results of the current search step.
     pub(super) fn push_found(&mut self, thread: Thread) {
         let known = self.interner.find_thread(thread).map(|known| self.interner.thread_closing(known));
         let least = known.or_else(|| self.closing(thread.stack, thread.state));
         self.items.known.found.extend(least.map(|least| (thread, least)));
     }
 
-    /// The bytes that may lead to values not met yet, apart from those that only spell the same in another way.
+    /// Returns the bytes that may lead to new values, except bytes that only spell the same value
+    /// in another way.
     fn worth_trying(&self, thread: Thread, chosen: bool, zeros: usize) -> ByteSet {
         let plausible = self.plausible_in(thread.stack, thread.state);
         let is_number = matches!(thread.state, State::Number { .. });
@@ -362,7 +379,9 @@ impl JsonMachine {
         plausible.iter().filter(|&byte| keep(byte)).collect()
     }
 
-    /// If a text ends in the exponent of a zero, returns true if that has a digit. More digits leave the value as it is.
+    /// Returns whether the exponent of a zero has a digit, if the text ends in such an exponent.
+    ///
+    /// Further digits do not change the value.
     fn exponent_of_zero(&self, text: TextId) -> Option<bool> {
         let mut bytes = self.items.trace.backwards(text);
         let digits = bytes.by_ref().take_while(|byte| !matches!(byte, b'e' | b'E'));
@@ -379,8 +398,10 @@ impl JsonMachine {
         mantissa.all(|byte| matches!(byte, b'0' | b'.')).then_some(has_digit)
     }
 
-    /// The texts of the values of a node, one each, mostly the shortest first: `count` of them, or all that there are.
-    /// `None` where too many bytes had to be tried.
+    /// Returns one text for each of `count` values of a node, or for all its values, usually the
+    /// shortest first.
+    ///
+    /// Returns `None` if too many places had to be tried.
     pub(crate) fn cheapest(&mut self, node: u32, count: usize) -> Option<Vec<ItemText>> {
         let thread = Thread { stack: ROOT, state: State::Value { node, gap: NO_GAP }, text: EMPTY };
         let Some(least) = self.closing(ROOT, thread.state) else { return Some(Vec::new()) };
@@ -404,7 +425,7 @@ impl JsonMachine {
                 if texts.len() == count {
                     return Some(texts);
                 }
-                // Nothing is best where the text may end.
+                // The text may end here, so no byte is the best one.
                 frontier.places[id as usize].tried = Some(0);
             }
             if !matches!(frontier.places[id as usize].thread.state, State::End) {
@@ -415,7 +436,7 @@ impl JsonMachine {
     }
 }
 
-/// A text without white space around its tokens.
+/// Returns a text without the white space around its tokens.
 fn compact(text: &[u8]) -> Vec<u8> {
     let (mut inside, mut escaped) = (false, false);
     let mut keep = |byte: u8| {
@@ -427,7 +448,8 @@ fn compact(text: &[u8]) -> Vec<u8> {
     text.iter().copied().filter(|&byte| keep(byte)).collect()
 }
 
-/// Whether the next byte begins a token, whose spelling then is the search's to choose.
+/// Reports whether the next byte begins a token or a character, so that the search may choose its
+/// spelling.
 const fn is_between(state: State) -> bool {
     match state {
         State::Literal { .. } | State::Number { .. } => false,
@@ -439,12 +461,13 @@ const fn is_between(state: State) -> bool {
     }
 }
 
-/// Whether generated texts have a byte there.
+/// Reports whether the search may try a byte: generated texts have it here, or it continues a
+/// spelling begun in the text.
 fn is_generated(decode: Decode, chosen: bool, byte: u8) -> bool {
     (!chosen && decode != Decode::Whole) || !matches!(decode.step(byte, Profile::Generate), Decoded::Reject)
 }
 
-/// The bytes on the way to a place.
+/// Returns the bytes on the path to a place.
 fn text_of(frontier: &Frontier, mut id: u32) -> Vec<u8> {
     let mut text = Vec::new();
     while id != 0 {

@@ -1,4 +1,4 @@
-//! One byte of one thread.
+//! Advances one thread by one byte.
 
 use super::closing::SeenNames;
 use super::groups::{groups_hold, nodes_of};
@@ -27,7 +27,7 @@ impl Frame {
         }
     }
 
-    /// The same with nothing counted.
+    /// Returns the frame with its counters reset.
     pub(super) const fn uncounted(self) -> Self {
         match self {
             Self::Array { rule, items, seen, start, .. } => {
@@ -39,7 +39,7 @@ impl Frame {
 }
 
 impl JsonMachine {
-    /// Adds a thread to the config being built, unless it cannot be completed.
+    /// Adds a thread to the config being built, unless the thread cannot be completed.
     pub(super) fn push(&mut self, stack: StackId, state: State) {
         let tracked = self.interner.stack(stack).tracking != ROOT;
         let thread = Thread { stack, state, text: if tracked { self.items.text } else { EMPTY } };
@@ -48,7 +48,7 @@ impl JsonMachine {
         }
         let id = self.interner.find_thread(thread).or_else(|| {
             let closing = self.exact_closing(thread)?;
-            // The search for it may have added the thread.
+            // The search in `exact_closing` may have added the thread.
             let known = self.interner.find_thread(thread);
             Some(known.unwrap_or_else(|| self.interner.add_thread(thread, closing)))
         });
@@ -149,7 +149,10 @@ impl JsonMachine {
         }
     }
 
-    /// Opens an array or object once all threads have taken the byte: then it is known on which stacks.
+    /// Opens an array or object on `parent`.
+    ///
+    /// Outside items that must differ, the frame is queued until all threads have read the byte.
+    /// The set of stacks on which it opens is complete only then.
     fn open(&mut self, parent: StackId, frame: Frame) {
         if self.interner.stack(parent).tracking == ROOT && !self.items.searching {
             self.opened.push((frame, parent));
@@ -159,7 +162,7 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the threads in what was opened, each kind of it once on all of its stacks together.
+    /// Enters the queued arrays and objects, each frame once on the join of its stacks.
     pub(super) fn enter_opened(&mut self) {
         let mut opened = std::mem::take(&mut self.opened);
         opened.sort_unstable();
@@ -186,7 +189,7 @@ impl JsonMachine {
         self.push(stack, state);
     }
 
-    /// The stack with `frame` on top of `parent`, if that can be completed.
+    /// Returns the stack with `frame` on top of `parent`, or `None` if that stack cannot be completed.
     pub(super) fn stack(&mut self, parent: StackId, frame: Frame) -> Option<StackId> {
         if let Some(id) = self.interner.find_stack(parent, frame) {
             return Some(id);
@@ -233,7 +236,7 @@ impl JsonMachine {
         Some(self.interner.add_stack(parent, frame, own, (unique, plain)))
     }
 
-    /// Adds what follows a value that has just ended.
+    /// Adds the threads after a value that has just ended.
     pub(super) fn complete(&mut self, parent: StackId) {
         let text = self.items.text;
         for at in 0..self.interner.joined(&parent).len() {
@@ -277,7 +280,9 @@ impl JsonMachine {
         }
     }
 
-    /// Inside a string of a language; where everything may follow it is a string like any other.
+    /// Adds a thread inside a string of a language.
+    ///
+    /// Where the language allows any continuation, the thread reads a plain string.
     fn push_language(&mut self, stack: StackId, rule: u32, state: u32, chars: u32) {
         let decode = Decode::Whole;
         let LanguageRule { language, free, .. } = self.program.language_rules[rule as usize];
@@ -346,7 +351,9 @@ impl JsonMachine {
         });
     }
 
-    /// Goes on with each way that the next item of an array can be, which begins after `text`.
+    /// Calls `go_on` with each stack and node that the next item of an array may have.
+    ///
+    /// The item begins after `text`.
     fn item(&mut self, stack: StackId, text: TextId, mut go_on: impl FnMut(&mut Self, StackId, u32)) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Array { rule, items, counts, seen, .. }) = top.frame else { return };
@@ -368,7 +375,8 @@ impl JsonMachine {
         }
     }
 
-    /// The counts after an item that raises some, unless that is one too many.
+    /// Returns the counts after an item that raises the counters in `bits`, or `None` if one
+    /// exceeds its maximum.
     fn raise(&mut self, array: &ArrayRule, counts: u32, bits: u32) -> Option<u32> {
         if bits == 0 {
             return Some(counts);
@@ -449,7 +457,9 @@ impl JsonMachine {
         }
     }
 
-    /// What is kept of a name after one more character, from one place in the declared names to another.
+    /// Returns the kept part of a name after one more character `c`.
+    ///
+    /// `from` and `at` are the nodes in the trie of declared names before and after the character.
     fn name_after(
         &mut self,
         object: &ObjectRule,
@@ -471,7 +481,7 @@ impl JsonMachine {
         }
     }
 
-    /// After the name of a declared member.
+    /// Adds the threads after the name of a declared member.
     fn choose_declared(&mut self, stack: StackId, index: usize) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
@@ -487,7 +497,8 @@ impl JsonMachine {
         self.push_member(top.parent, Frame::Object { rule, seen, members, pending, names }, node);
     }
 
-    /// After the name of a declared member, where members depend on each other: once for each node that it may be of.
+    /// Adds the threads after the name of a declared member in an object with groups, one for each
+    /// node of the member.
     fn choose_grouped(&mut self, stack: StackId, object: &ObjectRule, index: usize) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
@@ -507,7 +518,7 @@ impl JsonMachine {
         }
     }
 
-    /// After an undeclared name with a label; `names` has it.
+    /// Adds the threads after an undeclared name with a label. `names` includes that name.
     fn choose_other(&mut self, stack: StackId, label: u32, names: NamesId) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, mut seen, members, pending, .. }) = top.frame else { return };
@@ -535,7 +546,7 @@ impl JsonMachine {
         }
     }
 
-    /// After the name of a member; `frame` is the object with it.
+    /// Adds the thread after the name of a member. `frame` is the object including that member.
     fn push_member(&mut self, parent: StackId, frame: Frame, node: u32) {
         let Some(stack) = self.stack(parent, frame) else { return };
         let gap = self.program.spacing.before_colon.rest(0);
@@ -569,7 +580,7 @@ impl JsonMachine {
         }
     }
 
-    /// After a comma.
+    /// Adds the threads after a comma.
     fn next_item(&mut self, stack: StackId) {
         let top = *self.interner.stack(stack);
         let gap = self.program.spacing.after_comma.rest(top.depth);

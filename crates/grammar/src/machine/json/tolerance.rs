@@ -1,8 +1,8 @@
-//! Text that may follow in a number, or in a string or a name of some language, whatever it is.
+//! Finds a class of characters such that any text over the class may follow.
 //!
-//! In an automaton that is a class of characters together with the states that it leads to: if each of these takes every
-//! character of the class, so does a walk among them. The class shrinks as states are found, so there is a choice between
-//! many characters of a small class and few of a large one.
+//! This is possible in a number, and in a string or name of a language. The class must be accepted
+//! as a whole by every state that it leads to, so it shrinks as more states are found. The result
+//! is a choice between many characters of a small class and few characters of a large class.
 
 use super::classes::add_transitions;
 use super::intern::Thread;
@@ -16,22 +16,23 @@ use crate::ir::json::texts::Texts;
 use crate::machine::{Config, Tolerance};
 use crate::mask::char_classes::{ODD, ODD_BYTE};
 
-/// Characters that are looked ahead. Few tokens are longer.
+/// Number of characters to look ahead. Few tokens are longer.
 const LONG: u32 = 24;
 
-/// Longer tokens are too rare to prefer a smaller class for them.
+/// Largest number of characters that counts in the comparison of tolerances, since longer tokens
+/// are rare.
 const USUAL: u32 = 8;
 
-/// States that are looked at.
+/// Largest number of states that are examined.
 const STATES: usize = 256;
 
 impl JsonMachine {
-    /// What the most tolerant thread of a config takes.
+    /// Returns the tolerance of the most tolerant thread of a config.
     pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
         let threads = self.interner.threads_of(config);
         let tolerances = threads.iter().filter_map(|&thread| self.any_text_of(self.interner.thread(thread)));
         let most = tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(value)?;
-        // Where the text of this thread ends, or has no other byte, those of others may go on.
+        // Another thread may continue where this thread ends or rejects a byte.
         let alone = threads.len() == 1;
         Some(if alone { most } else { Tolerance { exits: !most.class, ends: false, ..most } })
     }
@@ -54,13 +55,14 @@ impl JsonMachine {
             }
             State::Key { at, other, name: UNREAD | UNKNOWN, decode: Decode::Whole } if other != OUTSIDE => {
                 let texts = &program.languages[self.object_rule(stack)?.labels? as usize];
-                // A name that may still be an undeclared one may go on, also if it may be a declared one, too.
+                // A name that may still be undeclared may continue, even if it may also become a
+                // declared one.
                 let live = |other| {
                     let state = State::Key { at: OUTSIDE, other, name: UNKNOWN, decode: Decode::Whole };
                     self.find_plain(stack, state).is_some() || self.closing(stack, state).is_some()
                 };
                 let tolerance = texts.any_text(other, u32::MAX, live)?;
-                // A declared name may be longer than all others.
+                // A declared name may be longer than all undeclared ones.
                 Some(Tolerance { ends: tolerance.ends && at == OUTSIDE, ..tolerance })
             }
             _ => None,
@@ -68,13 +70,13 @@ impl JsonMachine {
     }
 }
 
-/// Which of two tolerances is worth more: roughly, by the tokens that it has.
+/// Estimates the number of tokens that a tolerance allows, to compare tolerances.
 fn value(tolerance: &Tolerance) -> usize {
     tolerance.class.len() * tolerance.chars.min(USUAL) as usize
 }
 
 impl NumberDfa {
-    /// How many digits may follow, whichever they are; `u32::MAX` where there is no end to them.
+    /// Returns the number of arbitrary digits that may follow; `u32::MAX` if there is no limit.
     fn any_digits(&self, mut state: u32) -> u32 {
         for digits in 0..LONG {
             let Some(next) = self.step(state, b'0') else { return digits };
@@ -91,8 +93,11 @@ impl NumberDfa {
 }
 
 impl Texts {
-    /// What text may follow between two characters of a string of which at most `left` more may come, where states that
-    /// are not `live` count as none.
+    /// Returns a class of characters, and the number of them that may follow between two characters
+    /// of a string.
+    ///
+    /// At most `left` more characters may follow. Transitions to states that are not `live` do not
+    /// count.
     fn any_text(&self, state: u32, left: u32, live: impl Fn(u32) -> bool) -> Option<Tolerance> {
         let mut region = Region::new(self, state, left, live)?;
         let mut best = None;
@@ -109,13 +114,13 @@ impl Texts {
         best.filter(|best| !best.class.is_empty())
     }
 
-    /// The characters that a state takes, as [`Tolerance`] has them.
+    /// Returns the characters that a state takes, as in [`Tolerance::class`].
     fn class(&self, state: u32, live: &impl Fn(u32) -> bool) -> ByteSet {
         let transitions = self.dfa().transitions(state).iter();
         plain_class(transitions.filter(|&&(.., target)| live(target)).map(|&(low, high, _)| (low, high)))
     }
 
-    /// The states that a state leads to over characters of a class, with these characters.
+    /// Returns the states that a state leads to over characters of a class, each with these characters.
     fn targets(&self, state: u32, class: ByteSet) -> Vec<(u32, ByteSet)> {
         let mut targets: Vec<(u32, ByteSet)> = Vec::new();
         for &(low, high, target) in self.dfa().transitions(state) {
@@ -141,19 +146,19 @@ impl Texts {
     }
 }
 
-/// A class of characters, and the states that text of it leads to.
+/// A class of characters, and the states that text of the class leads to.
 struct Region<'a, L> {
     texts: &'a Texts,
     live: L,
-    /// How many characters the string may have yet.
+    /// Largest number of characters that the string may still have; `u32::MAX` if there is no limit.
     left: u32,
     class: ByteSet,
     states: Vec<u32>,
-    /// How many of the states take the class; the others were found by the last step.
+    /// Number of states that take the whole class. The last step found the others.
     settled: usize,
-    /// The characters after which an end is within reach from all states.
+    /// Number of characters after which all states can still end the string.
     reach: u32,
-    /// Whether some state was come to twice, maybe after different numbers of characters.
+    /// True if some state was reached twice, perhaps after different numbers of characters.
     meets: bool,
 }
 
@@ -165,7 +170,8 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         Some(region)
     }
 
-    /// The characters that may lead to a state so that an end is still within reach.
+    /// Returns the largest number of characters that may lead to a state so that the string can
+    /// still end.
     fn before(&self, state: u32) -> Option<u32> {
         match self.left {
             u32::MAX => Some(u32::MAX),
@@ -173,8 +179,11 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         }
     }
 
-    /// Makes the states found last take the class, and finds what they lead to; false when that is nothing new. Where a
-    /// new state would take too little of the class, the characters that lead to it are dropped instead.
+    /// Restricts the class to characters that the newest states take, and finds the states that
+    /// these lead to.
+    ///
+    /// If a new state would remove more characters than lead to it, the characters that lead to it
+    /// are removed instead. Returns false if there are no new states.
     fn step(&mut self) -> bool {
         let found = self.states.len();
         for at in self.settled..found {
@@ -201,7 +210,8 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         self.states.len() > found
     }
 
-    /// What is tolerated after so many steps, of which the last one found nothing if the region is `closed`.
+    /// Returns the tolerance after a number of steps. If the region is `closed`, the last step
+    /// found no new state.
     fn tolerance(&self, steps: u32, closed: bool) -> Tolerance {
         let (class, chars) = (self.class, if closed { self.reach } else { self.reach.min(steps) });
         let mut exits = ByteSet::default();
@@ -215,8 +225,10 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
     }
 }
 
-/// Of some ranges of characters that do not overlap, the bytes of ASCII that stand for themselves in a string, and those
-/// that stand for all characters beyond, as [`Tolerance`] has it.
+/// Returns the class of some disjoint ranges of characters, as in [`Tolerance::class`].
+///
+/// The class holds the ASCII characters that stand for themselves in a string, and the bytes that
+/// represent the characters beyond ASCII.
 fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
     let mut class = ByteSet::default();
     let (mut usual, mut odd) = (0, 0);
@@ -237,7 +249,8 @@ fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
     class.without(b"\"\\")
 }
 
-/// The number of characters beyond ASCII in a range, without those of [`ODD`], and with these only.
+/// Returns the number of characters beyond ASCII in a range, as a pair: characters outside [`ODD`]
+/// and characters in it.
 fn beyond_ascii(low: u32, high: u32) -> (u32, u32) {
     let overlap = |from: u32, to: u32| (high.min(to) + 1).saturating_sub(low.max(from));
     let odd = ODD.iter().map(|&(from, to)| overlap(from.into(), to.into())).sum();

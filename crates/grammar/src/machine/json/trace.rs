@@ -1,20 +1,21 @@
-//! The text of an item that must differ from others, byte by byte.
+//! Texts of items that must differ from others, byte by byte.
 //!
-//! A text is interned as the text before its last byte and that byte. One may begin with a part that is not known, only
-//! that it makes the item differ from all others; masks look ahead with such texts.
+//! A text is interned as its last byte and the text before that byte. A text may begin with an
+//! unknown part, about which only one fact is known: it makes the item differ from all others.
+//! Masks look ahead with such texts.
 
 use rustc_hash::FxHashMap;
 
 pub(super) type TextId = u32;
 
-/// The text with nothing in it.
+/// The empty text.
 pub(super) const EMPTY: TextId = 0;
 
 #[derive(Debug)]
 pub(super) struct Trace {
     nodes: Vec<Node>,
     ids: FxHashMap<(TextId, u8), TextId>,
-    /// Texts of which nothing is known, by their length.
+    /// Texts with unknown bytes only, by length.
     unknown: FxHashMap<u32, TextId>,
 }
 
@@ -23,7 +24,7 @@ struct Node {
     before: TextId,
     byte: u8,
     len: u32,
-    /// The length of the part that is not known.
+    /// Length of the unknown part.
     unknown: u32,
 }
 
@@ -35,7 +36,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// A text and one more byte.
+    /// Returns a text with one more byte.
     pub(super) fn then(&mut self, text: TextId, byte: u8) -> TextId {
         let Node { len, unknown, .. } = self.nodes[text as usize];
         *self.ids.entry((text, byte)).or_insert_with(|| {
@@ -44,7 +45,7 @@ impl Trace {
         })
     }
 
-    /// A text of which only the length is known.
+    /// Returns the text of `len` unknown bytes.
     pub(super) fn unknown(&mut self, len: u32) -> TextId {
         *self.unknown.entry(len).or_insert_with(|| {
             self.nodes.push(Node { before: EMPTY, byte: 0, len, unknown: len });
@@ -56,17 +57,17 @@ impl Trace {
         self.nodes[text as usize].len
     }
 
-    /// The text before the last byte.
+    /// Returns the text without its last byte.
     pub(super) fn before(&self, text: TextId) -> TextId {
         self.nodes[text as usize].before
     }
 
-    /// Whether some of what comes after the first `start` bytes is not known.
+    /// Reports whether some of the bytes after the first `start` are unknown.
     pub(super) fn hides(&self, text: TextId, start: u32) -> bool {
         self.nodes[text as usize].unknown > start
     }
 
-    /// What comes after the first `start` bytes, where that is known.
+    /// Returns the bytes after the first `start`, which must be known.
     pub(super) fn bytes(&self, text: TextId, start: u32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len(text).saturating_sub(start) as usize);
         let mut at = text;
@@ -79,7 +80,7 @@ impl Trace {
         bytes
     }
 
-    /// The known bytes of a text, the last one first.
+    /// Returns the known bytes of a text, the last one first.
     pub(super) fn backwards(&self, text: TextId) -> impl Iterator<Item = u8> {
         let is_known = |at: &TextId| self.nodes[*at as usize].len > self.nodes[*at as usize].unknown;
         std::iter::successors(Some(text).filter(is_known), move |&at| Some(self.before(at)).filter(is_known))

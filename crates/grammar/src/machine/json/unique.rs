@@ -1,17 +1,19 @@
-//! Arrays whose items must differ (`uniqueItems`), or two of whose items must be equal (its negation).
+//! Arrays whose items must differ (`uniqueItems`), and arrays in which two items must be equal (its
+//! negation).
 //!
-//! The frame of such an array has the set of the values seen. A thread in one of its items has the text of the item; of
-//! nested items, that of the outermost, for the others are parts of it. Where an item ends, its text is read as a value,
-//! which must not be in the set and then is.
+//! The frame of such an array holds the set of values seen. A thread inside an item holds the text
+//! of the item. For nested items it holds the outermost text, which contains the others. When an
+//! item ends, its text is read as a value. The value must not be in the set, and is added to it.
 //!
-//! Mostly an item is told from all values seen long before its end. From then on it is *apart*: nothing that it can become
-//! is forbidden, and everything is as if items need not differ. The same goes for masks: a thread in a string or a name is
-//! [like](crate::machine::ConfigPart::Equivalent) one whose text is not known, except over the few characters by which the item may
-//! still become a value seen.
-
+//! Usually the beginning of an item already rules out all values seen. From then on the item is
+//! *apart*: it may become anything, as if items need not differ. Masks use the same fact. A thread
+//! in a string or a name is [equivalent](crate::machine::ConfigPart::Equivalent) to a thread with
+//! an unknown text. They differ only over the few characters by which the item may still become a
+//! value seen.
 //!
-//! Where two items must be equal, the frame has the same set, until an item is in it. Items that there is room for two of
-//! can be the shortest one twice; only where one item is left it has to be one of those seen.
+//! If two items must be equal, the frame holds the same set until an item repeats a value. While
+//! two more items fit, a shortest value may come twice. If only one more item fits, it must be one
+//! of the values seen.
 
 use rustc_hash::FxHashMap;
 
@@ -28,28 +30,29 @@ use crate::ir::json::spelling::Decode;
 use crate::ir::json::values::{NOTHING, PAIRED, Prospect, SetId, ValueId, Values};
 use crate::machine::{Config, EquivalentConfig};
 
-/// What is known of items that must differ.
+/// State of arrays whose items must differ.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     pub(super) values: Values,
     pub(super) trace: Trace,
-    /// Of the thread being advanced, before the byte and after it.
+    /// Text of the thread being advanced, before the current byte; `text` includes that byte.
     pub(super) before: TextId,
     pub(super) text: TextId,
-    /// By rule, the values that its required items can have, the cheapest first.
+    /// By array rule, the values that its required items can have, the cheapest first.
     pub(super) candidates: FxHashMap<u32, Vec<Candidate>>,
-    /// By rule, the ids of these.
+    /// By array rule, the ids of the values that later items may need.
     named: FxHashMap<u32, Box<[ValueId]>>,
-    /// By rule of an array two of whose items must be equal, a shortest value of these.
+    /// By rule of an array in which two items must be equal, a shortest value of its items.
     pub(super) cheapest: FxHashMap<u32, ValueId>,
-    /// By stack, the values that the item must not have since a later one needs them, sorted.
+    /// By stack, the values that the current item must not have because a later item needs them, sorted.
     critical: FxHashMap<StackId, Box<[ValueId]>>,
-    /// By trie, the values of its words by their indexes.
+    /// By trie, the values of its words, in the order of the words' indexes.
     words: FxHashMap<u32, Vec<ValueId>>,
-    /// By the stack of an array and the text of an item: what value seen it may still become, if any.
+    /// By the stack of an array and the text of an item, the values that the item may still become,
+    /// if any.
     prospects: FxHashMap<(StackId, TextId), Option<Prospect>>,
     prospect_bytes: usize,
-    /// Whether threads are gathered for a search instead of the next config.
+    /// True if threads are gathered for a search instead of the next config.
     pub(super) searching: bool,
     pub(super) known: FoundClosings,
 }
@@ -73,7 +76,7 @@ impl Items {
         items
     }
 
-    /// Notes the values that the item of a stack must not have.
+    /// Records the values that the current item of a stack must not have.
     pub(super) fn set_critical(&mut self, stack: StackId, critical: Vec<ValueId>) {
         if !critical.is_empty() {
             self.prospect_bytes += 64 + size_of_val(&*critical);
@@ -91,8 +94,9 @@ const fn in_string(state: State) -> bool {
 }
 
 impl JsonMachine {
-    /// Notes the text of a thread before and after a byte. White space between tokens is left out, and so is what belongs
-    /// to an item that is not known anyway.
+    /// Records the text of a thread before and after a byte.
+    ///
+    /// The text excludes white space between tokens, and the rest of an item that is unknown already.
     pub(super) fn record(&mut self, Thread { stack, state, text }: Thread, byte: u8) {
         self.items.before = text;
         self.items.text = text;
@@ -105,20 +109,24 @@ impl JsonMachine {
         }
     }
 
-    /// Whether the innermost item that must differ is not known, and with it all those around it.
+    /// Reports whether the innermost item that must differ is unknown. All items around it are then
+    /// unknown, too.
     pub(super) fn is_unknown(&self, stack: StackId, text: TextId) -> bool {
         let tracking = self.interner.stack(stack).tracking;
         let Some(Frame::Array { start, .. }) = self.interner.stack(tracking).frame else { return false };
         self.items.trace.hides(text, start)
     }
 
-    /// Whether `stack` is an array whose items must differ, in no other one's item.
+    /// Reports whether `stack` is an array with items that must differ, outside any item of another
+    /// such array.
     pub(super) fn is_outermost(&self, stack: StackId) -> bool {
         let top = self.interner.stack(stack);
         top.tracking == stack && self.interner.stack(top.parent).tracking == ROOT
     }
 
-    /// The stack after an item of it, whose text has been recorded; `None` where the item had to be another one.
+    /// Returns the stack after the current item, whose text has been recorded.
+    ///
+    /// Returns `None` if the array does not allow the item's value.
     pub(super) fn end_item(&mut self, stack: StackId) -> Option<StackId> {
         let top = *self.interner.stack(stack);
         let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { return Some(stack) };
@@ -137,7 +145,7 @@ impl JsonMachine {
             }
             seen = match values.with(seen, value) {
                 None if repeats => PAIRED,
-                // The last item has to be one of those before it.
+                // The last item must be equal to an earlier one.
                 Some(_) if repeats && last => return None,
                 with => with?,
             };
@@ -149,7 +157,7 @@ impl JsonMachine {
         self.stack(top.parent, Frame::Array { rule, items, counts, seen, start: 0 })
     }
 
-    /// The stack after a number that `byte` does not belong to.
+    /// Returns the stack after a number that ends before `byte`.
     pub(super) fn end_number(&mut self, stack: StackId, byte: u8) -> Option<StackId> {
         if stack == ROOT || self.interner.stack(stack).tracking != stack {
             return Some(stack);
@@ -163,8 +171,11 @@ impl JsonMachine {
         Some(stack)
     }
 
-    /// Whether the item of an array on top of `stack`, which begins at `start` in a text, is certainly none of the values
-    /// seen, whatever it becomes, nor one that required items after it may need.
+    /// Reports whether the current item of an array cannot become any value that is forbidden or
+    /// needed later.
+    ///
+    /// Forbidden values are those seen; later required items may need others. The array is on top
+    /// of `stack`, and the item begins at `start` in the text.
     pub(super) fn is_apart(&mut self, stack: StackId, (seen, start): (SetId, u32), text: TextId) -> bool {
         let top = self.interner.stack(stack);
         let rule = top.frame.filter(|_| !top.closable).map_or(u32::MAX, Frame::rule);
@@ -190,7 +201,7 @@ impl JsonMachine {
         is_apart
     }
 
-    /// From a node of some fixed strings, the way to the shortest that has not been seen.
+    /// Returns the shortest text from a trie node of fixed strings to a word that has not been seen.
     pub(super) fn nearest_unseen(&mut self, trie: u32, at: u32, seen: SetId) -> Option<Shortest> {
         let Items { values, words, .. } = &mut self.items;
         let program = &self.program;
@@ -206,9 +217,11 @@ impl JsonMachine {
         unseen.map(|(_, rest)| rest).min_by_key(|rest| rest.len)
     }
 
-    /// Of a thread in a string or a name, the thread at the same place of an item of which it is not known what it is,
-    /// only that no other is the same. The two have the same future where the item cannot become a value seen, but for
-    /// texts with whole strings that come after this one.
+    /// Replaces the text of the item by an unknown one, for a thread in a string or a name.
+    ///
+    /// The unknown text differs from all values seen. If the item cannot become a value seen, the
+    /// two threads have the same future. Texts that hold another whole string after this one are an
+    /// exception. Returns `None` for other threads, and if the array may run out of values.
     pub(super) fn unseen(&mut self, thread: Thread) -> Option<Thread> {
         let tracking = self.interner.stack(thread.stack).tracking;
         if tracking == ROOT || !in_string(thread.state) || matches!(thread.state, State::Word { .. }) {
@@ -231,7 +244,9 @@ impl JsonMachine {
         Some(Thread { text: self.items.trace.unknown(start + 1), state, ..thread })
     }
 
-    /// The config of [`JsonMachine::unseen`], and the bytes over which the item may go on to a value seen.
+    /// Returns the equivalent config with the thread of [`JsonMachine::unseen`].
+    ///
+    /// The `bytes` of the result are those over which the item may continue towards a value seen.
     pub(super) fn unseen_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let &[thread] = self.interner.threads_of(config) else { return None };
         let thread = self.interner.thread(thread);
@@ -244,7 +259,7 @@ impl JsonMachine {
         Some(EquivalentConfig { other, bytes })
     }
 
-    /// The bytes over which an item may go on to a value seen.
+    /// Returns the bytes over which an item may continue towards a value seen.
     fn towards_seen(&mut self, Thread { stack, state, text }: Thread) -> ByteSet {
         let mut bytes = ByteSet::default();
         let mut at = self.interner.stack(stack).contested;
@@ -264,7 +279,9 @@ impl JsonMachine {
     }
 }
 
-/// The bytes that begin some characters in any spelling, or go on with the one being read.
+/// Adds the bytes that may begin one of `chars` in any spelling, or continue the character being read.
+///
+/// Adds the closing quote if `ends` is true and no character is being read.
 pub(super) fn add_next(state: State, chars: &[char], ends: bool, bytes: &mut ByteSet) {
     if let State::Text { decode, .. } | State::Language { decode, .. } | State::Key { decode, .. } = state
         && decode != Decode::Whole

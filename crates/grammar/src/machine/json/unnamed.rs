@@ -1,9 +1,13 @@
-//! Masks where undeclared names have been seen.
+//! Masks of configs in which undeclared names have been seen.
 //!
-//! A name seen forbids only itself, so a mask is nearly the same as if none had been seen. A config is
-//! [like](crate::machine::ConfigPart::Equivalent) its *plain* one, which has forgotten all names seen. The two differ in
-//! tokens that hold a whole name ([`repeated`](super::repeated)), and inside a name in those that go on to one
-//! seen. This holds while more names are left than a token can add. Elsewhere masks are stepped through.
+//! A name seen forbids only its repetition, so a mask is nearly the same as without any names seen.
+//! A config is [equivalent](crate::machine::ConfigPart::Equivalent) to its *plain* config, which
+//! has forgotten the names seen. The two differ in tokens that hold a whole name
+//! ([`repeated`](super::repeated)). Inside a name they also differ in tokens that continue towards
+//! a name seen.
+//!
+//! The equivalence holds while an object has more names left than a token can add. Other configs
+//! are stepped through.
 
 use super::intern::{NO_STACK, Thread};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
@@ -14,21 +18,24 @@ use crate::ir::json::program::ObjectRule;
 use crate::ir::json::texts::ENDLESS;
 use crate::machine::{Config, EquivalentConfig};
 
-/// The largest number of names that a token is assumed to add to an object.
+/// Largest number of names that a token is assumed to add to an object.
 const ADDED: u32 = 8;
 
-/// Tells whether an object that has `seen` names keeps some left, whatever names a token adds.
+/// Reports whether an object with `seen` names has names left, whatever names a token adds.
 pub(super) fn has_more(rule: &ObjectRule, seen: u32) -> bool {
     rule.least_names == ENDLESS || rule.least_names > seen.saturating_add(rule.min).saturating_add(ADDED)
 }
 
 impl JsonMachine {
-    /// Tells whether an object keeps names left, whatever names a token adds.
+    /// Reports whether an object with the names `seen` has names left, whatever names a token adds.
     fn is_ample(&self, rule: &ObjectRule, seen: NamesId) -> bool {
         has_more(rule, self.names.count(seen))
     }
 
-    /// The stack of `frame` on `parent` without names; `None` where that is the stack itself.
+    /// Returns the stack of `frame` on `parent` without names seen.
+    ///
+    /// Returns `None` if the stack is its own plain stack, and `Some(NO_STACK)` if it has no plain
+    /// stack.
     pub(super) fn plain_stack(&mut self, parent: StackId, frame: Frame, unique: bool) -> Option<StackId> {
         let below = *self.interner.stack(parent);
         let own = match frame {
@@ -52,7 +59,9 @@ impl JsonMachine {
         Some(self.stack(below.plain, frame).unwrap_or(NO_STACK))
     }
 
-    /// The state of a name of which nothing is known but that it is not one of those seen.
+    /// Returns the state inside a name that is unknown, except that it differs from all names seen.
+    ///
+    /// Returns `None` if the object may run out of names.
     pub(super) fn unnamed_state(&self, stack: StackId, state: State) -> Option<State> {
         let State::Key { at, other, name, decode } = state else { return Some(state) };
         if name == UNREAD || name == UNKNOWN {
@@ -70,14 +79,14 @@ impl JsonMachine {
         Some(State::Key { at, other, name: UNKNOWN, decode })
     }
 
-    /// A thread without the names seen; `None` where the two may go on in another way.
+    /// Returns the thread without names seen, or `None` if it might continue in another way.
     fn unnamed_thread(&self, Thread { stack, state, text }: Thread) -> Option<Thread> {
         let plain = self.interner.stack(stack).plain;
         let state = self.unnamed_state(stack, state)?;
         (plain != NO_STACK).then_some(Thread { stack: plain, state, text })
     }
 
-    /// Tells whether a config keeps undeclared names, seen or being read.
+    /// Reports whether a config keeps undeclared names, seen or being read.
     fn has_names(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
@@ -86,7 +95,10 @@ impl JsonMachine {
         })
     }
 
-    /// The config without the names seen: itself where it has none, or where that makes a difference at once.
+    /// Returns the config without names seen.
+    ///
+    /// Returns `config` itself if it keeps no names, or if the name being read may still become one
+    /// of those seen.
     pub(super) fn unnamed(&mut self, config: Config) -> Config {
         if !self.has_names(config) {
             return config;
@@ -102,10 +114,10 @@ impl JsonMachine {
         self.forgetting(config).or_else(|| self.with_unknown_names(config)).unwrap_or(config)
     }
 
-    /// Replaces the names being read by unknown ones, but keeps the names seen. No name seen goes on from
-    /// what has been read.
+    /// Replaces the names being read by unknown ones, but keeps the names seen.
     ///
-    /// Returns `None` where no name is being read, or where items must differ.
+    /// Expects that no name seen begins with the characters read so far. Returns `None` if no name
+    /// is being read, or if items must differ.
     fn with_unknown_names(&mut self, config: Config) -> Option<Config> {
         self.with_threads(config, |machine, mut thread| {
             if machine.interner.stack(thread.stack).tracking != ROOT {
@@ -121,8 +133,7 @@ impl JsonMachine {
         })
     }
 
-    /// Replaces a config by its plain one; returns `None` where it is plain itself, or where there is no such
-    /// config.
+    /// Returns the plain config, or `None` if `config` is plain itself or has no plain config.
     pub(super) fn forgetting(&mut self, config: Config) -> Option<Config> {
         if !self.has_names(config) {
             return None;
@@ -130,7 +141,9 @@ impl JsonMachine {
         self.with_threads(config, Self::unnamed_thread)
     }
 
-    /// Changes each thread of a config; returns `None` where `change` does for one, or changes none.
+    /// Applies `change` to each thread of a config.
+    ///
+    /// Returns `None` if `change` does so for some thread, or changes no thread.
     fn with_threads(
         &mut self,
         config: Config,
@@ -155,8 +168,9 @@ impl JsonMachine {
         Some(self.gathered())
     }
 
-    /// What a config in names is like, if names have been seen: the plain one, but for the bytes over which a name may go on
-    /// to one seen.
+    /// Returns the equivalent config of a config inside undeclared names: its plain config.
+    ///
+    /// The `bytes` of the result are those over which a name may continue towards a name seen.
     pub(super) fn unnamed_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let mut bytes = ByteSet::default();
         let mut named = false;
@@ -174,7 +188,7 @@ impl JsonMachine {
         Some(EquivalentConfig { other, bytes })
     }
 
-    /// The bytes over which a name may go on to one seen.
+    /// Adds the bytes over which the name being read may continue towards a name seen.
     pub(super) fn add_rivals(&self, state: State, bytes: &mut ByteSet) {
         let State::Key { name, .. } = state else { return };
         let rivals = self.names.rivals(name);

@@ -1,4 +1,4 @@
-//! Frontiers: sets of nodes of the trie at which rules end while tokens go on.
+//! Frontiers: sets of nodes of the token trie at which rules end while tokens continue.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
 
-/// A frontier by its index.
+/// Index of a frontier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct FrontierId(u32);
 
 impl FrontierId {
-    /// The root alone: tokens from their first byte.
+    /// The frontier that consists of the root, at which all tokens start.
     pub(super) const ROOT: Self = Self(0);
 
     const fn index(self) -> usize {
@@ -20,32 +20,35 @@ impl FrontierId {
     }
 }
 
-/// The frontiers met so far, equal ones once.
+/// All frontiers so far. Equal frontiers are stored once.
 pub(super) struct Frontiers {
     edges: Arc<TrieEdges>,
-    /// With the length of the shortest prefix.
+    /// The frontiers, each with the length of its shortest prefix.
     known: Vec<(Arc<NodeSet>, u32)>,
     ids: FxHashMap<Arc<NodeSet>, FrontierId>,
     bytes: usize,
 }
 
-/// A set of nodes. After an identifier there are tens of thousands, of which few go on with what comes after identifiers.
+/// A set of nodes of the token trie.
+///
+/// After an identifier the set has tens of thousands of nodes. Few of them continue with a byte
+/// that may follow an identifier.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum NodeSet {
-    /// In order, once they are a frontier's.
+    /// A list of nodes. The list of a frontier is sorted.
     Few(Vec<TrieNode>),
     /// One bit for each node of the trie.
     Many(Box<[u64]>),
 }
 
-/// More nodes than one in so many of the trie are kept as bits.
+/// Nodes are stored as bits if they are more than one in [`FEW`] nodes of the trie.
 const FEW: usize = 128;
 
-/// The edges of a vocabulary's trie by their bytes.
+/// The edges of a vocabulary's trie, grouped by byte.
 struct TrieEdges {
-    /// From which node to which.
+    /// Source and target of each edge, sorted by byte.
     pairs: Vec<(TrieNode, TrieNode)>,
-    /// Where those of a byte begin.
+    /// For each byte, the index of its first edge in `pairs`.
     starts: Vec<usize>,
     /// For each node, the length of its prefix.
     depths: Vec<u16>,
@@ -67,7 +70,7 @@ impl NodeSet {
         }
     }
 
-    /// Removes a node and all those below it.
+    /// Removes `top` and all nodes below it.
     pub(super) fn cut(&mut self, trie: &TokenTrie, top: TrieNode) {
         let below = trie.nodes_below(top);
         match self {
@@ -94,7 +97,9 @@ impl NodeSet {
         }
     }
 
-    /// In the form that equal sets have in common, as nearly as it matters.
+    /// Converts the set to the form in which equal sets are equal values.
+    ///
+    /// A set of bits with few nodes keeps its form, which costs a duplicate at most.
     fn settled(self, trie: &TokenTrie) -> Self {
         match self {
             Self::Few(few) if few.len() > trie.len() / FEW => {
@@ -127,7 +132,7 @@ impl Frontiers {
         frontiers
     }
 
-    /// The frontier of some nodes; `None` if there are none.
+    /// Returns the frontier with these nodes, or `None` if there are no nodes.
     pub(super) fn intern(&mut self, trie: &TokenTrie, nodes: NodeSet) -> Option<FrontierId> {
         if nodes.is_empty() {
             return None;
@@ -145,7 +150,7 @@ impl Frontiers {
         Some(id)
     }
 
-    /// Adds the nodes of a frontier to others.
+    /// Adds the nodes of `frontier` to `nodes`.
     pub(super) fn add_to(&self, nodes: &mut NodeSet, frontier: FrontierId) {
         match (&*self.known[frontier.index()].0, nodes) {
             (NodeSet::Few(few), nodes) => nodes.extend(few.iter().copied()),
@@ -161,7 +166,8 @@ impl Frontiers {
         }
     }
 
-    /// Calls `visit` with the nodes after a frontier's, and the byte that leads to each, out of some.
+    /// Calls `visit` for each child of the frontier's nodes whose byte is in `bytes`, with the byte
+    /// and the child.
     pub(super) fn beyond(
         &self,
         frontier: FrontierId,
@@ -188,12 +194,12 @@ impl Frontiers {
         }
     }
 
-    /// The length of the shortest prefix that a frontier stands for.
+    /// Returns the length of the shortest prefix of the frontier's nodes.
     pub(super) fn depth(&self, frontier: FrontierId) -> u32 {
         self.known[frontier.index()].1
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory of the frontiers, in bytes.
     pub(super) const fn byte_len(&self) -> usize {
         self.bytes
     }
@@ -239,7 +245,7 @@ impl TrieEdges {
                 for (at, &word) in bits.iter().enumerate().filter(|&(_, &word)| word != 0) {
                     let nodes = (0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| 64 * at + bit);
                     least = nodes.fold(least, |least, node| least.min(self.depths[node]));
-                    // Only the root is less deep.
+                    // Only the root has a smaller depth.
                     if least <= 1 {
                         break;
                     }

@@ -1,11 +1,15 @@
 //! Masks of machines that run rules.
 //!
-//! Such a machine is on its way through some rules at once, each called by another, and what comes after the innermost ones
-//! is hardly ever the same twice. But no token reaches far beyond them. So a mask is put together from [`Span`]s: what is
-//! left of one rule, by itself, makes of the tokens. Where it ends before the token does, the callers go on from the
-//! *frontier*, the nodes of the trie at which that is so, and what they make of it is a span again. So it is with rules that
-//! are called on the way. Spans are few, and made once per grammar and vocabulary, whatever the callers are; a mask that
-//! comes from the same spans as another is the same.
+//! Such a machine is inside several rules at once, each called by another. The callers of the
+//! innermost rules are rarely the same twice, but a token rarely extends far into the callers. A
+//! mask is therefore composed of [`Span`]s. A span has the tokens that the rest of one rule
+//! accepts, independent of the rule's callers.
+//!
+//! A rule may end before the token does. The nodes of the token trie at which this happens are a
+//! *frontier*. The callers continue from the frontier, and each of them has a span for the
+//! frontier. Rules that are called inside a rule have spans as well. There are few spans, and each
+//! is computed once per generation of the caches. Masks that consist of the same spans share one
+//! set.
 
 mod frontiers;
 mod span_walk;
@@ -23,37 +27,38 @@ use crate::machine::{Config, Frame};
 use crate::mask::char_classes::{AsciiRun, CharClasses, Paths};
 use crate::mask::tables::Pool;
 
-/// What is left of a rule, beginning at a frontier.
+/// The result of the rest of a rule, starting at a frontier.
 #[derive(Clone, Copy)]
 struct Span {
-    /// The tokens that end within it, or where it does, by their index; `None` if there are none.
+    /// Index of the tokens that end inside the rest or at its end. `None` if there are no such
+    /// tokens.
     tokens: Option<u32>,
-    /// The nodes beyond the frontier at which it may end while tokens go on.
+    /// Frontier at which the rest may end while tokens continue.
     exits: Option<FrontierId>,
 }
 
-/// What is known of a rest from another one.
+/// A known span from which the span of another config can be derived.
 struct SpanTemplate {
-    /// The other one's, from the root.
+    /// The known span, starting at the root.
     span: Span,
-    /// First bytes after which the two differ, with their nodes.
+    /// First bytes after which the two configs differ, with their nodes.
     different: Vec<(u8, TrieNode)>,
 }
 
-/// Some tokens, in order.
+/// Tokens of a span. Equal lists of tokens are stored once.
 #[derive(PartialEq, Eq, Hash)]
 enum Tokens {
     Few(Box<[TokenId]>),
     Many(TokenSet),
 }
 
-/// More tokens than one in so many of the vocabulary are kept as a set.
+/// Tokens are stored as a set if they are more than one in [`FEW`] tokens of the vocabulary.
 const FEW: usize = 128;
 
-/// Bytes of an entry of a map, roughly.
+/// Approximate size of a map entry, in bytes.
 const ENTRY: usize = 64;
 
-/// The spans of a generation, and what they are made with.
+/// The spans of one generation of the caches, and the tables that they are computed with.
 pub(crate) struct Spans {
     classes: Arc<CharClasses>,
     paths: Arc<Paths>,
@@ -62,30 +67,32 @@ pub(crate) struct Spans {
     known: FxHashMap<(FrontierId, Config), Span>,
     tokens: Vec<Arc<Tokens>>,
     token_ids: FxHashMap<Arc<Tokens>, u32>,
-    /// Masks by the tokens that they consist of, and whether the output may end.
+    /// Masks, by the indices of their tokens and by whether the output may end.
     masks: FxHashMap<(Box<[u32]>, bool), Arc<TokenSet>>,
     ascii_runs: FxHashMap<Config, AsciiRun>,
     bytes: usize,
-    /// What the spans of a mask may still cost, in nodes of the trie. Nothing that is found once it is used up counts.
+    /// Remaining cost budget of the current mask, in nodes of the trie. Results are discarded once
+    /// the budget is 0.
     cost_budget: usize,
-    /// What the automaton's rows had weighed in all when they were last paid for.
+    /// Total weight of the automaton's rows when they were last charged.
     work: usize,
-    /// Masks that cost too much.
+    /// Number of masks that exceeded their cost budget.
     failures: usize,
 }
 
-/// What the spans of a mask may cost, or twice the nodes of the trie if these are more. Those of a programming language take a
-/// quarter of it at most.
+/// Cost budget of one mask, in nodes of the trie. For a large vocabulary, the budget is twice the
+/// number of nodes instead. Masks of programming languages use at most a quarter of the budget.
 const PURSE: usize = 1 << 19;
 
-/// What a row costs, and a set of nodes.
+/// Cost of matching the frames of one frontier, in nodes of the trie.
 const ROW: usize = 200;
+/// Cost of copying a set of tokens or nodes.
 const NODES: usize = 1000;
 
-/// What a place of a new row costs.
+/// Cost of one place (item) in a new row of the automaton.
 const PLACE: usize = 2;
 
-/// After so many masks that cost too much it is not tried any more.
+/// Number of masks over budget after which the generation computes masks by trie walks only.
 const FAILURES: usize = 2;
 
 impl Spans {
@@ -107,7 +114,8 @@ impl Spans {
         }
     }
 
-    /// The text tokens that may follow `config`, with those that end the output there.
+    /// Returns the text tokens that may follow `config`, together with `ends`, the tokens that end
+    /// the output there.
     pub(crate) fn mask(
         &mut self,
         automaton: &mut Automaton,
@@ -153,12 +161,13 @@ impl Spans {
         Some(known)
     }
 
-    /// Lets go of the masks, which are kept elsewhere, too.
+    /// Drops the references to masks. The caller owns the masks too and reuses their memory.
     pub(crate) fn forget_masks(&mut self) {
         self.masks.clear();
     }
 
-    /// Bytes of memory, roughly, with those of masks that consist of spans.
+    /// Returns the approximate memory of the spans and of the masks that consist of spans, in
+    /// bytes.
     pub(crate) fn byte_len(&self) -> usize {
         self.bytes + self.frontiers.byte_len() + self.ascii_runs.len() * 2 * size_of::<(Config, AsciiRun)>()
     }
@@ -175,21 +184,25 @@ impl Drop for Spans {
     }
 }
 
-/// The spans with what they are made of.
+/// Composes the spans of masks, with access to the automaton and the vocabulary.
 struct SpanComposer<'a> {
     spans: &'a mut Spans,
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
-    /// Calls on the way: spans within spans.
+    /// Number of spans that are being computed, each for a call inside the previous one.
     depth: usize,
 }
 
-/// Spans within spans go so deep at most, as tokens of more calls do not: for each level there is one on the stack.
+/// Maximum value of [`SpanComposer::depth`], because each level uses stack space. No real token
+/// contains as many calls.
 const DEPTH: usize = 256;
 
 impl SpanComposer<'_> {
-    /// The tokens that a config's mask consists of; `None` where it is better walked to as a whole: in a machine without
-    /// rules, and in a grammar so ambiguous that its rules end nearly everywhere, in nearly all ways.
+    /// Returns the indices of the tokens that the mask of `config` consists of.
+    ///
+    /// Returns `None` if a walk of the whole trie is better. This is so if the machine has no
+    /// rules, or if the spans exceed the cost budget. Spans of very ambiguous grammars, in which
+    /// rules end nearly everywhere, exceed the budget.
     fn used(&mut self, config: Config) -> Option<Vec<u32>> {
         if self.spans.failures >= FAILURES {
             return None;
@@ -207,18 +220,21 @@ impl SpanComposer<'_> {
         Some(used)
     }
 
-    /// Pays a cost, and for the rows that were made since the last time.
+    /// Charges `cost`, and the cost of the rows that were created since the last charge.
     fn pay(&mut self, cost: usize) {
         let work = self.automaton.work();
         let rows = work - std::mem::replace(&mut self.spans.work, work);
         self.spans.cost_budget = self.spans.cost_budget.saturating_sub(cost + PLACE * rows);
     }
 
-    /// All that may follow some frames from a frontier on: the tokens by their indices, in order, and the frontiers at which the
-    /// frames that return to nobody have ended.
+    /// Computes the tokens that may follow `frames` at a frontier.
+    ///
+    /// Returns the indices of the tokens, sorted. Also returns the frontiers at which frames
+    /// without a caller have ended.
     fn reach(&mut self, mut frontier: FrontierId, mut frames: Vec<Frame>) -> (Vec<u32>, Vec<FrontierId>) {
         let (mut used, mut ends) = (Vec::new(), Vec::new());
-        // By frontier, the returns of the rules that may end there. A frontier's exits lie deeper, so that frontiers are met once.
+        // For each frontier, the returns of the rules that may end there. The exits of a frontier
+        // lie deeper in the trie, so each frontier is processed once.
         let mut ended: BTreeMap<(u32, FrontierId), Vec<u32>> = BTreeMap::new();
         loop {
             self.pay(ROW + frames.len());
@@ -258,8 +274,11 @@ impl SpanComposer<'_> {
         self.make(frontier, rest, model)
     }
 
-    /// A config to which most tokens lead from `rest`, and then back to itself: in the middle of a word the same may follow
-    /// as one letter later, unless a keyword is in the making.
+    /// Finds a template for the span of `rest`.
+    ///
+    /// The template belongs to the config to which most tokens lead from `rest` with their first
+    /// byte. In the middle of a word, the same tokens may follow as one letter later, except tokens
+    /// that can complete a keyword.
     fn model(&mut self, rest: Config) -> Option<SpanTemplate> {
         let trie = self.vocabulary.trie();
         let automaton = &mut *self.automaton;
@@ -353,7 +372,7 @@ impl SpanComposer<'_> {
         span
     }
 
-    /// Adds known tokens to those found.
+    /// Adds the tokens with the index `tokens` to `found`.
     fn add(&self, tokens: u32, found: &mut Found) {
         match (&*self.spans.tokens[tokens as usize], &mut found.set) {
             (Tokens::Few(few), _) => found.tokens.extend(few),

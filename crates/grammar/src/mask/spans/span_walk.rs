@@ -1,4 +1,4 @@
-//! The part of the trie that one rest of a rule takes.
+//! Walks over the part of the token trie that the rest of one rule accepts.
 
 use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode};
 use rustc_hash::FxHashMap;
@@ -10,7 +10,8 @@ use crate::machine::automaton::Automaton;
 use crate::mask::char_classes::{AsciiRun, CharClasses, Paths};
 use crate::mask::tables::Pool;
 
-/// A walk over the part of the trie that one config takes, from a frontier or some nodes on.
+/// A walk over the nodes that one config accepts. The walk starts at a frontier, or at some
+/// children of the root.
 pub(super) struct SpanWalk<'a> {
     pub(super) automaton: &'a mut Automaton,
     pub(super) trie: &'a TokenTrie,
@@ -18,33 +19,34 @@ pub(super) struct SpanWalk<'a> {
     pub(super) paths: &'a Paths,
     pub(super) pool: &'a Pool,
     pub(super) frontiers: &'a Frontiers,
-    /// The text that may follow configs that a walk has come to.
+    /// ASCII text that may follow each config of earlier walks.
     pub(super) ascii_runs: &'a mut FxHashMap<Config, AsciiRun>,
-    /// Whether it is asked where the config may end and what it calls.
+    /// True if the walk also collects exits and calls.
     pub(super) leaves: bool,
-    /// The walk may be broken off after so many nodes.
+    /// The walk may stop after this number of nodes.
     pub(super) allowance: usize,
-    /// NodeSet whose children are to be looked at, with the config there.
+    /// Nodes whose children must be visited, each with its config.
     pub(super) open: Vec<(TrieNode, Config)>,
     pub(super) found: Found,
 }
 
-/// What a span_walk comes to.
+/// The result of a [`SpanWalk`].
 #[derive(Default)]
 pub(super) struct Found {
+    /// Tokens that were found as a set.
     pub(super) set: Option<TokenSet>,
-    /// Tokens besides those in the set.
+    /// Tokens that were found one by one.
     pub(super) tokens: Vec<TokenId>,
-    /// Where the config may end.
+    /// Nodes at which the config may end.
     pub(super) exits: Vec<TrieNode>,
-    /// Where rules are called.
+    /// Nodes at which rules are called, by the config of the called rules.
     pub(super) calls: FxHashMap<Config, Vec<TrieNode>>,
-    /// NodeSet come to.
+    /// Number of nodes visited.
     pub(super) visits: usize,
 }
 
 impl SpanWalk<'_> {
-    /// What a config takes from a frontier on.
+    /// Walks from `frontier` and returns the result.
     pub(super) fn over_frontier(mut self, frontier: FrontierId, config: Config) -> Found {
         let tolerance = match (frontier, self.leaves) {
             (FrontierId::ROOT, false) => self.automaton.tolerance(config),
@@ -77,7 +79,7 @@ impl SpanWalk<'_> {
         self.finish()
     }
 
-    /// What a config takes that begins with some bytes, given with the nodes that these lead to.
+    /// Walks from `children`, each given with its first byte, and returns the result.
     pub(super) fn over_children(mut self, children: &[(u8, TrieNode)], config: Config) -> Found {
         let plausible = self.automaton.plausible(config);
         for &(byte, child) in children.iter().filter(|&&(byte, _)| plausible.contains(byte)) {
@@ -124,7 +126,7 @@ impl SpanWalk<'_> {
         self.open.push((node, config));
     }
 
-    /// Notes whether the config may end at a node, or go on in other rules.
+    /// Records that the config may end at `node`, or call other rules there.
     fn leave(&mut self, node: TrieNode, config: Config) {
         if !self.leaves {
             return;

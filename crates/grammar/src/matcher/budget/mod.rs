@@ -1,16 +1,20 @@
-//! How many tokens it takes to close.
+//! Computes how many tokens are needed to close an output.
 //!
-//! The bound of a config is the least number of tokens that spell its shortest completion: it depends on the config alone, not
-//! on what else was asked. Following that completion may lead to a config whose own shortest completion is another text with a
-//! larger bound. So that a bound, once given, can be kept, each matcher knows a [`ClosingPath`] of its own: the rest of the one that it
-//! has followed so far, or the config's, whichever is shorter.
+//! The *bound* of a config is the least number of tokens that spell its shortest completion. A
+//! bound depends on the config alone, not on earlier queries. Following the completion may lead to
+//! a config whose own shortest completion is another text with a larger bound. A bound that was
+//! given must still be kept, so each matcher keeps a [`ClosingPath`]: the rest of the path followed
+//! so far, or the config's own path, whichever is shorter.
 //!
-//! The text with the fewest bytes need not have the fewest tokens: a long word may be one token where a short one is
-//! three. So the bound of the start, which is what a request must allow at least, is looked for in more texts ([`search`]),
-//! once for all generations of the caches: where items of an array must differ, it can take a second and fill one.
+//! The text with the fewest bytes need not have the fewest tokens: a long word may be one token and
+//! a short word three. A request must allow at least the bound of the start. For this bound,
+//! [`search`](Budget::search) therefore tries more texts. The search runs once for all generations
+//! of the caches. If items of an array must differ, the search can take a second and fill one
+//! generation.
 //!
-//! Completions run into each other. So a [`Bound`] is kept for each config on a completion, and each is followed once.
-//! Where following one would cost more than [`CLOSING_COST`], the bound is the number of its bytes.
+//! Completions share their ends. A [`Bound`] is therefore kept for each config on a completion, so
+//! that each completion is followed once. If following a completion costs more than
+//! [`CLOSING_COST`], the bound is the number of its bytes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,39 +31,41 @@ use crate::tokens::{TokenEdges, is_lead, spelt};
 #[cfg(test)]
 mod tests;
 
-/// The way from the start, once it has been looked for; `None` where there is none.
+/// The closing path from the start, once it has been searched for; `None` if there is none.
 pub(crate) type StartPath = OnceLock<Option<Arc<[TokenId]>>>;
 
-/// The bounds that are known.
+/// The bounds computed so far.
 pub(crate) struct Budget {
     start_way: Arc<StartPath>,
     bounds: FxHashMap<Config, Bound>,
-    /// How much of the way from the start lies before each config on it.
+    /// By config on the closing path from the start: the number of tokens of the path before that
+    /// config.
     start: FxHashMap<Config, u32>,
-    /// Whether these are known.
+    /// True once the closing path from the start has been searched for.
     started: bool,
-    /// For each config, true if the vocabulary has a token for each byte of its completion.
+    /// By config: true if the vocabulary has a token for each byte of the config's completion.
     bytewise: FxHashMap<Config, bool>,
 }
 
-/// How a config's shortest completion is spelt in the fewest tokens.
+/// The spelling of a config's shortest completion in the fewest tokens.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// Tokens in all, end-of-sequence not counted.
+    /// Number of tokens, without end-of-sequence; [`NEVER`] if no sequence of tokens spells the
+    /// completion.
     tokens: u32,
-    /// The first of them, if there is one.
+    /// The first token; `None` if there are no tokens.
     first: Option<TokenId>,
-    /// What it costs to follow the completion: the sum of [`Automaton::cost`] along it.
+    /// Cost of following the completion: the sum of [`Automaton::cost`] over its configs.
     cost: u32,
 }
 
-/// How a matcher could close, as tokens.
+/// Tokens that close the output of a matcher.
 #[derive(Clone, Debug)]
 pub(crate) struct ClosingPath {
-    /// How many tokens the matcher had when it could.
+    /// Number of committed tokens at the start of the path.
     pub(crate) position: usize,
     tokens: Arc<[TokenId]>,
-    /// How many of these lie before the position.
+    /// Number of `tokens` that lie before the start of the path.
     from: usize,
 }
 
@@ -68,20 +74,20 @@ impl ClosingPath {
         &self.tokens[self.from..]
     }
 
-    /// The same way one token later.
+    /// Returns the path after its first token.
     pub(crate) fn after_first(self) -> Self {
         Self { position: self.position + 1, from: self.from + 1, ..self }
     }
 }
 
-/// The bound where no sequence of tokens spells the completion.
+/// The bound if no sequence of tokens spells the completion.
 const NEVER: u32 = u32::MAX;
 
-/// The most that following a completion may cost.
+/// Maximum cost of following a completion.
 pub(crate) const CLOSING_COST: usize = 1 << 13;
 
 impl Bound {
-    /// That of a completion that is not followed.
+    /// The bound of a completion that is too costly to follow.
     const COSTLY: Self = Self { tokens: NEVER, first: None, cost: u32::MAX };
     const END: Self = Self { tokens: 0, first: None, cost: 0 };
 
@@ -101,7 +107,8 @@ impl Budget {
         }
     }
 
-    /// Tokens that suffice to close from `config`; `None` where the vocabulary cannot spell its completion.
+    /// Returns a number of tokens that suffices to close from `config`; `None` if the vocabulary
+    /// cannot spell the config's completion.
     pub(crate) fn closing_tokens(
         &mut self,
         automaton: &mut Automaton,
@@ -114,7 +121,8 @@ impl Budget {
         (tokens != NEVER).then_some(tokens)
     }
 
-    /// The tokens of a config's own completion.
+    /// Returns the number of tokens of a config's own completion; [`NEVER`] if the vocabulary
+    /// cannot spell it.
     fn own_tokens(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> u32 {
         let mut unbounded = usize::MAX;
         match self.bound(automaton, vocabulary, config, CLOSING_COST) {
@@ -126,10 +134,11 @@ impl Budget {
         }
     }
 
-    /// Returns true if each byte of a config's completion is a token of its own, as far as `cost_budget` allows to
-    /// find out.
+    /// Reports whether each byte of a config's completion is a token of its own. Also false if
+    /// finding out costs more than `cost_budget`.
     ///
-    /// Many vocabularies lack some bytes, such as control characters, which a completion seldom needs.
+    /// Many vocabularies lack some bytes, such as control characters, which a completion seldom
+    /// needs.
     fn spells_bytes(
         &mut self,
         automaton: &mut Automaton,
@@ -172,13 +181,14 @@ impl Budget {
         spells
     }
 
-    /// What is left at a config of the way from the start.
+    /// Returns the rest of the closing path from the start, if `config` lies on that path.
     fn rest_of_start(&self, config: Config) -> Option<&[TokenId]> {
         let from = *self.start.get(&config)?;
         self.start_way.get()?.as_deref().map(|tokens| &tokens[from as usize..])
     }
 
-    /// Finds the way from the start, whichever config is asked for first.
+    /// Finds the closing path from the start before the first query, whichever config that query is
+    /// about.
     fn begin(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary) {
         if std::mem::replace(&mut self.started, true) {
             return;
@@ -193,7 +203,8 @@ impl Budget {
         }
     }
 
-    /// Whether `config` can be closed within `limit` tokens, as far as `cost_budget` allows to find out.
+    /// Reports whether `config` can be closed within `limit` tokens. Also false if finding out
+    /// costs more than `cost_budget`.
     pub(crate) fn closes_within(
         &mut self,
         automaton: &mut Automaton,
@@ -201,12 +212,13 @@ impl Budget {
         config: Config,
         (limit, cost_budget): (usize, &mut usize),
     ) -> bool {
-        // Byte by byte is a way, too, and it needs no search.
+        // Spelling byte by byte is also a closing path, and needs no search.
         let bytes = automaton.closing_len(config) as usize;
         if bytes <= limit && vocabulary.spells_utf8() {
             return true;
         }
-        // No token has more bytes than the deepest node of the trie, or the two that spell a token terminal.
+        // A token has at most as many bytes as the trie is deep. A token terminal is spelt with two
+        // bytes.
         if bytes.div_ceil(vocabulary.trie().max_depth().max(2)) > limit {
             return false;
         }
@@ -222,7 +234,7 @@ impl Budget {
         bytes <= limit && self.spells_bytes(automaton, vocabulary, config, &mut left)
     }
 
-    /// The first token of a way to close from `config` in as many tokens as its bound says.
+    /// Returns the first token of a closing path from `config` whose length is the config's bound.
     pub(crate) fn first(
         &mut self,
         automaton: &mut Automaton,
@@ -244,10 +256,11 @@ impl Budget {
         terminal([byte, automaton.closing_byte(after)], automaton.edges())
     }
 
-    /// Returns a way to close from `config` in as many tokens as its bound says, or none if following the completion
-    /// costs too much.
+    /// Returns a closing path from `config` whose length is the config's bound. `None` if following
+    /// the completion costs too much.
     ///
-    /// Spelling that byte by byte needs no memory of the way: each byte makes the bound smaller.
+    /// A completion that is spelt byte by byte needs no stored path, because each byte lowers the
+    /// bound.
     pub(crate) fn way(
         &mut self,
         automaton: &mut Automaton,
@@ -266,7 +279,7 @@ impl Budget {
         Some(ClosingPath { position, tokens: tokens.into(), from: 0 })
     }
 
-    /// The tokens of a config's own completion, if it is followed.
+    /// Returns the tokens of a config's own completion; `None` if following it costs too much.
     fn spelling(
         &mut self,
         automaton: &mut Automaton,
@@ -282,7 +295,7 @@ impl Budget {
         Some(tokens)
     }
 
-    /// How a config's completion is spelt; `None` if following it costs more than `most`.
+    /// Returns the bound of a config; `None` if following its completion costs more than `most`.
     fn bound(
         &mut self,
         automaton: &mut Automaton,
@@ -299,7 +312,8 @@ impl Budget {
         (bound.cost as usize <= most).then_some(bound)
     }
 
-    /// Follows a completion to its end, or to where it is known.
+    /// Follows a completion to its end or to a config with a known bound. Stores the bounds of all
+    /// configs on the way.
     fn follow(
         &mut self,
         automaton: &mut Automaton,
@@ -308,7 +322,8 @@ impl Budget {
         most: usize,
     ) -> Option<Bound> {
         let mut bytes: Vec<u8> = Vec::new();
-        // By byte, the config before it with its cost; none within the spelling of a token terminal.
+        // By byte: the config before the byte, with its cost. `None` for the second byte of a token
+        // terminal.
         let mut configs: Vec<Option<(Config, u32)>> = Vec::new();
         let mut cost = 0;
         let mut at = config;
@@ -344,7 +359,7 @@ impl Budget {
             self.bounds.insert(config, Bound::COSTLY);
             return None;
         }
-        // What lies beyond is known, but a token may reach into it.
+        // The bounds of the rest are known, but a token may reach into the rest.
         let new = bytes.len();
         let mut counts = vec![NEVER; new];
         counts.push(known.tokens);
@@ -359,7 +374,7 @@ impl Budget {
             counts.push(if ends { 0 } else { self.bounds.get(&at).map_or(NEVER, |bound| bound.tokens) });
         }
         let mut cost = known.cost;
-        // Where the text from a byte on ends: at a token terminal, if not at the end.
+        // End of the text from a byte on: the next token terminal, or the end of all bytes.
         let mut text_end = bytes.len();
         for index in (0..new).rev() {
             let Some((config, own)) = configs[index] else { continue };
@@ -394,7 +409,7 @@ impl Budget {
     }
 }
 
-/// The config on a completion after its first token.
+/// Returns the config on a completion after its first token.
 pub(crate) fn after_first(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,
@@ -410,7 +425,7 @@ pub(crate) fn after_first(
     automaton.step(after, rest)
 }
 
-/// The next byte of a config's completion, and the config after it.
+/// Returns the next byte of a config's completion, and the config after that byte.
 fn closing_step(automaton: &mut Automaton, config: Config) -> [u32; 2] {
     let byte = automaton.closing_byte(config);
     let next = automaton.step(config, byte);
@@ -418,41 +433,42 @@ fn closing_step(automaton: &mut Automaton, config: Config) -> [u32; 2] {
     [byte.into(), next.0]
 }
 
-/// A token of the terminal that is spelt so.
+/// Returns a token of the terminal with this spelling.
 fn terminal(bytes: [u8; 2], edges: &TokenEdges) -> Option<TokenId> {
     edges.tokens(spelt(bytes)?)?.iter().next()
 }
 
-/// Configs that a search goes on from.
+/// Maximum number of configs that a search expands.
 const EXPANSIONS: usize = 64;
-/// Tokens that a search looks at before it goes on from no more configs: one walk inside a string of a large vocabulary, or
-/// hundreds outside.
+/// Number of tokens after which a search expands no more configs. A single walk inside a string
+/// with a large vocabulary reaches this number; outside strings, hundreds of walks do.
 const TOKENS: usize = 1 << 16;
-/// The cost of all configs visited by a search, with their completions.
+/// Maximum cost of all configs that a search visits, including their completions.
 const SEARCH_COST: usize = 1 << 12;
 
-/// A config that a search has come to.
+/// A config that a search has reached.
 struct Visit {
     config: Config,
-    /// The visit before and the token that led on from it.
+    /// The previous visit, and the token that led from there to this config.
     from: Option<(usize, TokenId)>,
     tokens: usize,
 }
 
 impl Budget {
-    /// A way to close in few tokens, if the vocabulary spells one.
+    /// Searches for a closing path with few tokens. `None` if the vocabulary spells none, or if the
+    /// completion of the start is too costly to follow.
     ///
-    /// Best first: the next config to expand is the one whose shortest completion, spelt, makes the shortest way so far.
-    /// What is found is a way however early the search ends.
+    /// This is a best-first search: the next config to expand has the shortest path through its own
+    /// completion. A search that ends early still returns a valid path.
     fn search(
         &mut self,
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         start: Config,
     ) -> Option<Vec<TokenId>> {
-        // Where one way is that long, others are as good.
+        // A start whose own completion is this costly gains little from a search.
         let own = self.bound(automaton, vocabulary, start, SEARCH_COST)?;
-        // The length of the best way, and the visit from which it is a completion.
+        // Length of the best path, and the visit whose completion ends it.
         let mut best = (own.tokens != NEVER).then_some((own.tokens as usize, 0));
         let mut visits = vec![Visit { config: start, from: None, tokens: 0 }];
         let mut fewest = FxHashMap::from_iter([(start, 0)]);
@@ -465,7 +481,7 @@ impl Budget {
             }
             let Some(Reverse((_, at))) = open.pop() else { break };
             let Visit { config, tokens, .. } = visits[at];
-            // Another token makes a way that is no shorter than the best unless the output can end after it.
+            // A path with one more token is not shorter than the best path.
             if best.is_some_and(|(best, _)| tokens + 1 >= best) {
                 continue;
             }
@@ -502,7 +518,7 @@ impl Budget {
     }
 }
 
-/// The tokens that led to a visit.
+/// Returns the tokens that lead to a visit.
 fn way_to(visits: &[Visit], mut at: usize) -> Vec<TokenId> {
     let mut tokens = Vec::with_capacity(visits[at].tokens);
     while let Some((before, token)) = visits[at].from {

@@ -1,4 +1,5 @@
-//! The bound of the start against the true minimum: breadth-first search over configs and all tokens.
+//! Compares the bound of the start with the true minimum, which a breadth-first search over configs
+//! and all tokens finds.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::Budget;
 use crate::machine::automaton::Automaton;
 use crate::{Constraint, Grammar, Layout, Limits, SchemaOptions, mask};
 
-/// Every byte, and pieces as tokenizers have them.
+/// Creates a vocabulary of every byte and of pieces that are typical of tokenizers.
 fn vocabulary() -> Vocabulary {
     const PIECES: &str = "{\" \": \":\" \":\" \", \" \",\" \"} \"} }} [] {} {}} [[ ]] ]} [{ }] true false null tru ull \
                           name id size kind red green blue circle square yes maybe international in inter nation al \
@@ -103,7 +104,8 @@ fn true_minimum(automaton: &mut Automaton, vocabulary: &Vocabulary, bound: usize
                 return tokens;
             }
             mask::plain(automaton, vocabulary, config, &mut usize::MAX.clone(), |automaton, _, next| {
-                // Texts that differ in the names seen would be too many, and closing takes as long after each.
+                // The names seen so far would multiply the configs. Closing takes as many tokens
+                // without them.
                 let next = automaton.without_names(next);
                 let more = (automaton.closing_len(next) as usize).div_ceil(longest);
                 if tokens + 1 + more < bound && met.insert(next) {
@@ -142,7 +144,8 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
     assert_eq!(wide, Vec::<String>::new());
 }
 
-/// The bound of a place, and whether it holds: the tokens that the budget names lead to an end within it.
+/// Returns the bound after `prefix`, and checks that the tokens of
+/// [`Matcher::mask_within`](crate::Matcher::mask_within) reach an end within that bound.
 fn closes(grammar: &Grammar, prefix: &[u8]) -> usize {
     let vocabulary = Arc::new(vocabulary());
     let mut matcher = Constraint::new(grammar, Arc::clone(&vocabulary)).unwrap().matcher();
@@ -182,7 +185,7 @@ fn a_small_purse_decides_nothing_whatever_is_known() {
     let start = automaton.start();
     let config = automaton.step(start, b'z');
     let mut budget = Budget::new(Arc::default());
-    // A cost_budget that is too small finds nothing out, and what was found out before is the same with it.
+    // A cost budget that is too small finds nothing, whether or not the bound is already known.
     for _ in 0..2 {
         let mut cost_budget = 1000;
         assert!(!budget.closes_within(&mut automaton, &vocabulary, config, (bytes - 1, &mut cost_budget)));
@@ -204,7 +207,7 @@ fn bounds_of_places_hold() {
     }
 }
 
-/// Called rules go on after their ends, however deep they stand.
+/// Callers resume after the rules that they call, at any depth.
 #[test]
 fn the_shortest_output_is_an_output() {
     let sources = [
@@ -221,8 +224,8 @@ fn the_shortest_output_is_an_output() {
     }
 }
 
-/// A completion that is too costly to spell in few tokens is spelt in bytes. Only its own bytes must be
-/// tokens.
+/// A completion that is too costly to spell in few tokens is spelt in bytes. Only the bytes of the
+/// completion must be tokens.
 #[test]
 fn a_long_completion_needs_only_its_own_bytes() {
     let names: Vec<String> = (0..3000).map(|at| format!("member {at}")).collect();

@@ -1,14 +1,14 @@
 use crate::regular::CharSet;
 
-/// A pattern as it is written, with what the way to a language depends on.
+/// A parsed pattern, with the properties that decide how its language is built.
 #[derive(Debug)]
 pub(crate) struct Ast {
     pub(crate) kind: Kind,
-    /// Where it begins, in bytes.
+    /// Byte offset of the expression in the pattern.
     pub(super) offset: usize,
-    /// No match is shorter, in code points.
+    /// Lower bound on the length of a match, in code points.
     pub(super) min_len: u32,
-    /// The number of nodes.
+    /// Number of nodes.
     pub(super) size: usize,
     pub(super) facts: Facts,
 }
@@ -42,14 +42,14 @@ pub(crate) enum Kind {
     },
 }
 
-/// Which kinds of assertions occur in an expression.
+/// The kinds of assertions in an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Facts {
-    /// Something that looks at the text before it: `^`, `\b`, look-behind.
+    /// True if something looks at the preceding text: `^`, `\b`, look-behind.
     pub(super) looks_back: bool,
-    /// Something that looks at the text after it: `$`, `\b`, look-ahead.
+    /// True if something looks at the following text: `$`, `\b`, look-ahead.
     pub(super) looks_ahead: bool,
-    /// A look-behind.
+    /// True if there is a look-behind.
     pub(super) look_behind: bool,
 }
 
@@ -102,7 +102,7 @@ impl Ast {
         Self { kind, offset, min_len, size: size + 1, facts }
     }
 
-    /// Whether a match depends on the matched text alone.
+    /// Reports whether a match depends on the matched text alone.
     pub(super) fn is_plain(&self) -> bool {
         self.facts == Facts::default()
     }

@@ -1,53 +1,56 @@
-//! From a pattern to a language, back to front.
+//! Builds the language of a pattern from back to front.
 //!
-//! What an assertion asks for may depend on all the text behind it, so an expression is built together with what follows:
-//! [`Builder::build`] takes the [`Continuation`] behind an expression and gives the rest from its beginning. Look-ahead
-//! intersects the rest with what it asks for, and `$` with the empty text. What `^` and `\b` ask for depends on the text
-//! before, of which three cases matter, so a rest is three expressions.
+//! An assertion may concern all the text after it, so an expression is built together with what
+//! follows. [`Builder::build`] takes the [`Continuation`] after an expression and returns the
+//! continuation before it. Look-ahead intersects the continuation with the language of its body,
+//! and `$` intersects it with the empty text. `^` and `\b` depend on the preceding text. Only three
+//! cases of preceding text matter, so a continuation consists of three expressions.
 
 use super::ast::{Ast, Kind};
 use super::class::word_chars;
 use super::{PatternError, PatternProblem};
 use crate::regular::{ExprId, Expressions};
 
-/// The most rounds of a repetition that are built one by one, because of assertions in them.
+/// Maximum number of rounds of a repetition that are built one by one because they contain
+/// assertions.
 const ROUNDS: u32 = 64;
 
-/// The most steps that rounds built one by one may add up to, beyond those that every node takes.
+/// Maximum number of steps for rounds built one by one, in addition to the steps of every node.
 const STEPS: usize = 100_000;
 
-/// The work that expressions may take beside that.
+/// Maximum work of the expressions during a construction, in addition to the steps.
 pub(super) const WORK: usize = 1 << 21;
 
-/// The texts in which a pattern is found.
+/// Returns the texts in which a pattern is found.
 pub(super) fn search(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     Builder::new(expressions, 2 * ast.size + STEPS).found(ast)
 }
 
-/// The texts that a pattern matches as a whole.
+/// Returns the texts that a pattern matches as a whole.
 pub(super) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     let mut builder = Builder::new(expressions, 2 * ast.size + STEPS);
     Ok(builder.build(ast, Continuation::always(Expressions::EMPTY))?.start)
 }
 
-/// What may follow, by what went before.
+/// The texts that may follow, depending on the preceding text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Continuation {
-    /// At the start of the text.
+    /// Texts that may follow at the start of the text.
     pub(super) start: ExprId,
-    /// Behind a character of a word.
+    /// Texts that may follow after a word character.
     pub(super) word: ExprId,
-    /// Behind another character.
+    /// Texts that may follow after another character.
     pub(super) other: ExprId,
 }
 
 impl Continuation {
-    /// The same whatever went before.
+    /// Creates a continuation that does not depend on the preceding text.
     pub(super) const fn always(expr: ExprId) -> Self {
         Self { start: expr, word: expr, other: expr }
     }
 
-    /// The same behind all characters.
+    /// Returns the texts that may follow after any character, if they are the same after all
+    /// characters.
     fn inside(self) -> Option<ExprId> {
         (self.word == self.other).then_some(self.word)
     }
@@ -67,12 +70,13 @@ impl Continuation {
 
 pub(super) struct Builder<'a> {
     pub(super) expressions: &'a mut Expressions,
-    /// Σ*`\w` and Σ*`\W`: the texts that end in a word, and those that end otherwise.
+    /// Σ*`\w` and Σ*`\W`: the texts that end in a word character, and the texts that end in another
+    /// one.
     ends_in_word: ExprId,
     ends_in_other: ExprId,
-    /// What is left of the steps allowed.
+    /// Number of steps still allowed.
     steps: usize,
-    /// The work of the expressions at which to stop.
+    /// Limit on the work of the expressions.
     most_work: usize,
 }
 
@@ -87,7 +91,7 @@ impl<'a> Builder<'a> {
         Self { expressions, ends_in_word, ends_in_other, steps, most_work }
     }
 
-    /// `ast`, then `rest`.
+    /// Returns the texts of `ast` followed by `rest`.
     pub(super) fn build(&mut self, ast: &Ast, rest: Continuation) -> Result<Continuation, PatternError> {
         self.steps = self.steps.saturating_sub(1);
         if self.steps == 0 || self.expressions.work() > self.most_work {
@@ -133,7 +137,8 @@ impl<'a> Builder<'a> {
         asked.with(rest, |asked, rest| self.expressions.all_of(vec![asked, rest]))
     }
 
-    /// A repetition with assertions in it: its rounds are no language, so each is built with what follows it.
+    /// Builds a repetition with assertions. A round alone is not a language, so each round is built
+    /// with its continuation.
     fn rounds(
         &mut self,
         inner: &Ast,
@@ -161,7 +166,7 @@ impl<'a> Builder<'a> {
         Ok(from_here)
     }
 
-    /// Any number of rounds: the least solution of X = rest | round·X.
+    /// Builds any number of rounds: the least solution of X = rest | round·X.
     fn star(&mut self, inner: &Ast, rest: Continuation) -> Result<Continuation, PatternError> {
         if inner.min_len == 0 {
             return Err(PatternProblem::EmptyRound.at(inner.offset));
@@ -174,7 +179,7 @@ impl<'a> Builder<'a> {
         } else {
             word
         };
-        // Behind a round, which is not empty, the start of the text is past.
+        // A round is not empty, so the position after a round is not the start of the text.
         let round = self.build(inner, Continuation { start: Expressions::NOTHING, word, other })?;
         let solution = rest.with(round, |rest, round| self.expressions.any_of(vec![rest, round]));
         self.expressions.define(word, solution.word);
@@ -184,7 +189,7 @@ impl<'a> Builder<'a> {
         Ok(Continuation { start: solution.start, word, other })
     }
 
-    /// An expression without assertions, then `rest`.
+    /// Returns the texts of an expression without assertions, followed by `rest`.
     fn attach(&mut self, ast: &Ast, rest: Continuation) -> Continuation {
         let expr = self.plain(ast);
         if let Some(inside) = rest.inside()
@@ -197,7 +202,7 @@ impl<'a> Builder<'a> {
         rest.each(|rest| if is_nullable { self.expressions.any_of(vec![behind, rest]) } else { behind })
     }
 
-    /// The texts of `expr` that are not empty, then what may follow them.
+    /// Returns the non-empty texts of `expr`, each followed by its continuation.
     fn behind(&mut self, expr: ExprId, rest: Continuation) -> ExprId {
         let e = &mut *self.expressions;
         if let Some(inside) = rest.inside() {
@@ -212,7 +217,7 @@ impl<'a> Builder<'a> {
         e.any_of(vec![in_word, in_other])
     }
 
-    /// The texts that begin with a text of `left`, followed by what may follow that.
+    /// Returns the texts of `left`, each followed by its continuation.
     pub(super) fn after(&mut self, left: ExprId, rest: Continuation) -> ExprId {
         if rest == Continuation::always(rest.start) {
             return self.expressions.concat(left, rest.start);
@@ -225,7 +230,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The language of an expression without assertions.
+    /// Returns the language of an expression without assertions.
     fn plain(&mut self, ast: &Ast) -> ExprId {
         self.steps = self.steps.saturating_sub(1);
         match &ast.kind {
@@ -242,7 +247,7 @@ impl<'a> Builder<'a> {
                 let inner = self.plain(inner);
                 self.expressions.repeat(inner, min, max)
             }
-            // Assertions are not plain.
+            // A plain expression contains no assertions.
             _ => Expressions::NOTHING,
         }
     }

@@ -1,4 +1,4 @@
-//! Escapes and classes in brackets.
+//! Parses escapes and bracketed character classes.
 
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
@@ -6,9 +6,9 @@ use super::parse::{Dialect, Parser};
 use super::{PatternError, PatternProblem};
 use crate::regular::CharSet;
 
-/// What an escape or a member of a class stands for.
+/// The meaning of an escape, or of a member of a class.
 pub(super) enum Atom {
-    /// A code point, which may be a surrogate: no text holds one, but ranges may end there.
+    /// A code point, possibly a surrogate. No text contains surrogates, but a range may end at one.
     Char(u32),
     Set(CharSet),
 }
@@ -22,12 +22,12 @@ impl Atom {
     }
 }
 
-/// `\n`, `\r`, and the separators of lines and paragraphs (ECMA-262 §12.3).
+/// Returns `\n`, `\r`, and the line and paragraph separators (ECMA-262 §12.3).
 pub(super) fn line_terminators() -> CharSet {
     CharSet::new([('\n', '\n'), ('\r', '\r'), ('\u{2028}', '\u{2029}')])
 }
 
-/// White space and line terminators (ECMA-262 §12.2 and §12.3).
+/// Returns white space and line terminators (ECMA-262 §12.2 and §12.3).
 fn spaces() -> CharSet {
     CharSet::new([
         ('\t', '\r'),
@@ -47,7 +47,7 @@ fn digits() -> CharSet {
     CharSet::new([('0', '9')])
 }
 
-/// What `\d`, `\w` or `\s` stands for.
+/// Returns the set of `\d`, `\w` or `\s`, given the letter of the escape.
 pub(super) fn of_escape(letter: char) -> Option<CharSet> {
     match letter {
         'd' => Some(digits()),
@@ -57,7 +57,7 @@ pub(super) fn of_escape(letter: char) -> Option<CharSet> {
     }
 }
 
-/// What `\w` stands for, and what `\b` looks at.
+/// Returns the set of `\w`, whose members are the word characters of `\b`.
 pub(super) fn word_chars() -> CharSet {
     CharSet::new([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')])
 }
@@ -67,7 +67,7 @@ pub(super) fn from_unicode(class: &ClassUnicode) -> CharSet {
 }
 
 impl Parser<'_> {
-    /// A class after its bracket.
+    /// Parses a class after its opening bracket.
     pub(super) fn class(&mut self, offset: usize) -> Result<CharSet, PatternError> {
         let negated = self.eat("^");
         if self.peek() == Some(']') {
@@ -84,7 +84,7 @@ impl Parser<'_> {
             if self.is_next("--") {
                 self.note_ambiguous(offset);
             }
-            // A dash before the bracket is itself.
+            // A dash before the closing bracket stands for itself.
             if self.eat("-") && self.peek() != Some(']') {
                 let Some(last) = self.member(offset)? else { break };
                 match (first, last) {
@@ -107,7 +107,7 @@ impl Parser<'_> {
         Ok(if negated { set.complement() } else { set })
     }
 
-    /// A member of a class, or nothing at its end.
+    /// Parses a member of a class; `None` at the closing bracket.
     fn member(&mut self, class: usize) -> Result<Option<Atom>, PatternError> {
         let offset = self.at;
         Ok(match self.next() {
@@ -119,7 +119,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An escape after its backslash.
+    /// Parses an escape after its backslash.
     pub(super) fn escape(&mut self, offset: usize) -> Result<Atom, PatternError> {
         let c = self.next().ok_or_else(|| PatternProblem::TrailingBackslash.at(offset))?;
         if let Some(set) = of_escape(c.to_ascii_lowercase()) {
@@ -156,7 +156,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Exactly so many digits.
+    /// Parses exactly `digits` hexadecimal digits.
     fn hexadecimal(&mut self, digits: usize, offset: usize) -> Result<u32, PatternError> {
         let mut value = 0;
         for _ in 0..digits {
@@ -166,7 +166,8 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// After `\u`: four digits, two surrogates of four digits each, or digits in braces.
+    /// Parses the rest of `\u`: four digits, two surrogates of four digits each, or digits in
+    /// braces.
     fn unicode(&mut self, offset: usize) -> Result<u32, PatternError> {
         if self.eat("{") {
             let digits = self.until('}').ok_or_else(|| PatternProblem::HexadecimalDigits.at(offset))?;
@@ -188,7 +189,7 @@ impl Parser<'_> {
         Ok(lead)
     }
 
-    /// After `\p`: a general category, a script or a binary property.
+    /// Parses the rest of `\p`: a general category, a script or a binary property.
     fn property(&mut self, offset: usize) -> Result<CharSet, PatternError> {
         let syntax = PatternProblem::PropertySyntax.at(offset);
         let name = if self.eat("{") {
@@ -206,7 +207,7 @@ impl Parser<'_> {
     }
 }
 
-/// A general category, a script or a binary property by its name.
+/// Returns the set of a general category, a script or a binary property.
 fn named_property(name: &str, offset: usize) -> Result<CharSet, PatternError> {
     let syntax = PatternProblem::PropertySyntax.at(offset);
     let (key, value) = name.split_once('=').unwrap_or(("gc", name));
@@ -220,11 +221,11 @@ fn named_property(name: &str, offset: usize) -> Result<CharSet, PatternError> {
     if !is_known {
         return Err(unknown);
     }
-    // The tables are the `regex-syntax` crate's; its parser is the way to them.
+    // The tables are in the `regex-syntax` crate, and are accessible only through its parser.
     let hir = regex_syntax::parse(&format!("\\p{{{name}}}")).map_err(|_| unknown)?;
     match hir.kind() {
         HirKind::Class(Class::Unicode(class)) => Ok(from_unicode(class)),
-        // A class of one code point is a literal there.
+        // The parser returns a class of one code point as a literal.
         HirKind::Literal(literal) => {
             let chars = std::str::from_utf8(&literal.0).map_err(|_| unknown)?.chars();
             Ok(CharSet::new(chars.map(|c| (c, c))))

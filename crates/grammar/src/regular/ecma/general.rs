@@ -1,18 +1,22 @@
-//! Patterns with assertions anywhere: look-behind behind look-ahead, in loops, and in each other.
+//! Builds the language of a pattern with assertions anywhere: look-behind after look-ahead, in
+//! loops, and in each other.
 //!
-//! Each look-around, and the pattern itself, becomes an automaton whose empty edges may carry conditions.
-//! What a condition says depends on two things: on the text before the place, which a [`Context`] sums up,
-//! and on the text behind it, of which it is a language. A context follows the automata of all look-behinds
-//! over the text so far. For each state that such an automaton may be in, the context knows what the rest of
-//! the text must be like for that, since there may be look-ahead inside look-behind. So what may follow a
-//! state of an automaton in a context is a language, and these languages are the least solution of equations,
-//! one for each state and context: [`Expressions::recursive`].
+//! Each look-around, and the pattern itself, becomes an automaton whose empty edges may carry
+//! conditions. A condition depends on the text before the place, which a [`Context`] summarises.
+//! Given a context, the condition is a language that must contain the text after the place.
 //!
-//! Contexts are found as they are met, like the states of a subset construction. Counted repetition is
-//! written out.
+//! A context follows the automata of all look-behinds over the text so far. There may be look-ahead
+//! inside look-behind. For each state that such an automaton may be in, the context therefore
+//! records a condition on the rest of the text.
 //!
-//! (Miyazaki and Minamide, *Derivatives of Regular Expressions with Lookahead*, 2019, for conditions as
-//! languages of the rest.)
+//! So for each state and each context, the possible continuations form a language. These languages
+//! are the least solution of equations, one for each state and context: [`Expressions::recursive`].
+//!
+//! Contexts are created on demand, like the states of a subset construction. Counted repetition is
+//! unrolled.
+//!
+//! (Miyazaki and Minamide, *Derivatives of Regular Expressions with Lookahead*, 2019, for
+//! conditions as languages of the rest.)
 
 mod nfa;
 
@@ -27,21 +31,21 @@ use super::class::word_chars;
 use super::{PatternError, PatternProblem};
 use crate::regular::{CharSet, ExprId, Expressions};
 
-/// The most steps, and the most pairs of a state and a context.
+/// Maximum number of steps, and of pairs of a state and a context.
 const STEPS: usize = 1 << 18;
 const PAIRS: usize = 1 << 15;
 
-/// The most ways to meet the conditions of a state that are kept apart.
+/// Maximum number of alternatives in the condition of a state.
 const WAYS: usize = 64;
 
-/// Where a match must be.
+/// Required position of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
     Anywhere,
     Whole,
 }
 
-/// The texts in which `ast` matches.
+/// Returns the texts in which `ast` matches.
 pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> Result<ExprId, PatternError> {
     let too_large = || PatternProblem::TooManyRounds.at(ast.offset);
     let nfa = Nfa::new(ast, scope).ok_or_else(too_large)?;
@@ -49,13 +53,14 @@ pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> R
     solver.solve().ok_or_else(too_large)
 }
 
-/// Languages of which the text behind a place must be in all: sorted, without those that hold every text.
+/// Languages that must all contain the text after a place. Sorted, without the language of all
+/// texts.
 type Conjunction = Vec<ExprId>;
 
-/// Disjunction of which one suffices. None contains another.
+/// Alternative conditions. At least one must hold, and none is a subset of another.
 type Disjunction = Vec<Conjunction>;
 
-/// What the text before a place means for some look-behinds, those with numbers from `first` on.
+/// The effect of the text before a place on the look-behinds numbered from `first`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Context {
     first: usize,
@@ -64,21 +69,21 @@ struct Context {
     behind: Vec<Behind>,
 }
 
-/// A look-behind's automaton over the text so far.
+/// The states of a look-behind's automaton after the text so far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Behind {
-    /// The states that read a character next.
+    /// States that read a character next, with their conditions on the rest of the text.
     states: Vec<(usize, Disjunction)>,
-    /// What makes the look-behind hold here.
+    /// Condition under which the look-behind holds here.
     holds: Disjunction,
 }
 
-/// What follows a place in an automaton without reading a character.
+/// The states that a place in an automaton reaches without reading a character.
 #[derive(Clone, Debug, Default)]
 struct Closure {
-    /// States that read a character, and how they are reached.
+    /// States that read a character, with the conditions under which they are reached.
     states: Vec<(usize, Disjunction)>,
-    /// How the end is reached.
+    /// Condition under which the end is reached.
     end: Disjunction,
 }
 
@@ -87,14 +92,14 @@ struct Solver<'a> {
     nfa: &'a Nfa,
     contexts: Vec<Context>,
     ids: FxHashMap<Context, usize>,
-    /// By context, which characters lead to which contexts.
+    /// By context: sets of characters, each with the context that it leads to.
     steps: FxHashMap<usize, Rc<[(CharSet, usize)]>>,
-    /// By state and context, what may follow.
+    /// By state and context: the texts that may follow.
     rests: FxHashMap<(usize, usize), ExprId>,
     closures: FxHashMap<(usize, usize), Rc<Closure>>,
     word: ExprId,
     left: usize,
-    /// The work of the expressions at which to stop.
+    /// Limit on the work of the expressions.
     most_work: usize,
 }
 
@@ -135,7 +140,8 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// The context of the look-behinds of a range at the start, or after a character of another context.
+    /// Returns the context of the look-behinds `first..end`, at the start or after a character in
+    /// another context.
     fn context(&mut self, first: usize, end: usize, before: Option<(usize, char)>) -> Option<usize> {
         let is_word = before.is_some_and(|(_, c)| word_chars().contains(c));
         let mut context = Context {
@@ -163,13 +169,13 @@ impl<'a> Solver<'a> {
         Some(self.intern(context))
     }
 
-    /// The part of a context that the look-behinds of a range are.
+    /// Restricts a context to a range of look-behinds.
     fn part(&mut self, context: &Context, (first, end): (usize, usize)) -> usize {
         let behind = context.behind[first - context.first..end - context.first].to_vec();
         self.intern(Context { first, behind, ..*context })
     }
 
-    /// What is left of ways after a character.
+    /// Returns the derivatives of some conditions by a character.
     fn derived(&mut self, ways: &Disjunction, c: char) -> Option<Disjunction> {
         let mut derived = Disjunction::new();
         for way in ways {
@@ -183,7 +189,7 @@ impl<'a> Solver<'a> {
         Some(derived)
     }
 
-    /// The characters by the contexts that they lead to.
+    /// Groups the characters by the context that they lead to.
     fn steps(&mut self, context: usize) -> Option<Rc<[(CharSet, usize)]>> {
         if let Some(known) = self.steps.get(&context) {
             return Some(Rc::clone(known));
@@ -227,7 +233,7 @@ impl<'a> Solver<'a> {
         Some(steps)
     }
 
-    /// The characters by the derivatives of a language.
+    /// Groups the characters by the derivative of a language.
     fn pieces(&mut self, expr: ExprId) -> Option<Vec<CharSet>> {
         let pieces = self.expressions.pieces(expr);
         self.spend(pieces.len())?;
@@ -239,7 +245,7 @@ impl<'a> Solver<'a> {
         Some(sets.into_values().map(CharSet::from_code_points).collect())
     }
 
-    /// What is reached from some places of an automaton without reading a character.
+    /// Returns the states that some places of an automaton reach without reading a character.
     fn close(&mut self, from: Vec<(usize, Disjunction)>, body: Body, context: &Context) -> Option<Closure> {
         let mut known: FxHashMap<usize, Disjunction> = FxHashMap::default();
         let mut order = Vec::new();
@@ -289,7 +295,7 @@ impl<'a> Solver<'a> {
         Some(closure)
     }
 
-    /// What a condition asks of the text behind a place.
+    /// Returns the language that a condition requires of the text after a place.
     fn asked(&mut self, condition: Condition, context: &Context) -> Option<ExprId> {
         let never_or_always = |holds| if holds { Expressions::EVERYTHING } else { Expressions::NOTHING };
         Some(match condition {
@@ -330,7 +336,8 @@ impl<'a> Solver<'a> {
         Some(closure)
     }
 
-    /// The texts that take an automaton to its end from a context, and any text behind that.
+    /// Returns the texts that take an automaton from start to end in a context, each followed by
+    /// any text.
     fn language(&mut self, body: Body, context: usize) -> Option<ExprId> {
         let start = self.closure(body.start, body, context)?;
         let mut found = Vec::new();
@@ -344,7 +351,7 @@ impl<'a> Solver<'a> {
         for &(state, _) in &start.states {
             add((state, context), &mut found, &mut seen, self);
         }
-        // What each pair leads to: characters, the context after them and what is reached there.
+        // By pair: characters, the context that they lead to, and the states reached there.
         let mut edges: Vec<Vec<(CharSet, usize, Rc<Closure>)>> = Vec::new();
         while let Some(&(state, at)) = found.get(edges.len()) {
             if self.rests.len() + found.len() > PAIRS {
@@ -372,7 +379,7 @@ impl<'a> Solver<'a> {
         self.rest(&start, context)
     }
 
-    /// Makes the languages of pairs, those from which no end is reached as nothing.
+    /// Creates the languages of pairs. A pair that reaches no end has the empty language.
     fn define(
         &mut self,
         found: &[(usize, usize)],
@@ -423,7 +430,7 @@ impl<'a> Solver<'a> {
         Some(())
     }
 
-    /// What may follow a place from which this is reached.
+    /// Returns the texts that may follow a place with this closure.
     fn rest(&mut self, closure: &Closure, context: usize) -> Option<ExprId> {
         let mut ways = Vec::with_capacity(closure.states.len() + 1);
         for (state, conditions) in &closure.states {
@@ -439,7 +446,8 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// Adds a way unless another one is as good; true if it was added. Too many are none.
+/// Adds an alternative, except if it can never hold or contains a known alternative. Returns true
+/// if the alternative was added, and `None` if there are too many.
 fn add(ways: &mut Disjunction, mut way: Conjunction) -> Option<bool> {
     if way.contains(&Expressions::NOTHING) {
         return Some(false);

@@ -1,8 +1,9 @@
-//! Where a search begins, and look-behind.
+//! Builds the start of a search, and look-behind.
 //!
-//! A search may begin anywhere, so a pattern's language is what its beginning gives behind any text. Look-behind cuts a
-//! sequence in two: the texts before it, among which it chooses, and what follows. That is exact where the match of the
-//! first part does not depend on the second, and where the sequence is not inside of something that repeats it.
+//! A search may begin anywhere, so the language of a pattern consists of any text, followed by the
+//! continuation at the start of the pattern. Look-behind cuts a sequence in two: the part before
+//! the cut is restricted, and the rest follows. This is exact if the match of the first part does
+//! not depend on the second, and if no repetition contains the sequence.
 
 use super::ast::{Ast, Kind};
 use super::build::{Builder, Continuation};
@@ -10,12 +11,12 @@ use super::{PatternError, PatternProblem};
 use crate::regular::{ExprId, Expressions};
 
 impl Builder<'_> {
-    /// The texts in which `ast` is found.
+    /// Returns the texts in which `ast` is found.
     pub(super) fn found(&mut self, ast: &Ast) -> Result<ExprId, PatternError> {
         self.texts(ast, Continuation::always(Expressions::EVERYTHING))
     }
 
-    /// The texts with a match somewhere and `rest` behind it.
+    /// Returns the texts with a match of `ast` somewhere, followed by `rest`.
     fn texts(&mut self, ast: &Ast, rest: Continuation) -> Result<ExprId, PatternError> {
         match &ast.kind {
             _ if !ast.facts.look_behind => self.anywhere(std::slice::from_ref(ast), rest),
@@ -28,7 +29,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The texts with a match of `items`, one after the other, and `rest` behind it.
+    /// Returns the texts with a match of the sequence `items` somewhere, followed by `rest`. The
+    /// sequence may contain look-behinds.
     fn sequence(&mut self, items: &[Ast], rest: Continuation) -> Result<ExprId, PatternError> {
         let is_look_behind = |item: &Ast| matches!(item.kind, Kind::LookBehind { .. });
         let Some(at) = items.iter().rposition(is_look_behind) else { return self.anywhere(items, rest) };
@@ -37,14 +39,14 @@ impl Builder<'_> {
         if let Some(item) = before.iter().find(|item| item.facts.looks_ahead) {
             return Err(PatternProblem::LookBehindAfterAssertion.at(item.offset));
         }
-        // Before the last look-behind there may be more of them.
+        // There may be more look-behinds before the last one.
         let left = self.sequence(before, Continuation::always(Expressions::EMPTY))?;
         let asked = self.asked(&items[at])?;
         let left = self.expressions.all_of(vec![left, asked]);
         Ok(self.after(left, rest))
     }
 
-    /// The texts before a place where a look-behind holds.
+    /// Returns the texts before a place where a look-behind holds.
     fn asked(&mut self, ast: &Ast) -> Result<ExprId, PatternError> {
         let Kind::LookBehind { inner, negated } = &ast.kind else { return Ok(Expressions::EVERYTHING) };
         if inner.facts.looks_ahead {
@@ -54,7 +56,8 @@ impl Builder<'_> {
         Ok(if *negated { self.expressions.not(texts) } else { texts })
     }
 
-    /// The texts with a match of `items` somewhere, and `rest` behind it.
+    /// Returns the texts with a match of the sequence `items` somewhere, followed by `rest`. No
+    /// item is a look-behind.
     fn anywhere(&mut self, items: &[Ast], rest: Continuation) -> Result<ExprId, PatternError> {
         let rest = items.iter().rev().try_fold(rest, |rest, item| self.build(item, rest))?;
         Ok(self.after(Expressions::EVERYTHING, rest))

@@ -1,19 +1,28 @@
-//! Regular expressions of ECMA-262, with the meaning that the `u` flag gives them, as languages.
+//! Regular expressions of ECMA-262, with the meaning of the `u` flag, as languages.
 //!
-//! JSON Schema's `pattern` asks whether the expression is *found* in the text, so the language of a pattern holds every
-//! text with a match in it. Matching by code points, `\d` and `\w` ASCII only, `.` without line terminators, `^` and `$`
-//! at the ends of the text only: what a validator on an ECMA engine does.
+//! JSON Schema's `pattern` asks whether the expression is *found* in the text. The language of a
+//! pattern therefore contains every text with a match. Matching follows validators on an ECMA
+//! engine. Patterns match by code points. `\d` and `\w` are ASCII only, `.` excludes line
+//! terminators, and `^` and `$` match only at the ends of the text.
 //!
-//! Look-around, anchors and word boundaries are exact wherever they stand, in loops and in each other too.
-//! Mostly look-ahead is an intersection with what follows, and look-behind one with what went before
-//! ([`build`]). Where the two mix, what may follow depends on a context of the text so far ([`general`]).
-//! Back-references are not regular and refused.
+//! Look-around, anchors and word boundaries are exact everywhere, including in loops and in each
+//! other. Usually, look-ahead is an intersection with the following text, and look-behind is an
+//! intersection with the preceding text ([`build`]). If both are mixed, the possible continuations
+//! depend on a context of the text so far ([`general`]). Back-references are not regular, and are
+//! rejected.
 //!
 //! # Leniency
-//! Like the validators in use we read some expressions that ECMA-262 with `u` calls errors but that can only mean one thing:
-//! a `{`, `}` or `]` alone, escaped characters that need no escape (`\-`, `\@`), flags for all or a part (`(?i)`, `(?i:a)`),
-//! `(?P<name>a)`, and sets where a range ends in a class (`[\w-.]`). Escaped letters without a meaning
-//! (`\A`, `\Z`, `\h`) are errors, since engines disagree about them.
+//! Like common validators, this module accepts some expressions that ECMA-262 with `u` rejects but
+//! that can only mean one thing:
+//!
+//! - a lone `{`, `}` or `]`;
+//! - escaped characters that need no escape (`\-`, `\@`);
+//! - flags for all or part of the expression (`(?i)`, `(?i:a)`);
+//! - `(?P<name>a)`;
+//! - sets in which a range ends in a class (`[\w-.]`).
+//!
+//! Escaped letters without a meaning (`\A`, `\Z`, `\h`) are errors, because engines disagree about
+//! them.
 //!
 //! (ECMA-262, 16th edition, §22.2 and annex B.1.2.)
 
@@ -29,14 +38,17 @@ pub(crate) use parse::Read;
 
 use super::{CharSet, ExprId, Expressions};
 
-/// The deepest nesting of groups.
+/// Maximum nesting depth of groups.
 const NESTING: usize = 250;
 
-/// The texts in which a pattern is found.
+/// Returns the texts in which a pattern is found.
+///
+/// # Errors
+/// Returns an error if the pattern is malformed, unsupported, or too large.
 pub(crate) fn pattern(expressions: &mut Expressions, source: &str) -> Result<ExprId, PatternError> {
     let ast = parse::parse(source)?;
     match build::search(expressions, &ast) {
-        // Assertions in some places need contexts, and cost more.
+        // Assertions in some places need contexts, which cost more.
         Err(PatternError { reason, .. }) if reason.needs_contexts() => {
             general::texts(expressions, &ast, general::Scope::Anywhere)
         }
@@ -44,12 +56,18 @@ pub(crate) fn pattern(expressions: &mut Expressions, source: &str) -> Result<Exp
     }
 }
 
-/// Reads a pattern that is to match as a whole, with escapes that other engines have.
+/// Parses a pattern that must match as a whole. Also accepts some escapes of other engines.
+///
+/// # Errors
+/// Returns an error if the pattern is malformed or unsupported.
 pub(crate) fn read(source: &str) -> Result<Read, PatternError> {
     parse::read(source, parse::Dialect::Extended)
 }
 
-/// The texts that a pattern matches from their start to their end.
+/// Returns the texts that a pattern matches from start to end.
+///
+/// # Errors
+/// Returns an error if the pattern is too large.
 pub(crate) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     match build::whole(expressions, ast) {
         Err(PatternError { reason, .. }) if reason.needs_contexts() => {
@@ -59,28 +77,29 @@ pub(crate) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, 
     }
 }
 
-/// The texts in which a pattern is found, and those that it matches as a whole, by the general construction.
+/// Returns the texts in which a pattern is found, and the texts that it matches as a whole. Both
+/// use the general construction.
 #[cfg(test)]
 pub(super) fn general_texts(expressions: &mut Expressions, ast: &Ast) -> Result<[ExprId; 2], PatternError> {
     let found = general::texts(expressions, ast, general::Scope::Anywhere)?;
     Ok([found, general::texts(expressions, ast, general::Scope::Whole)?])
 }
 
-/// What `\d`, `\w` or `\s` stands for, by its letter.
+/// Returns the set of `\d`, `\w` or `\s`, given the letter of the escape.
 pub(crate) fn set_of_escape(letter: char) -> Option<CharSet> {
     class::of_escape(letter)
 }
 
-/// Why a pattern has no language here.
+/// The reason why a pattern is rejected, and the place of the problem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}, at offset {offset}")]
 pub(crate) struct PatternError {
-    /// In bytes, into the pattern.
+    /// Byte offset in the pattern.
     pub(crate) offset: usize,
     pub(crate) reason: PatternProblem,
 }
 
-/// What is wrong with a pattern, or not supported.
+/// A syntax error in a pattern, or an unsupported construct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum PatternProblem {
     #[error("a group is not closed")]
@@ -136,7 +155,7 @@ pub(crate) enum PatternProblem {
 }
 
 impl PatternProblem {
-    /// Whether the general construction may do what the first one cannot.
+    /// Reports whether the general construction may handle the pattern instead.
     fn needs_contexts(self) -> bool {
         matches!(
             self,
@@ -144,7 +163,7 @@ impl PatternProblem {
         )
     }
 
-    /// This problem at a place.
+    /// Returns the error for this problem at a place.
     fn at(self, offset: usize) -> PatternError {
         PatternError { offset, reason: self }
     }

@@ -28,26 +28,27 @@ pub(super) fn read(source: &str, dialect: Dialect) -> Result<Read, PatternError>
     }
 }
 
-/// What is read besides ECMA-262's syntax.
+/// The syntax that is accepted in addition to ECMA-262.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
-    /// As JSON Schema's `pattern` is read.
+    /// The syntax of JSON Schema's `pattern`.
     Pattern,
-    /// Escapes that other engines have too, where ECMA-262 has none: `\A`, `\z`, `\a`, `\pL`, `\x{…}`.
+    /// Also accepts escapes that other engines have and ECMA-262 lacks: `\A`, `\z`, `\a`, `\pL`,
+    /// `\x{…}`.
     Extended,
 }
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) ast: Ast,
-    /// The offset of the first thing that other engines read in another way: a class in a class, an operator
-    /// of classes, a class that begins with `]`, blanks in a count.
+    /// Offset of the first construct that other engines read differently: a class in a class, a
+    /// class operator, a class that begins with `]`, or blanks in a count.
     pub(crate) ambiguous: Option<usize>,
 }
 
 impl Read {
-    /// Whether anything looks at the text around a place.
+    /// Reports whether the pattern contains assertions, which look at the text around a place.
     pub(crate) fn has_assertions(&self) -> bool {
         !self.ast.is_plain()
     }
@@ -56,22 +57,22 @@ impl Read {
 /// The state of the parser.
 pub(super) struct Parser<'a> {
     source: &'a str,
-    /// In bytes.
+    /// Byte offset of the next character.
     pub(super) at: usize,
     depth: usize,
     flags: Flags,
     pub(super) dialect: Dialect,
     ambiguous: Option<usize>,
-    /// Sets of properties met so far, and of other cases.
+    /// Sets of the properties met so far. `folds` holds the case-folded sets.
     pub(super) properties: FxHashMap<&'a str, CharSet>,
     folds: FxHashMap<CharSet, CharSet>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Flags {
-    /// `i`: letters stand for both cases.
+    /// `i`: letters match both cases.
     ignore_case: bool,
-    /// `s`: `.` stands for line terminators too.
+    /// `s`: `.` also matches line terminators.
     dot_all: bool,
 }
 
@@ -86,7 +87,7 @@ impl<'a> Parser<'a> {
         Some(c)
     }
 
-    /// Passes over `text` if it is next.
+    /// Skips `text` if it comes next. Returns true if it was skipped.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         let is_next = self.source[self.at..].starts_with(text);
         if is_next {
@@ -99,7 +100,7 @@ impl<'a> Parser<'a> {
         self.source[self.at..].starts_with(text)
     }
 
-    /// The next letter of ASCII, as text.
+    /// Reads the next ASCII letter, as text.
     pub(super) fn letter(&mut self) -> Option<&'a str> {
         let letter =
             self.source[self.at..].get(..1).filter(|c| c.bytes().all(|b| b.is_ascii_alphabetic()))?;
@@ -107,7 +108,7 @@ impl<'a> Parser<'a> {
         Some(letter)
     }
 
-    /// The text up to `end`, which is passed over too.
+    /// Reads the text up to `end`, and skips `end`.
     pub(super) fn until(&mut self, end: char) -> Option<&'a str> {
         let rest = &self.source[self.at..];
         let len = rest.find(end)?;
@@ -115,7 +116,7 @@ impl<'a> Parser<'a> {
         Some(&rest[..len])
     }
 
-    /// All alternatives up to the end of the group.
+    /// Parses alternatives up to the end of the group.
     fn alternatives(&mut self) -> Result<Ast, PatternError> {
         let offset = self.at;
         let mut alternatives = vec![self.sequence()?];
@@ -144,7 +145,7 @@ impl<'a> Parser<'a> {
         Ok(Ast::new(Kind::Concat(items), offset))
     }
 
-    /// One atom or assertion; nothing for a group that only sets flags.
+    /// Parses one atom or assertion; `None` for a group that only sets flags.
     fn atom(&mut self) -> Result<Option<Ast>, PatternError> {
         let offset = self.at;
         let kind = match self.next() {
@@ -172,7 +173,7 @@ impl<'a> Parser<'a> {
         Ok(Some(Ast::new(kind, offset)))
     }
 
-    /// The set with the other cases of its letters, if the flag says so.
+    /// Returns the set, with the other cases of its letters if the `i` flag is set.
     pub(super) fn folded(&mut self, set: CharSet) -> CharSet {
         if !self.flags.ignore_case {
             return set;
@@ -186,14 +187,14 @@ impl<'a> Parser<'a> {
         let mut class = ClassUnicode::new(chars);
         let folded = match class.try_case_fold_simple() {
             Ok(()) => class::from_unicode(&class),
-            // The tables of cases are left out of the build.
+            // This build of `regex-syntax` has no case tables.
             Err(_) => set.clone(),
         };
         self.folds.insert(set, folded.clone());
         folded
     }
 
-    /// Notes that other engines read what is at an offset in another way.
+    /// Records that other engines read the construct at an offset differently.
     pub(super) fn note_ambiguous(&mut self, offset: usize) {
         self.ambiguous.get_or_insert(offset);
     }
@@ -243,7 +244,7 @@ impl<'a> Parser<'a> {
         if is_name { Ok(()) } else { Err(PatternProblem::GroupName.at(offset)) }
     }
 
-    /// Reads flags up to `:` or to the end of the group, and says whether the group ends there.
+    /// Parses flags up to `:` or to the end of the group. Returns true if the group ends there.
     fn set_flags(&mut self, offset: usize) -> Result<bool, PatternError> {
         let mut value = true;
         loop {
@@ -254,7 +255,7 @@ impl<'a> Parser<'a> {
                 Some('-') if value => value = false,
                 Some('i') => self.flags.ignore_case = value,
                 Some('s') => self.flags.dot_all = value,
-                // What an expression means here anyway.
+                // These flags select the only behaviour that is supported.
                 Some('u') if value => {}
                 Some('m') if !value => {}
                 Some('m') => return Err(PatternProblem::MultiLine.at(at)),
@@ -281,7 +282,7 @@ impl<'a> Parser<'a> {
         } else {
             return Ok(atom);
         };
-        // Which match is found is all that a lazy quantifier changes.
+        // A lazy quantifier only changes which match is found.
         self.eat("?");
         let is_assertion = matches!(
             atom.kind,
@@ -298,7 +299,8 @@ impl<'a> Parser<'a> {
         Ok(Ast::new(Kind::Repeat { inner: Box::new(atom), min, max }, from))
     }
 
-    /// The counts of `{m}`, `{m,}` or `{m,n}` after its brace; nothing is read if it is none of these.
+    /// Parses the counts of `{m}`, `{m,}` or `{m,n}` after the brace. For any other text, reads
+    /// nothing and returns `None`.
     fn counts(&mut self, offset: usize) -> Result<Option<(u32, Option<u32>)>, PatternError> {
         let rest = &self.source[self.at..];
         let end = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();

@@ -1,4 +1,5 @@
-//! Patterns: the meaning of each construct, and random ones against two other matchers.
+//! Tests of patterns: the meaning of each construct, and random patterns against two other
+//! matchers.
 
 use proptest::prelude::*;
 use regex_automata::dfa::{Automaton, dense};
@@ -15,7 +16,7 @@ fn compile(source: &str) -> Result<TextDfa, PatternError> {
     Ok(TextDfa::new(&mut expressions, &[expr], 10_000).unwrap())
 }
 
-/// Every text over `a`, `b` and `-` up to a length.
+/// Lists every text over `a`, `b` and `-` up to a length.
 fn texts(longest: u32) -> impl Iterator<Item = String> {
     (0..=longest).flat_map(|len| {
         (0..3_usize.pow(len)).map(move |number| {
@@ -68,7 +69,7 @@ proptest! {
     #[test]
     fn patterns_match_as_another_engine_does(tree in patterns(false)) {
         let source = tree.source();
-        // Anchors in rounds that may be empty are refused.
+        // Patterns that exceed a limit are skipped.
         let Ok(dfa) = compile(&source) else { return Ok(()) };
         let config = regex_automata::util::syntax::Config::new().unicode(false).utf8(false);
         let other = dense::Builder::new().syntax(config).build(&source).unwrap();

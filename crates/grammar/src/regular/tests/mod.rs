@@ -1,4 +1,5 @@
-//! The laws of expressions and automata, against a matcher that tries every way to split a text.
+//! Tests of the laws of expressions and automata, against a matcher that tries every split of a
+//! text.
 
 mod ecma;
 mod pattern;
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 use self::tree::{Tree, texts, trees};
 use super::{CharSet, ExprId, Expressions, TextDfa};
 
-/// A state from which a text ends, or `None` if it left all languages.
+/// Returns the state after a text; `None` if no language accepts any continuation.
 fn run(dfa: &TextDfa, text: &str) -> Option<u32> {
     text.chars().try_fold(dfa.start(), |state, c| dfa.next(state, c))
 }
@@ -18,7 +19,7 @@ fn accepts(dfa: &TextDfa, language: usize, text: &str) -> bool {
     run(dfa, text).is_some_and(|state| dfa.labels()[dfa.label(state) as usize][language])
 }
 
-/// What must hold of every automaton, whatever its languages.
+/// Asserts the properties that every automaton has.
 fn check_shape(dfa: &TextDfa) {
     assert!(dfa.labels()[0].iter().all(|accepts| !accepts));
     let mut alive = (0..dfa.len() as u32).map(|state| dfa.label(state) != 0).collect::<Vec<_>>();
@@ -44,7 +45,7 @@ fn check_shape(dfa: &TextDfa) {
     }
 }
 
-/// Whether no two states accept the same continuations, by rounds of refinement.
+/// Asserts that no two states accept the same continuations, by refinement in rounds.
 fn check_minimal(dfa: &TextDfa) {
     let mut classes = (0..dfa.len() as u32).map(|state| dfa.label(state)).collect::<Vec<_>>();
     for _ in 0..dfa.len() {
@@ -188,7 +189,7 @@ fn counts_take_one_state_each() {
     assert_eq!(TextDfa::new(&mut e, &[counted], 4096).unwrap().len(), 129);
 }
 
-/// Where the lengths of a language are within the bounds beside it, these cost no states.
+/// Length bounds cost no states if the other language always satisfies them.
 #[test]
 fn bounds_that_hold_anyway_are_not_counted() {
     let mut e = Expressions::new();

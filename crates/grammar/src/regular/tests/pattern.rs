@@ -1,4 +1,4 @@
-//! Patterns with assertions, and a matcher that tries everything.
+//! Random patterns with assertions, and a matcher that tries every possibility.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// As it is written, and the characters it stands for.
+    /// The source of the class, and the characters that it matches.
     Class(&'static str, &'static str),
     Concat(Vec<Pattern>),
     Alternatives(Vec<Pattern>),
@@ -49,7 +49,7 @@ impl Pattern {
         self.ends(text, 0).contains(&text.len())
     }
 
-    /// Where matches that begin at a place may end.
+    /// Returns the places at which matches from a given place may end.
     fn ends(&self, text: &[char], from: usize) -> BTreeSet<usize> {
         let holds = |holds: bool| if holds { BTreeSet::from([from]) } else { BTreeSet::new() };
         match self {
@@ -89,7 +89,7 @@ impl Pattern {
     }
 }
 
-/// Random patterns over `a`, `b` and `-`; with assertions if asked for.
+/// Creates random patterns over `a`, `b` and `-`, with assertions on request.
 pub(super) fn patterns(assertions: bool) -> impl Strategy<Value = Pattern> {
     let class = prop::sample::select(vec![
         ("a", "a"),

@@ -1,10 +1,10 @@
-//! A naive matcher.
+//! Random expressions, and a naive matcher.
 
 use proptest::prelude::*;
 
 use crate::regular::{CharSet, ExprId, Expressions};
 
-/// An expression as it is written.
+/// An expression before normalisation.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
     Nothing,
@@ -73,7 +73,7 @@ impl Tree {
         if max == Some(0) {
             return false;
         }
-        // A round that takes nothing only counts towards the minimum.
+        // An empty round only counts towards the minimum.
         let min = if nullable { 0 } else { min };
         (1..=text.len()).any(|at| {
             self.matches(&text[..at])
@@ -82,7 +82,7 @@ impl Tree {
     }
 }
 
-/// Random expressions over `a`, `b` and `c`.
+/// Creates random expressions over `a`, `b` and `c`.
 pub(super) fn trees() -> impl Strategy<Value = Tree> {
     let leaf = prop_oneof![
         1 => Just(Tree::Nothing),
@@ -106,7 +106,7 @@ pub(super) fn trees() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Every text over `a`, `b`, `c` up to a length.
+/// Lists every text over `a`, `b` and `c` up to a length.
 pub(super) fn texts(longest: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut last = all.clone();

@@ -1,6 +1,6 @@
 use crate::regular::{ExprId, Expressions, ecma};
 
-/// The ways in which ABNF (RFC 5234) puts rules together, over expressions.
+/// The combinators of ABNF (RFC 5234), over expressions.
 pub(super) struct Abnf<'a>(&'a mut Expressions);
 
 impl<'a> Abnf<'a> {
@@ -8,7 +8,10 @@ impl<'a> Abnf<'a> {
         Self(expressions)
     }
 
-    /// The texts that an ECMA-262 pattern matches from end to end. Only for patterns written in the code.
+    /// Returns the texts that an ECMA-262 pattern matches from end to end.
+    ///
+    /// # Panics
+    /// Panics if the pattern is invalid, so only patterns in the source code may be passed.
     pub(super) fn pattern(&mut self, source: &str) -> ExprId {
         ecma::pattern(self.0, &format!("^(?:{source})$"))
             .expect("the pattern is written in the code, and a test builds every format")
@@ -18,7 +21,7 @@ impl<'a> Abnf<'a> {
         self.0.literal(text)
     }
 
-    /// One after the other.
+    /// Concatenates the parts.
     pub(super) fn all<const N: usize>(&mut self, parts: [ExprId; N]) -> ExprId {
         parts.into_iter().rev().fold(Expressions::EMPTY, |rest, part| self.0.concat(part, rest))
     }
@@ -31,7 +34,7 @@ impl<'a> Abnf<'a> {
         self.0.all_of(vec![a, b])
     }
 
-    /// What is in `a` and not in `b`.
+    /// Returns the texts that are in `a` and not in `b`.
     pub(super) fn except(&mut self, a: ExprId, b: ExprId) -> ExprId {
         let not = self.0.not(b);
         self.both(a, not)

@@ -1,23 +1,23 @@
-//! Addresses of mailboxes.
+//! Mailbox addresses.
 
 use super::name::{ascii_name, international_name, ipv4, ipv6_in_mail};
 use super::{Abnf, Draft};
 use crate::regular::{ExprId, Expressions};
 
-/// The longest local part, in octets (RFC 5321, section 4.5.3.1.1).
+/// Maximum length of the local part, in octets (RFC 5321, section 4.5.3.1.1).
 const LOCAL_PART: usize = 64;
 
-/// `Mailbox` (RFC 5321, section 4.1.2), of at most 254 octets (section 4.5.3.1.3).
+/// Returns `Mailbox` (RFC 5321, section 4.1.2), with at most 254 octets (section 4.5.3.1.3).
 pub(super) fn email(rules: &mut Abnf<'_>, draft: Draft) -> ExprId {
     let local = local_part(rules, "");
     let length = rules.times(Expressions::ANY, 1, Some(LOCAL_PART as u32));
     let local = rules.both(local, length);
-    // Beside the longest local part and the sign there is room for 189 octets.
+    // The longest local part and the `@` leave 189 octets for the domain. 11 blocks are 176 octets.
     let domain = ascii_name(rules, draft, 11);
     mailbox(rules, local, domain)
 }
 
-/// The same with the extensions of RFC 6531, section 3.3.
+/// Returns `Mailbox` with the extensions of RFC 6531, section 3.3.
 pub(super) fn idn_email(rules: &mut Abnf<'_>) -> ExprId {
     let local = local_part(rules, r"\u0080-\u{10FFFF}");
     let length = octets(rules, LOCAL_PART);
@@ -40,15 +40,17 @@ fn mailbox(rules: &mut Abnf<'_>, local: ExprId, domain: ExprId) -> ExprId {
     rules.all([local, at, host])
 }
 
-/// `Local-part`: atoms with dots between them, or a quoted string; with more characters for both, in a class's notation.
+/// Returns `Local-part`: atoms separated by dots, or a quoted string. `more` adds characters, in
+/// the notation of a class.
 fn local_part(rules: &mut Abnf<'_>, more: &str) -> ExprId {
     let atom = format!(r"[0-9A-Za-z!#$%&'*+\-/=?^_`{{|}}~{more}]+");
-    // A quoted pair may be of any printable character, and a string hold `<`, but some validators know neither.
+    // Any printable character may be quoted and a string may contain `<`, but some validators
+    // reject both. So this pattern omits both.
     let content = format!(r#"(?:[ !#-;=-\[\]-~{more}]|\\["\\])*"#);
     rules.pattern(&format!(r#"{atom}(?:\.{atom})*|"{content}""#))
 }
 
-/// Texts of up to so many octets in UTF-8.
+/// Returns the texts of at most `most` octets in UTF-8.
 fn octets(rules: &mut Abnf<'_>, most: usize) -> ExprId {
     let widths = [r"[\u0000-\u007F]", r"[\u0080-\u07FF]", r"[\u0800-\uFFFF]", r"[\u{10000}-\u{10FFFF}]"];
     let widths = widths.map(|class| rules.pattern(class));

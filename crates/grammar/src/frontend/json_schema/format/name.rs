@@ -1,32 +1,36 @@
-//! Addresses and names of hosts.
+//! Host names and IP addresses.
 
 use super::{Abnf, Draft};
 use crate::regular::{ExprId, Expressions};
 
-/// The longest label of a name, in octets (RFC 1035, section 2.3.4).
+/// Maximum length of a label, in octets (RFC 1035, section 2.3.4).
 const LABEL: u32 = 63;
 
-/// Labels are counted in blocks of so many characters, each with the dot behind it. Counting characters exactly would
-/// take a state for each pair of a place in the label and a length of the name: 16,000 of them.
+/// Number of characters in a block. Labels are counted in blocks, each label with its dot. An exact
+/// count would need a state for each pair of a position in the label and a length of the name,
+/// about 16,000 states.
 const BLOCK: u32 = 16;
 
-/// RFC 2673, section 3.2 (`dec-octet` without leading zeros: RFC 3986, section 3.2.2).
+/// Returns IPv4 addresses (RFC 2673, section 3.2). `dec-octet` has no leading zeros (RFC 3986,
+/// section 3.2.2).
 pub(super) fn ipv4(rules: &mut Abnf<'_>) -> ExprId {
     let octet = r"(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])";
     rules.pattern(&format!(r"(?:{octet}\.){{3}}{octet}"))
 }
 
-/// RFC 4291, section 2.2.
+/// Returns IPv6 addresses (RFC 4291, section 2.2).
 pub(super) fn ipv6(rules: &mut Abnf<'_>) -> ExprId {
     ipv6_beside_gap(rules, 7)
 }
 
-/// RFC 5321, section 4.1.3, where `::` stands for two groups at least.
+/// Returns IPv6 addresses of mailboxes (RFC 5321, section 4.1.3), where `::` stands for at least
+/// two groups.
 pub(super) fn ipv6_in_mail(rules: &mut Abnf<'_>) -> ExprId {
     ipv6_beside_gap(rules, 6)
 }
 
-/// Eight groups, or up to `most` of them with `::` in between; two groups at the end may be written as an IPv4 address.
+/// Returns eight groups, or up to `most` groups with a `::`. An IPv4 address may replace the last
+/// two groups.
 fn ipv6_beside_gap(rules: &mut Abnf<'_>, most: u32) -> ExprId {
     let group = rules.pattern("[0-9A-Fa-f]{1,4}");
     let (colon, gap, ipv4) = (rules.text(":"), rules.text("::"), ipv4(rules));
@@ -57,12 +61,13 @@ fn ipv6_beside_gap(rules: &mut Abnf<'_>, most: u32) -> ExprId {
     rules.any(forms)
 }
 
-/// RFC 1123, section 2.1, and RFC 5890, section 2.3.1 from draft 7 on: at most 240 characters in blocks.
+/// Returns host names of at most 240 characters, counted in blocks (RFC 1123, section 2.1). From
+/// draft 7 on, RFC 5890, section 2.3.1 applies, too.
 pub(super) fn hostname(rules: &mut Abnf<'_>, draft: Draft) -> ExprId {
     ascii_name(rules, draft, 15)
 }
 
-/// Names of letters, digits and hyphens, whose labels take up to so many blocks together.
+/// Returns names of letters, digits and hyphens, whose labels take at most `blocks` blocks together.
 pub(super) fn ascii_name(rules: &mut Abnf<'_>, draft: Draft, blocks: usize) -> ExprId {
     let (label, dot) = (label(rules, LABEL, draft), rules.text("."));
     let next = rules.all([dot, label]);
@@ -72,7 +77,7 @@ pub(super) fn ascii_name(rules: &mut Abnf<'_>, draft: Draft, blocks: usize) -> E
     rules.both(names, fitting)
 }
 
-/// Texts whose labels, whatever they are, take up to so many blocks.
+/// Returns the texts whose labels, of any characters, take at most `blocks` blocks together.
 fn within(rules: &mut Abnf<'_>, blocks: usize) -> ExprId {
     let (other, dot) = (rules.pattern("[^.]"), rules.text("."));
     let (full, begun) = (rules.times(other, BLOCK, Some(BLOCK)), rules.times(other, 0, Some(BLOCK - 1)));
@@ -86,7 +91,7 @@ fn within(rules: &mut Abnf<'_>, blocks: usize) -> ExprId {
     fitting
 }
 
-/// Letters, digits and hyphens, which do not stand at the ends.
+/// Returns labels of letters, digits and hyphens, without a hyphen at either end.
 fn label(rules: &mut Abnf<'_>, longest: u32, draft: Draft) -> ExprId {
     let label = rules.pattern(&format!("[0-9A-Za-z](?:[0-9A-Za-z-]{{0,{}}}[0-9A-Za-z])?", longest - 2));
     if draft < Draft::D7 {
@@ -96,34 +101,36 @@ fn label(rules: &mut Abnf<'_>, longest: u32, draft: Draft) -> ExprId {
     rules.except(label, reserved)
 }
 
-/// RFC 5890, section 2.3.2.3: labels of ASCII, or of the letters below.
+/// Returns internationalized host names (RFC 5890, section 2.3.2.3), with labels of ASCII or of the
+/// letters below.
 pub(super) fn idn_hostname(rules: &mut Abnf<'_>) -> ExprId {
     let ascii = hostname(rules, Draft::D2020);
     let international = international_name(rules, "");
     rules.any([ascii, international])
 }
 
-/// Letters and digits that labels may hold (PVALID in RFC 5892) and that no character here composes with: Latin, Greek,
-/// Cyrillic, Armenian, Devanagari, Thai, Georgian, kana, bopomofo, Han and Hangul.
+/// Letters and digits that are PVALID (RFC 5892) and that no character of this set composes with:
+/// Latin, Greek, Cyrillic, Armenian, Devanagari, Thai, Georgian, kana, bopomofo, Han and Hangul.
 const LEFT_TO_RIGHT: &str = r"\u00DF-\u00F6\u00F8-\u00FF\u0101\u0103\u0105\u0107\u0109\u010B\u010D\u010F\u0111\u0113\u0115\u0117\u0119\u011B\u011D\u011F\u0121\u0123\u0125\u0127\u0129\u012B\u012D\u012F\u0131\u0135\u0137\u0138\u013A\u013C\u013E\u0142\u0144\u0146\u0148\u014B\u014D\u014F\u0151\u0153\u0155\u0157\u0159\u015B\u015D\u015F\u0161\u0163\u0165\u0167\u0169\u016B\u016D\u016F\u0171\u0173\u0175\u0177\u017A\u017C\u017E\u03AC-\u03CE\u0430-\u045F\u0561-\u0586\u0904-\u0939\u0966-\u096F\u0E01-\u0E30\u0E32\u0E40-\u0E46\u0E50-\u0E59\u10D0-\u10F0\u3005-\u3007\u3041-\u3096\u30A1-\u30FA\u30FC\u3105-\u312D\u3400-\u4DB5\u4E00-\u9FA5\uAC00-\uD7A3";
 
-/// Signs of Devanagari and Thai, which no label begins with.
+/// Signs of Devanagari and Thai. No label begins with a sign.
 const SIGNS: &str = r"\u0901-\u0903\u093E-\u094D\u0E31\u0E34-\u0E3A\u0E47-\u0E4E";
 
 /// Hebrew and Arabic letters.
 const RIGHT_TO_LEFT: &str = r"\u05D0-\u05EA\u0621-\u063A\u0641-\u064A\u0671-\u0674\u0679-\u06D3";
 
-/// Names of at most four labels, of which those of ASCII take one block. Four labels of 62 octets are no longer than
-/// 253 octets with their dots.
+/// Returns names of at most four labels. ASCII labels take at most one block. Four labels of 62
+/// octets and their dots have 251 octets, and the limit is 253.
 ///
-/// `marks` are more characters that may stand inside of labels from left to right. All are in the notation of a class.
+/// `marks` adds characters that may stand inside left-to-right labels. All sets are in the notation
+/// of a class.
 pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
     let ascii = label(rules, BLOCK - 1, Draft::D2020);
     let left_to_right = unicode_label(rules, LEFT_TO_RIGHT, "a-z0-9", &format!("a-z0-9{SIGNS}{marks}"));
     let label = rules.any([ascii, left_to_right]);
     let left_to_right = name_of(rules, label, label);
 
-    // Where a label runs from right to left the others must begin with a letter (RFC 5893, section 2).
+    // If a label runs from right to left, the others must begin with a letter (RFC 5893, section 2).
     let right_to_left = unicode_label(rules, RIGHT_TO_LEFT, "", "0-9");
     let beside = rules.pattern("[A-Za-z].*");
     let beside = rules.both(ascii, beside);
@@ -133,18 +140,22 @@ pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
 }
 
 fn name_of(rules: &mut Abnf<'_>, first: ExprId, others: ExprId) -> ExprId {
-    // RFC 3490, section 3.1, for the dots.
+    // RFC 3490, section 3.1 defines the dots.
     let dot = rules.pattern(r"[.\u3002\uFF0E\uFF61]");
     let next = rules.all([dot, others]);
     let more = rules.times(next, 0, Some(3));
     rules.all([first, more])
 }
 
-/// Labels with at least one of `letters`, which begin with such a letter or one of `first`, and go on with those or of `inside`.
+/// Returns labels with at least one character outside ASCII.
 ///
-/// In punycode a character outside of ASCII takes 8 digits at most: the deltas are below 2²⁷, and each digit takes a
-/// factor of 10 at least (RFC 3492, section 3.3). With `xn--`, ten characters of ASCII and the hyphen behind them, five such
-/// characters take 55 octets; seven with nothing else take 60.
+/// The first character is from `letters` or `first`. The other characters are from `letters` or
+/// `inside`, or are hyphens. The last character is not a hyphen.
+///
+/// In punycode, a character outside ASCII takes at most 8 digits: the deltas are below 2²⁷, and
+/// each digit covers a factor of at least 10 (RFC 3492, section 3.3). With `xn--`, ten ASCII
+/// characters and the hyphen after them, five such characters take 55 octets. Seven such characters
+/// without ASCII characters take 60 octets.
 fn unicode_label(rules: &mut Abnf<'_>, letters: &str, first: &str, inside: &str) -> ExprId {
     let label = rules.pattern(&format!("[{letters}{first}](?:[{letters}{inside}-]*[{letters}{inside}])?"));
     let reserved = rules.pattern("[^]{2}--[^]*");

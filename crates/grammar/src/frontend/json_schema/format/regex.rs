@@ -1,16 +1,16 @@
-//! Regular expressions of ECMA-262 that are certainly valid, with the `u` flag and without.
+//! Regular expressions of ECMA-262 that are valid with and without the `u` flag.
 //!
-//! Valid expressions are no regular language, since their groups nest; nor is it regular that a range's ends and the
-//! counts of a repetition are in order, in general. Here groups nest to a depth, ranges are of digits, or of ASCII letters
-//! of one case from the first on, and counts have few digits.
+//! Valid expressions are not a regular language. Their groups nest, and the ends of a range and the
+//! counts of a repetition must be in order. So this subset limits the nesting depth of groups and the
+//! digits of counts. A range covers digits, or starts at `a` or `A` and covers letters of the same case.
 
 use super::Abnf;
 use crate::regular::ExprId;
 
-/// The deepest nesting of groups.
+/// Maximum nesting depth of groups.
 const DEPTH: usize = 2;
 
-/// Escapes that mean the same everywhere (§22.2.1).
+/// Escapes that are valid and mean the same with and without the `u` flag (§22.2.1).
 const ESCAPE: &str = r"\\(?:[dDwWsStnvfr]|[\^$\\.*+?()\[\]{}|/]|c[A-Za-z]|x[0-9A-Fa-f]{2}|u(?:[0-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}))";
 
 pub(super) fn regex(rules: &mut Abnf<'_>) -> ExprId {
@@ -44,14 +44,15 @@ pub(super) fn regex(rules: &mut Abnf<'_>) -> ExprId {
     disjunction.unwrap_or(single)
 }
 
-/// A class in brackets: a hyphen is a range's, or stands at an end.
+/// Returns classes in brackets. A hyphen forms a range or stands at either end.
 fn class(rules: &mut Abnf<'_>) -> ExprId {
     let digits = (0..=8).map(|low| format!("{low}-[{low}-9]")).collect::<Vec<_>>().join("|");
     let single = format!(r"[^\]\\\-]|\\-|{ESCAPE}");
     rules.pattern(&format!(r"\[\^?-?(?:{digits}|a-[a-z]|A-[A-Z]|{single})*-?\]"))
 }
 
-/// Quantifiers whose counts are in order because they are equal, or because the second has more digits.
+/// Returns quantifiers. Two counts are always in order: both are single digits, or the second has
+/// more digits.
 fn quantifier(rules: &mut Abnf<'_>) -> ExprId {
     let number = r"(?:0|[1-9][0-9]{0,2})";
     let ordered = r"[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}";

@@ -39,7 +39,7 @@ fn accepts(dfa: &TextDfa, text: &str) -> bool {
     end.is_some_and(|state| dfa.label(state) != 0)
 }
 
-/// Texts of the language that go over every transition, as short as possible.
+/// Returns short texts of the language that together take every transition.
 fn samples(dfa: &TextDfa) -> Vec<String> {
     let states = 0..dfa.len() as u32;
     let mut beginnings: BTreeMap<u32, String> = BTreeMap::from([(dfa.start(), String::new())]);
@@ -70,7 +70,7 @@ fn samples(dfa: &TextDfa) -> Vec<String> {
     states.flat_map(|state| dfa.transitions(state).iter().map(move |t| (state, t))).flat_map(over).collect()
 }
 
-/// Another validator agrees that the texts are valid. It does not know the international formats.
+/// The validator of another crate must accept the texts. It does not know the international formats.
 #[test]
 fn another_validator_accepts_what_the_automata_do() {
     for name in FORMATS {
@@ -198,10 +198,10 @@ fn lengths_are_bounded() {
     assert!(!accepts(&idn_email, &format!("{}@a", "é".repeat(33))));
 }
 
-/// The subsets leave out some of what is valid; nothing that is invalid is in.
+/// Formats whose subset lacks some valid texts of the suite. No subset contains an invalid text.
 const LEFT_OUT: [&str; 3] = ["hostname", "idn-hostname", "regex"];
 
-/// The tests of the JSON-Schema-Test-Suite, in the folder that the variable names.
+/// Runs the tests of the JSON-Schema-Test-Suite in the folder that `FORMWORK_SCHEMA_SUITE` names.
 #[test]
 fn the_suite_agrees() {
     let Ok(folder) = std::env::var("FORMWORK_SCHEMA_SUITE") else { return };

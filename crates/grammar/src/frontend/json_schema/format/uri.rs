@@ -1,54 +1,55 @@
-//! URIs, IRIs, their references, and templates of them.
+//! URIs, IRIs, references to them, and URI templates.
 
 use super::Abnf;
 use super::name::ipv6;
 use crate::regular::ExprId;
 
-/// Characters of UCS that an IRI may hold (RFC 3987, section 2.2).
+/// The characters `ucschar` of an IRI (RFC 3987, section 2.2).
 const UCSCHAR: &str = r"\u00A0-\uD7FF\uF900-\uFDCF\uFDF0-\uFFEF\u{10000}-\u{1FFFD}\u{20000}-\u{2FFFD}\u{30000}-\u{3FFFD}\u{40000}-\u{4FFFD}\u{50000}-\u{5FFFD}\u{60000}-\u{6FFFD}\u{70000}-\u{7FFFD}\u{80000}-\u{8FFFD}\u{90000}-\u{9FFFD}\u{A0000}-\u{AFFFD}\u{B0000}-\u{BFFFD}\u{C0000}-\u{CFFFD}\u{D0000}-\u{DFFFD}\u{E1000}-\u{EFFFD}";
 
-/// Private characters that its query may hold too.
+/// The private-use characters `iprivate`, which the query of an IRI may contain, too.
 const IPRIVATE: &str = r"\uE000-\uF8FF\u{F0000}-\u{FFFFD}\u{100000}-\u{10FFFD}";
 
 const PERCENT: &str = "%[0-9A-Fa-f]{2}";
 
-/// The characters that stand for themselves.
+/// The characters that need no percent-encoding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repertoire {
-    /// RFC 3986, appendix A.
+    /// The characters of a URI (RFC 3986, appendix A).
     Ascii,
-    /// RFC 3987, section 2.2.
+    /// The characters of an IRI (RFC 3987, section 2.2).
     Unicode,
 }
 
 impl Repertoire {
-    /// `unreserved` and `sub-delims`, in a class's notation, with more of them.
+    /// Returns a class of `unreserved`, `sub-delims` and the characters `more`.
     fn class(self, more: &str) -> String {
         let beyond = if self == Self::Unicode { UCSCHAR } else { "" };
         format!(r"[0-9A-Za-z\-._~!$&'()*+,;={beyond}{more}]")
     }
 
-    /// The same or percent-encoded.
+    /// Returns a pattern for a character of the class or a percent-encoded octet.
     fn chars(self, more: &str) -> String {
         format!("(?:{}|{PERCENT})", self.class(more))
     }
 }
 
-/// `URI`: with a scheme.
+/// Returns `URI`, which has a scheme.
 pub(super) fn absolute(rules: &mut Abnf<'_>, repertoire: Repertoire) -> ExprId {
     let scheme = rules.pattern(r"[A-Za-z][0-9A-Za-z+.\-]*:");
     let rest = parts(rules, repertoire, &repertoire.chars(":@"));
     rules.all([scheme, rest])
 }
 
-/// `URI-reference`: with a scheme or without, and then no colon in the first segment.
+/// Returns `URI-reference`. Without a scheme, the first segment has no colon.
 pub(super) fn reference(rules: &mut Abnf<'_>, repertoire: Repertoire) -> ExprId {
     let absolute = absolute(rules, repertoire);
     let relative = parts(rules, repertoire, &repertoire.chars("@"));
     rules.any([absolute, relative])
 }
 
-/// What follows the scheme: `first` are the characters of the first segment of a path without a slash.
+/// Returns everything after the scheme. `first` matches a character of the first segment of a path
+/// without a leading slash.
 fn parts(rules: &mut Abnf<'_>, repertoire: Repertoire, first: &str) -> ExprId {
     let path_char = repertoire.chars(":@");
     let private = if repertoire == Repertoire::Unicode { IPRIVATE } else { "" };
@@ -63,10 +64,10 @@ fn parts(rules: &mut Abnf<'_>, repertoire: Repertoire, first: &str) -> ExprId {
     rules.all([path, end])
 }
 
-/// `authority`: who, where, and the port.
+/// Returns `authority`: user, host and port.
 fn authority(rules: &mut Abnf<'_>, repertoire: Repertoire) -> ExprId {
     let user = rules.pattern(&format!("(?:{}*@)?", repertoire.chars(":")));
-    // An IPv4 address is a name too, as far as its characters go.
+    // IPv4 addresses need no case of their own, because their characters form a name.
     let name = rules.pattern(&format!("{}*", repertoire.chars("")));
     let ipv6 = ipv6(rules);
     let future = rules.pattern(&format!(r"[Vv][0-9A-Fa-f]+\.{}+", Repertoire::Ascii.class(":")));
@@ -78,7 +79,7 @@ fn authority(rules: &mut Abnf<'_>, repertoire: Repertoire) -> ExprId {
     rules.all([user, host, port])
 }
 
-/// RFC 6570, section 2, with erratum 6937, which lets an apostrophe stand for itself.
+/// Returns URI templates (RFC 6570, section 2). Erratum 6937 permits a literal apostrophe.
 pub(super) fn template(rules: &mut Abnf<'_>) -> ExprId {
     let literal = format!(r"(?:[!#$&'(-;=?-\[\]_a-z~{UCSCHAR}{IPRIVATE}]|{PERCENT})");
     let name = format!(r"(?:[0-9A-Za-z_]|{PERCENT})(?:\.?(?:[0-9A-Za-z_]|{PERCENT}))*");

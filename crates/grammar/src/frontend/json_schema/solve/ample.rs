@@ -1,10 +1,12 @@
-//! Which arrays can never run out of items that differ.
+//! Finds arrays that never run out of different items.
 
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::{ArrayRule, Node, NodeChoice, ObjectRule};
 
-/// Marks the arrays whose items have, at every place, more values than any text has items. It is not said of all that do:
-/// only where a string of any text, or of endlessly many ones, is somewhere in the item.
+/// Marks the arrays whose items have, at every index, more values than any text has items.
+///
+/// The check may miss such arrays. It only recognises items that contain a string of arbitrary
+/// characters, or a string of an infinite language.
 pub(super) fn mark_ample(program: &mut JsonProgram) {
     if program.arrays.iter().all(|rule| !rule.unique) {
         return;

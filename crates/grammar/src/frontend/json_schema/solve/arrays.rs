@@ -1,4 +1,4 @@
-//! What is left of arrays, and what they cost.
+//! Rules and costs of arrays.
 
 use rustc_hash::FxHashMap;
 
@@ -9,14 +9,14 @@ use crate::frontend::json_schema::build::DraftArray;
 use crate::ir::json::cost::Cost;
 use crate::ir::json::program::{After, ArrayRule, Counter, Counts, NodeChoice};
 
-/// The most steps between the counts of one array.
+/// Maximum number of transitions between the counts of one array.
 const STEPS: usize = 1 << 16;
 
-/// What such a step takes, in states of automata.
+/// Cost of such a transition, in ledger steps.
 const STATES: usize = 4;
 
 impl Solver<'_> {
-    /// The array with what cannot be satisfied cut off, if anything is left.
+    /// Returns the rule of an array without its unsatisfiable parts, or `None` if no array remains.
     pub(super) fn array(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
         let Some(mut rule) = self.array_of_any(array)? else { return Ok(None) };
         if Self::lists_items(&rule) {
@@ -30,7 +30,7 @@ impl Solver<'_> {
         Ok(Some(rule))
     }
 
-    /// The same as if its items need not differ.
+    /// Returns the rule of an array like [`Solver::array`], but ignores that items must differ or repeat.
     pub(super) fn array_of_any(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
         let prefix: Vec<_> =
             array.prefix.iter().map(|ways| self.possible(ways)).take_while(|ways| !ways.is_empty()).collect();
@@ -69,7 +69,8 @@ impl Solver<'_> {
         Ok(Some(rule))
     }
 
-    /// What it takes to end an array with counters, where each is raised by itself: then no states have to be listed.
+    /// Returns the costs to the end of an array whose counters are raised separately. Such an array
+    /// needs no list of states. Returns `None` for all other arrays.
     fn separate(&self, rule: &ArrayRule) -> Option<After> {
         let ways = rule.item(0);
         let places = rule.max.map_or(usize::MAX, |max| max as usize).min(rule.prefix.len() + 1);
@@ -97,7 +98,8 @@ impl Solver<'_> {
         Some(After::Separate { raising, other, end })
     }
 
-    /// With counters: from the end of an item, in every state that the array can be in, to the end of the array.
+    /// Returns the cost from the end of an item to the end of an array with counters, for every
+    /// reachable state of the array.
     fn after_items(
         &mut self,
         rule: &ArrayRule,
@@ -160,7 +162,7 @@ impl Solver<'_> {
         let Some(rule) = self.array(array)? else { return Ok(Cost::NONE) };
         let mut rule = rule;
         if let Some(repeats) = &rule.repeats {
-            // The cheapest item twice is a way to have two that are equal.
+            // Repeating the cheapest item gives two equal items.
             rule.min = rule.min.max(repeats.from + 2);
         }
         if rule.closable(0, &[]) {
@@ -193,7 +195,7 @@ impl Solver<'_> {
     }
 }
 
-/// With counters: the cost from the end of an item to the end of the array.
+/// Returns the cost from the end of an item to the end of an array with counters.
 fn after_count(rule: &ArrayRule, items: u32, counts: &[u16]) -> Option<Cost> {
     match &rule.after {
         After::Listed(after) => after.get(counts)?.get(&items).cloned(),

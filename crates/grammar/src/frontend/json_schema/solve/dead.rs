@@ -1,4 +1,4 @@
-//! Places that no value of the schema comes to.
+//! Finds the places that no value of the schema reaches.
 
 use rustc_hash::FxHashSet;
 
@@ -9,17 +9,19 @@ use crate::frontend::json_schema::build::{Draft, DraftNode};
 use crate::frontend::json_schema::read::Strings;
 use crate::ir::json::program::NodeId;
 
-/// Places that are reported, at most.
+/// Maximum number of reported places.
 const REPORTED: usize = 16;
 
-/// By node, the atoms of alternatives with values, and members without.
+/// Atoms with and without values.
 pub(super) struct Life {
+    /// For each node, the atoms of its alternatives with values.
     live: Vec<Vec<AtomId>>,
+    /// Members without values, with the node of their object.
     dead: Vec<(NodeId, AtomId)>,
 }
 
 impl Solver<'_> {
-    /// Finds out which alternatives and members have values.
+    /// Finds the alternatives and members that have values.
     pub(super) fn life(&mut self, draft: &Draft) -> Result<Life, GrammarError> {
         let mut life = Life { live: Vec::with_capacity(draft.nodes.len()), dead: Vec::new() };
         for (id, node) in (0..).zip(&draft.nodes) {
@@ -51,7 +53,7 @@ impl Solver<'_> {
         Ok(life)
     }
 
-    /// The nodes that leave each other without values, the innermost last.
+    /// Returns the chain of nodes without values from the root to the innermost cause, which is last.
     pub(super) fn to_blame(&self, draft: &Draft, root: NodeId) -> Vec<NodeId> {
         let mut nodes = vec![root];
         let mut met = FxHashSet::from_iter([root]);
@@ -64,7 +66,7 @@ impl Solver<'_> {
         nodes
     }
 
-    /// A required member or item of a node that has no value.
+    /// Returns a required member or item of a node that has no value.
     fn part_without_values(&self, node: &DraftNode) -> Option<NodeId> {
         let empty = |&node: &NodeId| self.cost(node).is_none();
         let members = node.objects.iter().flat_map(|object| &object.members);
@@ -78,7 +80,7 @@ impl Solver<'_> {
     }
 }
 
-/// The places of members and branches that are met nowhere, of the nodes that are reached.
+/// Returns the places of members and branches without values in any reachable node.
 pub(super) fn dead(
     life: &Life,
     tried: &FxHashSet<(NodeId, AtomId)>,

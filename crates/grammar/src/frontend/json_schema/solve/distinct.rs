@@ -1,8 +1,9 @@
-//! The required items of arrays whose items must differ.
+//! Required items of arrays whose items must differ.
 //!
-//! What different items cost together, and whether there are as many, depends on the values of their nodes. So these are
-//! listed, the shortest first, by the machine of the program so far. In it such an array has no value at first. One whose
-//! items are found to exist is added, and the values are listed again: a least fixpoint around that of the costs.
+//! The cost of several different items depends on the values of their nodes. So does the question whether
+//! enough values exist. The solver runs the program built so far to list these values, the shortest first.
+//! In this program, such an array has no value at first. If its items are found to exist, the array is
+//! added and the values are listed again. This is a least fixpoint around the fixpoint of the costs.
 
 use std::sync::Arc;
 
@@ -18,25 +19,25 @@ use crate::ir::json::values::Values;
 use crate::machine::json::required::{Assignment, Candidate};
 use crate::options::SchemaOptions;
 
-/// The most required items that must differ.
+/// Maximum number of required items that must differ.
 const REQUIRED: u32 = 64;
 
-/// The most values that are listed for one array.
+/// Maximum number of values listed for one array.
 const CANDIDATES: usize = 1 << 14;
 
-/// How deep arrays with required items that must differ may be needed inside each other.
+/// Maximum nesting depth of arrays with required items that must differ.
 const ROUNDS: usize = 16;
 
-/// By node and number: as many of its values, or all.
+/// For each node and count, the shortest values of the node, up to that count.
 type Pools = FxHashMap<(NodeId, u32), Arc<[ItemText]>>;
 
 impl Solver<'_> {
-    /// Whether the required items of an array have to be listed.
+    /// Returns true if the required items of an array must be listed.
     pub(super) fn lists_items(rule: &ArrayRule) -> bool {
         rule.needs_different() && !is_single(rule)
     }
 
-    /// Finds the costs of all nodes where items must differ.
+    /// Computes the costs of all nodes, with arrays whose items must differ.
     pub(super) fn find_distinct(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         for _ in 0..ROUNDS {
             if !self.find_required(draft)? {
@@ -48,7 +49,7 @@ impl Solver<'_> {
         Err(GrammarError::limit("levels of required items that must differ", limit + 1, limit))
     }
 
-    /// Lists what required items can be; returns whether that changes what is known.
+    /// Lists the values of required items. Returns true if the result differs from the known one.
     fn find_required(&mut self, draft: &Draft) -> Result<bool, GrammarError> {
         let mut needy = Vec::new();
         for array in draft.nodes.iter().flat_map(|node| &node.arrays) {
@@ -85,7 +86,7 @@ impl Solver<'_> {
         Ok(changed)
     }
 
-    /// How two items of an array can be equal, if there is room for them.
+    /// Returns how two items of an array can be equal. Returns `None` if there is no room for two items.
     pub(super) fn repeats(&self, rule: &ArrayRule, pointer: &str) -> Result<Option<Repeats>, Problem> {
         if rule.max.is_some_and(|max| max < 2) {
             return Ok(None);
@@ -104,7 +105,7 @@ impl Solver<'_> {
         Ok(Some(Repeats { from, cheapest }))
     }
 
-    /// Lists the shortest values of the items that are to be equal.
+    /// Lists the shortest values of the items that must be equal.
     fn find_repeated(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         let mut wanted = FxHashMap::default();
         for array in draft.nodes.iter().flat_map(|node| &node.arrays) {
@@ -113,7 +114,8 @@ impl Solver<'_> {
                 && let Some(repeats) = &rule.repeats
             {
                 let nodes = rule.item(repeats.from).iter().map(|way| way.node);
-                // Whether a nested value can still become equal to another one takes too long to search at each byte.
+                // For a nested value, a search at each byte would have to decide if the value can
+                // still equal another one. This takes too long.
                 let nested = |node: NodeId| {
                     let node = &draft.nodes[node as usize];
                     !node.arrays.is_empty() || !node.objects.is_empty()
@@ -136,7 +138,8 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// The cost of an array with as few items as possible, all of them different, if there are as many.
+    /// Returns the cost of an array with as few items as possible, all of them different. Returns
+    /// `None` if there are not enough values.
     fn different_items(&self, rule: &ArrayRule, candidates: &[Candidate]) -> Option<Cost> {
         let demands = rule.demands(0, &[])?;
         let candidates: Vec<_> = candidates.iter().collect();
@@ -151,7 +154,8 @@ impl Solver<'_> {
         Some(cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']')))
     }
 
-    /// Lists values of nodes, as many as are wanted of each, with the place that they are wanted for.
+    /// Lists the requested number of values of each node. Each request comes with the place that
+    /// needs the values.
     fn list_values(
         &mut self,
         draft: &Draft,
@@ -185,7 +189,8 @@ impl Solver<'_> {
         failed.map_or(Ok(pools), |problem| Err(problem.into()))
     }
 
-    /// Adds the arrays and objects of some nodes and of all that they lead to; returns these nodes.
+    /// Adds the arrays and objects of some nodes and of all nodes below to the program. Returns all
+    /// of these nodes.
     fn add_below(&mut self, draft: &Draft, nodes: &[NodeId]) -> Result<Vec<NodeId>, GrammarError> {
         let mut met: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let mut todo: Vec<NodeId> = met.iter().copied().collect();
@@ -221,7 +226,8 @@ impl Solver<'_> {
     }
 }
 
-/// Whether one item makes up for all that an array with counters asks for, and nothing but a search is needed.
+/// Returns true if a single item meets all requirements of an array with counters, so that a search
+/// is enough.
 fn is_single(rule: &ArrayRule) -> bool {
     let mut asked = (0..rule.counters.len()).filter(|&at| rule.counters[at].min > 0);
     let (Some(only), None) = (asked.next(), asked.next()) else { return false };
@@ -229,13 +235,13 @@ fn is_single(rule: &ArrayRule) -> bool {
     listed && rule.item(0).iter().any(|way| way.bits >> only & 1 == 1)
 }
 
-/// Whether some items make the counts of an array right, if they need not differ.
+/// Returns true if some items satisfy the counts of an array, ignoring that items must differ.
 fn counts_can_be_met(rule: &ArrayRule) -> bool {
     let mut first = rule.item(0).iter().filter_map(|way| rule.raise(&[], way.bits));
     rule.counters.is_empty() || first.any(|counts| rule.to_end(rule.count(0), &counts, 0).is_some())
 }
 
-/// The nodes that the required items of an array may be of, sorted.
+/// Returns the possible nodes of the required items of an array, sorted.
 fn required_nodes(rule: &ArrayRule) -> Vec<NodeId> {
     let places = rule.min.max(1).min(rule.prefix.len() as u32 + 1);
     let mut nodes: Vec<_> = (0..places).flat_map(|index| rule.item(index)).map(|way| way.node).collect();
@@ -244,7 +250,7 @@ fn required_nodes(rule: &ArrayRule) -> Vec<NodeId> {
     nodes
 }
 
-/// Refuses arrays whose required items cannot be listed.
+/// Rejects an array whose required items cannot be listed.
 fn check(rule: &ArrayRule, pointer: &str) -> Result<(), Problem> {
     let refused = |problem| Err(Problem::new(pointer, "uniqueItems", problem));
     if !rule.counters.is_empty() && matches!(rule.after, After::Listed(_)) {

@@ -1,23 +1,25 @@
-//! Declares undeclared names where a pattern leaves only a few.
+//! Turns undeclared names into declared members if a pattern allows only a few of them.
 //!
-//! `^(a|b)$` matches two names, and `.+` all names but the empty one. Such names become declared members. Other
-//! undeclared names then never run out, which keeps masks fast (`least_names` of an object's rule).
+//! For example, `^(a|b)$` matches two names, and `.+` leaves only the empty name unmatched. Such
+//! names become declared members. The other undeclared names then never run out, which keeps masks
+//! fast (`ObjectRule::least_names`).
 
 use super::Solver;
 use crate::ir::json::program::{NodeChoice, NodeId};
 use crate::ir::json::texts::{ENDLESS, Texts};
 use crate::options::Order;
 
-/// The largest number of names with one label that become declared.
+/// Maximum number of names with one label that become declared.
 const FEW: u32 = 16;
 
-/// Characters of the longest such name.
+/// Maximum number of characters of such a name.
 const LONG: usize = 64;
 
 impl Solver<'_> {
-    /// Removes the labels that few names have and returns these names, each with the node of its value.
+    /// Removes the labels of few names and returns these names, each with the node of its value.
     ///
-    /// Does nothing where members have a fixed order, since declared members would have a place in it.
+    /// Does nothing if members have a fixed order, because declared members would have a position
+    /// in this order.
     pub(super) fn few_names(
         &self,
         others: &mut [Vec<NodeChoice>],
@@ -38,7 +40,7 @@ impl Solver<'_> {
     }
 }
 
-/// Lists the texts with a label, if they are few and short.
+/// Lists the texts with a label. Returns `None` if they are many or long.
 fn few_texts(texts: &Texts, label: u32) -> Option<Vec<String>> {
     let dfa = texts.dfa();
     let below = texts.counts_below(|other| other == label);

@@ -1,4 +1,4 @@
-//! What can be satisfied, in how few bytes, and the program that is left.
+//! Finds the nodes that can be satisfied and their shortest values, and builds the program.
 
 mod ample;
 mod arrays;
@@ -28,17 +28,18 @@ use crate::options::SchemaOptions;
 use crate::regular::ExprId;
 use ample::mark_ample;
 
-/// The graph turned into a program.
+/// The result of solving the graph.
 pub(super) enum Solved {
-    /// And the places of members and branches that are never written.
+    /// The program, and the places of members and branches that are never written.
     Program(Box<JsonProgram>, Vec<String>),
-    /// No value satisfies the root: the subschemas of each place to blame, the innermost last.
+    /// No value satisfies the root. Holds the subschemas of each place to blame, the innermost place last.
     Unsatisfiable(Vec<Vec<String>>),
-    /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
+    /// Some branches of a `oneOf` share values. The graph must be built again, and these branches
+    /// must exclude each other.
     Overlapping(Vec<(Overlap, Types)>),
 }
 
-/// Turns the graph into a program, or reports that nothing satisfies the root.
+/// Turns the graph into a program, or returns the reason why there is no program.
 pub(super) fn solve(
     mut draft: Draft,
     mut strings: Strings,
@@ -105,14 +106,14 @@ pub(super) fn solve(
     Ok(Solved::Program(Box::new(program), dead))
 }
 
-/// The most states of one language of strings, so that no pattern takes long.
+/// Maximum number of states of one language of strings, so that no pattern takes long.
 pub(super) const LANGUAGE_STATES: usize = 1 << 16;
 
-/// How many times the states that the limits allow the languages of one schema may have together: they are built one by
-/// one, and each is small.
+/// Factor by which all languages of one schema together may exceed the state limit. Languages are
+/// built one by one, and each is small.
 const LANGUAGES: usize = 8;
 
-/// The types of a node's values.
+/// Returns the types of a node's values.
 fn types(node: &Node) -> Types {
     let strings = !(node.texts.is_empty() && node.languages.is_empty()) || node.words.is_some();
     let present = [
@@ -125,10 +126,11 @@ fn types(node: &Node) -> Types {
     ];
     present.iter().filter(|(present, _)| *present).fold(Types::NONE, |all, &(_, one)| all | one)
 }
-/// How many times objects get undeclared members back, one after the other. Then all do that have no value without.
+/// Maximum number of rounds in which objects regain undeclared members. In the last round, all
+/// objects without a value do.
 const REOPENINGS: usize = 16;
 
-/// The nodes that some text leads to.
+/// Returns the nodes that are reachable from the root.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     let mut reached = FxHashSet::from_iter([program.root]);
     let mut todo = vec![program.root];
@@ -158,13 +160,13 @@ struct Solver<'a> {
     arrays: FxHashMap<DraftArray, Option<u32>>,
     objects: FxHashMap<DraftObject, Option<u32>>,
     states: usize,
-    /// By language and label, how many names there are of each length.
+    /// Number of names of each length, by language and label.
     name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
-    /// Where more names are asked for than are counted.
+    /// Place of a `minProperties` that needs more names than are counted.
     uncounted: RefCell<Option<String>>,
-    /// What the required items of arrays can be whose items must differ, and the costs of these arrays.
+    /// For arrays whose items must differ, the possible required items and the cost of the array.
     required: FxHashMap<DraftArray, (Required, Cost)>,
-    /// By node, a shortest value of it, where two items must be equal.
+    /// The shortest value of each node, for arrays in which two items must be equal.
     shortest: FxHashMap<NodeId, Box<[u8]>>,
 }
 
@@ -182,11 +184,14 @@ impl Solver<'_> {
         self.limits.states.saturating_mul(LANGUAGES)
     }
 
-    /// The least fixpoint of the costs, where undeclared members are left out of as many objects as possible.
+    /// Computes the least fixpoint of the costs, with undeclared members omitted from as many
+    /// objects as possible.
     ///
-    /// Objects that have no value without them get them back, first those that have one at once with them. What is
-    /// satisfied with undeclared members everywhere is satisfied in the end: of the values that are left out, one that
-    /// nests least would be of an object that gets them back.
+    /// An object regains its undeclared members if the object has no value without them. Objects
+    /// that immediately have a value with them come first.
+    ///
+    /// A node that has a value with undeclared members everywhere still has a value at the end. Proof:
+    /// the object of the omitted value with the least nesting would have regained its undeclared members.
     fn find_costs(&mut self, draft: &mut Draft) -> Result<(), GrammarError> {
         for round in 0..=REOPENINGS {
             self.settle_costs(draft)?;
@@ -207,8 +212,9 @@ impl Solver<'_> {
         self.settle_costs(draft)
     }
 
-    /// The least fixpoint of the costs: rounds over all nodes until none gets cheaper. Children mostly come after their
-    /// parents, so a round runs backwards and few are needed.
+    /// Computes the least fixpoint of the costs, in rounds over all nodes until no cost decreases.
+    ///
+    /// Children mostly come after their parents, so rounds run backwards and few are needed.
     fn settle_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         loop {
             let mut changed = false;
@@ -237,7 +243,7 @@ impl Solver<'_> {
         &self.program.nodes[node as usize].cost
     }
 
-    /// Of some ways to be an item or a member, those that a value satisfies.
+    /// Returns the choices for an item or a member that some value satisfies.
     fn possible(&self, ways: &[NodeChoice]) -> Vec<NodeChoice> {
         ways.iter().copied().filter(|way| !self.cost(way.node).is_none()).collect()
     }
@@ -250,8 +256,8 @@ impl Solver<'_> {
         cost
     }
 
-    /// Completes a node with the arrays and objects that can be satisfied. Equal ones of several nodes are one, so that
-    /// what may follow in them is followed once.
+    /// Completes a node with its satisfiable arrays and objects. Nodes share equal rules, so the
+    /// machine follows the continuations of a rule only once.
     fn add_containers(&mut self, id: usize, draft: DraftNode) -> Result<(), GrammarError> {
         for array in draft.arrays {
             let rule =

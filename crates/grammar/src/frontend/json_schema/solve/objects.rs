@@ -1,4 +1,4 @@
-//! What is left of objects, and what they cost.
+//! Rules and costs of objects.
 
 use super::Solver;
 use crate::error::{GrammarError, SchemaProblem};
@@ -11,11 +11,11 @@ use crate::ir::json::shortest_spelling;
 use crate::ir::json::texts::ENDLESS;
 use crate::ir::json::trie::Trie;
 
-/// The largest number of undeclared members that an object may need. Each place in a name is compared with
-/// all names seen.
+/// Maximum number of undeclared members that an object may need. Each position in a name is
+/// compared with all names seen.
 const MANY: u32 = 1 << 10;
 
-/// The depth up to which the cost of an object with more than its required members is exact.
+/// Maximum depth at which the cost of an object with more than its required members is exact.
 const DEEPEST: u32 = 1 << 16;
 
 impl Solver<'_> {
@@ -43,7 +43,7 @@ impl Solver<'_> {
         cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}'))
     }
 
-    /// What an object costs at a depth, of which more is asked than its required members.
+    /// Returns the cost at a depth of an object that needs more than its required members.
     fn cost_with_more(&self, object: &DraftObject, depth: u32) -> Option<Amount> {
         let comma = self.comma();
         let member = |name: u32, node: NodeId| comma.and(&self.member_cost(name, node)).line_at(depth);
@@ -78,7 +78,7 @@ impl Solver<'_> {
         Some(total.and(rest).without(comma.line_at(depth)?))
     }
 
-    /// The lengths of the shortest undeclared names with a label.
+    /// Returns the lengths of the shortest undeclared names with a label.
     fn names(&self, object: &DraftObject, label: u32, count: u32) -> Option<Lengths> {
         let names = if count > MANY {
             None
@@ -101,7 +101,7 @@ impl Solver<'_> {
         names
     }
 
-    /// Refuses objects that need more names than are counted.
+    /// Rejects objects that need more names than are counted.
     pub(super) fn check_counted(&self) -> Result<(), GrammarError> {
         match &*self.uncounted.borrow() {
             Some(pointer) => {
@@ -113,7 +113,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Counts the undeclared names: `least_names` and `names_below` of [`ObjectRule`].
+    /// Counts the undeclared names, for `least_names` and `names_below` of [`ObjectRule`].
     fn name_counts(&self, others: &[Vec<NodeChoice>], labels: Option<u32>, declared: u32) -> (u32, Vec<u32>) {
         let Some(labels) = labels else { return (ENDLESS, Vec::new()) };
         let texts = &self.program.languages[labels as usize];
@@ -146,7 +146,7 @@ impl Solver<'_> {
             (object.others.iter().map(|ways| self.possible(ways)).collect::<Vec<_>>(), object.labels)
         };
         if let Some(labels) = labels {
-            // The names of each label are counted, state by state.
+            // The names of each label are counted state by state.
             let states = self.program.languages[labels as usize].dfa().len();
             self.ledger.spend(states.saturating_mul(others.len()))?;
         }
@@ -198,7 +198,8 @@ impl Solver<'_> {
             grouped,
         };
         rule.require();
-        // An output has at least `min` members, and each place in it is compared with all members.
+        // An output has at least `min` members, and each position in the output is compared with
+        // all members.
         let (count, min) = (rule.members.len(), rule.min as usize);
         self.ledger
             .spend(64usize.saturating_mul(min).saturating_mul(count + min))
@@ -207,13 +208,15 @@ impl Solver<'_> {
     }
 }
 
-/// What undeclared members are, by label.
+/// Returns the choices for undeclared members, by label.
 fn others(object: &DraftObject) -> &[Vec<NodeChoice>] {
     if object.omits { &[] } else { &object.others }
 }
 
-/// The cost of which the least at each depth is known. Two lines that are the least at different depths meet between these,
-/// and either one of them is the least there, or another line is that has to be followed up.
+/// Builds a cost from a function that returns the minimum at each depth.
+///
+/// Two lines that are minimal at different depths intersect between these depths. At the intersection,
+/// one of the two lines is minimal, or another line is lower. A lower line is examined in the same way.
 fn envelope(least: impl Fn(u32) -> Option<Amount>) -> Cost {
     let mut cost = Cost::NONE;
     let (Some(first), Some(last)) = (least(0), least(DEEPEST)) else { return cost };

@@ -1,4 +1,4 @@
-//! What a node allows of numbers and strings.
+//! Numbers and strings of a node.
 
 use super::{LANGUAGE_STATES, Solver};
 use crate::error::{GrammarError, SchemaProblem};
@@ -13,7 +13,7 @@ use crate::ir::json::trie::Trie;
 use crate::regular::{ExprId, Expressions};
 
 impl Solver<'_> {
-    /// Adds a node with all but its arrays and objects.
+    /// Adds a node with everything except its arrays and objects.
     pub(super) fn add_scalars(
         &mut self,
         draft: &DraftNode,
@@ -50,7 +50,8 @@ impl Solver<'_> {
             node.texts.push(self.text(&text.length));
             node.cost.or(&Cost::new(text.length.min.saturating_add(2), b'"'));
         }
-        // The least length is part of the language; the greatest is counted, for it may be large.
+        // The minimum length is part of the language. The maximum length is counted separately,
+        // because it may be large.
         let mut languages: Vec<(Option<u32>, Vec<ExprId>)> = Vec::new();
         for text in draft.texts.iter().filter(|text| !plain(text)) {
             let language = strings.at_least(text.language, text.length.min);
@@ -79,7 +80,8 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// The rule for strings of a language and at most some length, and what the shortest costs, if there are such strings.
+    /// Returns the rule for strings of a language with at most `max` code points, and the cost of
+    /// the shortest. Returns `None` if there are no such strings.
     pub(super) fn language_rule(
         &mut self,
         language: ExprId,
@@ -105,7 +107,7 @@ impl Solver<'_> {
         Ok(Some((id as u32, Cost::new(least.len.saturating_add(1), b'"'))))
     }
 
-    /// The automaton of a language, unless that is empty.
+    /// Returns the automaton of a language, or `None` if the language is empty.
     pub(super) fn language(
         &mut self,
         language: ExprId,
@@ -125,7 +127,7 @@ impl Solver<'_> {
         Ok(id)
     }
 
-    /// The automaton of a node's numbers, unless there are none.
+    /// Returns the automaton of a node's numbers, or `None` if the node has none.
     fn number(&mut self, draft: &DraftNode) -> Result<Option<u32>, GrammarError> {
         if draft.numbers.is_empty() {
             return Ok(None);

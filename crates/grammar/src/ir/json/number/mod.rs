@@ -1,14 +1,16 @@
 //! Numbers as automata over their digits.
 //!
-//! The rules of a place are brought into a normal form first ([`normal`]), by arithmetic. What is left becomes an
-//! automaton. A number's text is compared with the bounds digit by digit, on the decimal digits themselves: no arithmetic,
-//! so no rounding. The comparison of an integer part with a bound's is undecided until its length is known, so a state
-//! holds the number of digits (up to one more than the bound has) and the order of the digits so far; in the fraction only
-//! the order is left.
+//! The rules of a place are first brought into a normal form, by arithmetic ([`normal`]). The
+//! remaining rules become an automaton. The automaton compares the text of a number with the bounds
+//! digit by digit, without arithmetic and therefore without rounding. The comparison of integer
+//! parts is undecided until their lengths are known. A state therefore has the number of digits, up
+//! to one more than the bound's, and the order of the digits so far. In the fraction, a state has
+//! only the order.
 //!
-//! `multipleOf` needs the remainder of the digits so far. All rules read the same digits, so one remainder by a common
-//! modulus serves all of them ([`residues`]). A state of the automaton is a pair of a *base state*, which knows nothing of
-//! remainders, and a remainder. Transitions of pairs are computed; only the way to the nearest end is stored for each.
+//! `multipleOf` needs the remainder of the digits so far. All rules read the same digits, so one
+//! remainder by a common modulus suffices for all of them ([`residues`]). A state of the automaton
+//! is a pair of a *base state*, which is independent of remainders, and a remainder. Transitions of
+//! pairs are computed. Only the distance to the nearest end is stored for each pair.
 
 mod normal;
 mod residues;
@@ -27,35 +29,40 @@ use crate::options::Profile;
 use crate::regular::minimize::{Edge, Incoming, minimize};
 use residues::Residues;
 
-/// Digits of a generated number, so that it is a finite double and reads back as written.
+/// Maximum number of digits of a generated number, unless a bound or divisor has more.
+///
+/// A number with at most 15 digits is a finite double and reads back as written.
 const GENERATED_DIGITS: usize = 15;
 
-/// Pairs of a base state and a remainder.
+/// Maximum number of pairs of a base state and a remainder.
 const PAIRS: usize = 1 << 21;
 
-/// An automaton whose states are pairs: base state times modulus, plus remainder. Pair 0 is the start.
+/// An automaton whose states are pairs. The number of a pair is its base state times the modulus,
+/// plus the remainder. Pair 0 is the start.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberDfa {
     rows: Vec<Row>,
     modulus: u32,
-    /// For each pair, the bytes to the nearest end of a number, and the first of them.
+    /// For each pair, the number of bytes to the nearest end of a number, and the first of these
+    /// bytes.
     closing: Vec<(u16, u8)>,
 }
 
-/// By the class of the byte, what becomes of a base state.
+/// Transitions of a base state, by the class of the byte.
 type Row = [Cell; CLASSES];
 
-/// The next base state, shifted by two bits, and what becomes of the remainder; [`Cell::NONE`] for no transition.
+/// The next base state, shifted by two bits, and the [`Action`] on the remainder. [`Cell::NONE`] if
+/// there is no transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cell(u32);
 
-/// What a byte does to the remainder.
+/// Effect of a byte on the remainder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
     Keep = 0,
-    /// A digit is appended.
+    /// Appends a digit.
     Append = 1,
-    /// It does not matter any longer.
+    /// Sets the remainder to 0, because it is irrelevant from here on.
     Forget = 2,
 }
 
@@ -79,11 +86,13 @@ impl Cell {
     }
 }
 
+/// Number of classes of bytes.
 const CLASSES: usize = 14;
 const CLASS_BYTES: [u8; CLASSES] = *b"0123456789-+.e";
-/// No end can be reached.
+/// Marks pairs from which no end is reachable.
 const NONE: u16 = u16::MAX;
 
+/// Returns the class of a byte, which is its index in [`CLASS_BYTES`]. `E` has the class of `e`.
 const fn class(byte: u8) -> Option<usize> {
     match byte {
         b'0'..=b'9' => Some((byte - b'0') as usize),
@@ -95,19 +104,20 @@ const fn class(byte: u8) -> Option<usize> {
     }
 }
 
-/// Why there is no automaton of some rules.
+/// Reason why there is no automaton for some rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NumberError {
     /// The divisors have too large a common multiple.
     CommonMultiple { given: u64, limit: u64 },
     /// The automaton has too many states.
     States { given: usize, limit: usize },
-    /// The ledger is over a limit.
+    /// The compilation exceeds a limit of its ledger.
     Ledger,
 }
 
 impl NumberDfa {
-    /// The union of `rules`; `None` when no number satisfies any of them.
+    /// Creates the automaton of the numbers that satisfy any of `rules`. Returns `None` if there
+    /// are no such numbers.
     pub(crate) fn new(
         rules: &[NumberRule],
         profile: Profile,
@@ -150,7 +160,8 @@ impl NumberDfa {
         (self.closing[next as usize].0 != NONE).then_some(next)
     }
 
-    /// The bytes to the nearest end, zero at one, and the first of them.
+    /// Returns the number of bytes to the nearest end, and the first of these bytes. The number is
+    /// 0 at an end.
     pub(crate) fn closing(&self, state: u32) -> (u32, u8) {
         let (len, first) = self.closing[state as usize];
         (len.into(), first)
@@ -161,7 +172,7 @@ impl NumberDfa {
     }
 }
 
-/// The automaton without remainders. Ends depend on them.
+/// The automaton of base states. The ends are conditions on remainders.
 struct Base {
     rows: Vec<Row>,
     ends: Vec<Box<[End]>>,
@@ -223,7 +234,7 @@ impl Base {
         Ok(base)
     }
 
-    /// States that lead to an end, whatever the remainder.
+    /// Reports, for each state, whether an end is reachable, ignoring remainders.
     fn live(&self) -> Vec<bool> {
         let parents = self.parents();
         let mut live: Vec<bool> = self.ends.iter().map(|ends| !ends.is_empty()).collect();
@@ -238,7 +249,7 @@ impl Base {
         live
     }
 
-    /// The transitions into each state: where from, and the class of the byte.
+    /// Returns the transitions into each state, as source state and class of the byte.
     fn parents(&self) -> Vec<Vec<(usize, usize)>> {
         let mut parents = vec![Vec::new(); self.rows.len()];
         for (from, row) in self.rows.iter().enumerate() {
@@ -249,7 +260,7 @@ impl Base {
         parents
     }
 
-    /// The same with states merged that no continuation tells apart; `None` where there is no end.
+    /// Merges states that no continuation distinguishes. Returns `None` if there is no end.
     fn minimized(self) -> Option<Self> {
         let live = self.live();
         if !live[0] {
@@ -279,7 +290,7 @@ impl Base {
             }
         }
         let classes = minimize(&labels, &edges, &Incoming::new(kept.len(), &edges));
-        // The start is 0 again.
+        // The start is state 0 again.
         let mut order = vec![u32::MAX; kept.len()];
         let mut merged = Self { rows: Vec::new(), ends: Vec::new() };
         for (at, &class) in classes.iter().enumerate() {
@@ -301,7 +312,7 @@ impl Base {
         Some(merged)
     }
 
-    /// For each pair the way to the nearest end, found backwards from the ends.
+    /// Computes the distance to the nearest end for each pair, backwards from the ends.
     fn closing(&self, residues: &Residues) -> Vec<(u16, u8)> {
         let modulus = residues.modulus as usize;
         let parents = self.parents();
@@ -343,7 +354,7 @@ impl Base {
     }
 }
 
-/// One rule and one notation, read up to a place.
+/// The progress of reading a number by one rule in one notation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Reading {
     Plain(PlainNumber),
@@ -378,19 +389,20 @@ impl Reading {
         }
     }
 
-    /// Returns true if the remainder of the digits so far matters.
+    /// Reports whether the remainder of the digits so far matters.
     fn divides(&self, span: &PreparedRule) -> bool {
         matches!(self, Self::Plain(walk) if walk.divides(span))
     }
 
-    /// Returns true if the last digit changes the remainder.
+    /// Reports whether the last digit changes the remainder.
     fn counts_digit(&self, before: &Self, span: &PreparedRule) -> bool {
         let (Self::Plain(walk), Self::Plain(before)) = (self, before) else { return false };
         walk.divides(span) && walk.counts_digit(before, span)
     }
 }
 
-/// Returns the ways to end a number in a state: always, or under conditions on the remainder.
+/// Returns the conditions under which a number may end in a state. A single [`End::ALWAYS`] stands
+/// for no condition.
 fn ends(state: &[Reading], spans: &[PreparedRule]) -> Box<[End]> {
     let end = |reading: &Reading| reading.ends(&spans[reading.rule() as usize]);
     let mut ends: Vec<_> = state.iter().filter_map(end).collect();
@@ -402,12 +414,12 @@ fn ends(state: &[Reading], spans: &[PreparedRule]) -> Box<[End]> {
     ends.into()
 }
 
-/// The remainders before a digit, by the remainder after it.
+/// The remainders before a digit, by the remainder after the digit.
 struct Before {
     modulus: u64,
-    /// The greatest common divisor of ten and the modulus.
+    /// The greatest common divisor of 10 and the modulus.
     common: u64,
-    /// The inverse of ten divided by that divisor, for the modulus divided by it.
+    /// The inverse of `10 / common` modulo `modulus / common`.
     inverse: u64,
 }
 
@@ -417,13 +429,13 @@ impl Before {
         let common = [10, 5, 2, 1].into_iter().find(|divisor| modulus.is_multiple_of(*divisor)).unwrap_or(1);
         let reduced = modulus / common;
         let factor = 10 / common;
-        // Few factors are possible, and their inverses are of the form (k * reduced + 1) / factor.
+        // Few factors are possible. Their inverses have the form `(k * reduced + 1) / factor`.
         let inverse = (0..factor).map(|k| k * reduced + 1).find(|product| product.is_multiple_of(factor));
         let inverse = inverse.map_or(0, |product| product / factor);
         Self { modulus, common, inverse }
     }
 
-    /// The remainders `before` for which `10 * before + digit` leaves `after`.
+    /// Returns the remainders `before` for which `10 * before + digit` has the remainder `after`.
     fn of(&self, after: usize, digit: usize) -> impl Iterator<Item = usize> {
         let (modulus, common) = (self.modulus, self.common);
         let difference = (after as u64 + modulus - digit as u64 % modulus) % modulus;
@@ -456,7 +468,7 @@ mod tests {
         }
     }
 
-    /// Every text of up to four characters against arithmetic on its value.
+    /// Compares every text of up to four characters with arithmetic on its value.
     #[test]
     fn accepts_what_the_rules_say() {
         let bound = |units, inclusive| Bound {
@@ -507,7 +519,7 @@ mod tests {
         }
     }
 
-    /// Scientific notation with every digit, sign and exponent near those of the bounds.
+    /// Covers scientific notation with digits, signs and exponents near those of the bounds.
     #[test]
     fn compares_scientific_notation_with_bounds() {
         use crate::ir::json::decimal::Decimal;
@@ -561,7 +573,7 @@ mod tests {
                             let accepted = state.is_some_and(|state| {
                                 dfa.as_ref().is_some_and(|dfa| dfa.closing(state).0 == 0)
                             });
-                            // An integer with a fraction or a negative exponent is refused: see
+                            // An integer with a fraction or a negative exponent is rejected: see
                             // `Profile::Accept`.
                             let is_refused = form == NumberForm::Integer && accepted != expected;
                             let is_odd = text.contains('-') || text.contains('.');
@@ -585,7 +597,7 @@ mod tests {
         serde_json::from_str::<serde_json::Number>(text).is_ok() && !digits.is_empty()
     }
 
-    /// Whether a number of thousandths satisfies a rule.
+    /// Reports whether a number of thousandths satisfies a rule.
     fn holds(rule: &NumberRule, value: i64) -> bool {
         let units = |bound: &Bound| {
             let digits = bound.value.integer.iter().fold(0, |all, &digit| all * 10 + i64::from(digit)) * 1000;

@@ -1,8 +1,9 @@
 //! The normal form of a union of number rules, by arithmetic.
 //!
-//! Each rule is an interval and a set of residue classes. Bounds are moved to the nearest number that the rule's divisors
-//! allow, rules without any number are dropped, rules with few numbers become these numbers, and intervals that touch
-//! are joined. Only what is left becomes an automaton, so an automaton is never larger than the numbers ask for.
+//! A rule is an interval and a set of residue classes. Bounds move to the nearest number that the
+//! rule's divisors allow. Rules without numbers are dropped, and rules with few numbers become a
+//! list of numbers. Adjacent intervals are joined. Only the remaining rules become an automaton, so
+//! the automaton's size depends on the numbers and not on the form of the rules.
 //!
 //! All arithmetic is on decimal digits, so bounds of any size are exact.
 
@@ -12,13 +13,13 @@ use super::residues::least_common_multiple;
 use super::{Bound, Multiple, NumberForm, NumberRule};
 use crate::ir::json::decimal::Decimal;
 
-/// Numbers that one rule is written out as, at most.
+/// Maximum length of the list of numbers that replaces a rule.
 const LISTED: u128 = 1 << 12;
 
-/// A rule is written out if its divisor is at least as many times as large as the list is long.
+/// A rule is listed only if its divisor is at least this many times the length of the list.
 const SPARSE: u128 = 8;
 
-/// The same numbers by rules in normal form, without those that no number satisfies.
+/// Returns rules in normal form for the same numbers. Rules without numbers are dropped.
 pub(crate) fn normalize(rules: Vec<NumberRule>) -> Vec<NumberRule> {
     if rules.contains(&NumberRule::ANY) {
         return vec![NumberRule::ANY];
@@ -35,7 +36,7 @@ pub(crate) fn normalize(rules: Vec<NumberRule>) -> Vec<NumberRule> {
     join(normal)
 }
 
-/// Joins intervals that touch, of rules that are the same otherwise.
+/// Joins adjacent or overlapping intervals of rules that are equal otherwise.
 fn join(mut rules: Vec<NumberRule>) -> Vec<NumberRule> {
     let mut joined: Vec<NumberRule> = Vec::with_capacity(rules.len());
     rules.sort_by(|a, b| a.class().cmp(&b.class()).then_with(|| compare_low(a, b)));
@@ -58,18 +59,19 @@ fn compare_low(a: &NumberRule, b: &NumberRule) -> Ordering {
 }
 
 impl NumberRule {
-    /// All that makes a rule apart from its bounds.
+    /// Returns everything that defines a rule, except its bounds.
     fn class(&self) -> (bool, NumberForm, Option<NumberForm>, Option<Multiple>, &[Multiple]) {
         (self.literal, self.form, self.other_than, self.multiple_of, &self.indivisible)
     }
 
-    /// Whether there is no number of the class between this rule and one that begins no lower.
+    /// Reports whether no number of the class lies between this rule and `next`, whose lower bound
+    /// is not below this one's.
     fn touches(&self, next: &Self) -> bool {
         let (Some(high), Some(low)) = (&self.high, &next.low) else { return true };
         match high.value.cmp(&low.value) {
             Ordering::Greater => true,
             Ordering::Equal => high.inclusive || low.inclusive,
-            // A number that is written out stays one, so that it keeps its spelling.
+            // A listed number stays a rule of its own, so that it keeps its spelling.
             Ordering::Less => {
                 let step = self.step().filter(|_| !self.literal);
                 step.is_some_and(|step| above(high, step).is_some_and(|bound| bound.value == low.value))
@@ -90,7 +92,7 @@ impl NumberRule {
         }
     }
 
-    /// The distance of the numbers that the form and the divisor allow.
+    /// Returns the distance between adjacent numbers that the form and the divisor allow.
     fn step(&self) -> Option<Multiple> {
         let integers = Multiple { units: 1, places: 0 };
         match (self.form, self.multiple_of) {
@@ -100,7 +102,8 @@ impl NumberRule {
         }
     }
 
-    /// The same numbers within bounds as narrow as they can be, or `None` if there are none.
+    /// Returns the rule with the narrowest bounds for the same numbers, or `None` if there are no
+    /// numbers.
     fn tightened(mut self) -> Option<Self> {
         let step = self.step();
         let integral = self.form != NumberForm::Any || step.is_some_and(|step| step.places == 0);
@@ -118,7 +121,7 @@ impl NumberRule {
             self.form = NumberForm::Integer;
         }
         if let Some(step) = step {
-            // A bound that cannot be moved stays where it is, which is as exact.
+            // A bound that cannot be moved keeps its place, which is exact too.
             self.low = self.low.map(|bound| at_least(&bound, step).unwrap_or(bound));
             self.high = self.high.map(|bound| at_most(&bound, step).unwrap_or(bound));
         }
@@ -130,7 +133,8 @@ impl NumberRule {
         }
     }
 
-    /// A rule of one value without divisors, which are checked here, or `None` if the value does not satisfy them.
+    /// Checks the divisors of a rule of one value, and drops them. Returns `None` if the value does
+    /// not satisfy them.
     fn single(self) -> Option<Self> {
         let value = &self.low.as_ref()?.value;
         if self.multiple_of.is_some_and(|multiple| !multiple.divides(value))
@@ -142,7 +146,7 @@ impl NumberRule {
         Some(Self { multiple_of: None, indivisible: Vec::new(), ..self })
     }
 
-    /// Each number as a rule, where they are few for the size of the divisors.
+    /// Returns a rule for each number, if the numbers are few compared with the divisors.
     fn values(&self) -> Option<Vec<Self>> {
         let step = self.step().filter(|_| !self.literal)?;
         let divisor =
@@ -175,7 +179,7 @@ impl NumberRule {
 }
 
 impl Multiple {
-    /// The least number that both divide, unless it is too large to count with.
+    /// Returns the least common multiple, or `None` on overflow.
     pub(crate) fn common(self, other: Self) -> Option<Self> {
         let mut places = self.places.max(other.places);
         let mut units = least_common_multiple(self.scaled(places)?, other.scaled(places)?)?;
@@ -185,7 +189,7 @@ impl Multiple {
         Some(Self { units, places })
     }
 
-    /// In units of `1 / 10^places`.
+    /// Returns the multiple in units of `1 / 10^places`, or `None` on overflow.
     pub(crate) fn scaled(self, places: u16) -> Option<u64> {
         self.units.checked_mul(10_u64.checked_pow(u32::from(places.checked_sub(self.places)?))?)
     }
@@ -204,22 +208,23 @@ impl Multiple {
     }
 }
 
-/// The least multiple of `step` that is not below a bound.
+/// Returns the least multiple of `step` that satisfies a lower bound.
 fn at_least(bound: &Bound, step: Multiple) -> Option<Bound> {
     next_multiple(bound, step, bound.value.negative)
 }
 
-/// The greatest multiple of `step` that is not above a bound.
+/// Returns the greatest multiple of `step` that satisfies an upper bound.
 fn at_most(bound: &Bound, step: Multiple) -> Option<Bound> {
     next_multiple(bound, step, !bound.value.negative || bound.value.is_zero())
 }
 
-/// The least multiple of `step` above an inclusive bound that is a multiple itself.
+/// Returns the least multiple of `step` above the value of a bound.
 fn above(bound: &Bound, step: Multiple) -> Option<Bound> {
     at_least(&Bound { value: bound.value.clone(), inclusive: false }, step)
 }
 
-/// The nearest multiple of `step` within a bound: towards zero, or away from it.
+/// Returns the multiple of `step` that is nearest to a bound and satisfies it, towards zero or away
+/// from zero.
 fn next_multiple(bound: &Bound, step: Multiple, towards_zero: bool) -> Option<Bound> {
     let value = &bound.value;
     let places = usize::from(step.places);
@@ -230,7 +235,7 @@ fn next_multiple(bound: &Bound, step: Multiple, towards_zero: bool) -> Option<Bo
     let mut negative = value.negative;
     if is_multiple && !bound.inclusive {
         if towards_zero && digits.iter().all(|&digit| digit == 0) {
-            // Past zero, on the other side.
+            // The multiple lies beyond zero, with the other sign.
             negative = true;
             digits = add(digits, step.units);
         } else if towards_zero {
@@ -249,17 +254,17 @@ fn next_multiple(bound: &Bound, step: Multiple, towards_zero: bool) -> Option<Bo
     Some(Bound { value: Decimal::of_digits(negative, &digits, &fraction), inclusive: true })
 }
 
-/// The remainder of a number in decimal digits.
+/// Returns the remainder of a number in decimal digits.
 fn remainder(digits: &[u8], divisor: u64) -> u64 {
     let divisor = u128::from(divisor);
     digits.iter().fold(0, |rest: u128, &digit| (rest * 10 + u128::from(digit)) % divisor) as u64
 }
 
-/// Adds to a number in decimal digits.
+/// Adds `other` to a number in decimal digits.
 fn add(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
     let mut carry = other;
     for digit in digits.iter_mut().rev() {
-        // The carry is at most that of the number added, so this does not overflow but for the largest.
+        // The sum may exceed 64 bits, because the carry starts as `other`.
         let sum = u128::from(carry) + u128::from(*digit);
         (*digit, carry) = ((sum % 10) as u8, (sum / 10) as u64);
     }
@@ -273,7 +278,7 @@ fn add(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
     front
 }
 
-/// Subtracts what is no larger from a number in decimal digits.
+/// Subtracts `other`, which must not be larger, from a number in decimal digits.
 fn subtract(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
     let mut rest = other;
     let mut borrow = 0;
@@ -287,7 +292,8 @@ fn subtract(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
 }
 
 impl Decimal {
-    /// The number in units of `1 / 10^places`, where that is an integer of at most 36 digits.
+    /// Returns the number in units of `1 / 10^places`, if the result is an integer of at most 36
+    /// digits.
     fn units(&self, places: u16) -> Option<i128> {
         let zeros = usize::from(places).checked_sub(self.fraction.len())?;
         if self.integer.len() + usize::from(places) > 36 {
@@ -305,7 +311,7 @@ impl Decimal {
         Self::of_digits(units < 0, integer, fraction)
     }
 
-    /// From digits with any zeros around them.
+    /// Creates a number from digits that may have zeros at either end.
     fn of_digits(negative: bool, integer: &[u8], fraction: &[u8]) -> Self {
         let start = integer.iter().position(|&digit| digit != 0).unwrap_or(integer.len());
         let end = fraction.iter().rposition(|&digit| digit != 0).map_or(0, |last| last + 1);
@@ -326,7 +332,7 @@ mod tests {
         Bound { value: decimal(text), inclusive }
     }
 
-    /// Against a search among the multiples themselves.
+    /// Compares with a search among the multiples.
     #[test]
     fn moves_bounds_to_the_nearest_multiple() {
         for (units, places) in [(1, 0), (3, 0), (7, 0), (5, 1), (25, 2), (12, 1)] {

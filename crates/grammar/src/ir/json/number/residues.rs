@@ -1,20 +1,21 @@
-//! Conditions on remainders: what the divisors of several rules say together.
+//! Conditions on remainders, from the divisors of several rules.
 //!
-//! All rules of a place read the same digits, so one remainder by the least common multiple of their divisors is enough
-//! for all of them. Each rule has a set of the remainders that it accepts. A set may depend on a smaller divisor only;
-//! each is reduced to the smallest modulus that tells the same before the common modulus is taken.
+//! All rules of a place read the same digits, so one remainder by the least common multiple of
+//! their divisors suffices. Each rule has a set of accepted remainders. A set may depend on a
+//! smaller modulus only. Each set is therefore reduced to the smallest equivalent modulus before
+//! the common modulus is computed.
 
 use super::{Multiple, NumberError, NumberRule};
 use crate::ledger::Ledger;
 
-/// The largest least common multiple of divisors.
+/// Maximum least common multiple of the divisors.
 const MODULUS: u64 = 1 << 20;
 
 /// Conditions on the remainder of a number by one modulus, in units of `1 / 10^places`.
 #[derive(Debug)]
 pub(crate) struct Residues {
     pub(crate) places: u16,
-    /// At least 1.
+    /// The common modulus, at least 1.
     pub(crate) modulus: u32,
     pub(crate) conditions: Vec<Condition>,
 }
@@ -22,16 +23,18 @@ pub(crate) struct Residues {
 /// The remainders that satisfy some rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Condition {
-    /// By remainder; its length is a divisor of the modulus.
+    /// By remainder, true if the remainder is accepted. The length divides the common modulus.
     accepted: Vec<bool>,
-    /// Whether numbers with more places than that are accepted: no divisor divides them.
+    /// True if numbers with more decimal places than the divisors' are accepted. No divisor divides
+    /// such numbers.
     pub(crate) beyond: bool,
 }
 
 impl Residues {
-    /// One condition for each group of rules, that one of its rules holds.
+    /// Creates one condition for each group. The condition of a group is that one of its rules
+    /// holds.
     pub(crate) fn new(groups: &[Vec<&NumberRule>], ledger: &Ledger) -> Result<Self, NumberError> {
-        // Places after the point need no remainder: other digits than zero must not come beyond them.
+        // Divisors that are powers of 1/10 need no remainder: digits beyond their places must be 0.
         let rules = || groups.iter().filter(|group| decimals(group).is_none()).flatten();
         let divisors = || rules().flat_map(|rule| rule.multiple_of.iter().chain(&rule.indivisible));
         let places = divisors().map(|divisor| divisor.places).max().unwrap_or(0);
@@ -56,12 +59,13 @@ impl Residues {
         Ok(Self { places, modulus: common as u32, conditions })
     }
 
-    /// The remainder after one more digit.
+    /// Returns the remainder after one more digit.
     pub(crate) const fn after(&self, remainder: u32, digit: u8) -> u32 {
         ((remainder as u64 * 10 + digit as u64) % self.modulus as u64) as u32
     }
 
-    /// Whether a number may end with this remainder and this many digits after its point.
+    /// Reports whether a number may end with this remainder and this number of digits after its
+    /// point.
     pub(crate) fn accepts(&self, condition: u32, remainder: u32, after_point: u16) -> bool {
         let missing = self.places.saturating_sub(after_point);
         let remainder = (0..missing).fold(remainder, |rest, _| self.after(rest, 0));
@@ -100,7 +104,7 @@ impl Condition {
         Ok(condition)
     }
 
-    /// Takes the smallest modulus that tells the same.
+    /// Reduces the condition to its smallest equivalent modulus.
     fn shrink(&mut self) {
         let mut rest = self.accepted.len();
         let mut factor = 2;
@@ -121,7 +125,7 @@ impl Condition {
         }
     }
 
-    /// Whether every number satisfies it.
+    /// Reports whether every number satisfies the condition.
     pub(crate) fn is_any(&self) -> bool {
         self.beyond && self.accepted == [true]
     }
@@ -132,7 +136,8 @@ impl Condition {
     }
 }
 
-/// The digits after the point that some rules allow together, where their divisors are powers of a tenth.
+/// Returns the number of decimal places that the rules allow together, if all their divisors are
+/// powers of 1/10.
 pub(crate) fn decimals(rules: &[&NumberRule]) -> Option<u16> {
     let places = |rule: &&NumberRule| {
         let multiple = rule.multiple_of.filter(|multiple| multiple.units == 1 && rule.indivisible.is_empty());

@@ -9,39 +9,41 @@ pub(crate) struct NumberRule {
     pub(crate) high: Option<Bound>,
     pub(crate) form: NumberForm,
     pub(crate) multiple_of: Option<Multiple>,
-    /// The form that the number must not have.
+    /// A form that the number must not have.
     pub(crate) other_than: Option<NumberForm>,
-    /// What it must not be a multiple of.
+    /// Divisors that the number must not have.
     pub(crate) indivisible: Vec<Multiple>,
-    /// A value of `enum` or `const`: generated in its shortest spelling only.
+    /// True for a value of `enum` or `const`. Such a value is generated in its shortest spelling
+    /// only.
     pub(crate) literal: bool,
 }
 
-/// One end of a range.
+/// One end of an interval.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Bound {
     pub(crate) value: Decimal,
     pub(crate) inclusive: bool,
 }
 
-/// `units / 10^places`, which every value must be a multiple of.
+/// The divisor `units / 10^places`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Multiple {
     pub(crate) units: u64,
     pub(crate) places: u16,
 }
 
+/// Form of a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum NumberForm {
     Any,
-    /// The value is an integer; `5.0` is one.
+    /// The value is an integer, for example `5` or `5.0`.
     Integer,
-    /// The text has no fraction: what draft 4 calls an integer.
+    /// The text has no fraction, as draft 4 defines integers.
     Digits,
 }
 
 impl NumberRule {
-    /// Every number.
+    /// The rule of all numbers.
     pub(crate) const ANY: Self = Self {
         low: None,
         high: None,
@@ -52,7 +54,7 @@ impl NumberRule {
         literal: false,
     };
 
-    /// Leaves out what is below `bound`.
+    /// Excludes the numbers below `bound`.
     pub(crate) fn above(&mut self, bound: Bound) {
         let tighter = self.low.as_ref().is_none_or(|low| match bound.value.cmp(&low.value) {
             Ordering::Less => false,
@@ -64,7 +66,7 @@ impl NumberRule {
         }
     }
 
-    /// Leaves out what is above `bound`.
+    /// Excludes the numbers above `bound`.
     pub(crate) fn below(&mut self, bound: Bound) {
         let tighter = self.high.as_ref().is_none_or(|high| match bound.value.cmp(&high.value) {
             Ordering::Less => true,
@@ -76,7 +78,8 @@ impl NumberRule {
         }
     }
 
-    /// Just `value`, in all spellings that `self` allows, or `None` where `self` excludes it.
+    /// Returns the rule of `value` alone, in all spellings that `self` allows, or `None` if `self`
+    /// excludes `value`.
     pub(crate) fn literal(&self, value: &Decimal) -> Option<Self> {
         let above = self.low.as_ref().is_none_or(|low| match value.cmp(&low.value) {
             Ordering::Less => false,
@@ -107,7 +110,7 @@ impl NumberRule {
         self.multiple_of.is_some() || !self.indivisible.is_empty()
     }
 
-    /// The same apart from the divisors.
+    /// Returns the rule without its divisors.
     pub(crate) fn without_divisors(&self) -> Self {
         Self { multiple_of: None, indivisible: Vec::new(), ..self.clone() }
     }

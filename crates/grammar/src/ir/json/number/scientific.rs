@@ -1,9 +1,10 @@
 //! Compares a number in scientific notation with the bounds of one rule.
 //!
-//! Scientific notation has one digit before the point, then an exponent. Programs write large and small
-//! numbers in it. The first digit is zero only if all digits are, so the larger exponent has the larger
-//! magnitude. Equal exponents are decided by the digits. An automaton cannot compare other notations: for
-//! `0.0001e4` it would have to count zeros.
+//! Scientific notation has one digit before the point, and an exponent. Programs write large and
+//! small numbers in this notation. The first digit is 0 only if all digits are 0, so the larger
+//! exponent has the larger magnitude. If the exponents are equal, the digits decide. An automaton
+//! cannot compare other notations. For `0.0001e4`, for example, the automaton would have to count
+//! zeros.
 
 use std::cmp::Ordering;
 
@@ -31,8 +32,9 @@ pub(crate) struct Scientific {
     /// True if all digits are zeros.
     zero: bool,
     negative_exponent: bool,
-    /// The number of significant digits read, then of digits of the exponent. Digits beyond both bounds' are
-    /// not counted.
+    /// Number of significant digits, and later of digits of the exponent.
+    ///
+    /// Digits beyond those of both bounds are not counted.
     place: u16,
     low: BoundOrder,
     high: BoundOrder,
@@ -42,7 +44,7 @@ pub(crate) struct Scientific {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct BoundOrder {
     digits: Ordering,
-    /// The digits of the exponent against those of the bound's exponent, with signs left out.
+    /// The order of the exponents' digits, without signs.
     exponent: Ordering,
 }
 
@@ -50,12 +52,12 @@ impl BoundOrder {
     const EQUAL: Self = Self { digits: Ordering::Equal, exponent: Ordering::Equal };
 }
 
-/// A bound that is not zero, in scientific notation.
+/// A bound other than 0, in scientific notation.
 pub(crate) struct Normal {
     exponent: i64,
     /// The significant digits.
     digits: Vec<u8>,
-    /// The digits of the exponent, without its sign; none for zero.
+    /// The digits of the exponent, without its sign. Empty for the exponent 0.
     exponent_digits: Vec<u8>,
 }
 
@@ -122,8 +124,8 @@ impl Scientific {
         Some(next).filter(|next| !span.single || next.is_on(span))
     }
 
-    /// Returns true if the text so far can become the only value of the rule. Listed numbers are dropped
-    /// early by it.
+    /// Reports whether the text so far can become the only value of the rule. Listed numbers are
+    /// dropped early by this test.
     fn is_on(&self, span: &PreparedRule) -> bool {
         let Some(normal) = &span.magnitudes(self.negative).normals.0 else {
             return self.zero || self.phase == Phase::Minus;
@@ -134,7 +136,7 @@ impl Scientific {
         !self.zero && self.low.digits.is_eq() && sign && exponent
     }
 
-    /// Has both bounds compared by `compare`.
+    /// Calls `compare` for each bound that is in scientific notation.
     fn compare(&mut self, span: &PreparedRule, compare: impl Fn(&Normal, &mut BoundOrder)) {
         let (low, high) = &span.magnitudes(self.negative).normals;
         for (order, normal) in [(&mut self.low, low), (&mut self.high, high)] {
@@ -157,7 +159,7 @@ impl Scientific {
         Some(())
     }
 
-    /// Decides for the bound if it has more significant digits than the number.
+    /// Orders the number before a bound that has more significant digits.
     fn end_digits(&mut self, span: &PreparedRule) {
         let place = usize::from(self.place);
         self.compare(span, |normal, order| {
@@ -169,7 +171,7 @@ impl Scientific {
 
     fn exponent_digit(&mut self, span: &PreparedRule, digit: u8) {
         if self.place == 0 && digit == 0 {
-            return; // a zero in front
+            return; // a leading zero
         }
         let place = usize::from(self.place);
         self.compare(span, |normal, order| {
@@ -206,7 +208,7 @@ impl Scientific {
         (magnitudes.possible && above && below).then_some(End::ALWAYS)
     }
 
-    /// The exponent against that of a bound.
+    /// Returns the order of the number's exponent and a bound's exponent.
     fn exponent_order(&self, order: BoundOrder, normal: &Normal) -> Ordering {
         let length = usize::from(self.place).cmp(&normal.exponent_digits.len());
         let sizes = length.then(order.exponent);
@@ -219,7 +221,7 @@ impl Scientific {
     }
 }
 
-/// Returns the larger length of both bounds.
+/// Returns the larger of both bounds' lengths.
 fn longest(span: &PreparedRule, negative: bool, len: impl Fn(&Normal) -> usize) -> u16 {
     let (low, high) = &span.magnitudes(negative).normals;
     low.iter().chain(high).map(|normal| len(normal) as u16).max().unwrap_or(0)

@@ -1,4 +1,5 @@
-//! One rule, digit by digit, for numbers without an exponent and for those without bounds.
+//! Reads numbers by one rule, digit by digit: numbers without an exponent, and numbers without
+//! bounds.
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,8 @@ use super::{Bound, GENERATED_DIGITS, NumberError, NumberForm, NumberRule};
 use crate::ledger::Ledger;
 use crate::options::Profile;
 
-/// The rules with those merged that differ only in their divisors, and the conditions on remainders that they have.
+/// Merges the rules that differ only in their divisors. Returns the merged rules and their
+/// conditions on remainders.
 pub(crate) fn spans(
     rules: &[NumberRule],
     profile: Profile,
@@ -35,44 +37,49 @@ pub(crate) fn spans(
     Ok((bounds.iter().enumerate().map(span).collect(), residues))
 }
 
-/// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
+/// A rule prepared for comparing magnitudes, with one pair of bounds for each sign.
 pub(crate) struct PreparedRule {
     positive: Magnitudes,
     negative: Magnitudes,
     form: NumberForm,
     other_than: Option<NumberForm>,
-    /// Where there is any divisor.
+    /// Set if there are divisors that need a remainder.
     residues: Option<Divisors>,
+    /// True if a number may have an exponent. Such a rule has no bounds to compare with.
     exponent: bool,
     /// True if numbers in scientific notation are compared with the bounds.
     pub(crate) scientific: bool,
-    /// Digits after the point that may be other than zero, where bounded by a divisor.
+    /// Maximum number of decimal places with digits other than 0, if divisors limit it.
     decimals: Option<u16>,
-    /// Digits in all, where bounded.
+    /// Maximum number of digits in total, if limited.
     digits: Option<usize>,
-    /// Digits after the point, where bounded.
+    /// Maximum number of digits after the point, if limited.
     places: Option<u16>,
     /// True if the rule has one value.
     pub(crate) single: bool,
 }
 
-/// What a rule needs to know of its condition on remainders.
+/// The condition of a rule on the remainder.
 #[derive(Clone, Copy)]
 struct Divisors {
+    /// Index in [`Residues::conditions`].
     condition: u32,
+    /// Number of decimal places that the remainder covers.
     places: u16,
-    /// Whether numbers with more places are accepted.
+    /// True if numbers with more decimal places are accepted.
     beyond: bool,
 }
 
-/// The bounds of a number's absolute value.
+/// The bounds of a number's absolute value, for one sign.
 pub(crate) struct Magnitudes {
     pub(crate) low: Option<Bound>,
     pub(crate) high: Option<Bound>,
+    /// False if no number with this sign satisfies the rule.
     pub(crate) possible: bool,
-    /// The low and the high bound in scientific notation, where numbers in it are compared with them.
+    /// The low and the high bound in scientific notation, if numbers in this notation are compared
+    /// with them.
     pub(crate) normals: (Option<Normal>, Option<Normal>),
-    /// More digits than this before or after the point make no difference to the comparisons.
+    /// Digits beyond these numbers, before and after the point, do not change the comparisons.
     longest: (u16, u16),
 }
 
@@ -107,7 +114,7 @@ impl PreparedRule {
         let places = divisors.map(|divisors| divisors.places).max(decimals).map_or(0, usize::from);
         let units = divisors.map_or(0, |_| residues.modulus.to_string().len());
         let generate = profile == Profile::Generate;
-        // Beside a bound that is not part of the range, the nearest number may have a digit more than the bound.
+        // The nearest number to an exclusive bound may have one digit more than the bound.
         let open = usize::from(bounds().any(|bound| !bound.inclusive));
         let digits = GENERATED_DIGITS.max(integer + fraction.max(places) + open).max(units + places);
         let is_divided = divisors.is_some() || decimals.is_some();
@@ -152,32 +159,35 @@ enum Phase {
     ExponentDigits,
 }
 
-/// How far one rule has read. Fields that can no longer matter are kept at their defaults, so that states coincide.
+/// The state of reading a number by one rule. Irrelevant fields have their default values, so that
+/// equal states coincide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PlainNumber {
     pub(crate) rule: u32,
     phase: Phase,
     negative: bool,
-    /// Digits in all, where the rule bounds them.
+    /// Number of digits in total, if the rule limits it.
     digits: u16,
-    /// Digits before the point, then digits after it.
+    /// Number of digits before the point, and later of digits after the point.
     place: u16,
-    /// The digits so far against those of each bound.
+    /// Order of the digits so far, compared with the digits of the lower bound.
     low: Ordering,
+    /// Order of the digits so far, compared with the digits of the upper bound.
     high: Ordering,
-    /// Whether all digits are zeros, where that matters: after a minus.
+    /// True if a generated number is negative and all its digits are 0. Such a number must not end
+    /// here.
     zero: bool,
     fraction: Fraction,
 }
 
-/// What the digits after the point have been.
+/// The kinds of digits after the point.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Fraction {
-    /// Only zeros, or it does not matter.
+    /// All digits are 0, or their values do not matter.
     Zeros,
-    /// One was not zero, where only such numbers are wanted.
+    /// Some digit is not 0, and the rule excludes integers.
     Some,
-    /// One beyond the places of the modulus was not zero.
+    /// Some digit beyond the places of the modulus is not 0.
     Beyond,
 }
 
@@ -226,8 +236,8 @@ impl PlainNumber {
         Some(next).filter(|next| !span.single || next.is_on(span))
     }
 
-    /// Whether the digits so far are those of the only value that the rule has: where they once differ, no others make up
-    /// for it. So of many listed numbers each is left as soon as it can be.
+    /// Reports whether the digits so far are those of the rule's only value. Later digits cannot
+    /// repair a difference, so the rule of a listed number is dropped early.
     fn is_on(&self, span: &PreparedRule) -> bool {
         match self.phase {
             Phase::Zero => {
@@ -307,7 +317,8 @@ impl PlainNumber {
         Some(())
     }
 
-    /// The order of the magnitude, were it to end here, and a bound. Without a bound the answer is of no use.
+    /// Returns the order of the magnitude and a bound, as if the digits ended here. The result has
+    /// no meaning without a bound.
     fn order(&self, span: &PreparedRule, low: bool) -> Ordering {
         let magnitudes = span.magnitudes(self.negative);
         let (order, bound) = if low { (self.low, &magnitudes.low) } else { (self.high, &magnitudes.high) };
@@ -319,7 +330,8 @@ impl PlainNumber {
         }
     }
 
-    /// Whether the number may end here, as far as this rule is concerned.
+    /// Returns the condition under which the number may end here by this rule, or `None` if the
+    /// number may not end.
     pub(crate) fn ends(&self, span: &PreparedRule) -> Option<End> {
         let always = Some(End::ALWAYS);
         if self.phase == Phase::ExponentDigits {
@@ -366,12 +378,12 @@ impl PlainNumber {
         }
     }
 
-    /// Whether the remainder of the digits so far matters.
+    /// Reports whether the remainder of the digits so far matters.
     pub(crate) fn divides(&self, span: &PreparedRule) -> bool {
         span.residues.is_some() && self.fraction != Fraction::Beyond
     }
 
-    /// Whether the last digit counts for the remainder, where it matters.
+    /// Reports whether the last digit changes the remainder, if the remainder matters.
     pub(crate) fn counts_digit(&self, before: &Self, span: &PreparedRule) -> bool {
         match self.phase {
             Phase::Fraction => span.residues.is_some_and(|divisors| before.place < divisors.places),
@@ -380,11 +392,12 @@ impl PlainNumber {
     }
 }
 
-/// A number may end if its remainder satisfies a condition, and always without one.
+/// The condition under which a number may end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct End {
+    /// Index of the condition on the remainder, or `None` if the number may always end.
     pub(crate) condition: Option<u32>,
-    /// The number of digits after the point.
+    /// Number of digits after the point.
     pub(crate) after_point: u16,
 }
 

@@ -1,7 +1,8 @@
 //! Automata as expressions.
 //!
-//! A state that one other leads to is written where it is led to; all others have a rule. A state that leads to itself is
-//! a repetition. So a chain of digits or letters comes out as a counted repetition.
+//! A state that only one other state leads to is written in place; other states have rules, unless
+//! their expressions are short. A transition from a state to itself becomes a repetition. A chain
+//! of digits or letters therefore becomes a counted repetition.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,7 +11,7 @@ use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::number::NumberDfa;
 
-/// States that are written inside others, at most.
+/// Largest depth of states that are written inside others.
 const DEPTH: usize = 48;
 
 /// An automaton over characters.
@@ -21,13 +22,13 @@ pub(super) struct Automaton {
 
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// Targets, each with a range of code points.
+    /// Target states, each with a range of code points.
     pub(super) edges: Vec<(usize, (u32, u32))>,
     pub(super) ends: bool,
 }
 
 impl Automaton {
-    /// The same without states that lead to no end.
+    /// Removes the transitions to states that lead to no end.
     pub(super) fn trimmed(mut self) -> Self {
         let mut into = vec![Vec::new(); self.states.len()];
         for (from, state) in self.states.iter().enumerate() {
@@ -50,7 +51,7 @@ impl Automaton {
         self
     }
 
-    /// Whether a state is entered from more than one other, which asks for a rule of its own.
+    /// Returns, for each state, whether several other states lead to it, so that it needs a rule.
     fn joints(&self) -> Vec<bool> {
         let mut from = vec![None; self.states.len()];
         let mut joints = vec![false; self.states.len()];
@@ -66,7 +67,7 @@ impl Automaton {
                 todo.push(to);
             }
         }
-        // The way back to the start is one more than the way in.
+        // The start is entered from outside, too, so a single transition to it makes two entries.
         joints[self.start] = from[self.start].is_some();
         joints
     }
@@ -77,18 +78,21 @@ struct Text<'a> {
     automaton: &'a Automaton,
     joints: Vec<bool>,
     rules: FxHashMap<usize, RuleId>,
-    /// What states are that are written out wherever something leads to them.
+    /// By state, expressions that are short enough to be written in place wherever a transition
+    /// leads to the state.
     short: FxHashMap<usize, Expr>,
     /// States being written.
     open: FxHashSet<usize>,
     todo: Vec<(usize, RuleId)>,
     name: RuleId,
-    /// Whether its characters are those of a string.
+    /// True if characters are spelled as in a JSON string.
     string: bool,
 }
 
 impl Writer<'_> {
-    /// The texts of an automaton over the characters of a string; rules that it needs are named after `name`.
+    /// Returns an expression for the texts of an automaton over the characters of a string.
+    ///
+    /// Additional rules are named after `name`.
     pub(super) fn automaton(&mut self, automaton: &Automaton, name: RuleId) -> Result<Expr, GrammarError> {
         self.write(automaton, name, true)
     }
@@ -129,7 +133,9 @@ impl Writer<'_> {
         rule
     }
 
-    /// What is read from a state that another leads to: a rule, unless it is short or nowhere else.
+    /// Returns an expression for the texts from a state that another state leads to.
+    ///
+    /// The result is a reference to a rule, unless the expression is short or is used only here.
     fn target(&mut self, text: &mut Text<'_>, to: usize, depth: usize) -> Result<Expr, GrammarError> {
         if let Some(&rule) = text.rules.get(&to) {
             return Ok(Expr::Rule(rule));
@@ -143,7 +149,7 @@ impl Writer<'_> {
         let expr = self.state(text, to, depth + 1)?;
         text.open.remove(&to);
         if let Some(&rule) = text.rules.get(&to) {
-            return Ok(Expr::Rule(rule)); // it leads back to itself, and is written later
+            return Ok(Expr::Rule(rule)); // The state leads back to itself, and is written later.
         }
         if is_short(&expr) {
             text.short.insert(to, expr.clone());
@@ -156,7 +162,7 @@ impl Writer<'_> {
         Ok(expr)
     }
 
-    /// What is read from a state to an end.
+    /// Returns an expression for the texts from a state to an end.
     fn state(&mut self, text: &mut Text<'_>, at: usize, depth: usize) -> Result<Expr, GrammarError> {
         let state = &text.automaton.states[at];
         self.spend(1 + state.edges.len())?;
@@ -183,7 +189,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether an expression is as short as a reference to it.
+/// Reports whether an expression is as short as a reference to it.
 fn is_short(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(_) | Expr::Class(_) | Expr::Rule(_) => true,
@@ -193,7 +199,7 @@ fn is_short(expr: &Expr) -> bool {
     }
 }
 
-/// Characters that stand for themselves.
+/// Returns an expression for characters that stand for themselves.
 fn plain(ranges: &[(u32, u32)]) -> Expr {
     let chars = |&(low, high): &(u32, u32)| char::from_u32(low).zip(char::from_u32(high));
     class(ranges.iter().filter_map(chars).collect())

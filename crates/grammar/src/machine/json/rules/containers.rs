@@ -7,14 +7,14 @@ use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::program::{ArrayRule, Counts, NodeChoice, ObjectRule};
 
-/// Combinations of alternatives that one object is written as, at most.
+/// Largest number of combinations of alternatives that one object is written as.
 const COMBINATIONS: usize = 256;
 
-/// Optional items that are written inside each other, at most.
+/// Largest depth of nested optional items.
 const DEPTH: u32 = 32;
 
-/// What is left of an object: the position in the declared order, the members so far, the obligations that are not met
-/// yet, and whether a member came before.
+/// State of an object: the position in the declared order, the number of members, the pending
+/// obligations, and whether a member precedes.
 type ObjectState = (u32, u32, u8, bool);
 
 /// Rules for the states of an array or object.
@@ -50,7 +50,7 @@ impl Writer<'_> {
         Ok(sequence([text(","), gap]))
     }
 
-    /// What is between brackets, which may be nothing.
+    /// Returns an expression for brackets around `inside`, which may be missing if `empty` is true.
     fn bracketed(
         &mut self,
         open: &str,
@@ -60,7 +60,7 @@ impl Writer<'_> {
     ) -> Result<Expr, GrammarError> {
         let gap = self.gap(self.program.spacing.bracket)?;
         let inside = match inside {
-            // Nothing is possible but the empty one.
+            // Only the empty array or object is possible.
             Expr::Alternatives(ways) if ways.is_empty() => Expr::empty(),
             inside if empty => optional(sequence([inside, gap.clone()])),
             inside => sequence([inside, gap.clone()]),
@@ -68,7 +68,7 @@ impl Writer<'_> {
         Ok(sequence([text(open), gap, inside, text(close)]))
     }
 
-    /// Any of some ways to be an item or a member.
+    /// Returns an expression for one of the choices of an item or a member.
     fn ways(&mut self, ways: &[NodeChoice], name: &str) -> Result<Expr, GrammarError> {
         self.spend(ways.len())?;
         Ok(alternatives(ways.iter().map(|way| Expr::Rule(self.node(way.node, name))).collect()))
@@ -95,7 +95,7 @@ impl Writer<'_> {
         self.bracketed("[", inside, empty, "]")
     }
 
-    /// The items from an index on, with the commas before them.
+    /// Returns an expression for the items from index `from` on, with the commas before them.
     fn items(
         &mut self,
         array: &ArrayRule,
@@ -133,7 +133,8 @@ impl Writer<'_> {
         Ok(sequence(parts))
     }
 
-    /// The items of an array with counters: a rule for each state of these.
+    /// Returns an expression for the items of an array with counters, with a rule for each state of
+    /// the counters.
     fn counted(&mut self, array: &ArrayRule, name: RuleId) -> Result<Expr, GrammarError> {
         let mut states = States::new(name);
         let start = self.counted_from(array, (0, &[]), &mut states)?;
@@ -146,7 +147,7 @@ impl Writer<'_> {
         Ok(start)
     }
 
-    /// The next item of an array with counters, and the rest.
+    /// Returns an expression for the next item of an array with counters, and the rest.
     fn counted_from(
         &mut self,
         array: &ArrayRule,
@@ -198,12 +199,14 @@ impl Writer<'_> {
         self.bracketed("{", inside, may_end(object, start), "}")
     }
 
-    /// The members of an object that counts nothing: whichever comes first, and then the others after it.
+    /// Returns an expression for the members of an object that counts nothing.
+    ///
+    /// Each possible first member has an alternative, in which the members after it follow.
     fn plain_members(&mut self, object: &ObjectRule, name: RuleId) -> Result<Expr, GrammarError> {
         let count = object.members.len() as u32;
         let required = object.next_required[0];
         let mut ways = Vec::new();
-        // What may follow a member, the last part first.
+        // Parts that may follow a member, in reverse order.
         let mut rest = Vec::new();
         if let Some(other) = self.other(object, name)? {
             let more = sequence([self.comma()?, other.clone()]);
@@ -220,7 +223,7 @@ impl Writer<'_> {
             let after = sequence([self.comma()?, member]);
             let is_required = object.members[index as usize].required;
             rest.push(if is_required { after } else { optional(after) });
-            // Where several members may come first, their ends are shared.
+            // If several members may come first, they share the rest.
             if index > 0 && index <= required {
                 let rule = self.rule(&self.name_in(name, "rest"));
                 self.define(rule, sequence(rest.drain(..).rev()))?;
@@ -231,7 +234,7 @@ impl Writer<'_> {
         Ok(alternatives(ways))
     }
 
-    /// A declared member, if it can be there.
+    /// Returns an expression for a declared member, or `None` if no value satisfies its schema.
     fn declared(
         &mut self,
         object: &ObjectRule,
@@ -245,7 +248,7 @@ impl Writer<'_> {
         self.member(text(&super::strings::json(word)), value).map(Some)
     }
 
-    /// Any undeclared member, if there can be any.
+    /// Returns the rule for any undeclared member, or `None` if the object allows none.
     fn other(&mut self, object: &ObjectRule, name: RuleId) -> Result<Option<Expr>, GrammarError> {
         let mut ways = Vec::new();
         for (label, others) in object.others.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
@@ -261,7 +264,7 @@ impl Writer<'_> {
         Ok(Some(Expr::Rule(rule)))
     }
 
-    /// The members from a state on.
+    /// Returns an expression for the members from a state on.
     fn members(
         &mut self,
         object: &ObjectRule,
@@ -309,7 +312,7 @@ impl Writer<'_> {
     }
 }
 
-/// An object for each combination of the alternatives of its groups.
+/// Returns an object for each combination of the alternatives of the groups.
 fn without_groups(object: &ObjectRule) -> Result<Vec<ObjectRule>, GrammarError> {
     let mut objects = vec![ObjectRule { groups: Vec::new(), grouped: Vec::new(), ..object.clone() }];
     for group in &object.groups {
@@ -339,13 +342,13 @@ fn may_end(object: &ObjectRule, (at, members, pending, _): ObjectState) -> bool 
     required == object.members.len() && members >= object.min && pending == 0
 }
 
-/// Whether some members complete the object from a state.
+/// Reports whether further members can complete the object from a state.
 fn can_end(object: &ObjectRule, (at, members, pending, _): ObjectState) -> bool {
     let left = &object.members[at as usize..];
     let required = left.iter().filter(|member| member.required).count() as u32;
     let possible = left.iter().filter(|member| member.node.is_some()).count() as u32;
     let ways = || object.others.iter().flatten();
-    // Undeclared members that meet all obligations, at least: by the obligations met so far.
+    // By set of obligations, the least number of undeclared members that meet them.
     let mut least = [u32::MAX; 256];
     least[0] = 0;
     for met in 0..=usize::from(pending) {

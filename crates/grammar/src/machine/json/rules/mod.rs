@@ -1,9 +1,10 @@
-//! A program as context-free rules.
+//! Translates a program into context-free rules.
 //!
-//! A schema's language is context-free as long as it is written in one way: members in the declared order and without
-//! indentation that depends on the depth. Nodes become rules, named after the way that leads to them; the automata of
-//! numbers and strings become expressions, with a rule for each state that several others lead to; counters and
-//! obligations become rules for the states that they can be in.
+//! The language of a schema is context-free if it has one spelling: members in the declared order,
+//! and no indentation that depends on the depth. Nodes become rules, named after the path that
+//! leads to them. The automata of numbers and strings become expressions, with a rule for each
+//! state that several others lead to. Counters and obligations become a rule for each of their
+//! states.
 
 mod automata;
 mod containers;
@@ -20,11 +21,14 @@ use crate::ir::json::program::{JsonProgram, NodeId};
 use crate::limits::Limits;
 use crate::options::{Order, Profile};
 
-/// The longest name that is made longer by what it leads to.
+/// Largest length of a rule's name in bytes, before a number is appended.
 const NAME: usize = 40;
 
 impl JsonProgram {
-    /// The same language as rules, and whether undeclared names may come twice in these: rules cannot forbid that.
+    /// Returns rules for the same language, and whether they allow an undeclared name to occur twice.
+    ///
+    /// Rules cannot forbid repeated names. Returns an error if rules cannot express another
+    /// property, or if there are too many of them.
     pub(crate) fn to_rules(&self, limits: &Limits) -> Result<(Rules, bool), GrammarError> {
         if self.profile == Profile::Accept {
             return Err(GrammarError::not_gbnf("it accepts every spelling of a value"));
@@ -60,21 +64,21 @@ impl JsonProgram {
 struct Writer<'p> {
     program: &'p JsonProgram,
     limit: usize,
-    /// A name, and what it stands for once that is known.
+    /// Names of the rules, each with its expression, which is empty until it is defined.
     rules: Vec<(String, Expr)>,
     names: FxHashSet<String>,
-    /// By name, the last number that was put behind it.
+    /// By name, the last number that was appended to it.
     numbers: FxHashMap<String, usize>,
     nodes: FxHashMap<NodeId, RuleId>,
     shared: FxHashMap<Shared, RuleId>,
-    /// Nodes that have a rule and are still to be written.
+    /// Nodes that have a rule but no expression yet.
     todo: VecDeque<(NodeId, RuleId)>,
     size: usize,
-    /// Whether an object was written that has several undeclared members.
+    /// True if some object may have several undeclared members.
     repeats: bool,
 }
 
-/// What several nodes have in common.
+/// A rule that several nodes may share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Shared {
     Space,
@@ -85,7 +89,7 @@ enum Shared {
 }
 
 impl Writer<'_> {
-    /// The rule of a node, named so if it is met for the first time.
+    /// Returns the rule of a node. A new rule is named `name`.
     fn node(&mut self, node: NodeId, name: &str) -> RuleId {
         if let Some(&known) = self.nodes.get(&node) {
             return known;
@@ -96,7 +100,7 @@ impl Writer<'_> {
         rule
     }
 
-    /// A new rule with a name like that.
+    /// Creates a rule named `name`, shortened and with a number if necessary.
     fn rule(&mut self, name: &str) -> RuleId {
         let name = name.get(..NAME).unwrap_or(name).trim_matches('-');
         let name = if name.is_empty() { "rule" } else { name };
@@ -110,7 +114,7 @@ impl Writer<'_> {
         RuleId(self.rules.len() as u32 - 1)
     }
 
-    /// The name of a rule and of something in it.
+    /// Returns a name for `part` of a rule.
     fn name_in(&self, rule: RuleId, part: &str) -> String {
         let part: String = part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         format!("{}-{part}", self.rules[rule.index()].0)
@@ -129,7 +133,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The rule of something shared, written when it is first asked for.
+    /// Returns the rule of something shared, which is written on its first use.
     fn shared(
         &mut self,
         shared: Shared,
@@ -146,7 +150,7 @@ impl Writer<'_> {
         Ok(Expr::Rule(rule))
     }
 
-    /// The values of a node.
+    /// Returns the expression for the values of a node.
     fn value(&mut self, node: NodeId, rule: RuleId) -> Result<Expr, GrammarError> {
         let program = self.program;
         let node = &program.nodes[node as usize];
@@ -176,7 +180,7 @@ impl Writer<'_> {
         Ok(alternatives(ways))
     }
 
-    /// White space inside brackets or after a comma or colon, if the layout has any there.
+    /// Returns the white space inside brackets or after a comma or colon, if the layout has any.
     fn gap(&mut self, gap: Gap) -> Result<Expr, GrammarError> {
         match gap {
             Gap::Space => Ok(Expr::Literal(b" ".into())),
@@ -188,7 +192,9 @@ impl Writer<'_> {
         }
     }
 
-    /// With rules that only stand for another one or for a literal replaced by those, and only what is reached.
+    /// Returns the rules that `root` reaches.
+    ///
+    /// Rules that only stand for another rule, a literal or a class are replaced.
     fn finish(self, root: RuleId) -> Rules {
         let mut rules = self.rules;
         let short = |expr: &Expr| matches!(expr, Expr::Rule(_) | Expr::Literal(_) | Expr::Class(_));
@@ -220,11 +226,11 @@ impl Writer<'_> {
     }
 }
 
-/// Puts in place of each reference what it stands for.
+/// Replaces each reference to a rule that stands for another expression.
 fn replace(expr: &mut Expr, stands_for: &[Option<Expr>]) {
     let mut parts = vec![expr];
     while let Some(part) = parts.pop() {
-        // A circle of references, which no program leads to, would not end.
+        // The bound guards against a cycle of references, which no program has.
         for _ in 0..stands_for.len() {
             let Expr::Rule(rule) = *part else { break };
             let Some(other) = &stands_for[rule.index()] else { break };
@@ -234,7 +240,7 @@ fn replace(expr: &mut Expr, stands_for: &[Option<Expr>]) {
     }
 }
 
-/// Calls back with every reference.
+/// Calls `with` for each reference.
 fn each_rule(expr: &mut Expr, with: &mut impl FnMut(&mut RuleId)) {
     let mut parts = vec![expr];
     while let Some(part) = parts.pop() {
@@ -246,7 +252,7 @@ fn each_rule(expr: &mut Expr, with: &mut impl FnMut(&mut RuleId)) {
     }
 }
 
-/// Adds the parts of an expression, the first on top.
+/// Pushes the parts of an expression, the first on top.
 fn push_parts<'e>(expr: &'e mut Expr, parts: &mut Vec<&'e mut Expr>) {
     match expr {
         Expr::Sequence(inner) | Expr::Alternatives(inner) => parts.extend(inner.iter_mut().rev()),
@@ -259,7 +265,8 @@ fn alternatives(mut ways: Vec<Expr>) -> Expr {
     if ways.len() == 1 { ways.swap_remove(0) } else { Expr::Alternatives(ways) }
 }
 
-/// One after the other: literals that meet are joined, and so are repetitions of the same.
+/// Concatenates expressions, and merges adjacent literals and adjacent repetitions of the same
+/// expression.
 fn sequence(parts: impl IntoIterator<Item = Expr>) -> Expr {
     let mut joined: Vec<Expr> = Vec::new();
     let flat = parts.into_iter().flat_map(|part| match part {
@@ -280,7 +287,7 @@ fn sequence(parts: impl IntoIterator<Item = Expr>) -> Expr {
     if joined.len() == 1 { joined.swap_remove(0) } else { Expr::Sequence(joined) }
 }
 
-/// Two expressions as repetitions of one, if they are.
+/// Merges two adjacent expressions into one repetition, if they repeat the same expression.
 fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
     fn counts(expr: &Expr) -> (&Expr, u32, Option<u32>) {
         match expr {
@@ -301,7 +308,7 @@ fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
     Some(Expr::Repeat { expr: Box::new(a.clone()), min, max })
 }
 
-/// The expression or nothing.
+/// Makes an expression optional.
 fn optional(expr: Expr) -> Expr {
     match expr {
         Expr::Repeat { min: 0, .. } => expr,
@@ -314,7 +321,7 @@ fn possibly(expr: Expr, ends: bool) -> Expr {
     if ends { optional(expr) } else { expr }
 }
 
-/// One of some characters.
+/// Returns an expression for one of some characters.
 fn class(mut ranges: Vec<(char, char)>) -> Expr {
     normalise(&mut ranges, next_char);
     match *ranges {

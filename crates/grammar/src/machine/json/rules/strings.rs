@@ -8,12 +8,12 @@ use crate::ir::json::program::{FREE, LanguageRule, ObjectRule, TextRule};
 use crate::ir::json::trie::Trie;
 use crate::regular::TextDfa;
 
-/// A string as it is generated, with its quotes.
+/// Returns the generated spelling of a string, with its quotes.
 pub(super) fn json(text: String) -> String {
     serde_json::Value::String(text).to_string()
 }
 
-/// What one of some characters is written as, given as ranges of code points.
+/// Returns the generated spellings of some characters, given as ranges of code points.
 pub(super) fn spelling(ranges: &[(u32, u32)]) -> Expr {
     let mut plain = Vec::new();
     let mut escapes: [(&str, Vec<(char, char)>); 3] =
@@ -49,12 +49,12 @@ fn quoted(inside: Expr) -> Expr {
 }
 
 impl Writer<'_> {
-    /// Any character.
+    /// Returns the rule for any character.
     pub(super) fn char(&mut self) -> Result<Expr, GrammarError> {
         self.shared(Shared::Char, "char", |_, _| Ok(spelling(&ALL)))
     }
 
-    /// One of some characters.
+    /// Returns an expression for one of some characters.
     pub(super) fn chars(&mut self, ranges: &[(u32, u32)]) -> Result<Expr, GrammarError> {
         if ranges == ALL { self.char() } else { Ok(spelling(ranges)) }
     }
@@ -66,7 +66,7 @@ impl Writer<'_> {
         if rule == FREE { self.shared(Shared::String, "string", |_, _| Ok(string)) } else { Ok(string) }
     }
 
-    /// Strings of a language.
+    /// Returns an expression for the strings of a language.
     pub(super) fn language(&mut self, rule: u32) -> Result<Expr, GrammarError> {
         self.shared(Shared::Language(rule), "text", |writer, name| {
             let LanguageRule { language, max, .. } = writer.program.language_rules[rule as usize];
@@ -79,11 +79,11 @@ impl Writer<'_> {
         })
     }
 
-    /// Texts of a language with at most so many characters.
+    /// Returns an automaton for the texts of a language with at most `max` characters.
     fn bounded(&mut self, dfa: &TextDfa, max: u32) -> Result<Automaton, GrammarError> {
         let mut states = Vec::new();
         let edges: usize = (0..dfa.len() as u32).map(|state| dfa.transitions(state).len()).sum();
-        // A state and the number of characters before it: all states, layer by layer.
+        // Each layer holds all states after one number of characters.
         for chars in 0..=max {
             self.spend(dfa.len() + edges)?;
             for state in 0..dfa.len() as u32 {
@@ -96,7 +96,7 @@ impl Writer<'_> {
         Ok(Automaton { states, start: dfa.start() as usize }.trimmed())
     }
 
-    /// The names of an object's undeclared members, quoted, that have a label.
+    /// Returns an expression for the quoted names of undeclared members with a label.
     pub(super) fn other_name(
         &mut self,
         object: &ObjectRule,
@@ -124,7 +124,7 @@ fn of_language(dfa: &TextDfa, ends: impl Fn(u32) -> bool) -> Automaton {
     Automaton { states: (0..dfa.len() as u32).map(state).collect(), start: dfa.start() as usize }
 }
 
-/// All texts but the words of a trie.
+/// Returns an automaton for all texts except the words of a trie.
 fn outside(words: &Trie) -> Automaton {
     let any = words.len();
     let mut states: Vec<State> = (0..words.len() as u32)

@@ -1,4 +1,4 @@
-//! Random arrays over a few values against all their texts, written out.
+//! Compares random arrays over a few values with an enumeration of all their texts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::options::{Layout, SchemaOptions};
 
 const VALUES: [&str; 9] = ["true", "false", "1", "10", "\"a\"", "\"ab\"", "[]", "[1]", "{}"];
 
-/// The most items.
+/// Largest number of items.
 const ITEMS: usize = 4;
 
 fn some_values(random: &mut Random) -> Value {
@@ -66,7 +66,8 @@ fn array(random: &mut Random) -> Value {
     schema
 }
 
-/// The valid texts of at most [`ITEMS`] items, and their beginnings, each with the bytes that complete it.
+/// Returns the prefixes of all valid texts of at most [`ITEMS`] items, each with the least number
+/// of bytes that complete it.
 fn beginnings(schema: &Value) -> BTreeMap<String, usize> {
     let validator = jsonschema::draft202012::new(schema).unwrap();
     let mut beginnings = BTreeMap::new();
@@ -89,8 +90,10 @@ fn beginnings(schema: &Value) -> BTreeMap<String, usize> {
     beginnings
 }
 
-/// Every byte after every beginning of a text gets the right verdict, and completions are no longer than promised, and
-/// promised to be hardly longer than the shortest.
+/// Every byte after every prefix of a text gets the right verdict, and completions are no longer
+/// than promised.
+///
+/// The promised length is at most a quarter above the least possible length.
 #[test]
 fn arrays_are_exact() {
     let random = &mut Random(0x1234_5678_9abc_def1);
@@ -121,7 +124,7 @@ fn arrays_are_exact() {
                 compared += 1;
             }
             let (least, promised) = (beginnings[text], machine.closing_len(config) as usize);
-            // Any two items that are equal will do, not only the shortest.
+            // The promise may be longer if two items must be equal, since any two will do.
             let near = schema.get("not").is_some() || promised <= least + least / 4;
             assert!(least <= promised && near, "{schema}\n{text}: {promised} promised, {least} needed");
             let rest = String::from_utf8(close(&mut machine, config)).unwrap();

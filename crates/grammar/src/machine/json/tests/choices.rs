@@ -1,4 +1,4 @@
-//! Choices that must not multiply: `oneOf`, implications side by side, and unions of numbers.
+//! Choices that must not multiply: `oneOf`, independent implications, and unions of numbers.
 
 use serde_json::{Map, Value, json};
 
@@ -6,14 +6,14 @@ use super::oracle::{Random, walk};
 use super::{accepts, machine};
 use crate::options::SchemaOptions;
 
-/// An object schema with `count` properties of each letter, all strings.
+/// Returns an object schema with `count` string properties for each letter.
 fn strings(letters: &str, count: usize) -> Value {
     let names = letters.chars().flat_map(|letter| (0..count).map(move |at| format!("{letter}{at}")));
     let properties: Map<String, Value> = names.map(|name| (name, json!({"type": "string"}))).collect();
     json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
-/// Checks what both profiles say of texts in the generated spelling.
+/// Checks the verdicts of both profiles on texts in the generated spelling.
 fn check(name: &str, schema: &Value, accepted: &[Value], rejected: &[Value]) {
     for options in [SchemaOptions::default(), SchemaOptions::accept()] {
         let mut machine = machine(schema, options).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -36,7 +36,7 @@ fn independent_implications_do_not_multiply() {
     let rejected = [json!({"a3": ""}), json!({"a3": "", "a20": "", "b20": ""}), json!({"a0": "", "b1": ""})];
     check("dependentRequired", &schema, &accepted, &rejected);
 
-    // A name that only an implication knows comes only where it is asked for.
+    // A name that only an implication mentions may occur only if the implication requires it.
     let mut schema = strings("a", 20);
     schema.as_object_mut().unwrap().shift_remove("additionalProperties");
     schema["dependentRequired"] =
@@ -79,7 +79,7 @@ fn independent_implications_do_not_multiply() {
     check("oneOf", &schema, &[all('a').into(), all('b').into(), mixed.into()], &[short.into(), json!({})]);
 }
 
-/// Only objects have members, so for values of other types each branch is as good.
+/// Only objects have members, so all branches are equal for values of other types.
 #[test]
 fn choices_without_a_type_do_not_multiply() {
     let one =
@@ -94,14 +94,14 @@ fn choices_without_a_type_do_not_multiply() {
     let mut machine = machine(&schema, SchemaOptions::accept()).unwrap();
     assert!(accepts(&mut machine, Value::from(all).to_string()));
 
-    // A choice about strings beside one about objects.
+    // A choice about strings among choices about objects.
     let long = json!({"anyOf": [{"minLength": 2}, {"pattern": "^x"}]});
     let schema =
         json!({"allOf": (0..40).map(|at| if at == 20 { long.clone() } else { one(at) }).collect::<Vec<_>>()});
     check("strings", &schema, &[json!("ab"), json!("x"), json!(true)], &[json!("a"), json!({})]);
 }
 
-/// A branch declares members even beside one that takes every object.
+/// A branch declares members even if another branch accepts every object.
 #[test]
 fn a_branch_declares_members_beside_a_free_one() {
     let email = json!({"properties": {"email": {"type": "string"}}, "required": ["email"]});
@@ -239,7 +239,7 @@ fn unions_of_numbers_agree_with_another_validator() {
             for _ in 0..60 {
                 let quarter = random.below(1000) as f64 / 4.0 - 125.0;
                 let value = if random.below(2) == 0 { json!(quarter.trunc() as i64) } else { json!(quarter) };
-                // One spelling of an integer is generated.
+                // Generated texts have only one spelling of each integer.
                 if options == SchemaOptions::default() && value.to_string().ends_with(".0") {
                     continue;
                 }
@@ -302,8 +302,10 @@ fn members_and_branches_that_are_never_written_are_warnings() {
     assert!(warnings[1].starts_with("#/properties/shape/anyOf/1: no value"));
 }
 
-/// A schema of the shape of FHIR R4's: resources told apart by a constant, none of which states its type, that refer to
-/// data types and, through `contained`, to all resources again.
+/// Returns a schema shaped like FHIR R4.
+///
+/// Resources differ in a constant, and none states its type. They refer to data types and, through
+/// `contained`, to all resources.
 fn resources(count: usize, fields: usize) -> Value {
     let reference = |name: String| json!({"$ref": format!("#/definitions/{name}")});
     let mut definitions = Map::new();

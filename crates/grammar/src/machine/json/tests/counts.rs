@@ -1,4 +1,4 @@
-//! `contains` several times at one place.
+//! Several `contains` at one place.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn compact() -> SchemaOptions {
     SchemaOptions { layout: Layout::Compact, ..SchemaOptions::default() }
 }
 
-/// Arrays of strings that contain each of some words.
+/// Returns a schema for arrays of strings that contain each of some words.
 fn containing(words: &[String]) -> Value {
     let all: Vec<Value> = words.iter().map(|word| json!({"contains": {"const": word}})).collect();
     json!({"type": "array", "items": {"type": "string"}, "allOf": all})
@@ -35,7 +35,7 @@ fn each_of_many_constants_is_contained() {
     }
 }
 
-/// What is left to come is as long as promised, and items are not followed in every way that they can be counted.
+/// The rest is as long as promised, and the ways to count an item do not multiply threads.
 #[test]
 fn many_counts_close_in_what_is_missing() {
     let words = words(20);
@@ -101,7 +101,7 @@ fn items_that_a_count_cannot_tell_apart_are_limited() {
     ");
 }
 
-/// A prefix of a text is dead exactly if its first part is.
+/// Every prefix of a valid text can be completed.
 #[test]
 fn every_beginning_of_a_valid_text_is_alive() {
     let schema = containing(&words(6));

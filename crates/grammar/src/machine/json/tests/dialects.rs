@@ -1,4 +1,4 @@
-//! Schemas in the spellings of all drafts and of `OpenAPI`, and what each is taken as.
+//! Schemas in the spellings of all drafts and of `OpenAPI`, and their interpretation.
 
 use serde_json::{Value, json};
 
@@ -291,7 +291,7 @@ fn documents_are_found_by_absolute_uri_by_identifier_and_as_written() {
             .unwrap_or_else(|error| panic!("{name} {reference}: {error}"));
         assert!(accepts(&mut machine, "null") && !accepts(&mut machine, "1"), "{name}");
     }
-    // References of a document found by its name go by names, too.
+    // References in a document that was found by name are resolved by name, too.
     let remotes = Remotes::from([
         (
             "types/a.json".to_owned(),

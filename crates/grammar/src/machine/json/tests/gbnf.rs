@@ -1,4 +1,4 @@
-//! Schemas written as GBNF: the same texts as the schema's own machine.
+//! Schemas written as GBNF have the same language as the schema's own machine.
 
 use serde_json::{Value, json};
 
@@ -31,8 +31,9 @@ fn what_is_written_reads_well() {
     })));
 }
 
-/// Follows random bytes through one grammar; whatever ends there, the other accepts. It may refuse texts that begin with
-/// some that it `may_refuse`.
+/// Follows random bytes through `a`, and checks that `b` accepts each complete text on the path.
+///
+/// `b` may reject the texts for which `may_refuse` holds.
 fn agree(random: &mut Random, a: &Grammar, b: &Grammar, context: &str, may_refuse: impl Fn(&[u8]) -> bool) {
     let mut recognizer = a.recognizer();
     let mut text = Vec::new();
@@ -65,7 +66,7 @@ fn gbnf_has_the_language_of_its_schema() {
         for layout in [Layout::Compact, Layout::Flexible] {
             let options = SchemaOptions { layout, ..SchemaOptions::default() };
             let Ok(grammar) = Grammar::json_schema(&schema, &options, &Limits::default()) else { continue };
-            // Items that must differ cannot be said.
+            // GBNF cannot express that items must differ.
             let Ok(text) = grammar.to_gbnf() else { continue };
             let gbnf = Grammar::gbnf(&text, &Limits::default())
                 .unwrap_or_else(|error| panic!("{schema}\n{text}\n{error}"));
@@ -81,7 +82,8 @@ fn gbnf_has_the_language_of_its_schema() {
     assert!(compared > 250, "{compared}");
 }
 
-/// Whether the beginning of a text has a name twice in an object, or may come to have one.
+/// Reports whether a text repeats a name in an object, or whether its last name may become a
+/// repeated one.
 fn may_repeat_a_name(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut open: Vec<Vec<&str>> = Vec::new();
@@ -115,7 +117,7 @@ fn may_repeat_a_name(text: &[u8]) -> bool {
             }
         }
     }
-    // A comma after which no name is left.
+    // After a comma or an opening quote, there may be no unused name left.
     text.trim_end().ends_with(',') || text.ends_with('"')
 }
 

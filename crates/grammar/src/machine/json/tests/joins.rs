@@ -1,4 +1,4 @@
-//! Alternatives that differ below what is being read are followed as one.
+//! Alternatives that differ only below the value being read are followed as one.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::machine::json::JsonMachine;
 use crate::machine::{Config, Machine};
 use crate::options::SchemaOptions;
 
-/// Objects nested in objects or arrays, each of one of three kinds.
+/// Creates a machine for objects nested in objects or arrays, each of one of three kinds.
 fn ambiguous() -> JsonMachine {
     let kind = |name: &str| {
         let inner =

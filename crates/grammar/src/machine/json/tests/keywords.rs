@@ -1,4 +1,4 @@
-//! Tables for the keywords that speak of languages, of items and members that must exist, and of negations.
+//! Tables for keywords about languages, about items and members that must exist, and about negations.
 
 use serde_json::json;
 

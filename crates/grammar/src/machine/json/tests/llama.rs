@@ -1,8 +1,8 @@
-//! What is written keeps to the bound on repetitions of llama.cpp's parser.
+//! Written grammars keep to the bound on repetitions of llama.cpp's parser.
 //!
-//! The parser refuses a repetition whose count, times the symbols that its item has brought, is 2,000 or
-//! more. A rule's name where it comes up first is a symbol, and so are a group and each part of a repetition
-//! that may be left out. A literal, a class or a name that is repeated counts as one.
+//! The parser refuses a repetition if its count times the number of symbols that its item adds is
+//! 2,000 or more. The first use of a rule's name adds a symbol, and so do a group and each optional
+//! part of a repetition. A repeated literal, class or name counts as one symbol.
 
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::frontend::json_schema::Schemas;
 use crate::ir::expr::{Expr, RuleId};
 use crate::{Formats, Grammar, Limits, SchemaOptions};
 
-/// What a repetition may not come to.
+/// The product of count and symbols at which the parser refuses a repetition.
 const THRESHOLD: usize = 2000;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Counter {
             Expr::Rule(rule) => self.symbols += usize::from(self.names.insert(*rule)),
             Expr::Sequence(parts) | Expr::Alternatives(parts) => {
                 for part in parts {
-                    // A sequence in a sequence, and alternatives anywhere within, are groups.
+                    // A sequence in a sequence and alternatives inside another expression are groups.
                     let is_group = matches!(
                         (expr, part),
                         (_, Expr::Alternatives(_)) | (Expr::Sequence(_), Expr::Sequence(_))
@@ -54,7 +54,7 @@ impl Counter {
     }
 }
 
-/// The most that a repetition of a grammar comes to.
+/// Returns the largest product of count and symbols of a grammar's repetitions.
 fn largest_repetition(text: &str) -> usize {
     let rules = gbnf::parse(text, Schemas::alone(SchemaOptions::default()), &Limits::default()).expect(text);
     let mut counter = Counter::default();
@@ -111,7 +111,7 @@ fn written_counts_of_random_schemas_keep_to_the_bound() {
     assert!(checked > 10, "{checked}");
 }
 
-/// Counts in rules of one's own are written in the same way.
+/// Counts in the rules of a GBNF grammar are written within the bound, too.
 #[test]
 fn counts_of_grammars_are_written_within_the_bound() {
     for (source, yes, no) in [

@@ -1,4 +1,4 @@
-//! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
+//! Tests through [`Machine`]: tables for each keyword, laws on random schemas, and public test suites.
 
 mod arrays;
 mod choices;
@@ -37,7 +37,7 @@ fn machine_among(
     Ok(compile(schema, remotes, options, &Limits::default())?.program.machine())
 }
 
-/// The config after `text`, and how many of its bytes were taken.
+/// Returns the config after `text`, and the number of bytes that were accepted.
 fn run(machine: &mut JsonMachine, text: &[u8]) -> (Config, usize) {
     let mut config = machine.start();
     for (at, &byte) in text.iter().enumerate() {
@@ -49,7 +49,7 @@ fn run(machine: &mut JsonMachine, text: &[u8]) -> (Config, usize) {
     (config, text.len())
 }
 
-/// Follows the shortest completion from `config`; checks that it is no longer than promised, and gives its bytes.
+/// Returns the shortest completion of `config`, after checking that it is no longer than promised.
 fn close(machine: &mut JsonMachine, mut config: Config) -> Vec<u8> {
     let mut bytes = Vec::new();
     let len = machine.closing_len(config);

@@ -1,4 +1,4 @@
-//! Names of undeclared members: none comes twice, and there are always enough.
+//! Names of undeclared members: no name occurs twice, and enough names are left.
 
 use serde_json::{Value, json};
 
@@ -157,7 +157,7 @@ fn several_undeclared_members_may_be_required() {
     ]);
 }
 
-/// From every prefix of a text the shortest completion is as long as promised, byte by byte.
+/// From every prefix of a text, the shortest completion is as long as promised.
 #[test]
 fn completions_are_exact() {
     let map =
@@ -236,7 +236,7 @@ fn deeply_indented_members_are_counted_exactly() {
     assert!(accepts(&mut machine, text));
 }
 
-/// Where no undeclared name has been seen, configs are the same as if names could be repeated.
+/// If no undeclared name has been seen, configs are the same as if names could be repeated.
 #[test]
 fn declared_names_need_no_memory() {
     let schema =

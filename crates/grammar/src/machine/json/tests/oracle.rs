@@ -1,5 +1,7 @@
-//! Random schemas with every keyword against another validator: its verdict on random values is ours on their text, and
-//! what ours completes to is valid to it, wherever it stands.
+//! Compares random schemas with every keyword against another validator.
+//!
+//! Both give the same verdict on random values. The other validator accepts the completions of
+//! random prefixes.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +10,7 @@ use super::{accepts, close, machine, run};
 use crate::machine::{Config, Machine};
 use crate::options::SchemaOptions;
 
-/// A small generator (`xorshift64*`): equal seeds give equal inputs.
+/// A small random number generator (`xorshift64*`). Equal seeds give equal inputs.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -120,7 +122,8 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     }
 }
 
-/// Follows random bytes from the start and, now and then, closes: what comes out must be valid to both.
+/// Follows random bytes from the start and then the shortest completion, and checks that the text
+/// is valid.
 pub(super) fn walk(
     random: &mut Random,
     schema: &Value,
@@ -145,7 +148,7 @@ pub(super) fn walk(
     }
     text.extend(close(&mut machine, config));
     let shown = String::from_utf8_lossy(&text).into_owned();
-    // The other validator reads numbers into doubles: some do not fit, others are rounded.
+    // The other validator reads numbers as doubles, so large numbers overflow and others are rounded.
     if text.split(|byte| !b"0123456789.eE+-".contains(byte)).any(|number| number.len() > 14) {
         return;
     }
@@ -163,7 +166,7 @@ fn verdicts_are_those_of_another_validator() {
     let (mut compiled, mut verdicts) = (0, 0);
     for round in 0..3000 {
         let mut schema = schema(random, 3);
-        // Every third one asks about what the others have evaluated.
+        // Every third schema also has a keyword about unevaluated members or items.
         if let (Value::Object(keywords), 0) = (&mut schema, round % 3) {
             let keyword = *random.pick(&["unevaluatedProperties", "unevaluatedItems"]);
             keywords.insert(keyword.to_owned(), json!(false));

@@ -1,4 +1,4 @@
-//! Public suites, run when an environment variable names their folder.
+//! Public test suites, each run if an environment variable names its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use crate::options::{Formats, SchemaOptions};
 #[derive(Default)]
 struct Counts {
     compiled: usize,
-    /// Schemas that no value satisfies.
+    /// Number of schemas that no value satisfies.
     unsatisfiable: usize,
     refused: BTreeMap<String, usize>,
-    /// The names of what was refused, with the reason.
+    /// Names of the refused schemas, with the reason.
     refusals: Vec<String>,
     verdicts: usize,
     wrong: Vec<String>,
 }
 
 impl Counts {
-    /// Compiles one schema and checks each `(text, valid)`.
+    /// Counts the result of compiling one schema, and checks each `(text, valid)`.
     fn check(
         &mut self,
         name: &str,
@@ -33,7 +33,7 @@ impl Counts {
     ) {
         let mut machine = match machine {
             Ok(machine) => machine,
-            // No value is valid: that is a verdict on every text.
+            // No value is valid, which is a verdict on every text.
             Err(error) if error.is_unsatisfiable() => {
                 self.unsatisfiable += 1;
                 for (text, valid) in texts {
@@ -98,7 +98,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// With a space after commas and colons, or without.
+/// Writes `value` as JSON, with a space after commas and colons if `spaced`.
 fn write(value: &Value, spaced: bool, into: &mut String) {
     let comma = if spaced { ", " } else { "," };
     match value {
@@ -132,7 +132,7 @@ fn texts(value: &Value) -> [String; 2] {
     })
 }
 
-/// The documents of a folder and those in it, by the URI that the suite has them at.
+/// Returns the documents of a folder and its subfolders, by the URI that the suite uses for them.
 fn remotes(folder: &Path) -> Remotes {
     let mut remotes = Remotes::new();
     let mut folders = vec![(folder.to_owned(), "http://localhost:1234".to_owned())];
@@ -150,7 +150,8 @@ fn remotes(folder: &Path) -> Remotes {
     remotes
 }
 
-/// Set `FORMWORK_SCHEMA_SUITE` to the `tests` folder of JSON-Schema-Test-Suite. The snapshot is of what is refused.
+/// Set `FORMWORK_SCHEMA_SUITE` to the `tests` folder of JSON-Schema-Test-Suite. The snapshot lists
+/// the refused schemas.
 #[test]
 fn json_schema_test_suite() {
     let Some(suite) = folder("FORMWORK_SCHEMA_SUITE") else { return };
@@ -164,7 +165,7 @@ fn json_schema_test_suite() {
         ("draft2019-09", "https://json-schema.org/draft/2019-09/schema"),
         ("draft2020-12", "https://json-schema.org/draft/2020-12/schema"),
     ];
-    // Where a format is asserted is for the tests in a folder of their own to say.
+    // Only the tests in `optional/format` assert formats.
     let annotate = SchemaOptions { formats: Formats::Annotate, ..SchemaOptions::accept() };
     let folders = [("", annotate), ("/optional/format", SchemaOptions::accept())];
     for ((draft, uri), (folder, options)) in drafts.into_iter().flat_map(|draft| folders.map(|f| (draft, f)))
@@ -191,7 +192,8 @@ fn json_schema_test_suite() {
             counts.verdicts / 2,
             refusals.collect::<String>()
         ));
-        // Formats that are not regular are enforced by a subset that is: texts outside it are rejected though valid.
+        // A format that is not regular is enforced by a regular subset, so some valid texts are
+        // rejected.
         let subset = |wrong: &&String| !folder.is_empty() && wrong.contains("should be valid");
         wrong += counts.wrong.iter().filter(|wrong| !subset(wrong)).count();
     }
@@ -199,7 +201,7 @@ fn json_schema_test_suite() {
     insta::assert_snapshot!(expectations.join("\n"));
 }
 
-/// Files with valid instances that are rejected, and why.
+/// Files with valid instances that are rejected, each with the reason.
 const REJECTED: [(&str, &str); 1] =
     [("Github_hard---o57716.json: should be valid", "a number with an exponent where there are bounds")];
 
@@ -224,8 +226,9 @@ fn mask_bench() {
     assert_eq!(counts.wrong.iter().filter(unknown).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// Set `FORMWORK_SCHEMA_STORE` to a folder of schemas with an `_index.json` of their files by URI. Each
-/// compiles, or is refused, with all others to refer to.
+/// Set `FORMWORK_SCHEMA_STORE` to a folder of schemas. Its `_index.json` maps their URIs to files.
+///
+/// Each schema is compiled or refused, and may refer to all others.
 #[test]
 fn schema_store() {
     let Some(folder) = folder("FORMWORK_SCHEMA_STORE") else { return };

@@ -1,4 +1,4 @@
-//! Per keyword: schemas with texts of their language and texts that are not.
+//! Tables for each keyword: schemas with texts that they accept and texts that they reject.
 
 use serde_json::{Value, json};
 

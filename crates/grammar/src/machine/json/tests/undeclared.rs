@@ -1,4 +1,4 @@
-//! Undeclared members: where they are left out of what is generated.
+//! Undeclared members, and the objects in which they are not generated.
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn objects_that_need_undeclared_members_keep_them() {
             &[r#"{"a": 1, "b": 2}"#],
             &[r#"{"a": 1}"#],
         ),
-        // What is inside gets its members back, and what is around it is as closed as before.
+        // The inner object keeps its undeclared members, and the outer object stays closed.
         (
             json!({
                 "type": "object",
@@ -125,7 +125,7 @@ fn objects_that_need_undeclared_members_keep_them() {
     ]);
 }
 
-/// Branches are told apart by all values that they allow, not by those that are generated.
+/// Branches of `oneOf` are compared by all values that they allow, not only by the generated ones.
 #[test]
 fn one_of_is_about_all_values() {
     let either = json!({

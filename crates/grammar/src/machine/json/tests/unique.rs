@@ -1,4 +1,4 @@
-//! `uniqueItems`: tables, shortest completions, and what is refused.
+//! Tests of `uniqueItems`: tables, shortest completions, and refused schemas.
 
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn items_differ() {
     ]);
 }
 
-/// From every prefix of a text the shortest completion is as long as promised, byte by byte.
+/// From every prefix of a text, the shortest completion is as long as promised.
 #[test]
 fn completions_are_exact() {
     let objects = json!({
@@ -151,7 +151,7 @@ fn completions_are_exact() {
     }
 }
 
-/// Required items of several kinds: where there are as many different values as items, the text closes from everywhere.
+/// Every prefix can be completed, even if there are only as many different values as required items.
 #[test]
 fn required_items_of_several_kinds() {
     let tuple = |items: Value| {

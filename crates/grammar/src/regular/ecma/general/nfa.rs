@@ -4,17 +4,17 @@ use super::super::ast::{Ast, Kind};
 use super::Scope;
 use crate::regular::CharSet;
 
-/// The most states of all automata.
+/// Maximum number of states of all automata together.
 const NODES: usize = 1 << 14;
 
-/// A place of an automaton.
+/// A state of an automaton.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// A character leads on.
+    /// Reads a character of the set.
     Char(CharSet, usize),
-    /// Nothing is read.
+    /// Reads nothing.
     Empty(Vec<usize>),
-    /// Nothing is read, and a condition must hold.
+    /// Reads nothing, and requires a condition.
     If(Condition, usize),
     /// The end of an automaton.
     End,
@@ -29,7 +29,7 @@ pub(super) enum Condition {
     },
     LookAhead {
         body: Body,
-        /// The numbers of the look-behinds in it.
+        /// Range of the numbers of the look-behinds inside the look-ahead.
         behinds: (usize, usize),
         negated: bool,
     },
@@ -39,7 +39,7 @@ pub(super) enum Condition {
     },
 }
 
-/// Where an automaton starts and ends.
+/// The start and the end of an automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Body {
     pub(super) start: usize,
@@ -50,15 +50,16 @@ pub(super) struct Body {
 pub(super) struct Nfa {
     pub(super) nodes: Vec<Node>,
     pub(super) main: Body,
-    /// The look-behinds, those within others before these. They match anywhere up to a place.
+    /// The look-behinds, inner ones before outer ones. The match of a look-behind may start
+    /// anywhere up to the current place.
     pub(super) behinds: Vec<Body>,
-    /// Whether `^` occurs, and `\b`.
+    /// True if `^` occurs. `has_word` is true if `\b` or `\B` occurs.
     pub(super) has_start: bool,
     pub(super) has_word: bool,
 }
 
 impl Nfa {
-    /// Nothing if it would be too large.
+    /// Builds the automata; `None` if they would have too many states.
     pub(super) fn new(ast: &Ast, scope: Scope) -> Option<Self> {
         let main = Body { start: 0, end: 0 };
         let mut nfa =
@@ -86,7 +87,8 @@ impl Nfa {
         (self.nodes.len() <= NODES).then_some(self.nodes.len() - 1)
     }
 
-    /// Adds an expression that goes on at `next`; gives where it begins. Depth is bounded by the parser.
+    /// Adds an expression that continues at `next`, and returns its start. The parser bounds the
+    /// recursion.
     fn add(&mut self, ast: &Ast, next: usize) -> Option<usize> {
         match &ast.kind {
             Kind::Class(set) => self.push(Node::Char(set.clone(), next)),
@@ -124,7 +126,8 @@ impl Nfa {
     }
 
     fn repeat(&mut self, inner: &Ast, min: u32, max: Option<u32>, next: usize) -> Option<usize> {
-        // Written out, so a count that is too large must not be counted to, however little is repeated.
+        // Repetitions are unrolled, so a count that is too large must be rejected before any round
+        // is added, however small the round.
         let rounds = max.unwrap_or(min) as usize;
         if rounds > NODES {
             return None;
