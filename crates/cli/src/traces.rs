@@ -6,7 +6,7 @@ use anyhow::Result;
 use formwork_protocol::config::Config;
 use formwork_trace::{SqliteOptions, SqliteSink, Tracer, TracingSink};
 
-/// Creates a tracer that writes log lines and, if a database is named, SQLite rows. The named
+/// Creates a tracer that writes log lines and, if a database is named, `SQLite` rows. The named
 /// database takes precedence over the configuration's, whose path is relative to the configuration
 /// file.
 pub(crate) fn tracer(named: Option<&Path>, (path, config): (Option<&Path>, &Config)) -> Result<Tracer> {

@@ -14,7 +14,7 @@
 //!   - 2 bits (or the low 2 of 3, or the high 2 of 6): pieces `4 * i` to `4 * i + 3`.
 //!   - 1 bit (the high bit of 3 or 5): all eight pieces.
 //!
-//! SplitBits types ([`SplitBits`]) store the high four bits of all groups first. The low bits, four or
+//! Types with split bits ([`SplitBits`]) store the high four bits of all groups first. The low bits, four or
 //! two, follow for all groups, in planes like those of codes with that number of bits. The heads of
 //! a nested tile end with the spread of the low bits around their midpoint, one byte per row.
 //!

@@ -41,7 +41,7 @@ const SPIN: Duration = Duration::from_micros(200);
 /// take a few microseconds.
 const LOOKS: usize = 128;
 
-/// MatrixMut with the same number of rows. A piece of work gets the same rows of all of them.
+/// Matrices with the same number of rows. A piece of work gets the same rows of all of them.
 #[derive(Debug)]
 pub struct RowGroup<'a, const M: usize> {
     outputs: [MatrixMut<'a>; M],

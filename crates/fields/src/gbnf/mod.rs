@@ -171,17 +171,17 @@ impl<'d> Writer<'d> {
         let more = Expr::sequence([Expr::text(", "), item.clone()]);
         let (min, max) = (array.min_items.saturating_sub(1), array.max_items.map(|max| max - 1));
         let is_often = min.max(max.unwrap_or(0)) > GROUP;
-        let more = if is_often { self.rule_of("more", more, way) } else { more };
+        let more = if is_often { self.rule_of("more", &more, way) } else { more };
         let mut items = Expr::sequence([item, self.repeat(more, min, max, way)]);
         way.pop();
         if array.min_items == 0 {
-            items = if is_often { self.rule_of("items", items, way) } else { items }.optional();
+            items = if is_often { self.rule_of("items", &items, way) } else { items }.optional();
         }
         Expr::sequence([Expr::text("["), items, Expr::text("]")])
     }
 
     /// Defines a rule for a part of a field and returns a reference to the rule.
-    fn rule_of(&mut self, part: &'d str, expr: Expr, way: &mut Way<'d>) -> Expr {
+    fn rule_of(&mut self, part: &'d str, expr: &Expr, way: &mut Way<'d>) -> Expr {
         way.push(part);
         let rule = self.rule(way, expr);
         way.pop();
@@ -189,9 +189,9 @@ impl<'d> Writer<'d> {
     }
 
     /// Defines a rule named after `way` and returns a reference to the rule.
-    fn rule(&mut self, way: &Way<'_>, expr: Expr) -> Expr {
+    fn rule(&mut self, way: &Way<'_>, expr: &Expr) -> Expr {
         let name = self.names.fresh(way);
-        self.push(name.clone(), &expr);
+        self.push(name.clone(), expr);
         Expr::Rule(name)
     }
 
@@ -207,7 +207,7 @@ impl<'d> Writer<'d> {
         }
         let mut way = way.clone();
         way.push("block");
-        let block = self.rule(&way, item.clone().repeat(COUNT, Some(COUNT)));
+        let block = self.rule(&way, &item.clone().repeat(COUNT, Some(COUNT)));
         let blocks = |min: usize, max: usize| block.clone().repeat(min, Some(max));
         let exactly = |count: usize| {
             let rest = item.clone().repeat(count % COUNT, Some(count % COUNT));

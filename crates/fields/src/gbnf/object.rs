@@ -41,7 +41,7 @@ impl<'d> Writer<'d> {
                     Some(rest) => {
                         let mut way = way.clone();
                         way.push("rest");
-                        self.rule(&way, Expr::sequence([this, rest]))
+                        self.rule(&way, &Expr::sequence([this, rest]))
                     }
                 });
             }
@@ -52,7 +52,7 @@ impl<'d> Writer<'d> {
         }
         let is_long = firsts.len() > GROUP;
         let members = Expr::alternatives(firsts);
-        let members = if is_long { self.rule_of("members", members, way) } else { members };
+        let members = if is_long { self.rule_of("members", &members, way) } else { members };
         vec![members.optional()]
     }
 }

@@ -64,7 +64,7 @@ impl<'d> Writer<'d> {
             Expr::Rule(CHARACTER.to_owned())
         } else {
             way.push(CHARACTER);
-            let rule = self.rule(way, expr);
+            let rule = self.rule(way, &expr);
             way.pop();
             rule
         };

@@ -25,7 +25,7 @@ impl Atoms<'_> {
                 atom.all.splice(0..0, members);
             }
             "anyOf" => {
-                atom.any.push(Choice { branches: self.branches(keyword)?.into(), kind: ChoiceKind::Each })
+                atom.any.push(Choice { branches: self.branches(keyword)?.into(), kind: ChoiceKind::Each });
             }
             "oneOf" => {
                 let branches = self.branches(keyword)?;
