@@ -110,7 +110,7 @@ fn errors_name_the_fault() {
     let mut json = byte_level();
     json["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
     let error = Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string();
-    assert!(error.starts_with("tokenizer.json: decoder `WordPiece` is not supported"), "{error}");
+    assert!(error.starts_with("tokenizer.json: unsupported decoder `WordPiece`"), "{error}");
     let mut json = byte_level();
     json["added_tokens"][2]["id"] = json!(11);
     let error = Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string();
