@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn reasons_differ_by_more_than_what_they_quote() {
-        assert_eq!(unquoted("nothing is found at `#/a`"), "nothing is found at `…`");
+        assert_eq!(unquoted("unresolved reference `#/a`"), "unresolved reference `…`");
         assert_eq!(unquoted("needs 1200 states, more than 99\nhint"), "needs … states, more than …");
         assert_eq!(unquoted("format \"x\" of “y”"), "format \"…\" of “y”");
     }

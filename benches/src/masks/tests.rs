@@ -186,7 +186,7 @@ fn the_summary_reads_well() {
     };
     let refusal = |target| Refusal {
         keyword: Some("$ref".to_owned()),
-        reason: format!("nothing is found at `{target}`"),
+        reason: format!("unresolved reference `{target}`"),
         message: String::new(),
     };
     let summary = Summary::of(&[
@@ -208,7 +208,7 @@ fn the_summary_reads_well() {
       0 invalid, 0 of them accepted
 
     compile errors
-           2  $ref: nothing is found at `…`
+           2  $ref: unresolved reference `…`
 
                                     avg      p25      p50      p75      p90      p95      p99    p99.9      max
     mask, µs                       10.9     1.50     1.50     20.2     20.2     20.2     20.2     20.2     20.2

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_go_in_and_come_out_whole() {
+    fn ranges_are_inserted_whole() {
         for (low, high) in
             [(0, 0), (0, 255), (3, 70), (63, 64), (64, 127), (191, 192), (200, 255), (255, 255), (9, 8)]
         {

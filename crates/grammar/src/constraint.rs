@@ -211,7 +211,7 @@ mod tests {
     /// With `uniqueItems`, the search for the closing path of the start creates a config per token.
     /// These configs fill small caches, so the search must run only once.
     #[test]
-    fn the_way_from_the_start_is_looked_for_once() {
+    fn searches_the_path_from_the_start_once() {
         let bytes = (0..=255).map(|byte| vec![byte]);
         let words = (0..3000).map(|word| format!("w{word}").into_bytes());
         let tokens = bytes.chain(words).map(|bytes| Token { bytes, kind: TokenKind::Text }).collect();

@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     #[error("the vocabulary has no token `{terminal}`")]
     NoToken { terminal: String },
     #[error(
-        "{}the token `{terminal}` ends generation, so a grammar cannot ask for it; leave it out, since an output ends with it anyway",
+        "{}the token `{terminal}` ends generation, so it cannot be part of a grammar; remove it, because every output ends with such a token",
         place.as_ref().map(|place| format!("rule {place}: ")).unwrap_or_default()
     )]
     EndToken { terminal: String, place: Option<Origin> },
@@ -50,7 +50,7 @@ pub(crate) enum GbnfProblem {
     Undefined { name: String },
     #[error("rule `{name}` is defined twice; the first time on line {first}")]
     Duplicate { name: String, first: usize },
-    #[error("there is no rule named `root`")]
+    #[error("rule `root` is not defined; a grammar starts with it")]
     NoRoot,
     #[error(
         "`{text}` is not an escape; escapes are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xNN \\uNNNN \\UNNNNNNNN"
@@ -58,21 +58,19 @@ pub(crate) enum GbnfProblem {
     Escape { text: String },
     #[error("U+{given:04X} is not a character")]
     NotACharacter { given: u32 },
-    #[error("there is nothing to repeat here")]
+    #[error("nothing to repeat; expected a terminal, a rule name or a group before the operator")]
     NothingToRepeat,
-    #[error("`{name} ::=` begins a rule, but the one before it goes on up to here")]
+    #[error("`{name} ::=` starts a rule, but the rule before it is incomplete or on the same line")]
     RuleInside { name: String },
-    #[error("the range runs backwards")]
+    #[error("the start of the range is greater than its end")]
     BackwardRange,
-    #[error("at least {min} but at most {max} repetitions is impossible")]
+    #[error("the minimum of {min} repetitions is greater than the maximum of {max}")]
     BackwardRepetition { min: u32, max: u32 },
-    #[error("{given} is too large a repetition count; the limit is {limit}")]
+    #[error("repetition count {given} exceeds the limit of {limit}")]
     HugeRepetition { given: String, limit: u32 },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
-    #[error(
-        "`{text}` is not a token terminal; these are <[id]> and <text>, and !<[id]> and !<text> for all others"
-    )]
+    #[error("invalid token terminal `{text}`; expected <[id]>, <text>, !<[id]> or !<text>")]
     TokenTerminal { text: String },
     #[error("more than {limit} token terminals")]
     TokenTerminals { limit: usize },
@@ -85,13 +83,13 @@ pub(crate) enum GbnfProblem {
 /// Problem at a place of structural tags.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum TagProblem {
-    #[error("it is empty")]
+    #[error("must not be empty")]
     Empty,
-    #[error("it begins with none of the triggers")]
+    #[error("must begin with one of the triggers")]
     NoTrigger,
-    #[error("its trigger `{trigger}` has another one in it, which comes first")]
+    #[error("its trigger `{trigger}` contains another trigger, which always fires first")]
     Hidden { trigger: String },
-    #[error("no tag begins with it")]
+    #[error("no tag begins with this trigger")]
     NoTag,
     #[error("{error}")]
     Content { error: Box<GrammarError> },
@@ -103,7 +101,7 @@ pub(crate) enum RegexProblem {
     #[error("{message}")]
     Syntax { message: String },
     #[error(
-        "other engines read this in another way, and it cannot stand beside assertions; write it as one class without operators and blanks"
+        "regex engines disagree about this syntax, so it is not supported beside assertions; write a single class without operators and blanks"
     )]
     Ambiguous,
 }
@@ -120,13 +118,13 @@ pub(crate) enum SchemaProblem {
         meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
     )]
     UnknownType { given: String, meant: Option<&'static str> },
-    #[error("nothing is found at `{target}`")]
+    #[error("unresolved reference `{target}`")]
     UnresolvedRef { target: String },
     #[error("`{target}` is in another document, `{uri}`, which was not given")]
     RemoteRef { target: String, uri: String },
     #[error("{message}")]
     Pattern { message: String },
-    #[error("this place needs {given} {what}, more than the limit of {limit}")]
+    #[error("{given} {what}, more than the limit of {limit}")]
     Limit { what: &'static str, given: usize, limit: usize },
     #[error("no value can satisfy this schema")]
     Unsatisfiable,
@@ -342,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keyword_of_a_place_is_no_name() {
+    fn keyword_at_ignores_member_names_and_indices() {
         for (pointer, keyword) in [
             ("", "schema"),
             ("/properties/mail", "schema"),

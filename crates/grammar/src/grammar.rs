@@ -98,11 +98,7 @@ impl Grammar {
         let automaton = grammar.automaton();
         let shortest = automaton.closing_len(automaton.start()) as usize;
         if shortest > limits.shortest_bytes {
-            return Err(GrammarError::limit(
-                "bytes for its shortest output",
-                shortest,
-                limits.shortest_bytes,
-            ));
+            return Err(GrammarError::limit("bytes in its shortest output", shortest, limits.shortest_bytes));
         }
         Ok(grammar)
     }

@@ -37,14 +37,14 @@ impl fmt::Display for Warning {
             Self::Keyword { pointer, reason, .. } => write!(f, "{}: {reason}", display_pointer(pointer)),
             Self::NeverWritten { pointer, keywords } => {
                 let place = display_pointer(pointer);
-                write!(f, "{place}: no value can satisfy this, so it is never written")?;
+                write!(f, "{place}: no value can satisfy this, so it is never generated")?;
                 for (at, keyword) in keywords.iter().enumerate() {
                     write!(f, "{}`{keyword}`", if at == 0 { "; see " } else { " and " })?;
                 }
                 Ok(())
             }
             Self::UnreachableRule { rule, line } => {
-                write!(f, "line {line}: `root` never comes to the rule `{rule}`")
+                write!(f, "line {line}: rule `{rule}` is unreachable from `root`")
             }
         }
     }

@@ -114,7 +114,7 @@ fn text_of(matcher: &Matcher, vocabulary: &Vocabulary) -> String {
 }
 
 #[test]
-fn masks_are_what_each_token_says_by_itself() {
+fn masks_agree_with_checks_of_single_tokens() {
     let random = &mut Random(0x9e37_79b9_7f4a_7c15);
     let vocabulary = vocabulary(random);
     let (mut compared, mut schemas) = (0, 0);

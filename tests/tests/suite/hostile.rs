@@ -169,7 +169,7 @@ fn hungry_expressions_are_refused_or_compile_in_time() {
 fn grammars_that_are_at_thousands_of_places_at_once_are_refused() {
     let calls: Vec<String> = (0..20_000).map(|at| format!("r{at} ::= r{0} r{0} | \"a\"\n", at + 1)).collect();
     let chain = format!("root ::= r0\n{}r20000 ::= \"b\"", calls.concat());
-    assert!(gbnf_error(&chain).contains("places at once, more than the limit of"));
+    assert!(gbnf_error(&chain).contains("parser positions at once, more than the limit of"));
 }
 
 /// Creates a vocabulary of every byte, and of words over the letters in these grammars.

@@ -124,17 +124,17 @@ fn what_does_not_go_together_is_named() {
     let bad_schema = TagContent::JsonSchema(json!({ "type": "colour" }));
     let bad_gbnf = TagContent::Gbnf("root ::= other".to_owned());
     for (given, expected) in [
-        (tags(&[], vec![tag("<a>", any(), "")]), "triggers: it is empty"),
-        (tags(&["<"], vec![]), "tags: it is empty"),
-        (tags(&["<", ""], vec![tag("<a>", any(), "")]), "triggers[1]: it is empty"),
+        (tags(&[], vec![tag("<a>", any(), "")]), "triggers: must not be empty"),
+        (tags(&["<"], vec![]), "tags: must not be empty"),
+        (tags(&["<", ""], vec![tag("<a>", any(), "")]), "triggers[1]: must not be empty"),
         (
             tags(&["<"], vec![tag("<a>", any(), ""), tag("a>", any(), "")]),
-            "tags[1].begin: it begins with none of the triggers",
+            "tags[1].begin: must begin with one of the triggers",
         ),
-        (tags(&["<", "["], vec![tag("<a>", any(), "")]), "triggers[1]: no tag begins with it"),
+        (tags(&["<", "["], vec![tag("<a>", any(), "")]), "triggers[1]: no tag begins with this trigger"),
         (
             tags(&["x<a", "<"], vec![tag("<b", any(), ""), tag("x<ab", any(), "")]),
-            "tags[1].begin: its trigger `x<a` has another one in it, which comes first",
+            "tags[1].begin: its trigger `x<a` contains another trigger, which always fires first",
         ),
         (tags(&["<"], vec![tag("<a>", bad_schema, "")]), "tags[0].content: #/type: `type`: "),
         (

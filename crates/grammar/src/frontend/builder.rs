@@ -50,7 +50,7 @@ impl<'a> Builder<'a> {
             // A state with a complete trigger is never entered, so its rule stays empty.
             edges += if automaton.is_complete(state) { 0 } else { automaton.edges(state).len() };
             if edges > EDGES {
-                return Err(GrammarError::limit("edges between its triggers", edges, EDGES));
+                return Err(GrammarError::limit("edges in the automaton of its triggers", edges, EDGES));
             }
             self.rule(format!("text-{state}"), Expr::empty());
         }

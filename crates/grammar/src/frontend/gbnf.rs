@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_that_are_not_closed_are_the_place() {
+    fn reports_an_unclosed_bracket_at_its_position() {
         for (source, line, column, what) in [
             ("root ::= \"[\" (item (\",\" item)* \"]\"\nitem ::= [0-9]+", 1, 14, "group"),
             ("root ::= (\"a\" | (\"b\" item\nitem ::= \"x\"", 1, 17, "group"),
@@ -573,16 +573,16 @@ mod tests {
     }
 
     #[test]
-    fn unreachable_rules_are_told_with_their_lines() {
+    fn reports_unreachable_rules_with_their_lines() {
         let source = "left ::= right\nroot ::= \"a\" used\r\nright ::= left\n# a comment\n\nused ::= \"b\" %json {}\nlost ::= used";
         let warnings: Vec<_> =
             parsed(source).expect("valid").warnings.iter().map(ToString::to_string).collect();
         assert_eq!(
             warnings,
             [
-                "line 1: `root` never comes to the rule `left`",
-                "line 3: `root` never comes to the rule `right`",
-                "line 7: `root` never comes to the rule `lost`",
+                "line 1: rule `left` is unreachable from `root`",
+                "line 3: rule `right` is unreachable from `root`",
+                "line 7: rule `lost` is unreachable from `root`",
             ]
         );
     }
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_end_at_line_breaks_but_alternatives_go_on() {
+    fn rules_end_at_line_breaks_except_after_a_bar() {
         let grammar = "root ::= \"a\" # comment\n  | \"b\" |\n \"c\" (\n x\n)\n\nx ::= [^a-c\\]-]";
         let rules = parsed(grammar).expect("valid");
         assert_eq!(rules.exprs.len(), 2);

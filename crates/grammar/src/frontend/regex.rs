@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_as_before_what_only_the_regex_crate_has_notation_for() {
+    fn falls_back_to_the_syntax_of_the_regex_crate() {
         for (pattern, yes, no) in [
             ("[[:alpha:]]+", "aZ", "a1"),
             ("[a-z&&[^aeiou]]", "b", "a"),
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_engines_read_in_different_ways_beside_assertions() {
+    fn rejects_ambiguous_syntax_beside_assertions() {
         for (pattern, offset) in [(r"\b[[:alpha:]]+", 2), ("(?=a)[a-z&&b]", 5), ("(?!b)a{ 2 }", 6)] {
-            let expected = format!("regex, offset {offset}: other engines read this in another way");
+            let expected = format!("regex, offset {offset}: regex engines disagree about this syntax");
             assert!(error(pattern).starts_with(&expected), "{}", error(pattern));
         }
         // The `regex` crate rejects this pattern, so the ECMA-262 reading is not ambiguous.

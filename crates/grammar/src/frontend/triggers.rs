@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trigger_comes_up_wherever_it_ends_unless_it_has_another_in_it() {
+    fn a_trigger_fires_unless_it_contains_another_trigger() {
         let triggers = ["ab", "bc", "xaby", "日b"].map(str::to_owned);
         let automaton = Triggers::new(&triggers);
         assert_eq!([0, 1, 2, 3].map(|trigger| automaton.comes_up(trigger)), [true, true, false, true]);

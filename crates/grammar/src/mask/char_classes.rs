@@ -444,7 +444,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_of_a_class_are_those_all_of_whose_characters_are_in_it() {
+    fn a_class_has_the_tokens_with_only_its_characters() {
         let texts: [&[u8]; 12] = [
             b"ab",
             b"abz",
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_left_out_only_where_all_of_its_tokens_are_known() {
+    fn skips_a_node_only_if_all_of_its_tokens_are_known() {
         let token = |text: &str| Token { bytes: text.into(), kind: TokenKind::Text };
         let vocabulary =
             Vocabulary::new(vec![token("aaa"), token("ab\"")], vec![]).expect("a good vocabulary");

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn starting_over_changes_nothing() {
+    fn a_fresh_automaton_gives_the_same_samples() {
         let rules = "root ::= \"(\" root* \")\" | [a-z]+";
         let small = Limits { cache_bytes: 1, ..Limits::default() };
         let [plain, small] = [Limits::default(), small].map(|limits| Grammar::gbnf(rules, &limits).unwrap());
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_varies() {
+    fn members_lengths_and_characters_vary() {
         let grammar = schema(&serde_json::json!({
             "properties": {
                 "name": { "type": "string" },
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_comes() {
+    fn every_choice_occurs() {
         let grammar = Grammar::choices(&["yes", "no", "maybe"], &Limits::default()).unwrap();
         assert_eq!(texts(&grammar, 50).into_iter().collect::<BTreeSet<_>>().len(), 3);
     }

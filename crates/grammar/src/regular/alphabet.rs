@@ -66,7 +66,7 @@ impl Alphabet {
             overlaps += inside.len();
             if overlaps > OVERLAPS {
                 return Err(TooLarge {
-                    what: "overlaps of its character classes",
+                    what: "overlaps of character classes",
                     given: overlaps,
                     limit: OVERLAPS,
                 });

@@ -61,7 +61,7 @@ impl TextDfa {
         builder.finish()
     }
 
-    #[expect(clippy::unused_self, reason = "that the start is always 0 is no one else's business")]
+    #[expect(clippy::unused_self, reason = "callers must not rely on the start being state 0")]
     pub(crate) fn start(&self) -> u32 {
         0
     }
@@ -221,12 +221,12 @@ impl<'a> Builder<'a> {
         let mut begin = 0;
         while let Some(&end) = self.ends.get(state) {
             if self.ends.len() > limit {
-                return Err(TooLarge { what: "states of its automaton", given: self.ends.len(), limit });
+                return Err(TooLarge { what: "automaton states", given: self.ends.len(), limit });
             }
             let work = self.expressions.work() - before + self.edges.len();
             self.expressions.check()?;
             if work > most_work {
-                return Err(TooLarge { what: "steps to build its automaton", given: work, limit: most_work });
+                return Err(TooLarge { what: "steps to build the automaton", given: work, limit: most_work });
             }
             match self.components[begin..end as usize] {
                 [component] => self.leave_simple(state as u32, component),
@@ -338,7 +338,11 @@ impl<'a> Builder<'a> {
             dfa.transitions.append(&mut row);
             let given = dfa.transitions.len();
             if given > TRANSITIONS {
-                return Err(TooLarge { what: "ranges in its automaton", given, limit: TRANSITIONS });
+                return Err(TooLarge {
+                    what: "character ranges in the automaton",
+                    given,
+                    limit: TRANSITIONS,
+                });
             }
             dfa.offsets.push(dfa.transitions.len() as u32);
             dfa.state_labels.push(self.state_labels[member as usize]);

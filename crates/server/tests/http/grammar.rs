@@ -34,7 +34,7 @@ async fn accepts_an_enforceable_constraint() {
     assert_eq!(
         unused["warnings"],
         json!([{
-            "message": "line 2: `root` never comes to the rule `other`",
+            "message": "line 2: rule `other` is unreachable from `root`",
             "pointer": null,
             "keyword": null,
             "rule": "other",

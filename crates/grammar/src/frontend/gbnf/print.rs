@@ -221,5 +221,5 @@ fn ascii_class(ranges: &[(u8, u8)], text: &mut String) -> Result<(), GrammarErro
 }
 
 fn not_characters() -> GrammarError {
-    GrammarError::not_gbnf("it matches bytes that are no characters")
+    GrammarError::not_gbnf("it matches bytes that are not valid UTF-8")
 }

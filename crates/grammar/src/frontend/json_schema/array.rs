@@ -12,12 +12,12 @@ impl Atoms<'_> {
         match (keyword.name, keyword.value) {
             ("items", Value::Array(items)) if keyword.has_prefix_in_items() => {
                 if keyword.draft >= Draft::D2020 {
-                    self.warn(keyword, "an array here is read as in draft 7; in 2020-12 it is `prefixItems`");
+                    self.warn(keyword, "an array is read as in draft 7; in 2020-12, use `prefixItems`");
                 }
                 self.read_prefix(atom, keyword, items);
             }
             ("items", Value::Array(_)) => {
-                let expected = "a schema for all items (schemas for the first items stand in `prefixItems`)";
+                let expected = "a schema for all items (use `prefixItems` for an array of schemas)";
                 return Err(keyword.malformed(expected));
             }
             ("items", _) => atom.array.rest = Some(self.at(&keyword.pointer)),

@@ -116,7 +116,7 @@ impl Builder<'_> {
         let names: usize = members.iter().map(|(name, ..)| name.len()).sum();
         self.atoms.ledger.hold(64 * members.len() + names + size_of::<DraftObject>())?;
         if let Some(obligation) = sets.some.get(OBLIGATIONS) {
-            let reason = "too many members that a negation asks for are undeclared";
+            let reason = "more than 4 negations that require undeclared members are not supported";
             let problem = SchemaProblem::UnsupportedForm { reason };
             return Err(Problem::new(&obligation.pointer, "not", problem).into());
         }
@@ -271,7 +271,7 @@ fn counters(contains: &[Contains]) -> Result<Vec<Counter>, Problem> {
         Problem::new(&contains[at].pointer, "contains", SchemaProblem::UnsupportedForm { reason })
     };
     if let Some(counted) = contains.get(COUNTERS) {
-        let what = "counts of items";
+        let what = "`contains` conditions for one array";
         let problem = SchemaProblem::Limit { what, given: contains.len(), limit: COUNTERS };
         return Err(Problem::new(&counted.pointer, "contains", problem));
     }

@@ -290,19 +290,19 @@ impl<'a> Document<'a> {
             (
                 root,
                 decoded.to_string(),
-                "the pointer is taken from the root of the document, not from the nearest `$id`",
+                "the pointer is resolved from the root of the document, not from the nearest `$id`",
             ),
             (
                 resource,
                 fragment.to_owned(),
-                "the pointer is taken as it is written, since decoded it leads nowhere",
+                "the pointer is resolved without percent-decoding, because the decoded pointer leads nowhere",
             ),
-            (resource, format!("/{decoded}"), "a pointer begins with `/`; it is taken as one that does"),
-            (root, format!("/{decoded}"), "a pointer begins with `/`; it is taken as one that does"),
+            (resource, format!("/{decoded}"), "the pointer is resolved with the missing `/` at its start"),
+            (root, format!("/{decoded}"), "the pointer is resolved with the missing `/` at its start"),
             (
                 resource,
                 decoded.trim_end_matches('/').to_owned(),
-                "the `/` at the end of the pointer is left out",
+                "the `/` at the end of the pointer is ignored",
             ),
         ];
         let found =

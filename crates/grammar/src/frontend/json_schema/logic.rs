@@ -45,7 +45,7 @@ impl Atoms<'_> {
 
     fn branches(&mut self, keyword: &Keyword<'_>) -> Result<Vec<AtomId>, Problem> {
         let schemas = keyword.value.as_array().filter(|schemas| !schemas.is_empty());
-        let schemas = schemas.ok_or_else(|| keyword.malformed("an array of schemas that is not empty"))?;
+        let schemas = schemas.ok_or_else(|| keyword.malformed("a non-empty array of schemas"))?;
         Ok((0..schemas.len()).map(|at| self.at(&format!("{}/{at}", keyword.pointer))).collect())
     }
 

@@ -70,7 +70,7 @@ impl Atoms<'_> {
                     present.object.required.push(other.to_owned());
                 }
             } else if let (Value::String(other), "dependencies") = (asked, keyword.name) {
-                self.warn(keyword, "a string is read as in draft 3: the one name that is required");
+                self.warn(keyword, "a string is read as in draft 3: the name of the one required property");
                 present.object.required.push(other.clone());
             } else if keyword.name == "dependentRequired" {
                 return Err(keyword.malformed_at(name, asked, "an array of strings"));

@@ -126,7 +126,7 @@ impl Keyword<'_> {
     pub(super) fn count(&self) -> Result<u32, Problem> {
         let integral = self.value.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0);
         let value = self.value.as_u64().or(integral.map(|value| value as u64));
-        let value = value.ok_or_else(|| self.malformed("an integer that is not negative"))?;
+        let value = value.ok_or_else(|| self.malformed("a non-negative integer"))?;
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
@@ -305,7 +305,7 @@ impl<'a> Atoms<'a> {
     }
 
     fn circular(&self, id: AtomId) -> Problem {
-        let reason = "the reference leads back to itself for the same value";
+        let reason = "circular reference: it leads back to itself for the same value";
         Problem::new(&self.place(id), "$ref", SchemaProblem::UnsupportedForm { reason })
     }
 
@@ -339,7 +339,7 @@ impl<'a> Atoms<'a> {
             let keyword = Keyword { name, value, pointer: pointer_of, siblings: schema, draft, stated };
             if alone && name != "$ref" {
                 if !ANNOTATIONS.contains(&name.as_str()) {
-                    self.warn(&keyword, "up to draft 7 a `$ref` hides the keywords beside it");
+                    self.warn(&keyword, "ignored: up to draft 7, keywords beside `$ref` have no effect");
                 }
                 continue;
             }

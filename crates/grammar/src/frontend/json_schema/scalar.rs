@@ -41,7 +41,7 @@ impl Atoms<'_> {
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => self.read_bound(atom, keyword),
             "multipleOf" => read_multiple(atom, keyword),
             "divisibleBy" if keyword.siblings.contains_key("multipleOf") => {
-                self.warn(keyword, "`multipleOf` beside it is what counts");
+                self.warn(keyword, "ignored because of the `multipleOf` beside it");
                 Ok(())
             }
             "divisibleBy" => {
@@ -175,18 +175,18 @@ impl Atoms<'_> {
         if exclusive && keyword.value.is_boolean() {
             // The flag is read together with its bound.
             if keyword.value == &Value::Bool(true) && !keyword.siblings.contains_key(bound) {
-                self.warn(keyword, "`true` has no effect without the bound that it belongs to");
+                self.warn(keyword, "`true` has no effect without `minimum` or `maximum` beside it");
             } else if !is_old {
                 self.warn(
                     keyword,
-                    "a boolean is read as in draft 4: whether the bound beside it is exclusive",
+                    "a boolean is read as in draft 4: `true` makes the bound beside it exclusive",
                 );
             }
             return Ok(());
         }
         let value = decimal(keyword)?;
         if exclusive && is_old {
-            self.warn(keyword, "a number is read as in draft 6: a bound of its own");
+            self.warn(keyword, "a number is read as in draft 6: an exclusive bound");
         }
         let flagged = !exclusive && keyword.siblings.get(flag) == Some(&Value::Bool(true));
         let bound = Bound { value, inclusive: !exclusive && !flagged };
@@ -305,7 +305,8 @@ fn read_multiple(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> 
     if let Some(units) = value.scaled(places).filter(|_| places <= PLACES) {
         atom.number.multiple_of = Some(Multiple { units, places: places as u16 });
     } else {
-        let reason = "a divisor with so many digits is not supported";
+        let reason =
+            "a divisor with more than 18 decimal places or more than 64 bits of digits is not supported";
         atom.refusals.push(keyword.refusal(Types::NUMBER, SchemaProblem::UnsupportedForm { reason }));
     }
     Ok(())

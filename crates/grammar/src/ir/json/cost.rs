@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_line_at_every_depth_is_kept() {
+    fn keeps_the_cheapest_line_at_every_depth() {
         let lines = [(3, 9), (5, 5), (9, 4), (11, 2), (12, 2), (40, 0), (30, 1), (60, 0)];
         let mut cost = Cost::NONE;
         for (bytes, lines) in lines {

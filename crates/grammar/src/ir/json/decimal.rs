@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_that_of_the_values() {
+    fn orders_numbers_by_value() {
         let ascending =
             ["-100", "-99.5", "-1e-7", "0", "0.05", "0.5", "0.51", "1", "9.99", "10", "123456789012"];
         for (i, a) in ascending.iter().enumerate() {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_too_many_digits_are_none() {
+    fn rejects_numbers_with_too_many_digits() {
         assert!(
             Decimal::parse("-1e400").is_some_and(|number| number.negative && number.integer.len() == 401)
         );

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_keeps_how_far_the_end_is() {
+    fn forgetting_keeps_the_closing_length() {
         for text in [&b"\\ud83d\\ude00"[..], b"\\u00e9", "é€😀".as_bytes(), b"\\ud7ff", b"\\n"] {
             let mut decode = Decode::Whole;
             for &byte in text {

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_may_become_what_it_begins() {
+    fn a_prefix_may_become_the_value() {
         let values = &mut Values::default();
         let value = values.value(b"{\"name\":\"abc\",\"size\":12}").unwrap();
         let set = values.with(NOTHING, value).unwrap();

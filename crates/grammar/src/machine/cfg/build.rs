@@ -79,7 +79,7 @@ fn build_from(
         let expr = simplified(expr);
         let needed = states.len().saturating_add(size(&expr));
         if needed > limits.states {
-            return Err(GrammarError::limit("states", needed, limits.states));
+            return Err(GrammarError::limit("automaton states", needed, limits.states));
         }
         let held = ledger.held();
         ledger.spend(NODE * size(&expr))?;
@@ -94,7 +94,11 @@ fn build_from(
         ledger.hold(bytes(&automaton))?;
         let offset = states.len() as u32;
         if states.len() + automaton.len() > limits.states {
-            return Err(GrammarError::limit("states", states.len() + automaton.len(), limits.states));
+            return Err(GrammarError::limit(
+                "automaton states",
+                states.len() + automaton.len(),
+                limits.states,
+            ));
         }
         starts.push(Dot(offset));
         states.extend(automaton.into_iter().map(|state| shifted(state, offset)));
@@ -165,7 +169,7 @@ fn search(
         }
         if len as usize > limits.shortest_bytes {
             return Err(GrammarError::limit(
-                "bytes to get out of some rule",
+                "bytes in the shortest text of a rule",
                 len as usize,
                 limits.shortest_bytes,
             ));

@@ -96,7 +96,7 @@ mod tests {
     use crate::{Grammar, Limits};
 
     #[test]
-    fn loops_of_words_that_are_no_keyword_are_one() {
+    fn merges_the_loops_of_words_other_than_keywords() {
         let word = "[a-z]*";
         let source = format!("root ::= \"i\" ([a-eg-z] {word} | \"f\" [a-z] {word})? | [a-hj-z] {word}");
         let grammar = Grammar::gbnf(&source, &Limits::default()).expect("a good grammar");

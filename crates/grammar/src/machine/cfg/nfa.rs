@@ -211,7 +211,11 @@ impl Nfa {
             ledger.spend(8 + 8 * edges)?;
             ledger.hold(12 * edges)?;
             if work > limits.states.saturating_mul(EDGES) {
-                return Err(GrammarError::limit("edges", work, limits.states.saturating_mul(EDGES)));
+                return Err(GrammarError::limit(
+                    "automaton edges",
+                    work,
+                    limits.states.saturating_mul(EDGES),
+                ));
             }
             states.push(state);
         }

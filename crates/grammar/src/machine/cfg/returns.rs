@@ -244,7 +244,7 @@ mod tests {
     use crate::{Limits, SchemaOptions};
 
     #[test]
-    fn slots_that_wait_for_each_other_are_one_group_after_those_they_wait_for() {
+    fn cyclic_slots_form_one_group_after_their_dependencies() {
         // Slot 0 waits for 1 and 3, slot 1 for 2, slot 2 for 1, slot 3 for itself, and slot 4 for
         // none.
         let waits: [&[usize]; 5] = [&[1, 3], &[2], &[1], &[3], &[]];

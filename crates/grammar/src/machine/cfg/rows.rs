@@ -133,7 +133,7 @@ impl CfgMachine {
             }
         }
         match machine.overfull {
-            Some(given) => Err(GrammarError::limit("places at once", given, ITEMS)),
+            Some(given) => Err(GrammarError::limit("parser positions at once", given, ITEMS)),
             None => Ok(()),
         }
     }
@@ -158,7 +158,11 @@ impl CfgMachine {
                 }
                 weight += self.weight(next);
                 if weight > TRIED_PLACES {
-                    return Err(GrammarError::limit("places to look at for a mask", weight, TRIED_PLACES));
+                    return Err(GrammarError::limit(
+                        "parser positions to visit for a mask",
+                        weight,
+                        TRIED_PLACES,
+                    ));
                 }
                 if met.insert(next) && depth + 1 < TRIED_DEPTH {
                     open.push_back((next, depth + 1));

@@ -44,7 +44,9 @@ impl JsonMachine {
                 };
                 lines.push(format!("the rest of a string{}", bounds(&left, "more ")));
             }
-            State::Language { .. } => lines.push("the rest of a string that has to match".to_owned()),
+            State::Language { .. } => {
+                lines.push("the rest of a string that matches a pattern or format".to_owned())
+            }
             State::Word { trie, at, .. } => {
                 lines.push(format!("the rest of {}", listed(&program.words[trie as usize], at, |_| true)));
             }
@@ -117,7 +119,7 @@ impl JsonMachine {
         if let Some(words) = node.words {
             lines.push(listed(&program.words[words as usize], 0, |_| true));
         }
-        lines.extend(node.languages.first().map(|_| "a string that has to match".to_owned()));
+        lines.extend(node.languages.first().map(|_| "a string that matches a pattern or format".to_owned()));
         lines.extend(node.arrays.first().map(|_| "an array".to_owned()));
         lines.extend(node.objects.first().map(|_| "an object".to_owned()));
     }
@@ -126,7 +128,7 @@ impl JsonMachine {
 fn bounds(rule: &TextRule, more: &str) -> String {
     match (rule.min, rule.max) {
         (0, None) => String::new(),
-        (0, Some(0)) => ", which ends here".to_owned(),
+        (0, Some(0)) => " without more characters".to_owned(),
         (0, Some(max)) => format!(" of at most {max} {more}characters"),
         (min, None) => format!(" of at least {min} {more}characters"),
         (min, Some(max)) if min == max => format!(" of {min} {more}characters"),
@@ -141,6 +143,6 @@ fn listed(words: &Trie, at: u32, which: impl Fn(u32) -> bool) -> String {
     let shown = shown.collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(SHOWN) {
         0 => shown,
-        more => format!("{shown} or one of {more} more"),
+        more => format!("{shown} or {more} others"),
     }
 }

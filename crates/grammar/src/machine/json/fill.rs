@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cheapest_are_chosen_without_one() {
+    fn chooses_the_cheapest_except_one() {
         // The costs 2, 3, 3, 3 and 7.
         let costs = vec![(2, 1), (3, 3), (7, 1)];
         let fill = Fill { total: 0, required: 0, costs, before: vec![(0, 0), (1, 2), (4, 11)] };

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_rivals_as_long_as_it_begins_like_one_seen() {
+    fn a_name_has_rivals_while_it_is_a_prefix_of_one_seen() {
         let mut names = Names::default();
         let seen = ["ab", "é", "éa"].iter().fold(NO_NAMES, |set, word| names.with(set, word));
         let mut chars: Vec<char> = names.next_chars(seen).into_iter().map(|(c, _)| c).collect();

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_replaced_is_not_critical() {
+    fn a_replaceable_value_is_not_critical() {
         let candidates = [candidate(1, &[0]), candidate(2, &[0, 1]), candidate(3, &[1]), candidate(4, &[2])];
         let candidates: Vec<_> = candidates.iter().collect();
         let demands = [demand(1, &[0]), demand(1, &[1]), demand(1, &[2])];

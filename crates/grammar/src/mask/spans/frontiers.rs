@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_nodes_say_the_same() {
+    fn few_and_many_nodes_agree() {
         let texts = (0..2000).map(|number| format!("{number:b}"));
         let tokens = texts.map(|text| Token { bytes: text.into_bytes(), kind: TokenKind::Text }).collect();
         let vocabulary = Vocabulary::new(tokens, vec![]).expect("a good vocabulary");

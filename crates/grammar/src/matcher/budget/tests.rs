@@ -165,7 +165,7 @@ fn closes(grammar: &Grammar, prefix: &[u8]) -> usize {
 }
 
 #[test]
-fn a_long_way_from_the_start_is_kept_once() {
+fn a_long_path_from_the_start_is_stored_once() {
     let grammar = Grammar::gbnf(&format!("root ::= \"{}\"", "\u{e9}".repeat(24_000)), &Limits::default());
     let (grammar, vocabulary) = (grammar.unwrap(), vocabulary());
     let mut automaton = grammar.automaton();
@@ -176,7 +176,7 @@ fn a_long_way_from_the_start_is_kept_once() {
 }
 
 #[test]
-fn a_small_purse_decides_nothing_whatever_is_known() {
+fn a_small_cost_budget_gives_no_answer() {
     let rules = (0..12).map(|level| format!("a{level} ::= a{0} \"x\" a{0}\n", level + 1));
     let source = format!("root ::= \"z\" a0 | \"yy\"\n{}a12 ::= \"x\"", rules.collect::<String>());
     let grammar = Grammar::gbnf(&source, &Limits::default()).unwrap();

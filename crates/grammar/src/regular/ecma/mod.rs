@@ -104,21 +104,21 @@ pub(crate) struct PatternError {
 pub(crate) enum PatternProblem {
     #[error("a group is not closed")]
     UnclosedGroup,
-    #[error("a parenthesis closes no group")]
+    #[error("unmatched closing parenthesis")]
     UnopenedGroup,
     #[error("a character class is not closed")]
     UnclosedClass,
     #[error("groups are nested deeper than {limit} levels", limit = NESTING)]
     TooDeep,
-    #[error("there is nothing to repeat")]
+    #[error("nothing to repeat")]
     NothingToRepeat,
-    #[error("the numbers of a repetition are out of order")]
+    #[error("the minimum of a repetition is greater than its maximum")]
     CountsOutOfOrder,
     #[error("the count of a repetition is too large")]
     CountTooLarge,
-    #[error("a repetition without its least count means different things to different engines")]
+    #[error("regex engines disagree about a repetition without a minimum; write `{{0,n}}`")]
     CountWithoutMinimum,
-    #[error("the ends of a range are out of order")]
+    #[error("the start of a range is greater than its end")]
     RangeOutOfOrder,
     #[error("the expression ends in a backslash")]
     TrailingBackslash,
@@ -126,7 +126,7 @@ pub(crate) enum PatternProblem {
     UnknownEscape,
     #[error("the escape needs more hexadecimal digits")]
     HexadecimalDigits,
-    #[error("there is no such code point")]
+    #[error("the code point is greater than 10FFFF")]
     CodePoint,
     #[error("a property needs braces and a name")]
     PropertySyntax,
@@ -150,7 +150,7 @@ pub(crate) enum PatternProblem {
     LookBehindAfterAssertion,
     #[error("look-around and anchors are not supported in a repetition that may be empty")]
     EmptyRound,
-    #[error("look-around and anchors are repeated too often")]
+    #[error("the pattern with look-around or anchors is too large")]
     TooManyRounds,
 }
 

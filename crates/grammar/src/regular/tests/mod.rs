@@ -164,7 +164,7 @@ fn laws_make_equal_expressions_one() {
 }
 
 #[test]
-fn languages_that_hold_nothing_leave_the_start_alone() {
+fn empty_languages_have_only_the_start_state() {
     let mut e = Expressions::new();
     let (x, y) = (e.literal("abc"), e.literal("abd"));
     let both = e.all_of(vec![x, y]);
@@ -223,7 +223,7 @@ fn states_beyond_the_limit_are_counted() {
     let tail = e.concat(x, tail);
     let expr: ExprId = e.concat(Expressions::EVERYTHING, tail);
     let error = TextDfa::new(&mut e, &[expr], 1000).unwrap_err();
-    assert_eq!((error.what, error.limit), ("states of its automaton", 1000));
+    assert_eq!((error.what, error.limit), ("automaton states", 1000));
     assert!(error.given > 1000 && error.given < 3000, "{error:?}");
 }
 
@@ -244,7 +244,7 @@ fn long_and_deep_expressions_do_not_overflow_the_stack() {
 }
 
 #[test]
-fn tree_matching_is_what_it_says() {
+fn naive_matcher_counts_repetitions() {
     let a = Tree::Class("a");
     let tree = Tree::Repeat(Box::new(a), 1, Some(2));
     assert!(tree.matches("aa") && !tree.matches("aaa") && !tree.matches(""));

@@ -72,7 +72,7 @@ fn samples(dfa: &TextDfa) -> Vec<String> {
 
 /// The validator of another crate must accept the texts. It does not know the international formats.
 #[test]
-fn another_validator_accepts_what_the_automata_do() {
+fn automata_agree_with_another_validator() {
     for name in FORMATS {
         let schema = serde_json::json!({ "format": name });
         let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
@@ -91,7 +91,7 @@ fn automata_are_small() {
 }
 
 #[test]
-fn texts_at_the_edges() {
+fn accepts_and_rejects_edge_cases() {
     let label = "a".repeat(63);
     let cases: &[(&str, &[&str], &[&str])] = &[
         (

@@ -124,7 +124,7 @@ impl Solver<'_> {
             }
             steps += 1 + out.len();
             if steps > STEPS {
-                let what = "steps between counts of items";
+                let what = "transitions between item counts";
                 let problem = SchemaProblem::Limit { what, given: steps, limit: STEPS };
                 return Err(Problem::new(pointer, "contains", problem).into());
             }

@@ -96,8 +96,8 @@ impl Solver<'_> {
         let from = (0..last).rev().take_while(|&index| rule.item(index) == ways).last().unwrap_or(last);
         let room = rule.max.is_none_or(|max| max >= from + 2);
         let (&[way], true, true) = (ways, room, rule.counters.is_empty()) else {
-            let reason = "its negation is supported where the last two items at least have the same subschema, and \
-                          without `contains`";
+            let reason = "the negation is supported only without `contains`, and if at least the last two items \
+                          have the same subschema";
             let problem = SchemaProblem::UnsupportedForm { reason };
             return Err(Problem::new(pointer, "uniqueItems", problem));
         };
@@ -121,7 +121,8 @@ impl Solver<'_> {
                     !node.arrays.is_empty() || !node.objects.is_empty()
                 };
                 if nodes.clone().any(nested) {
-                    let reason = "its negation is supported for items that are neither arrays nor objects";
+                    let reason =
+                        "the negation is supported only for items that are neither arrays nor objects";
                     let problem = SchemaProblem::UnsupportedForm { reason };
                     return Err(Problem::new(pointer, "uniqueItems", problem).into());
                 }
@@ -171,7 +172,7 @@ impl Solver<'_> {
             if let Some(texts) = machine.cheapest(node, count as usize) {
                 pools.insert((node, count), texts.into());
             } else {
-                let reason = "the values of required items that must differ are too long to look for";
+                let reason = "the values of required items that must differ are too long to list";
                 let problem = SchemaProblem::UnsupportedForm { reason };
                 failed = Some(Problem::new(&pointer, "uniqueItems", problem));
                 break;
@@ -254,8 +255,8 @@ fn required_nodes(rule: &ArrayRule) -> Vec<NodeId> {
 fn check(rule: &ArrayRule, pointer: &str) -> Result<(), Problem> {
     let refused = |problem| Err(Problem::new(pointer, "uniqueItems", problem));
     if !rule.counters.is_empty() && matches!(rule.after, After::Listed(_)) {
-        let reason = "beside required items that must differ, each `contains` has to speak of all items, of other values \
-                      than the rest, and have no `maxContains`";
+        let reason = "if required items must differ, each `contains` must apply to all items and to other values than \
+                      the rest, without `maxContains`";
         return refused(SchemaProblem::UnsupportedForm { reason });
     }
     let (given, limit) = (rule.most_required() as usize, REQUIRED as usize);

@@ -105,7 +105,7 @@ impl Solver<'_> {
     pub(super) fn check_counted(&self) -> Result<(), GrammarError> {
         match &*self.uncounted.borrow() {
             Some(pointer) => {
-                let reason = "so many members that are not declared are not supported";
+                let reason = "too many undeclared members, or members with too long names, are required";
                 let problem = SchemaProblem::UnsupportedForm { reason };
                 Err(Problem::new(pointer, "minProperties", problem).into())
             }

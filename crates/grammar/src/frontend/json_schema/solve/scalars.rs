@@ -149,10 +149,12 @@ impl Solver<'_> {
                 Err(error) => return error,
                 Ok(()) => ("steps of work", 0, 0),
             },
-            NumberError::CommonMultiple { given, limit } => {
-                ("remainders by the least common multiple of its divisors", given as usize, limit as usize)
-            }
-            NumberError::States { given, limit } => ("states of its automaton of numbers", given, limit),
+            NumberError::CommonMultiple { given, limit } => (
+                "remainders modulo the least common multiple of the divisors",
+                given as usize,
+                limit as usize,
+            ),
+            NumberError::States { given, limit } => ("states of the automaton of numbers", given, limit),
         };
         match &draft.divisor {
             Some(pointer) => {

@@ -161,7 +161,7 @@ mod tests {
     use crate::Limits;
 
     #[test]
-    fn takes_the_smallest_modulus_that_tells_the_same() {
+    fn takes_the_smallest_equivalent_modulus() {
         let multiple = |units| Multiple { units, places: 0 };
         let of = |units| NumberRule { multiple_of: Some(multiple(units)), ..NumberRule::ANY };
         let not = |units| NumberRule { indivisible: vec![multiple(units)], ..NumberRule::ANY };

@@ -317,7 +317,7 @@ fn without_groups(object: &ObjectRule) -> Result<Vec<ObjectRule>, GrammarError> 
     let mut objects = vec![ObjectRule { groups: Vec::new(), grouped: Vec::new(), ..object.clone() }];
     for group in &object.groups {
         if objects.len() * group.alternatives.len() > COMBINATIONS {
-            return Err(GrammarError::not_gbnf("members of an object depend on each other in too many ways"));
+            return Err(GrammarError::not_gbnf("an object has too many combinations of dependent members"));
         }
         let mut combined = Vec::with_capacity(objects.len() * group.alternatives.len());
         for object in &objects {

@@ -31,7 +31,7 @@ impl JsonProgram {
     /// property, or if there are too many of them.
     pub(crate) fn to_rules(&self, limits: &Limits) -> Result<(Rules, bool), GrammarError> {
         if self.profile == Profile::Accept {
-            return Err(GrammarError::not_gbnf("it accepts every spelling of a value"));
+            return Err(GrammarError::not_gbnf("it allows every spelling of a value"));
         }
         if self.order == Order::Any {
             return Err(GrammarError::not_gbnf("members may come in any order"));

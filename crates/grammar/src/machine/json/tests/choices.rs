@@ -252,7 +252,7 @@ fn unions_of_numbers_agree_with_another_validator() {
 }
 
 #[test]
-fn clashes_are_named_at_the_innermost_place() {
+fn reports_contradictions_at_the_innermost_place() {
     let cases = [
         (
             json!({"type": "object", "properties": {"order": {"type": "object", "properties": {"qty":
@@ -283,7 +283,7 @@ fn clashes_are_named_at_the_innermost_place() {
 }
 
 #[test]
-fn members_and_branches_that_are_never_written_are_warnings() {
+fn warns_about_members_and_branches_without_values() {
     use crate::frontend::json_schema::{Remotes, compile};
     use crate::limits::Limits;
     let schema = json!({

@@ -83,7 +83,7 @@ fn counts_are_exact() {
 }
 
 #[test]
-fn items_that_a_count_cannot_tell_apart_are_limited() {
+fn limits_counts_of_items() {
     let patterns = (0..9).map(|at| json!({"contains": {"pattern": format!("x{at}")}})).collect::<Vec<_>>();
     let rows = [
         containing(&words(33)),
@@ -94,10 +94,10 @@ fn items_that_a_count_cannot_tell_apart_are_limited() {
     ];
     let errors = rows.iter().map(|schema| machine(schema, compact()).unwrap_err().to_string());
     insta::assert_snapshot!(errors.collect::<Vec<_>>().join("\n"), @r"
-    #/allOf/32/contains: `contains`: this place needs 33 counts of items, more than the limit of 32
-    #/allOf/8/contains: `contains`: this place needs 512 combinations of subschemas that one item may satisfy, more than the limit of 256
+    #/allOf/32/contains: `contains`: 33 `contains` conditions for one array, more than the limit of 32
+    #/allOf/8/contains: `contains`: 512 combinations of subschemas that one item may satisfy, more than the limit of 256
     #/contains: `contains`: a count of items above 4096 is not supported
-    #/contains: `contains`: this place needs 65537 steps between counts of items, more than the limit of 65536
+    #/contains: `contains`: 65537 transitions between item counts, more than the limit of 65536
     ");
 }
 

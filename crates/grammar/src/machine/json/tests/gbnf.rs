@@ -15,7 +15,7 @@ fn gbnf(schema: &Value) -> String {
 }
 
 #[test]
-fn what_is_written_reads_well() {
+fn prints_readable_gbnf() {
     insta::assert_snapshot!(gbnf(&json!({
         "type": "object",
         "properties": {
@@ -122,7 +122,7 @@ fn may_repeat_a_name(text: &[u8]) -> bool {
 }
 
 #[test]
-fn repeated_names_are_said_to_be_possible() {
+fn a_comment_says_that_names_may_repeat() {
     let open = gbnf(&json!({"type": "object", "additionalProperties": {"type": "null"}}));
     assert!(open.starts_with("# The names of undeclared members may be repeated here."), "{open}");
     let closed = gbnf(&json!({"type": "object", "properties": {"a": {"type": "null"}}}));

@@ -33,7 +33,7 @@ fn alternatives_do_not_multiply_with_the_depth() {
 }
 
 #[test]
-fn each_alternative_goes_on_by_itself_after_what_they_share() {
+fn alternatives_continue_separately_after_a_common_start() {
     let mut machine = ambiguous();
     for text in [
         r#"{"a":{"a":[{"x":"x"},{}],"y":"y"},"zz":"zz"}"#,

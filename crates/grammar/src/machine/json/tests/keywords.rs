@@ -248,7 +248,7 @@ fn conditions() {
 }
 
 #[test]
-fn what_may_come_next_is_said_in_words() {
+fn describes_what_may_come_next() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -277,7 +277,7 @@ fn what_may_come_next_is_said_in_words() {
 }
 
 #[test]
-fn names_may_lead_back_to_the_schema_that_they_stand_in() {
+fn property_names_may_refer_to_their_own_schema() {
     const OBJECT: &str = r#"{"a": {"b": 1}}"#;
     check(vec![
         (json!({"propertyNames": {"$ref": "#"}}), accept(), &[OBJECT, "1"], &["{"]),

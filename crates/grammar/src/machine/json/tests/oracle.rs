@@ -161,7 +161,7 @@ pub(super) fn walk(
 }
 
 #[test]
-fn verdicts_are_those_of_another_validator() {
+fn verdicts_agree_with_another_validator() {
     let random = &mut Random(0x9e37_79b9_7f4a_7c15);
     let (mut compiled, mut verdicts) = (0, 0);
     for round in 0..3000 {

@@ -414,7 +414,7 @@ fn shortest_completions_are_shortest() {
 }
 
 #[test]
-fn what_cannot_be_enforced_is_refused_with_its_place() {
+fn rejects_unsupported_keywords_with_their_place() {
     let cases = [
         (json!({"properties": {"a/b": {"pattern": "(x)\\1"}}}), "/properties/a~1b/pattern", "pattern"),
         (json!({"patternProperties": {"a(": {}}}), "/patternProperties/a(", "patternProperties"),

@@ -67,7 +67,7 @@ fn conjunctions_declare_together() {
 }
 
 #[test]
-fn keywords_that_speak_of_other_names_keep_objects_open() {
+fn keywords_about_other_names_keep_objects_open() {
     let with = |keyword: &str, value: Value| json!({"type": "object", "properties": {"a": {"type": "null"}}, keyword: value});
     check(vec![
         (json!({"type": "object"}), generate(), &[r#"{"x": 1}"#], &[]),

@@ -269,7 +269,7 @@ fn many_required_items_are_found_quickly() {
 }
 
 #[test]
-fn what_is_refused() {
+fn rejects_unsupported_uses_of_unique_items() {
     let rows = [
         json!({"prefixItems": [true, {"type": "string"}], "items": false, "not": {"uniqueItems": true}}),
         json!({"type": "array", "uniqueItems": true, "minItems": 4097}),
@@ -281,11 +281,11 @@ fn what_is_refused() {
     ];
     let errors = rows.iter().filter_map(|schema| Some(machine(schema, accept()).err()?.to_string()));
     insta::assert_snapshot!(errors.collect::<Vec<_>>().join("\n"), @r"
-    #/not/uniqueItems: `uniqueItems`: its negation is supported where the last two items at least have the same subschema, and without `contains`
-    #/uniqueItems: `uniqueItems`: this place needs 4097 required items that must differ, more than the limit of 64
+    #/not/uniqueItems: `uniqueItems`: the negation is supported only without `contains`, and if at least the last two items have the same subschema
+    #/uniqueItems: `uniqueItems`: 4097 required items that must differ, more than the limit of 64
     #: `uniqueItems`: no value can satisfy both this and `minItems` and `items`
     #: `uniqueItems`: no value can satisfy both this and `minItems` and `prefixItems`
     #: `uniqueItems`: no value can satisfy both this and `contains`
-    #/uniqueItems: `uniqueItems`: beside required items that must differ, each `contains` has to speak of all items, of other values than the rest, and have no `maxContains`
+    #/uniqueItems: `uniqueItems`: if required items must differ, each `contains` must apply to all items and to other values than the rest, without `maxContains`
     ");
 }
