@@ -200,7 +200,10 @@ agents:
         let args = parse(&["--steps", &file, "--step", "nothing"]).unwrap();
         let prompts = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
         let error = build(&args, &steps(&path).unwrap(), &Config::default(), &prompts).err().unwrap();
-        assert!(format!("{error:#}").contains("steps.yaml: ") && format!("{error:#}").contains("but count"));
+        assert!(
+            format!("{error:#}").contains("steps.yaml: ")
+                && format!("{error:#}").contains("expected one of count")
+        );
         let grammar = STEPS.replace("aop: full", "grammar: 'root ::= undefined'");
         std::fs::write(&path, format!("\u{feff}{grammar}")).unwrap();
         let error = format!("{:#}", steps(&path).unwrap_err());

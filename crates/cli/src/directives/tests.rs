@@ -135,7 +135,7 @@ fn reports_errors_before_loading_a_model() {
         refused(REGISTRY, &["--allow", "toast"]),
         "allowed_types[0]: unknown type `toast`; expected a type of the registry"
     );
-    assert!(refused(REGISTRY, &["--modes", "json"]).contains("`json` is no mode"));
+    assert!(refused(REGISTRY, &["--modes", "json"]).contains("unknown mode `json`"));
     assert!(refused(REGISTRY, &["--provider", "x"]).contains("openrouter"));
     assert!(refused(REGISTRY, &["--base-url", "http://x"]).contains("--model"));
     let toml = file(

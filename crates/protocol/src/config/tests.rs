@@ -80,7 +80,10 @@ fn errors_name_line_and_key() {
             "[providers.local]\nbase_url = \"http://x\"",
             "line 1: `providers.local`: this name is reserved for the local engine",
         ),
-        ("[providers.x]\nbase_url = \"ftp://x\"", "line 2: `providers.x.base_url`: invalid server URL `ftp://x`: unsupported scheme"),
+        (
+            "[providers.x]\nbase_url = \"ftp://x\"",
+            "line 2: `providers.x.base_url`: invalid server URL `ftp://x`: unsupported scheme",
+        ),
         (
             "[providers.x]\nbase_url = \"http://x\"\ntimeout = 0",
             "line 3: `providers.x.timeout`: 0 is invalid; expected a positive number of seconds",

@@ -166,7 +166,10 @@ fn a_stated_draft_has_only_its_own_arrays_of_items() {
         "#/items: `items`: expected a schema for all items (use `prefixItems` for an array of schemas), \
          found an array"
     );
-    assert!(error(&json!({"prefixItems": [{}], "items": [{}]})).contains("`prefixItems`), found an array"));
+    assert!(
+        error(&json!({"prefixItems": [{}], "items": [{}]}))
+            .contains("`prefixItems` for an array of schemas), found an array")
+    );
 }
 
 #[test]
