@@ -45,7 +45,7 @@ impl JsonMachine {
                 lines.push(format!("the rest of a string{}", bounds(&left, "more ")));
             }
             State::Language { .. } => {
-                lines.push("the rest of a string that matches a pattern or format".to_owned())
+                lines.push("the rest of a string that matches a pattern or format".to_owned());
             }
             State::Word { trie, at, .. } => {
                 lines.push(format!("the rest of {}", listed(&program.words[trie as usize], at, |_| true)));
