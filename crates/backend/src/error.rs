@@ -175,8 +175,8 @@ impl BackendError {
         }
     }
 
-    /// Returns the interruption if the run ended without a failure. Such an error must be passed on
-    /// unchanged.
+    /// Returns the reason if the run was interrupted (cancelled, paused or out of budget), and `None`
+    /// if it failed. An interruption must be passed on unchanged.
     pub fn interruption(&self) -> Option<Interruption> {
         match &*self.0 {
             Kind::Interrupted(interruption) => Some(*interruption),

@@ -200,9 +200,9 @@ pub trait LanguageModel: Send {
 
     /// Returns the granularity at which prompts may be split.
     ///
-    /// Splitting a prompt into runs at multiples of this number does not change the result;
-    /// splitting elsewhere may. Two prompts with a common prefix can share its cache up to such a
-    /// position.
+    /// Splitting a prompt into runs at multiples of this number of tokens does not change the
+    /// result; splitting elsewhere may. Prompts with a common prefix can share the cache of the
+    /// prefix up to its last multiple of this number.
     fn prompt_grain(&self) -> usize {
         1
     }

@@ -192,7 +192,7 @@ impl ApiError {
         self.0.row().0
     }
 
-    /// Adapts the error to a plain prompt instead of messages.
+    /// Makes an error about `messages` name the field `prompt`, for requests with a plain prompt.
     pub(crate) fn about_prompt(self) -> Self {
         match *self.0 {
             Kind::TooLong(source) => Kind::PromptTooLong(source).into(),

@@ -1,8 +1,8 @@
 //! Random schemas with finitely many values.
 //!
-//! Every subschema has a *universe*: keywords that leave only a few values. Most also have *rules*:
-//! any other keywords, about the names and values that occur in universes. Rules may refer to each
-//! other in cycles, as long as each cycle passes through a member or an item.
+//! Every subschema has a *universe*: keywords that allow only a few values. Most also have *rules*:
+//! arbitrary other keywords, which use names and values from the same small pool. Rules may refer
+//! to each other in cycles, as long as each cycle descends into a member or an item.
 
 use formwork_grammar::{Order, Profile, SchemaOptions};
 use serde_json::{Map, Value, json};

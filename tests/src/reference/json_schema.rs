@@ -27,7 +27,7 @@ use text::{End, Part, Reader, Text};
 pub struct Verdict {
     /// True if the text is a whole text of the language.
     pub complete: bool,
-    /// True if the text is a whole text or a prefix of one.
+    /// True if the text belongs to the language or is a prefix of a text that does.
     pub viable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Checks the dependency table in `ARCHITECTURE.md` against Cargo's metadata.
+//! Checks the dependency table in `ARCHITECTURE.md` against Cargo's metadata, and the layers inside `grammar`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,4 +44,27 @@ fn the_dependency_table_is_true() {
         })
         .collect();
     assert_eq!(actual, documented());
+}
+
+/// Modules of `grammar` that may not name its front ends, which produce what these modules run.
+const BELOW_FRONT_ENDS: [&str; 4] = ["ir", "machine", "mask", "regular"];
+
+#[test]
+fn machines_import_no_front_end() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/grammar/src");
+    let mut open: Vec<_> = BELOW_FRONT_ENDS.iter().map(|name| root.join(name)).collect();
+    let mut imports = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("a readable folder");
+            let entries = entries.map(|entry| entry.expect("a readable entry").path());
+            open.extend(entries.filter(|entry| !entry.ends_with("tests") && !entry.ends_with("tests.rs")));
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let names = |line: &&str| line.contains("crate::frontend") && !line.trim_start().starts_with("//");
+        imports.extend(code.lines().filter(names).map(|line| format!("{}: {line}", path.display())));
+    }
+    assert!(imports.is_empty(), "{}", imports.join("\n"));
 }

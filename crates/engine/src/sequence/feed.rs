@@ -121,12 +121,12 @@ impl Sequence {
         }
     }
 
-    /// Takes the logits rows that `count` tokens of a [`Sequence::feed`] produced. Shape:
+    /// Takes the logits computed after the last `count` tokens of a [`Sequence::feed`]. Shape:
     /// `[rows][vocabulary]`.
     ///
-    /// Drafts are accepted as long as they equal the chosen tokens. A row that `is_partial` has
-    /// little more than its largest logit. If that is not enough to choose a token, the last token
-    /// must be read again.
+    /// Drafts are accepted as long as they equal the chosen tokens. If `is_partial` is true, a row
+    /// may hold only its largest logits. If another logit is needed to choose a token, the last
+    /// token must be read again.
     pub(crate) fn take_rows(
         &mut self,
         count: usize,

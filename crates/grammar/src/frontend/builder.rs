@@ -134,7 +134,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Renumbers the rules and token terminals of an expression. The front ends bound the depth of nesting.
+/// Renumbers the rules and token terminals of an expression. Recursion is safe, because the front
+/// ends limit the nesting depth.
 fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
     let all = |parts: Vec<Expr>| parts.into_iter().map(|part| moved(part, offset, terminals)).collect();
     match expr {

@@ -278,7 +278,7 @@ pub(crate) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
     to.copy_from_slice(&floats[..to.len()]);
 }
 
-/// A source of unpacked groups for the rows of a vector.
+/// Source of unpacked groups for `V::ROWS` matrix rows, one row in each vector lane.
 trait Source<V: Vector> {
     type Kind: Kind;
 

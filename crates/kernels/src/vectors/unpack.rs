@@ -240,9 +240,10 @@ pub(crate) trait Unpack: BlockFormat {
 /// The heads of a block for all rows of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads {
-    /// Points to the first head.
+    /// Start of the raw block headers of the tile's rows. Each header field is stored for all rows in
+    /// turn.
     pub(crate) bytes: *const u8,
-    /// First row of the vector.
+    /// First tile row in the vector.
     pub(crate) first: usize,
 }
 

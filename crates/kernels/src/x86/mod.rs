@@ -194,9 +194,8 @@ unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], ou
 /// Computes the products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must support `tier`, which must be one of this module. Every query must have as
-/// many pairs as the keys. `out` must be as long as `queries`. `block.positions` must be at most
-/// [`POSITIONS`].
+/// `tier` must be an x86 tier that the processor supports. Every query must have as many pairs as
+/// each key. `out` must be as long as `queries`. `block.positions` must be at most [`POSITIONS`].
 pub(crate) unsafe fn key_products(
     tier: Tier,
     queries: &[Query<'_>],

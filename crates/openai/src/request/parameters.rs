@@ -38,10 +38,12 @@ pub struct Parameters {
     /// Divides the positive logits of tokens in prompt and output, and multiplies the negative
     /// ones. In 0.01..=100; 1 has no effect. An extension.
     pub repetition_penalty: f32,
-    /// DRY penalty on repeated sequences. Extensions with llama.cpp's names.
+    /// Settings of the DRY penalty on repeated sequences. An extension; the fields are named as in
+    /// llama.cpp.
     pub dry: Dry,
-    /// XTC sampling: the probability, in 0..=1, of excluding the likeliest tokens, and the
-    /// probability threshold that makes a token one of them. Extensions.
+    /// XTC sampling as `(probability, threshold)`. With `probability`, in 0..=1, the likeliest tokens
+    /// are excluded. A token is one of the likeliest if its own probability reaches `threshold`. An
+    /// extension.
     pub xtc: (f32, f32),
     /// Token ids, and the number in -100..=100 that is added to each token's logit.
     pub logit_bias: Vec<(u32, f32)>,

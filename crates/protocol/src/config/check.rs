@@ -6,10 +6,10 @@ use crate::sampling::{DEFAULT_PROFILE, Sampling};
 
 /// Request fields that must not have defaults.
 const RESERVED: [&str; 6] = ["model", "messages", "tools", "tool_choice", "response_format", "stream"];
-/// Maximum of `max_unescape_depth`, above any nesting of JSON in strings seen in practice.
+/// Largest allowed value of `max_unescape_depth`. In practice, JSON is nested in strings less deeply.
 const UNESCAPE_DEPTH: u8 = 8;
 
-/// Returns the first error. The order is `[aros]`, providers, sampling profiles, models, traces.
+/// Returns the first error. The order is the table `[aros]`, providers, sampling profiles, models, traces.
 pub(super) fn check(config: &Config) -> Result<(), Fault> {
     aros(config).map_err(|fault| at(&["aros"], fault))?;
     for (name, entry) in &config.providers {

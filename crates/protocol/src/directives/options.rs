@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::error::{Fault, RegistryError};
 use super::{Issue, Registry, names};
 
-/// Checks the payload of a type, given by its canonical name. Returns an empty list if the payload
-/// is valid.
+/// Checks a payload. The first argument is the canonical name of its type. Returns an empty list if
+/// the payload is valid.
 pub type PayloadValidator = Arc<dyn Fn(&str, &Map<String, Value>) -> Vec<Issue> + Send + Sync>;
 
 /// Normalizes the payload of a type before it is checked.

@@ -24,7 +24,7 @@ pub struct Issue {
     /// One-line message for a person or a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Further details.
+    /// Machine-readable data, whose form depends on `code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -56,7 +56,7 @@ pub struct Warning {
     /// Type of the directive, if known.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Further details.
+    /// Machine-readable data, whose form depends on `code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -99,7 +99,7 @@ pub struct Problem {
     pub code: String,
     /// One-line message for a person.
     pub message: String,
-    /// Further details.
+    /// Machine-readable data, whose form depends on `code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<Value>>,
 }

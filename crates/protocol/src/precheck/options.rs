@@ -80,7 +80,7 @@ impl PrecheckOptions {
         self.score_threshold.is_some() || self.validator_agent.is_some()
     }
 
-    /// Returns the required keys that are missing from the context or null.
+    /// Returns the required keys that the context lacks or maps to null.
     pub fn missing_keys(&self, context: &Body) -> Vec<&str> {
         let is_missing = |key: &&String| context.get(key.as_str()).is_none_or(Value::is_null);
         self.required_context_keys.iter().filter(is_missing).map(String::as_str).collect()

@@ -72,8 +72,8 @@ impl Preset {
 
     /// Returns the preset for `DeepSeek` models via `OpenRouter`.
     ///
-    /// They reject a history in which a message with calls has no `reasoning_content`, or `null` as
-    /// its content.
+    /// These models reject a history if a message with tool calls lacks `reasoning_content` or has a
+    /// null `content`. The preset sets such fields to the empty string.
     pub fn deepseek_openrouter_compat() -> Self {
         Self::of(json!({ "message_transforms": [
             "assistant_tool_calls_reasoning_content_empty_if_missing", "assistant_tool_calls_content_empty_if_null",

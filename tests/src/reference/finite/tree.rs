@@ -126,8 +126,8 @@ impl Tree {
         next
     }
 
-    /// Adds the position after a node's symbol and the positions after the space that follows,
-    /// which may be empty.
+    /// Adds the position at `node`. Whitespace may be empty, so the positions at the whitespace nodes
+    /// that follow directly are added too.
     fn arrive(&self, node: u32, positions: &mut Vec<Position>) {
         positions.push(Position::at(node));
         self.pass(node, positions);

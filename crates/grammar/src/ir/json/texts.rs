@@ -17,9 +17,10 @@ use crate::regular::TextDfa;
 #[derive(Debug)]
 pub(crate) struct Texts {
     dfa: TextDfa,
-    /// By label and state, the bytes to the nearest end with the label, including the quote.
+    /// For each label and state, the shortest rest of a string from the state to an end state with
+    /// the label, closing quote included.
     nearest: Vec<Vec<Option<Shortest>>>,
-    /// By state, the bytes to the nearest end with any label, including the quote.
+    /// For each state, the shortest such rest for any label.
     any: Vec<Option<Shortest>>,
     /// By state, the fewest characters to an end with any label, and the bytes of the shortest such
     /// text.
@@ -50,9 +51,9 @@ impl Texts {
         dfa.len() * dfa.labels().len() * size_of::<Option<Shortest>>()
     }
 
-    /// Counts, for each state, the texts from the state to an end whose label satisfies `counts`.
+    /// For each state, counts the texts that lead to a state whose label satisfies `counts`.
     ///
-    /// The count of infinitely many texts is [`ENDLESS`].
+    /// Infinitely many texts count as [`ENDLESS`].
     pub(crate) fn counts_below(&self, counts: impl Fn(u32) -> bool) -> Vec<u32> {
         let states = 0..self.dfa.len() as u32;
         let mut into = vec![Vec::new(); self.dfa.len()];
@@ -99,8 +100,8 @@ impl Texts {
         &self.dfa
     }
 
-    /// Returns the bytes from a position between two characters to the nearest end with `label`,
-    /// including the quote.
+    /// Returns the shortest rest of a string from `state` to an end state with `label`, closing quote
+    /// included.
     pub(crate) fn nearest(&self, state: u32, label: u32) -> Option<Shortest> {
         *self.nearest[label as usize].get(state as usize)?
     }

@@ -74,7 +74,7 @@ pub(crate) struct CfgMachine {
     /// Maximum number of items of a row, beyond which the row is cut short. `usize::MAX` except in
     /// [`CfgMachine::check`].
     most_items: usize,
-    /// Number of items of a row that was cut short.
+    /// Number of items visited when a row exceeded `most_items`, or `None` if no row did.
     overfull: Option<usize>,
 }
 

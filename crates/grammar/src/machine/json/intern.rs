@@ -35,9 +35,9 @@ pub(super) struct Interner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) parent: StackId,
-    /// `None` for the stack with nothing open, and for joins.
+    /// The innermost open array or object. `None` if nothing is open, or if this is a join.
     pub(super) frame: Option<Frame>,
-    /// One more than the index of a join; zero for other stacks.
+    /// For a join, its index in `Interner::joins` plus 1. Zero for other stacks.
     join: u32,
     /// Number of open arrays and objects.
     pub(super) depth: u32,
@@ -66,7 +66,8 @@ pub(super) struct Stack {
 pub(super) struct Thread {
     pub(super) stack: StackId,
     pub(super) state: State,
-    /// Text of the outermost item being read that must differ from others.
+    /// Bytes read so far of the outermost open item that must differ from its siblings
+    /// (`uniqueItems`).
     pub(super) text: TextId,
 }
 

@@ -455,11 +455,14 @@ struct Visit {
 }
 
 impl Budget {
-    /// Searches for a closing path with few tokens. `None` if the vocabulary spells none, or if the
-    /// completion of the start is too costly to follow.
+    /// Searches for a closing path with few tokens.
     ///
-    /// This is a best-first search: the next config to expand has the shortest path through its own
-    /// completion. A search that ends early still returns a valid path.
+    /// Returns `None` if the tokens cannot spell any path found, or if following the shortest
+    /// completion of `start` costs too much.
+    ///
+    /// This is a best-first search. Each config is ranked by the tokens that reach it plus the tokens
+    /// of its own completion, and the config with the fewest is expanded next. A search that ends
+    /// early still returns a valid path.
     fn search(
         &mut self,
         automaton: &mut Automaton,

@@ -224,8 +224,8 @@ fn the_shortest_output_is_an_output() {
     }
 }
 
-/// A completion that is too costly to spell in few tokens is spelt in bytes. Only the bytes of the
-/// completion must be tokens.
+/// A completion that is too costly to spell in few tokens is spelt with one-byte tokens. The
+/// vocabulary needs such tokens only for the bytes that occur in the completion.
 #[test]
 fn a_long_completion_needs_only_its_own_bytes() {
     let names: Vec<String> = (0..3000).map(|at| format!("member {at}")).collect();

@@ -60,7 +60,7 @@ type Conjunction = Vec<ExprId>;
 /// Alternative conditions. At least one must hold, and none is a subset of another.
 type Disjunction = Vec<Conjunction>;
 
-/// The effect of the text before a place on the look-behinds numbered from `first`.
+/// State of the look-behinds with numbers from `first` on, after the text up to a position.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Context {
     first: usize,

@@ -19,7 +19,7 @@ use super::tape::{Document, Place, SyntaxError, Tape, unescape};
 use super::{AdaptLimits, Adapter};
 use region::{Fit, Region};
 
-/// Keyword of violations that report several possible meanings.
+/// `Violation::keyword` for a text or value that can be read in several ways.
 pub(super) const AMBIGUOUS: &str = "ambiguous";
 
 /// Error of a text that could not be read.
