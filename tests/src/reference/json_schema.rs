@@ -224,7 +224,7 @@ impl Reference {
             || (!ended && self.gets_exponent(text, maps))
     }
 
-    /// Whether some digits and an exponent complete a number.
+    /// Reports whether some digits and an exponent complete a number.
     fn gets_exponent(&self, text: &str, maps: &[Map<String, Value>]) -> bool {
         let digits = (0..=3).flat_map(|count| (0..10_usize.pow(count)).map(move |n| (n, count as usize)));
         let digits = digits.map(|(n, count)| if count == 0 { String::new() } else { format!("{n:0count$}") });

@@ -42,7 +42,7 @@ pub struct Parameters {
     /// llama.cpp.
     pub dry: Dry,
     /// XTC sampling as `(probability, threshold)`. With `probability`, in 0..=1, the likeliest tokens
-    /// are excluded. A token is one of the likeliest if its own probability reaches `threshold`. An
+    /// are excluded. A token counts as likeliest if its own probability reaches `threshold`. An
     /// extension.
     pub xtc: (f32, f32),
     /// Token ids, and the number in -100..=100 that is added to each token's logit.
