@@ -158,6 +158,7 @@ mod packed;
 mod packing;
 mod pool;
 mod products;
+mod quantize;
 mod split_bits;
 mod table;
 mod team;
@@ -189,6 +190,7 @@ pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::pool::{Pool, Slot};
 pub use self::products::Tier;
+pub use self::quantize::{Quantize, quantizer};
 pub use self::team::{RowGroup, Team};
 
 /// Returns `a * b + c`, fused if the target has an instruction for it.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::safetensors::load_buffer;
 use candle_core::{Device, Tensor};
 
@@ -122,6 +123,76 @@ fn dequantized_weights_are_exactly_those_of_the_reference() {
         dequantize(encoding, &blocks, &mut given);
         // All values are finite, so equal values have equal bits, except for the sign of a zero.
         assert_eq!(given, values, "{encoding:?}");
+    }
+}
+
+/// Returns values as they occur in matrices: near normal, with a scale for each 64 elements and
+/// some outliers.
+fn weights(len: usize) -> Vec<f32> {
+    let parts = [11, 12, 13].map(|seed| noise(len, seed));
+    let scales = noise(len / 64 + 1, 14);
+    let value = |i: usize| {
+        let normal = parts[0][i] + parts[1][i] + parts[2][i];
+        let outlier = if i % 97 == 0 { 4.0 } else { 1.0 };
+        0.02 * (1.5 + scales[i / 64]) * normal * outlier
+    };
+    (0..len).map(value).collect()
+}
+
+#[test]
+fn quantized_weights_are_as_close_as_those_of_candle() {
+    let values = weights(1 << 16);
+    let tensor = Tensor::from_slice(&values, values.len(), &Device::Cpu).unwrap();
+    for (encoding, dtype) in [
+        (Encoding::F16, GgmlDType::F16),
+        (Encoding::Bf16, GgmlDType::BF16),
+        (Encoding::Q4_0, GgmlDType::Q4_0),
+        (Encoding::Q8_0, GgmlDType::Q8_0),
+        (Encoding::Q4K, GgmlDType::Q4K),
+        (Encoding::Q6K, GgmlDType::Q6K),
+    ] {
+        let expected = QTensor::quantize(&tensor, dtype).unwrap();
+        let expected = expected.data().unwrap();
+        let mut blocks = vec![0; expected.len()];
+        quantizer(encoding).unwrap()(&values, &mut blocks);
+        let [own, candles] = [&blocks[..], &expected].map(|blocks| {
+            let mut given = vec![f32::NAN; values.len()];
+            dequantize(encoding, blocks, &mut given);
+            let squares = given.iter().zip(&values).map(|(given, x)| f64::from(given - x).powi(2));
+            squares.sum::<f64>().sqrt()
+        });
+        eprintln!("{encoding:?}: {:.4} of candle's error", own / candles);
+        assert!(own <= 1.001 * candles, "{encoding:?}: {own} {candles}");
+    }
+}
+
+#[test]
+fn quantized_weights_of_extreme_blocks_are_finite_and_close() {
+    let blocks: [(&str, fn(usize) -> f32); 8] = [
+        ("zeros", |_| 0.0),
+        ("a positive constant", |_| 3.0),
+        ("a negative constant", |_| -3.0),
+        ("one element", |i| if i == 77 { 1.0 } else { 0.0 }),
+        ("positive", |i| (i + 1) as f32),
+        ("negative", |i| -((i + 1) as f32)),
+        ("small", |i| (i as f32 - 100.0) * 1e-3),
+        ("large", |i| (i as f32 - 100.0) * 1e3),
+    ];
+    for (name, value) in blocks {
+        let values: Vec<f32> = (0..256).map(value).collect();
+        let most = values.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+        for (encoding, steps) in
+            [(Encoding::Q4_0, 8.0), (Encoding::Q8_0, 127.0), (Encoding::Q4K, 7.5), (Encoding::Q6K, 32.0)]
+        {
+            let (len, bytes) = encoding.block();
+            let mut blocks = vec![0; 256 / len * bytes];
+            quantizer(encoding).unwrap()(&values, &mut blocks);
+            let mut given = vec![f32::NAN; 256];
+            dequantize(encoding, &blocks, &mut given);
+            for (given, x) in given.iter().zip(&values) {
+                assert!((given - x).abs() <= 1.1 * most / steps, "{encoding:?}, {name}: {given} for {x}");
+            }
+        }
     }
 }
 
