@@ -210,7 +210,7 @@ impl Affine {
         }
     }
 
-    fn error(&self, values: &[f32; 32], weights: &[f32; 32], levels: &[f32; 32]) -> f32 {
+    fn error(self, values: &[f32; 32], weights: &[f32; 32], levels: &[f32; 32]) -> f32 {
         let each = values.iter().zip(weights).zip(levels).map(|((x, weight), level)| {
             let error = self.scale * level - self.offset - x;
             weight * error * error

@@ -133,7 +133,7 @@ fn weights(len: usize) -> Vec<f32> {
     let scales = noise(len / 64 + 1, 14);
     let value = |i: usize| {
         let normal = parts[0][i] + parts[1][i] + parts[2][i];
-        let outlier = if i % 97 == 0 { 4.0 } else { 1.0 };
+        let outlier = if i.is_multiple_of(97) { 4.0 } else { 1.0 };
         0.02 * (1.5 + scales[i / 64]) * normal * outlier
     };
     (0..len).map(value).collect()
@@ -168,7 +168,8 @@ fn quantized_weights_are_as_close_as_those_of_candle() {
 
 #[test]
 fn quantized_weights_of_extreme_blocks_are_finite_and_close() {
-    let blocks: [(&str, fn(usize) -> f32); 8] = [
+    type Value = fn(usize) -> f32;
+    let blocks: [(&str, Value); 8] = [
         ("zeros", |_| 0.0),
         ("a positive constant", |_| 3.0),
         ("a negative constant", |_| -3.0),

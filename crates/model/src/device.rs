@@ -1,10 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use candle_core::utils::{cuda_is_available, metal_is_available};
 use thiserror::Error;
-
-use crate::error::Kind;
 
 /// Device on which a model computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,7 +19,8 @@ pub enum Device {
     Cuda(usize),
     /// Apple's GPU. Needs the feature `metal`.
     Metal,
-    /// The CPU, with the same code as on GPUs and all weights expanded to `f32`.
+    /// The CPU, with the same code as on GPUs and all weights expanded to `f32`. Needs the feature
+    /// `candle`.
     ///
     /// A reference for the other devices: slow, with a large memory footprint, and without rounding
     /// of activations.
@@ -64,51 +62,9 @@ impl fmt::Display for Device {
     }
 }
 
-impl Device {
-    /// Returns the candle device for tensor computation, or `None` for the native CPU kernels.
-    pub(crate) fn tensors(self) -> Result<Option<candle_core::Device>, Kind> {
-        let fail = |error| Kind::Device { device: self, error: Box::new(error) };
-        let missing = |feature| Kind::DeviceFeature { device: self, feature };
-        match self {
-            Self::Cpu => Ok(None),
-            Self::Reference => Ok(Some(candle_core::Device::Cpu)),
-            Self::Cuda(_) if !cuda_is_available() => Err(missing("cuda")),
-            Self::Cuda(number) => candle_core::Device::new_cuda(number).map(Some).map_err(fail),
-            Self::Metal if !metal_is_available() => Err(missing("metal")),
-            Self::Metal => metal().map(Some).map_err(fail),
-            Self::Auto => Ok([Self::Cuda(0), Self::Metal].into_iter().find_map(Self::found)),
-        }
-    }
-
-    /// Returns the device if this build supports it and the device is present.
-    fn found(self) -> Option<candle_core::Device> {
-        match self.tensors() {
-            Ok(device) => device,
-            Err(Kind::DeviceFeature { .. }) => None,
-            Err(error) => {
-                let error: &(dyn std::error::Error + 'static) = &error;
-                tracing::warn!(device = %self, error, "cannot use the device; trying the next one");
-                None
-            }
-        }
-    }
-}
-
-/// Opens the first Metal device. candle panics if there is none; the panic becomes an error here.
-fn metal() -> candle_core::Result<candle_core::Device> {
-    let none = || Err(candle_core::Error::msg("no Metal device found"));
-    std::panic::catch_unwind(|| candle_core::Device::new_metal(0)).unwrap_or_else(|_| none())
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Returns the device named by `FORMWORK_TEST_DEVICE`, by default the CPU.
-    pub(crate) fn tested() -> candle_core::Device {
-        let name = std::env::var("FORMWORK_TEST_DEVICE").unwrap_or_else(|_| "reference".to_owned());
-        name.parse::<Device>().unwrap().tensors().unwrap().unwrap_or(candle_core::Device::Cpu)
-    }
 
     #[test]
     fn names_round_trip() {

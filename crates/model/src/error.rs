@@ -93,7 +93,7 @@ pub(crate) enum Kind {
     Shape { tensor: String, given: Vec<u64>, expected: Vec<u64> },
     #[error("tensor {tensor:?} has type {given}, which this build does not support")]
     UnsupportedType { tensor: String, given: &'static str },
-    #[error("unsupported architecture {given:?}; expected one of {}", known.join(", "))]
+    #[error("unsupported architecture {given:?}; expected one of {}{}", known.join(", "), more_architectures())]
     Architecture { given: String, known: Vec<&'static str> },
     #[error("tensor {tensor:?} has {given} at index {index}; expected a factor above 0")]
     RopeFactor { tensor: String, index: usize, given: f32 },
@@ -131,6 +131,7 @@ pub(crate) enum Kind {
     NotInShard { tensor: String, file: String },
     #[error("the file holds no tensors, only metadata")]
     VocabularyOnly,
+    #[cfg(feature = "candle")]
     #[error("the device {device} cannot be used")]
     Device {
         device: Device,
@@ -141,11 +142,12 @@ pub(crate) enum Kind {
         "the device {device} needs a build with the feature {feature:?} (cargo build --features {feature})"
     )]
     DeviceFeature { device: Device, feature: &'static str },
-    #[cfg(feature = "candle-models")]
+    #[cfg(feature = "candle")]
     #[error("candle's own models cannot read GGUF files in several parts")]
     CandleModelParts,
     #[error("this architecture runs on candle's own model, which cannot quantize weights when loading")]
     CandleModelQuantize,
+    #[cfg(feature = "candle")]
     #[error("error in the tensor library")]
     Tensor(#[from] candle_core::Error),
     #[error("cannot build the tokenizer")]
@@ -153,8 +155,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Creates the error for a device that failed with `error`.
+    #[cfg(feature = "candle")]
+    pub(crate) fn device(device: Device, error: candle_core::Error) -> Self {
+        Self::Device { device, error: Box::new(error) }
+    }
+
     /// Adds `more` to the list of known architectures, if this is [`Kind::Architecture`].
-    #[cfg(feature = "candle-models")]
+    #[cfg(feature = "candle")]
     pub(crate) fn with_known(self, more: Vec<&'static str>) -> Self {
         match self {
             Self::Architecture { given, mut known } => {
@@ -176,6 +184,15 @@ impl Kind {
             | Self::RopeFactor { tensor, .. } => Some(tensor),
             _ => None,
         }
+    }
+}
+
+/// Returns the end of the message for an unknown architecture: the feature that would add others.
+const fn more_architectures() -> &'static str {
+    if cfg!(feature = "candle") {
+        ""
+    } else {
+        "; the feature \"candle\" adds others (cargo build --features candle)"
     }
 }
 

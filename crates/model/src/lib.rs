@@ -1,10 +1,11 @@
-//! Model loading and inference, on native CPU kernels and on candle.
+//! Model loading and inference, on native CPU kernels and, with the feature `candle`, on candle.
 //!
 //! The crate reads GGUF files and safetensors, fetches models from the hub, runs the decoder and
 //! renders chat templates.
 
+mod backend;
+#[cfg_attr(not(feature = "candle"), path = "without_candle.rs")]
 mod candle;
-mod candle_models;
 mod checkpoint;
 mod cpu;
 mod device;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::{fmt, io};
 
-use candle_core::DeviceLocation;
 use formwork_kernels::Team;
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::{TokenId, Tokenizer};
 
+use crate::backend::Backend;
 use crate::candle;
-use crate::candle_models;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
 use crate::error::Kind;
@@ -74,37 +73,11 @@ impl Definition {
         let found = match ModelSpec::of_known(checkpoint) {
             Ok(_) => Ok(Self::Own),
             Err(unknown @ Kind::Architecture { .. }) => {
-                candle_models::Network::check(checkpoint, unknown).map(|()| Self::Candle)
+                candle::check_model(checkpoint, unknown).map(|()| Self::Candle)
             }
             Err(error) => Err(error),
         };
         found.map_err(|kind| checkpoint.error(kind))
-    }
-}
-
-/// Implementation that computes, with its weights.
-#[derive(Clone)]
-enum Backend {
-    Cpu(Arc<cpu::Network>),
-    Candle(Arc<candle::Network>),
-    CandleModels(Arc<candle_models::Network>),
-}
-
-fn named(device: &candle_core::Device, on_cpu: &str) -> String {
-    match device.location() {
-        DeviceLocation::Cpu => on_cpu.to_owned(),
-        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
-        DeviceLocation::Metal { .. } => "metal".to_owned(),
-    }
-}
-
-impl fmt::Debug for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu(_) => "Cpu",
-            Self::Candle(_) => "Candle",
-            Self::CandleModels(_) => "CandleModels",
-        })
     }
 }
 
@@ -113,11 +86,21 @@ impl fmt::Debug for Backend {
 /// Opening a model maps its files, reads their directories and copies the weights. On the CPU the
 /// copy is packed for the kernels. An embedding that is separate from the head is not copied,
 /// unless it is converted; its rows are read from the file on demand.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Model {
     checkpoint: Checkpoint,
-    backend: Backend,
+    backend: Arc<dyn Backend>,
     context: usize,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("checkpoint", &self.checkpoint)
+            .field("device", &self.backend.device_name())
+            .field("context", &self.context)
+            .finish()
+    }
 }
 
 impl Model {
@@ -139,11 +122,11 @@ impl Model {
     /// # Errors
     /// Returns an error in the cases of [`Model::open`].
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
-        let device = options.device.tensors().map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
+        let device =
+            candle::device(options.device).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         let spec = match ModelSpec::of_known(&checkpoint) {
             Err(unknown @ Kind::Architecture { .. }) => {
-                let check = candle_models::Network::check(&checkpoint, unknown);
-                check.map_err(|kind| checkpoint.error(kind))?;
+                candle::check_model(&checkpoint, unknown).map_err(|kind| checkpoint.error(kind))?;
                 return Self::with_candle_model(checkpoint, options, device);
             }
             spec => spec.map_err(|kind| checkpoint.error(kind))?,
@@ -158,18 +141,12 @@ impl Model {
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let backend = match device {
             None => {
-                let team = options.team();
-                let network = team.and_then(|team| cpu::Network::new(spec, weights, context, team));
-                Backend::Cpu(Arc::new(network.map_err(|error| LoadError::new(checkpoint.path(), error))?))
+                let network = options.team().and_then(|team| cpu::Network::new(spec, weights, context, team));
+                network.map(|network| Arc::new(network) as Arc<dyn Backend>).map_err(Kind::from)
             }
-            Some(device) => {
-                let network = candle::Network::new(spec, &weights, context, device).map_err(|error| {
-                    let kind = Kind::Device { device: options.device, error: Box::new(error) };
-                    LoadError::new(checkpoint.path(), kind)
-                });
-                Backend::Candle(Arc::new(network?))
-            }
+            Some(device) => candle::open(spec, &weights, context, (options.device, device)),
         };
+        let backend = backend.map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         Ok(Self { checkpoint, backend, context })
     }
 
@@ -177,35 +154,26 @@ impl Model {
     fn with_candle_model(
         checkpoint: Checkpoint,
         options: OpenOptions,
-        device: Option<candle_core::Device>,
+        device: Option<candle::TensorDevice>,
     ) -> Result<Self, LoadError> {
         if options.quantize.is_some() {
             return Err(checkpoint.error(Kind::CandleModelQuantize));
         }
-        let device = device.unwrap_or(candle_core::Device::Cpu);
-        let network =
-            candle_models::Network::open(&checkpoint, device).map_err(|kind| checkpoint.error(kind))?;
-        let trained = network.context();
+        let opened = candle::open_model(&checkpoint, device);
+        let (backend, trained) = opened.map_err(|kind| checkpoint.error(kind))?;
         let context = options.context.map_or(trained, |wanted| wanted.min(trained));
-        Ok(Self { checkpoint, backend: Backend::CandleModels(Arc::new(network)), context })
+        Ok(Self { checkpoint, backend, context })
     }
 
     /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. For one of candle's
     /// own models on the CPU the name is `candle`.
     pub fn computes_on(&self) -> String {
-        match &self.backend {
-            Backend::Cpu(_) => "cpu".to_owned(),
-            Backend::Candle(network) => named(network.device(), "reference"),
-            Backend::CandleModels(network) => named(network.device(), "candle"),
-        }
+        self.backend.device_name()
     }
 
     /// Returns the number of threads that compute on the CPU.
     pub fn threads(&self) -> usize {
-        match &self.backend {
-            Backend::Cpu(network) => network.threads(),
-            Backend::Candle(_) | Backend::CandleModels(_) => rayon::current_num_threads(),
-        }
+        self.backend.threads()
     }
 
     /// Reads all packed weights once, with all compute threads, and returns their size in bytes.
@@ -215,21 +183,12 @@ impl Model {
     /// native CPU kernels. Also returns `None` for a mixture of experts, because a token then reads
     /// only some of the weights.
     pub fn read_weights(&self) -> Option<usize> {
-        match &self.backend {
-            Backend::Cpu(network) if network.spec().experts.is_none() => Some(network.read_weights()),
-            _ => None,
-        }
+        self.backend.read_weights()
     }
 
     /// Creates a decoder. All decoders of a model share its weights but no other state.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
-        match &self.backend {
-            Backend::Cpu(network) => Box::new(cpu::Decoder::new(Arc::clone(network), self.context)),
-            Backend::Candle(network) => Box::new(candle::Decoder::new(Arc::clone(network), self.context)),
-            Backend::CandleModels(network) => {
-                Box::new(candle_models::Decoder::new(Arc::clone(network), self.context))
-            }
-        }
+        Arc::clone(&self.backend).decoder(self.context)
     }
 
     /// Returns the checkpoint, for access to its metadata and tensors.
@@ -239,11 +198,7 @@ impl Model {
 
     /// Returns the model's specification, or `None` for one of candle's own models.
     pub fn spec(&self) -> Option<&ModelSpec> {
-        match &self.backend {
-            Backend::Cpu(network) => Some(network.spec()),
-            Backend::Candle(network) => Some(network.spec()),
-            Backend::CandleModels(_) => None,
-        }
+        self.backend.spec()
     }
 
     /// Returns the maximum number of tokens of a sequence.
@@ -284,12 +239,6 @@ impl Model {
     /// Returns an error if a token is outside the vocabulary, or if candle's own models run the
     /// architecture.
     pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
-        match &self.backend {
-            Backend::Cpu(network) => network.hidden_states(tokens),
-            Backend::Candle(network) => network.hidden_states(tokens),
-            Backend::CandleModels(_) => {
-                Err(ModelError::backend("candle's own models do not expose hidden states"))
-            }
-        }
+        self.backend.hidden_states(tokens)
     }
 }

@@ -18,8 +18,7 @@ use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{Device, Tensor};
+use formwork_kernels::{Encoding, Quantize, quantizer};
 use thiserror::Error;
 
 /// A synthetic model: the shape of a real model, and the types of its matrices.
@@ -55,15 +54,23 @@ struct Weights {
 struct Type {
     /// Number of the type in GGUF files.
     number: u32,
-    dtype: GgmlDType,
+    encoding: Encoding,
+    quantize: Quantize,
 }
 
-const F32: Type = Type { number: 0, dtype: GgmlDType::F32 };
-const F16: Type = Type { number: 1, dtype: GgmlDType::F16 };
-const Q4_0: Type = Type { number: 2, dtype: GgmlDType::Q4_0 };
-const Q8_0: Type = Type { number: 8, dtype: GgmlDType::Q8_0 };
-const Q4_K: Type = Type { number: 12, dtype: GgmlDType::Q4K };
-const Q6_K: Type = Type { number: 14, dtype: GgmlDType::Q6K };
+impl Type {
+    const fn new(number: u32, encoding: Encoding) -> Self {
+        let quantize = quantizer(encoding).expect("an encoding that can be written");
+        Self { number, encoding, quantize }
+    }
+}
+
+const F32: Type = Type::new(0, Encoding::F32);
+const F16: Type = Type::new(1, Encoding::F16);
+const Q4_0: Type = Type::new(2, Encoding::Q4_0);
+const Q8_0: Type = Type::new(8, Encoding::Q8_0);
+const Q4_K: Type = Type::new(12, Encoding::Q4K);
+const Q6_K: Type = Type::new(14, Encoding::Q6K);
 
 /// Shapes of Llama 3.2 (1B, 3B) and 3.1 (8B).
 const SHAPES: [Shape; 3] = [
@@ -278,7 +285,8 @@ struct TensorEntry {
 
 impl TensorEntry {
     fn row_bytes(&self) -> usize {
-        self.columns / self.of.dtype.block_size() * self.of.dtype.type_size()
+        let (block_len, block_bytes) = self.of.encoding.block();
+        self.columns / block_len * block_bytes
     }
 
     fn padded_bytes(&self) -> usize {
@@ -297,11 +305,8 @@ impl TensorEntry {
             ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale + offset
         };
         let values: Vec<f32> = (0..count * self.columns).map(|_| next()).collect();
-        let rows = Tensor::from_vec(values, (count, self.columns), &Device::Cpu)
-            .and_then(|values| {
-                QTensor::quantize(&values, self.of.dtype)?.data().map(std::borrow::Cow::into_owned)
-            })
-            .map_err(io::Error::other)?;
+        let mut rows = vec![0; count * self.row_bytes()];
+        (self.of.quantize)(&values, &mut rows);
         let mut rest = self.rows * self.row_bytes();
         while rest > 0 {
             let len = rest.min(rows.len());
@@ -369,27 +374,46 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::quantized::{GgmlDType, QTensor};
+    use candle_core::{Device, Tensor};
     use formwork_vocab::TokenId;
     use formwork_vocab::tokenizer::EncodeOptions;
 
     use super::*;
     use crate::{Model, OpenOptions};
 
-    const fn uniform(name: &'static str, number: u32, dtype: GgmlDType) -> Weights {
-        let of = Type { number, dtype };
+    const fn uniform(name: &'static str, of: Type) -> Weights {
         Weights { name, layers: of, vocabulary: of }
+    }
+
+    /// Creates a type that candle quantises.
+    macro_rules! candles {
+        ($name:literal, $number:literal, $encoding:ident, $dtype:ident) => {
+            uniform(
+                $name,
+                Type {
+                    number: $number,
+                    encoding: Encoding::$encoding,
+                    quantize: |values, out| {
+                        let values = Tensor::from_slice(values, values.len(), &Device::Cpu).unwrap();
+                        let blocks = QTensor::quantize(&values, GgmlDType::$dtype).unwrap();
+                        out.copy_from_slice(&blocks.data().unwrap());
+                    },
+                },
+            )
+        };
     }
 
     /// Types that are used in tests only.
     static OTHERS: [Weights; 8] = [
-        uniform("f32", 0, GgmlDType::F32),
-        uniform("q4_1", 3, GgmlDType::Q4_1),
-        uniform("q5_0", 6, GgmlDType::Q5_0),
-        uniform("q5_1", 7, GgmlDType::Q5_1),
-        uniform("q2_k", 10, GgmlDType::Q2K),
-        uniform("q3_k", 11, GgmlDType::Q3K),
-        uniform("q5_k", 13, GgmlDType::Q5K),
-        uniform("bf16", 30, GgmlDType::BF16),
+        uniform("f32", F32),
+        uniform("bf16", Type::new(30, Encoding::Bf16)),
+        candles!("q4_1", 3, Q4_1, Q4_1),
+        candles!("q5_0", 6, Q5_0, Q5_0),
+        candles!("q5_1", 7, Q5_1, Q5_1),
+        candles!("q2_k", 10, Q2K, Q2K),
+        candles!("q3_k", 11, Q3K, Q3K),
+        candles!("q5_k", 13, Q5K, Q5K),
     ];
 
     impl Synthetic {

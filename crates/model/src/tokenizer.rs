@@ -5,7 +5,8 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::gguf::{Array, Gguf, Value};
 
-/// Creates the tokenizer from a file's metadata. The file need not have tensors.
+/// Creates the tokenizer that the metadata of a GGUF file describes. The file need not contain
+/// tensors.
 ///
 /// # Errors
 /// Returns an error if a field is missing or has the wrong type, or if the fields do not define a
@@ -14,7 +15,7 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer, LoadError> {
     Tokenizer::from_gguf(gguf_tokenizer(file)?).map_err(|error| file.error(error))
 }
 
-/// Reads the tokenizer's fields from a file's metadata.
+/// Returns the tokenizer fields in the metadata of a GGUF file.
 ///
 /// # Errors
 /// Returns an error if a required field is missing or a field has the wrong type.
@@ -44,7 +45,8 @@ pub(crate) fn gguf_tokenizer(file: &Gguf) -> Result<GgufTokenizer, LoadError> {
     })
 }
 
-/// Typed access to metadata. A missing key is `None`; a value of the wrong type is an error.
+/// Typed access to the metadata of a file. Methods return `None` if the key is missing, and an
+/// error if its value has another type.
 struct Fields<'a> {
     file: &'a Gguf,
 }
@@ -74,7 +76,8 @@ impl Fields<'_> {
         }
     }
 
-    /// Reads a token id. The value -1 or a `u32` of all ones means that there is no such token.
+    /// Returns a token id. Returns `None` if the key is missing, or if the value is -1 or
+    /// `u32::MAX`. Some files use these values for a missing token.
     fn id(&self, key: &str) -> Result<Option<u32>, LoadError> {
         let id = match self.file.value(key) {
             None | Some(Value::Signed(-1)) => return Ok(None),

@@ -8,7 +8,9 @@
 //! keep their type if candle computes with it ([`Precision`]). Results may differ by rounding with
 //! the other runs of a batch.
 
+mod device;
 mod layout;
+mod models;
 mod pass;
 mod pool;
 mod weights;
@@ -21,10 +23,15 @@ use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceI
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
+use self::device::name;
+pub(crate) use self::device::{TensorDevice, device};
 use self::layout::{Layout, Segment};
 use self::pass::{Pass, scaled, softcapped};
 use self::pool::{Pool, Table};
 use self::weights::Weights;
+use crate::backend::Backend;
+use crate::checkpoint::Checkpoint;
+use crate::error::Kind;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{self as host, Matrix};
@@ -49,6 +56,34 @@ enum Precision {
     Stored,
 }
 
+/// Copies the weights of a model to `device`, which was requested as `wanted`.
+pub(crate) fn open(
+    spec: ModelSpec,
+    weights: &host::Weights,
+    context: usize,
+    (wanted, device): (crate::Device, TensorDevice),
+) -> std::result::Result<Arc<dyn Backend>, Kind> {
+    let network = Network::new(spec, weights, context, device);
+    Ok(Arc::new(network.map_err(|error| Kind::device(wanted, error))?))
+}
+
+/// Checks that candle has a model for the checkpoint's architecture. Otherwise returns the error
+/// `unknown`, with candle's architectures added to its list.
+pub(crate) fn check_model(checkpoint: &Checkpoint, unknown: Kind) -> std::result::Result<(), Kind> {
+    models::Network::check(checkpoint, unknown)
+}
+
+/// Opens one of candle's own models. Also returns the number of positions that the model was
+/// trained for.
+pub(crate) fn open_model(
+    checkpoint: &Checkpoint,
+    device: Option<TensorDevice>,
+) -> std::result::Result<(Arc<dyn Backend>, usize), Kind> {
+    let network = models::Network::open(checkpoint, device.unwrap_or(TensorDevice::Cpu))?;
+    let context = network.context();
+    Ok((Arc::new(network), context))
+}
+
 /// Immutable state shared by all decoders of a model.
 pub(crate) struct Network {
     spec: ModelSpec,
@@ -61,10 +96,6 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) const fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// Copies the weights to the device and prepares computation for sequences of at most `context`
     /// tokens.
     ///
@@ -90,10 +121,6 @@ impl Network {
         let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
         let weights = Weights::upload(weights, &device, precision)?;
         Ok(Self { spec, embedding, weights, rope, device, precision })
-    }
-
-    pub(crate) const fn spec(&self) -> &ModelSpec {
-        &self.spec
     }
 
     fn pool(&self) -> Result<Pool> {
@@ -149,7 +176,7 @@ impl Network {
 
     /// Computes the residual stream of a text before the first layer and after each layer. Shape:
     /// `[tokens, hidden]`.
-    pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
+    fn residual_streams(&self, tokens: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let mut compute = || {
@@ -169,6 +196,28 @@ impl Network {
         };
         compute().map_err(ModelError::backend)?;
         Ok(states)
+    }
+}
+
+impl Backend for Network {
+    fn device_name(&self) -> String {
+        name(&self.device, "reference")
+    }
+
+    fn threads(&self) -> usize {
+        rayon::current_num_threads()
+    }
+
+    fn spec(&self) -> Option<&ModelSpec> {
+        Some(&self.spec)
+    }
+
+    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel> {
+        Box::new(Decoder::new(self, context))
+    }
+
+    fn hidden_states(&self, tokens: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
+        self.residual_streams(tokens)
     }
 }
 
@@ -371,9 +420,9 @@ impl Decoder {
 
 #[cfg(test)]
 mod tests {
+    use super::device::tested;
     use super::*;
     use crate::checkpoint::Checkpoint;
-    use crate::device::tests::tested;
     use crate::synthetic::Synthetic;
 
     /// Compares the storage formats of GPUs with `f32` on the CPU. These are quantised matrices,

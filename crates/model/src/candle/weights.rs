@@ -213,8 +213,8 @@ impl Upload<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::candle::device::tested;
     use crate::checkpoint::Checkpoint;
-    use crate::device::tests::tested;
     use crate::spec::ModelSpec;
     use crate::synthetic::Synthetic;
 

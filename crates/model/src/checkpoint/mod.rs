@@ -1,5 +1,5 @@
-//! Sources of weights and hyperparameters: GGUF files, and folders with safetensors and a
-//! `config.json`.
+//! Checkpoints, which contain the weights and hyperparameters of a model. A checkpoint is either a
+//! GGUF file, or a folder with safetensors and a `config.json`.
 
 mod names;
 pub(crate) mod safetensors;
@@ -18,22 +18,22 @@ use crate::file_map::FileMap;
 use crate::gguf::{Gguf, TensorInfo, Value};
 use formwork_kernels::Encoding;
 
-/// A validated checkpoint on disk. The weights stay in the mapped files.
+/// A validated checkpoint on disk. The weights are not copied from the mapped files.
 #[derive(Clone, Debug)]
 pub enum Checkpoint {
-    /// A GGUF file, possibly split into parts.
+    /// A GGUF file, or all parts of a split GGUF file.
     Gguf(Gguf),
     /// A folder with a `config.json` and safetensors.
     Safetensors(Safetensors),
 }
 
 impl Checkpoint {
-    /// Opens a GGUF file, a folder with a `config.json` and safetensors, or a file of such a
-    /// folder.
+    /// Opens a checkpoint. `path` is a GGUF file, a folder with safetensors and a `config.json`, or
+    /// a file in such a folder.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read or is malformed. The message names the file and
-    /// the place.
+    /// Returns an error if a file cannot be read or is malformed. The message contains the path of
+    /// the file and the location in it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
         if path.is_dir() {
@@ -53,7 +53,7 @@ impl Checkpoint {
         Gguf::open(path).map(Self::Gguf)
     }
 
-    /// Returns the path of the file or folder.
+    /// Returns the path of the GGUF file, or of the folder.
     pub fn path(&self) -> &Path {
         match self {
             Self::Gguf(file) => file.path(),
@@ -66,7 +66,7 @@ impl Checkpoint {
         self.maps().iter().map(|map| map.len()).sum()
     }
 
-    /// Returns the directory entries of all tensors.
+    /// Returns the entries of all tensors, with their shapes, types and locations.
     pub fn tensors(&self) -> &[TensorInfo] {
         match self {
             Self::Gguf(file) => file.tensors(),
@@ -74,7 +74,8 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the directory entry of the tensor `name`.
+    /// Returns the entry of the tensor `name`, or `None` if the checkpoint does not have this
+    /// tensor.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         match self {
             Self::Gguf(file) => file.tensor(name),
@@ -82,12 +83,13 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the number of weights: the elements of all tensors.
+    /// Returns the number of parameters: the total number of elements of all tensors.
     pub fn parameters(&self) -> u64 {
         self.tensors().iter().map(TensorInfo::elements).sum()
     }
 
-    /// Returns the name stored in a GGUF file, or the name of the file or folder if there is none.
+    /// Returns the name that a GGUF file contains. Without such a name, returns the name of the
+    /// file or folder.
     pub fn name(&self) -> String {
         if let Self::Gguf(file) = self
             && let Some(Value::String(name)) = file.value("general.name")
@@ -99,7 +101,7 @@ impl Checkpoint {
         name.unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Returns the source of the chat template, if the checkpoint has one.
+    /// Returns the source of the chat template, or `None` if the checkpoint has none.
     pub fn chat_template(&self) -> Option<&str> {
         match self {
             Self::Gguf(file) => match file.value("tokenizer.chat_template") {
@@ -110,7 +112,7 @@ impl Checkpoint {
         }
     }
 
-    /// Creates the tokenizer.
+    /// Creates the tokenizer of the checkpoint.
     ///
     /// # Errors
     /// Returns an error if a field or file is missing or malformed, or if the fields do not define
@@ -122,7 +124,7 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the architecture's name in the checkpoint's format.
+    /// Returns the name of the architecture in the checkpoint, such as `llama`.
     pub(crate) fn architecture(&self) -> Result<&str, Kind> {
         match self {
             Self::Gguf(file) => {
@@ -141,7 +143,8 @@ impl Checkpoint {
         }
     }
 
-    /// Reports whether the head is the embedding. Returns `None` if the checkpoint does not say.
+    /// Reports whether the head and the embedding are the same matrix. Returns `None` if the
+    /// checkpoint does not specify this.
     pub(crate) fn ties_embeddings(&self) -> Option<bool> {
         match self {
             Self::Gguf(_) => None,
@@ -149,7 +152,7 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the number of rows of the embedding.
+    /// Returns the number of rows of the embedding matrix, which is the size of the vocabulary.
     pub(crate) fn vocabulary(&self) -> Result<usize, Kind> {
         let tensor = match self {
             Self::Gguf(_) => "token_embd.weight",
@@ -160,7 +163,8 @@ impl Checkpoint {
         Ok(info.shape.get(1).copied().unwrap_or(0) as usize)
     }
 
-    /// Reads a vector of rotary factors, all positive. Returns `None` if there is no such tensor.
+    /// Returns a tensor of `len` rotary factors. Returns `None` if there is no such tensor, and an
+    /// error if a factor is not positive.
     pub(crate) fn floats(&self, tensor: &str, len: usize) -> Result<Option<Vec<f32>>, Kind> {
         if self.tensor(tensor).is_none() {
             return Ok(None);
@@ -172,7 +176,8 @@ impl Checkpoint {
         Ok(Some(values))
     }
 
-    /// Reads the elements of a tensor with the given shape as `f32`.
+    /// Returns the elements of the tensor `name`, converted to `f32`. The tensor must have the
+    /// given shape.
     pub(crate) fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
         let (info, encoding) = self.encoded(name, shape)?;
         let mut values = vec![0.0; info.elements() as usize];
@@ -180,15 +185,15 @@ impl Checkpoint {
         Ok(values)
     }
 
-    /// Finds a tensor with the given shape and returns its encoding. A type without kernels is an
-    /// error.
+    /// Returns the entry of the tensor `name`, which must have the given shape, and the encoding of
+    /// its elements. Returns an error if there are no kernels for its type.
     pub(crate) fn encoded(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, Encoding), Kind> {
         let info = self.shaped(name, shape)?;
         let unsupported = || Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() };
         Ok((info, info.dtype.compute().ok_or_else(unsupported)?))
     }
 
-    /// Finds a tensor with the given shape.
+    /// Returns the entry of the tensor `name`, which must have the given shape.
     pub(crate) fn shaped(&self, name: &str, shape: &[u64]) -> Result<&TensorInfo, Kind> {
         let tensor = || name.to_owned();
         let info = self.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
@@ -198,7 +203,8 @@ impl Checkpoint {
         Err(Kind::Shape { tensor: tensor(), given: info.shape.clone(), expected: shape.to_vec() })
     }
 
-    /// Returns the maps of the files with tensors.
+    /// Returns the maps of all files that contain tensors. [`TensorInfo::file`] is the index of a
+    /// file.
     pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
         match self {
             Self::Gguf(file) => file.maps(),
@@ -206,7 +212,7 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the map of the file with this tensor.
+    /// Returns the map of the file that contains a tensor.
     pub(crate) fn map(&self, tensor: &TensorInfo) -> &Arc<FileMap> {
         &self.maps()[tensor.file]
     }
@@ -215,10 +221,11 @@ impl Checkpoint {
         &self.map(tensor)[tensor.offset..tensor.offset + tensor.byte_len]
     }
 
-    /// Attributes an error to a path.
+    /// Adds the path of a file to an error.
     ///
-    /// The path names the tensor's file, or the checkpoint if a tensor is missing. For other errors
-    /// of safetensors the path names the `config.json`.
+    /// If the error concerns an existing tensor, this is the path of the tensor's file. If a tensor
+    /// is missing, this is the path of the checkpoint. Other errors of safetensors get the path of
+    /// the `config.json`.
     pub(crate) fn error(&self, kind: Kind) -> LoadError {
         let file = kind.tensor().and_then(|name| self.tensor(name)).map(|tensor| self.map(tensor).path());
         match (file, self) {

@@ -1,9 +1,9 @@
-//! Names of tensors in the checkpoint formats.
+//! Names of tensors in GGUF files and in safetensors.
 
 use super::Checkpoint;
 use crate::spec::Family;
 
-/// Maps the tensor names of Llama in GGUF files to the names in a checkpoint.
+/// Converts the name of a tensor from Llama's name in GGUF files to the name in a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     in_config: bool,
@@ -15,14 +15,14 @@ impl Names {
         Self { in_config: matches!(checkpoint, Checkpoint::Safetensors(_)), family }
     }
 
-    /// Returns the number to add to the weights of a norm.
+    /// Returns the number that must be added to each weight of a norm.
     pub(crate) fn norm_offset(self) -> f32 {
         // Gemma's norms multiply by one plus the weight. GGUF files store the sum.
         let adds = self.in_config && matches!(self.family, Family::Gemma2 | Family::Gemma3);
         if adds { 1.0 } else { 0.0 }
     }
 
-    /// Returns the name of a tensor that does not belong to a layer.
+    /// Returns the name of a tensor that does not belong to a layer, such as `token_embd.weight`.
     pub(crate) fn global(self, name: &str) -> String {
         let own = match name {
             "token_embd.weight" => "model.embed_tokens.weight",
@@ -33,7 +33,8 @@ impl Names {
         if self.in_config { own.to_owned() } else { name.to_owned() }
     }
 
-    /// Returns the name of a layer's tensor, given `part` without the suffix `.weight` or `.bias`.
+    /// Returns the name of a tensor of the layer at `index`. `part` is the last part of its name
+    /// without `.weight` or `.bias`, such as `attn_q`.
     pub(crate) fn layer(self, index: usize, part: &str) -> String {
         if self.in_config {
             format!("model.layers.{index}.{}", self.in_layer(part))
@@ -74,26 +75,26 @@ impl Names {
         }
     }
 
-    /// Returns the name of the scores of a layer's attention sinks.
+    /// Returns the name of the tensor with the attention sinks of the layer at `index`.
     pub(crate) fn sinks(self, index: usize) -> String {
         let name = self.layer(index, "attn_sinks");
         if self.in_config { name } else { name + ".weight" }
     }
 
-    /// Returns the name of the tensor with this matrix of all experts of a layer. Returns `None` if
-    /// each expert has its own tensor.
+    /// Returns the name of the tensor that contains the matrix `part` of all experts of a layer.
+    /// Returns `None` if each expert has a tensor of its own.
     pub(crate) fn experts(self, index: usize, part: &str) -> Option<String> {
         (!self.in_config).then(|| self.layer(index, &format!("{part}_exps")))
     }
 
-    /// Returns the common prefix of a layer's transposed expert tensors, for families that store
-    /// experts this way.
+    /// Returns the common prefix of the expert tensors of a layer, if the family stores transposed
+    /// matrices of all experts. Otherwise returns `None`.
     pub(crate) fn transposed_experts(self, index: usize) -> Option<String> {
         let so = self.in_config && self.family == Family::GptOss;
         so.then(|| format!("model.layers.{index}.mlp.experts"))
     }
 
-    /// Returns the name of a matrix of one expert.
+    /// Returns the name of the matrix `part` of one expert in the layer at `index`.
     pub(crate) fn expert(self, index: usize, expert: usize, part: &str) -> String {
         match (self.in_config, self.family) {
             (true, Family::Mixtral) => {

@@ -1,11 +1,13 @@
-//! Folders of safetensors, the format in which models are published.
+//! Checkpoints in the form of a folder with safetensors, in which models are usually published.
 //!
 //! A folder contains `config.json`, `tokenizer.json`, and either `model.safetensors` or shards with
-//! an index. A safetensors file starts with the length of its header, in eight bytes. The header is
-//! a JSON object with the type, shape and location of each tensor; see the [format
+//! an index.
+//!
+//! A safetensors file starts with the length of its header, in eight bytes. The header is a JSON
+//! object with the type, the shape and the location of each tensor. See the [format
 //! description](https://huggingface.co/docs/safetensors).
 //!
-//! [`Safetensors::open`] validates all headers. Every tensor then lies inside its file, and no two
+//! [`Safetensors::open`] validates all headers: every tensor lies inside its file, and no two
 //! tensors overlap.
 
 use std::collections::BTreeSet;
@@ -27,10 +29,10 @@ pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const SINGLE: &str = "model.safetensors";
 const MAX_RANK: usize = 8;
-/// Maximum length of a header in bytes, the same as in the reference implementation.
+/// Maximum length of a header in bytes. The reference implementation has the same limit.
 const MAX_HEADER: usize = 100_000_000;
 
-/// A mapped and validated folder of safetensors.
+/// A folder with mapped and validated safetensors.
 #[derive(Clone, Debug)]
 pub struct Safetensors(Arc<Folder>);
 
@@ -44,28 +46,28 @@ struct Folder {
     names: FxHashMap<String, usize>,
 }
 
-/// Header entry of a tensor.
+/// Entry of a tensor in the header of a file.
 #[derive(Deserialize)]
 struct Entry {
     dtype: String,
-    /// Dimensions, slowest-running first.
+    /// Dimensions, slowest-running first. GGUF files have the opposite order.
     shape: Vec<u64>,
     data_offsets: (u64, u64),
 }
 
-/// Content of `model.safetensors.index.json`.
+/// Content of the index file, `model.safetensors.index.json`. Maps the name of each tensor to its
+/// shard.
 #[derive(Deserialize)]
 pub(crate) struct Index {
     pub(crate) weight_map: FxHashMap<String, String>,
 }
 
 impl Safetensors {
-    /// Opens a folder: reads its `config.json`, maps its safetensors files and validates their
-    /// headers.
+    /// Opens a folder: reads `config.json`, maps the safetensors files and validates their headers.
     ///
     /// # Errors
     /// Returns an error if a file is missing or malformed, or if a tensor is not in the shard that
-    /// the index states.
+    /// the index names.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
         let config = text_config(read_object(&path.join(CONFIG))?);
@@ -91,8 +93,8 @@ impl Safetensors {
         &self.0.path
     }
 
-    /// Returns the `config.json`. For a multimodal model, returns the configuration of the text
-    /// model.
+    /// Returns the content of `config.json`. For a multimodal model, returns only the configuration
+    /// of its text model.
     pub fn config(&self) -> &Map<String, Value> {
         &self.0.config
     }
@@ -101,18 +103,20 @@ impl Safetensors {
         self.0.path.join(CONFIG)
     }
 
-    /// Returns all tensors, file by file. Their dimensions are in the order of GGUF files,
-    /// fastest-running first.
+    /// Returns the entries of all tensors, file by file. The dimensions are in the order of GGUF
+    /// files: fastest-running first.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.0.tensors
     }
 
-    /// Returns the entry of the tensor `name`.
+    /// Returns the entry of the tensor `name`, or `None` if the checkpoint does not have this
+    /// tensor.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.0.names.get(name).map(|&index| &self.0.tensors[index])
     }
 
-    /// Returns the chat template from `chat_template.jinja` or `tokenizer_config.json`.
+    /// Returns the chat template from `chat_template.jinja` or `tokenizer_config.json`. Returns
+    /// `None` if neither file contains one.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.chat_template.as_deref()
     }
@@ -121,7 +125,7 @@ impl Safetensors {
         &self.0.maps
     }
 
-    /// Reports whether `path` has the name of the configuration, of the index or of a file with
+    /// Reports whether `path` has the file name of `config.json`, of the index or of a file with
     /// tensors.
     pub(crate) fn has_file(&self, path: &Path) -> bool {
         let name = path.file_name();
@@ -141,8 +145,8 @@ impl Safetensors {
         }
     }
 
-    /// Creates the tokenizer from `tokenizer.json`. The end tokens come from `config.json` and
-    /// `generation_config.json`.
+    /// Creates the tokenizer from `tokenizer.json`. `config.json` and `generation_config.json` can
+    /// name further tokens that end a sequence.
     ///
     /// # Errors
     /// Returns an error if a file is missing or malformed.
@@ -160,7 +164,8 @@ impl Safetensors {
     }
 }
 
-/// Returns the tokens that end generation: one id or a list of ids in a configuration.
+/// Returns the tokens that end a sequence according to `eos_token_id`, which is one id or a list of
+/// ids.
 fn end_tokens(config: &Map<String, Value>) -> Vec<TokenId> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
     match config.get("eos_token_id") {

@@ -1,15 +1,15 @@
-//! The text model inside a multimodal checkpoint, such as Gemma 3 with its vision tower.
+//! Text model of a multimodal checkpoint, such as Gemma 3 with its vision tower.
 //!
-//! In such a `config.json` the fields of the text model are in the object `text_config`. The tensor
-//! names contain an additional component. This module maps both to the form of a plain text model.
-//! The tensors of the other parts are never read.
+//! In the `config.json` of a multimodal checkpoint, the object `text_config` contains the fields of
+//! the text model. The names of its tensors contain an additional component. This module converts
+//! both to the form of a plain text model. The tensors of other parts are never read.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// Returns the fields that the released text configurations of Gemma 3 omit. The values are the
-/// defaults of `Gemma3TextConfig` in transformers.
+/// Returns the defaults of fields that the published text configurations of Gemma 3 omit. The
+/// values are those of `Gemma3TextConfig` in transformers.
 fn gemma3_defaults() -> Value {
     json!({
         "head_dim": 256,
@@ -29,8 +29,8 @@ fn gemma3_defaults() -> Value {
     })
 }
 
-/// Returns the configuration of the text model. If the checkpoint is not multimodal, this is
-/// `config` itself.
+/// Returns the configuration of the text model. If the checkpoint is not multimodal, returns
+/// `config` unchanged.
 pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
     let is_gemma3 = config.get("model_type").and_then(Value::as_str) == Some("gemma3");
     match config.remove("text_config") {
@@ -53,10 +53,10 @@ pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> 
     }
 }
 
-/// Returns the name of a tensor in a plain text model.
+/// Returns the name that a tensor has in a plain text model.
 ///
-/// Older checkpoints have `language_model.model.norm.weight` and newer ones
-/// `model.language_model.norm.weight`. Both map to `model.norm.weight`.
+/// Older checkpoints have names such as `language_model.model.norm.weight`, and newer ones have
+/// names such as `model.language_model.norm.weight`. Both become `model.norm.weight`.
 pub(super) fn text_name(name: &str) -> Cow<'_, str> {
     if let Some(name) = name.strip_prefix("language_model.") {
         return name.into();

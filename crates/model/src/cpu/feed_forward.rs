@@ -1,4 +1,4 @@
-//! The feed-forward block of a layer: a dense block, or a mixture of experts.
+//! Feed-forward block of a layer, which is either dense or a mixture of experts.
 
 use super::layer::Pass;
 use super::product::{Input, Rounding, gated_products, products};
@@ -8,7 +8,8 @@ use crate::spec::ExpertSpec;
 use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Packed};
 
 impl Pass<'_> {
-    /// Computes the block on `normed` and writes `result`, both of shape `[tokens, hidden]`.
+    /// Computes the feed-forward block of a layer. Reads `workspace.normed` and writes
+    /// `workspace.result`, both of shape `[tokens, hidden]`.
     pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, workspace: &mut Workspace) {
         match &weights.feed_forward {
             FeedForward::Experts { spec, router, experts } => {
@@ -18,7 +19,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Computes a dense block. The number of tokens is the number of roundings.
+    /// Computes a dense block, or one expert, in the same way. `roundings` has one element for each
+    /// token.
     fn dense(&self, weights: &GatedLinear<Packed>, roundings: &[Rounding], workspace: &mut Workspace) {
         let Workspace { normed, result, gate, up, rounded, .. } = workspace;
         let tokens = roundings.len();

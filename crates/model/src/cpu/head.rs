@@ -1,9 +1,10 @@
-//! The head of the model, which computes logits.
+//! The head of the model, which computes logits from hidden states.
 //!
-//! If only a few tokens are requested, only their rows are computed. If only the largest logit is
-//! requested, as in greedy decoding, bounds of all products are computed first
-//! ([`PackedRows::bounds`]). The bounds read three fifths of the bytes of an 8-bit head. Rows that
-//! cannot have the largest logit are then skipped.
+//! If only a few tokens are requested, only their rows of the head are computed.
+//!
+//! If only the largest logit is requested, as in greedy decoding, the head first computes bounds of
+//! all products ([`PackedRows::bounds`]). For an 8-bit head, this reads three fifths of its bytes.
+//! Rows that cannot have the largest logit are then skipped.
 //!
 //! [`PackedRows::bounds`]: formwork_kernels::PackedRows::bounds
 
@@ -21,37 +22,39 @@ use super::{Network, Progress};
 use crate::ops::{rms_norm, scale, softcap};
 use crate::weights::Packed;
 
-/// Single rows of the head are computed if the requested tokens are fewer than one in this number.
+/// Single rows of the head are computed if fewer than 1 in `SPARSE` tokens are requested.
+/// Otherwise, the whole head is computed.
 const SPARSE: usize = 4;
-/// All requested logits are computed, without bounds, if the requested tokens are fewer than one in
-/// this number.
+/// Bounds are not used if fewer than 1 in `FEW` tokens are requested. All requested logits are
+/// computed instead.
 const FEW: usize = 64;
-/// Maximum number of logit rows that are computed together. Their memory is kept for the next pass.
+/// Maximum number of rows of logits that are computed together. The memory for them is kept for
+/// later passes.
 const TOGETHER: usize = 32;
-/// Number of tiles in a parallel task.
+/// Number of tiles of the head in a parallel task.
 const PIECE_TILES: usize = 64;
 
-/// A row of logits that a run requests.
+/// Row of logits that a run requests.
 struct Row<'a> {
-    /// Input of the head.
+    /// Input of the head for this row. Shape: `[hidden]`.
     x: Vec<f32>,
-    /// Requested tokens; `None` means all.
+    /// Requested tokens. `None` if all tokens are requested.
     tokens: Option<&'a TokenSet>,
     is_largest: bool,
 }
 
-/// Part of the head that is computed for a row of logits.
+/// Rows of the head that are computed for one row of logits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     All,
-    /// Rows of the requested tokens.
+    /// The rows of the requested tokens.
     Wanted,
-    /// Rows that may have the largest logit.
+    /// The rows that may have the largest logit.
     Largest,
 }
 
 impl Network {
-    /// Computes the logits that the runs request. Shape: `[runs][rows][vocabulary]`.
+    /// Computes the logits that the runs request. Shape of the result: `[runs][rows][vocabulary]`.
     pub(super) fn logits(&self, runs: &[Progress<'_>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
@@ -75,7 +78,7 @@ impl Network {
         runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()
     }
 
-    /// Computes rows of logits with the whole head.
+    /// Computes rows of logits with all rows of the head.
     fn full_logits(&self, rows: &[&Row<'_>], workspace: &mut Workspace) -> Vec<Vec<f32>> {
         let head = &self.weights.head;
         let Workspace { rounded, logits, together, .. } = workspace;
@@ -105,7 +108,7 @@ impl Network {
         all
     }
 
-    /// Returns the rows that a run requests, oldest first.
+    /// Returns the rows of logits that a run requests, oldest first.
     fn rows<'a>(&self, progress: &Progress<'a>) -> Vec<Row<'a>> {
         let x = self.normed(&progress.x);
         let is_largest = matches!(progress.run.wanted, Wanted::Largest(_));
@@ -113,14 +116,16 @@ impl Network {
         x.chunks_exact(self.spec.hidden).zip(progress.run.wanted.rows()).map(row).collect()
     }
 
-    /// Applies the final norm to the residual stream. The result is the input of the head.
+    /// Applies the final norm to the residual stream `x`. Returns the input of the head, with the
+    /// shape of `x`.
     pub(super) fn normed(&self, x: &[f32]) -> Vec<f32> {
         let mut out = vec![0.0; x.len()];
         rms_norm(&self.team, x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
         out
     }
 
-    /// Computes the logits of the requested tokens; all others are `-inf`.
+    /// Computes one row of logits, with the logits of the tokens `wanted`. All other logits are
+    /// `-inf`.
     fn some_logits(
         &self,
         x: &[f32],
@@ -140,7 +145,7 @@ impl Network {
         logits
     }
 
-    /// Converts products with rows of the head to logits.
+    /// Converts products of the input with rows of the head to logits, in place.
     fn finish(&self, products: &mut [f32]) {
         scale(products, self.spec.logit_scale);
         if let Some(cap) = self.spec.logit_softcap {
@@ -148,13 +153,13 @@ impl Network {
         }
     }
 
-    /// Reports whether bounds of products can find the largest logit.
+    /// Reports whether the largest logit can be found by means of bounds.
     fn has_bounds(&self) -> bool {
         self.weights.head.is_nested() && self.spec.logit_scale > 0.0
     }
 
-    /// Computes a row of logits that contains the largest logit of the requested tokens and all
-    /// ties for it.
+    /// Computes one row of logits that contains the largest logit of the tokens `wanted`. Each of
+    /// these tokens whose logit equals the largest is included. Most other logits are `-inf`.
     fn largest_logits(
         &self,
         x: &[f32],
@@ -179,11 +184,11 @@ impl Network {
         logits
     }
 
-    /// Returns a lower limit near `product`. Products below the limit give smaller logits, even
-    /// with rounding errors.
+    /// Returns a limit slightly below `product`. A product below the limit gives a smaller logit
+    /// than `product`, despite rounding errors.
     fn surely_less(&self, product: f32) -> f32 {
-        /// Relative margin, many times larger than rounding errors. For capped logits it is
-        /// relative to the cap.
+        /// Relative margin, which is many times larger than rounding errors. If logits are capped,
+        /// the margin is relative to the cap.
         const MARGIN: f32 = 1e-5;
         let less = product - MARGIN * product.abs().max(f32::MIN_POSITIVE / MARGIN);
         let Some(cap) = self.spec.logit_softcap else { return less };
@@ -194,7 +199,7 @@ impl Network {
     }
 }
 
-/// Rows of the head that belong to the requested tokens; `None` means all tokens.
+/// The head, and the tokens whose rows are requested. `None` if all tokens are requested.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     team: &'a Team,
@@ -203,13 +208,13 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Returns the requested rows of a tile as a bit mask.
+    /// Returns the requested rows of a tile as a bit mask. Bit `i` stands for row `i` of the tile.
     fn wanted(self, tile: usize) -> u16 {
         self.wanted.map_or(u16::MAX, |wanted| bits(wanted, tile))
     }
 
-    /// Writes upper bounds of the requested rows' products to `out`, and `-inf` for other rows.
-    /// Returns the row with the greatest lower bound.
+    /// Writes an upper bound of the product with each requested row to `out`, and `-inf` for all
+    /// other rows. Returns the row with the greatest lower bound, or `None` if no row has bounds.
     fn upper_bounds(self, x: &CoarseQuery, out: &mut [f32]) -> Option<usize> {
         let overall = Mutex::new((None, f32::NEG_INFINITY));
         self.team.for_chunks(out, PIECE_TILES * TILE_ROWS, |piece, out| {
@@ -235,8 +240,9 @@ impl Rows<'_> {
         overall.into_inner().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Replaces the bounds by logits, for all tiles with a bound of at least `least`. All other
-    /// entries become `-inf`. Returns the number of tiles whose logits were computed.
+    /// Computes all tiles with an upper bound of at least `least`. In `bounds`, the bounds of their
+    /// requested rows are replaced by logits, and all other entries by `-inf`. Returns the number
+    /// of computed tiles.
     fn replace(
         self,
         bounds: &mut [f32],
@@ -267,19 +273,20 @@ impl Rows<'_> {
     }
 }
 
-/// Returns the tokens of a tile that are in a set, as a bit mask.
+/// Returns the tokens of a set that belong to a tile, as a bit mask.
 fn bits(set: &TokenSet, tile: usize) -> u16 {
     const TILES: usize = 64 / TILE_ROWS;
     let word = set.words().get(tile / TILES).copied().unwrap_or_default();
     (word >> (tile % TILES * TILE_ROWS)) as u16
 }
 
-/// Adaptive choice of the part of the head that is read for bounds. It affects speed, not results.
+/// Choice of the bytes of the head that are read for bounds. The choice adapts to earlier passes.
+/// It affects the speed, but not the results.
 #[derive(Debug)]
 pub(super) struct Outlook {
     coarse_query: CoarseQuery,
-    /// Fraction of the uncertainty of bounds from high bits alone that is allowed to remain; see
-    /// [`CoarseQuery::take`].
+    /// Fraction of the uncertainty that may remain in the bounds, compared to reading only the high
+    /// bits. See [`CoarseQuery::take`].
     share: f32,
 }
 
@@ -295,7 +302,8 @@ impl Outlook {
         &self.coarse_query
     }
 
-    /// Narrows the bounds if many rows had to be computed, and widens them if few had.
+    /// Adapts the choice to the last pass, which computed `computed` of the `wanted` rows. If this
+    /// was a large part, later bounds are tighter. If it was a small part, later bounds are looser.
     fn learn(&mut self, computed: usize, wanted: usize) {
         let share = if computed * 16 > wanted {
             self.share * 0.9

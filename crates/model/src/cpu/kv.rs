@@ -5,16 +5,17 @@ use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
 
 use crate::spec::ModelSpec;
 
-/// Number of positions in a block.
+/// Number of positions in a block of the cache.
 pub(super) const BLOCK: usize = POSITIONS;
 
-/// Memory layout of a model's keys and values, and the pool that provides the memory.
+/// Memory layout of a model's keys and values, and the pool from which caches take memory.
 #[derive(Clone, Debug)]
 pub(super) struct KvMemory {
     layers: usize,
     kv_heads: usize,
     shape: KvShape,
-    /// Pool of slots. A slot has the shape `[layers, kv_heads, block]`.
+    /// Pool of slots. A slot stores a block of positions for all layers. Shape: `[layers, kv_heads,
+    /// block]`.
     pool: Arc<Pool>,
 }
 
@@ -29,25 +30,25 @@ impl KvMemory {
         self.layers * self.kv_heads * self.shape.block_len() * size_of::<u32>() / POSITIONS
     }
 
-    /// Returns the number of elements of a layer in a slot.
+    /// Returns the number of elements that one layer takes in a slot.
     const fn layer_len(&self) -> usize {
         self.kv_heads * self.shape.block_len()
     }
 }
 
-/// Keys and values of one sequence, in blocks of [`BLOCK`] positions. Blocks are added as the
-/// sequence grows.
+/// Keys and values of one sequence, stored in blocks of [`BLOCK`] positions. The cache takes more
+/// blocks as the sequence grows.
 ///
-/// Forks of a sequence share its blocks. A shared block is copied before a write.
+/// Forks of a sequence share blocks. Before a shared block is written, it is copied.
 #[derive(Debug)]
 pub(super) struct KvCache {
     memory: KvMemory,
-    /// Blocks of all layers, by position.
+    /// Blocks in the order of positions. Each block stores all layers.
     blocks: Vec<Arc<Slot>>,
     len: usize,
 }
 
-/// View of one layer of a cache.
+/// One layer of a cache, for reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerCache<'a> {
     cache: &'a KvCache,
@@ -64,7 +65,7 @@ impl KvCache {
         self.len
     }
 
-    /// Reserves memory for positions up to `len`, and copies shared blocks that will be written.
+    /// Takes memory for positions up to `len`. Shared blocks that will be written are copied.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory.
@@ -80,7 +81,7 @@ impl KvCache {
         Ok(())
     }
 
-    /// Marks the next `count` positions as filled. Every layer must have written them.
+    /// Marks the next `count` positions as filled. All layers must have written these positions.
     pub(super) const fn advance(&mut self, count: usize) {
         self.len += count;
     }
@@ -91,15 +92,16 @@ impl KvCache {
         self.blocks.truncate(self.len.div_ceil(BLOCK));
     }
 
-    /// Returns a cache with the first `len` positions, which shares its blocks with this one.
+    /// Returns a cache with the first `len` positions of this one. Both caches share the blocks.
     pub(super) fn fork(&self, len: usize) -> Self {
         let mut fork = Self { memory: self.memory.clone(), blocks: self.blocks.clone(), len: self.len };
         fork.truncate(len);
         fork
     }
 
-    /// Writes the keys and values of the next tokens to layer `index`. Shape of both:
-    /// `[tokens, kv_heads, head_dim]`. The memory must be reserved.
+    /// Writes the keys and values of the next tokens to the layer at `index`. Shape of both:
+    /// `[tokens, kv_heads, head_dim]`. [`reserve`](Self::reserve) must have been called for these
+    /// tokens.
     pub(super) fn write(&mut self, team: &Team, index: usize, keys: &[f32], values: &[f32]) {
         let Self { memory, blocks, len: start } = self;
         let (start, shape, layer_len) = (*start, memory.shape, memory.layer_len());
@@ -135,7 +137,8 @@ impl<'a> LayerCache<'a> {
         self.cache.memory.shape.format()
     }
 
-    /// Returns the block of a head. Only its positions before `end` are valid.
+    /// Returns the block at index `block` of a key-value head. Only its positions before `end` are
+    /// valid.
     pub(super) fn block(self, head: usize, block: usize, end: usize) -> KvBlock<'a> {
         let &KvMemory { kv_heads, shape, .. } = &self.cache.memory;
         let start = (self.index * kv_heads + head) * shape.block_len();
@@ -166,7 +169,7 @@ mod tests {
         cache.advance(count);
     }
 
-    /// Returns the stored value of each position, rounded to three decimals.
+    /// Returns the values stored for each position, rounded to three decimals.
     fn values(cache: &KvCache) -> Vec<f32> {
         let mut all = Vec::new();
         for block in 0..cache.len.div_ceil(BLOCK) {

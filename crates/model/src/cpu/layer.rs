@@ -11,33 +11,34 @@ use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Packed};
 
-/// Minimum number of tokens of a segment for which all threads share the work of writing its keys
-/// and values.
+/// Minimum number of tokens in a segment for all threads to share the work of writing its keys and
+/// values.
 const LONG: usize = 16;
-/// Number of shorter segments per parallel task.
+/// Number of shorter segments that one parallel task writes.
 const WORTH: usize = 2;
 
-/// State shared by all layers of a forward pass.
+/// State of a forward pass that all layers share.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) team: &'a Team,
-    /// One rounding per token.
+    /// One rounding for each token of the pass.
     pub(super) roundings: Vec<Rounding>,
 }
 
-/// The next tokens of a sequence, in one forward pass.
+/// Tokens of one sequence that are computed in a forward pass, following the tokens in its cache.
 pub(super) struct Segment<'a> {
     pub(super) cache: &'a mut KvCache,
     pub(super) tokens: &'a [TokenId],
-    /// Rotations at the positions of the tokens, one per set of frequencies.
+    /// Rotations for the positions of the tokens, with an element for each set of rotary
+    /// frequencies.
     pub(super) rotations: Vec<Rotation>,
     /// Number of tokens, counted from the last, whose output of the last layer is needed.
     pub(super) wanted: usize,
 }
 
 impl Segment<'_> {
-    /// Skips the tokens whose output is not needed, and returns their number. Their keys and values
-    /// must be in the cache.
+    /// Removes the tokens whose output is not needed, and returns their number. The keys and values
+    /// of these tokens must be in the cache.
     pub(super) fn skip_unwanted(&mut self) -> usize {
         let skipped = self.tokens.len() - self.wanted;
         self.tokens = &self.tokens[skipped..];
@@ -56,8 +57,8 @@ impl<'a> Pass<'a> {
         Self { spec, team, roundings: segments.iter().flat_map(rounding).collect() }
     }
 
-    /// Computes layer `index`. Updates the residual stream `x` and writes the layer's keys and
-    /// values to the caches.
+    /// Computes the layer at `index`: updates the residual stream `x`, and writes the layer's keys
+    /// and values to the caches of the segments.
     ///
     /// Shape of `x`: `[tokens, hidden]`, segment by segment.
     pub(super) fn layer(
@@ -75,7 +76,8 @@ impl<'a> Pass<'a> {
         self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
     }
 
-    /// Computes only the keys and values of layer `index` and writes them to the caches.
+    /// Computes only the keys and values of the layer at `index`, and writes them to the caches of
+    /// the segments.
     pub(super) fn keys_and_values(
         &self,
         (index, weights): (usize, &LayerWeights<Packed>),
@@ -96,7 +98,7 @@ impl<'a> Pass<'a> {
         self.write(index, segments, &mut [], (keys, values));
     }
 
-    /// Normalises the input of a block.
+    /// Normalises the input `x` of a block, and writes the result to `workspace.normed`.
     fn normed(&self, x: &[f32], norm: Option<&[f32]>, workspace: &mut Workspace) {
         let normed = room(&mut workspace.normed, x.len());
         match norm {
@@ -105,7 +107,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds the output of a block to the residual stream.
+    /// Adds the output `result` of a block to the residual stream `x`. If `norm` is given, `result`
+    /// is normalised first.
     fn add(&self, x: &mut [f32], result: &mut [f32], norm: Option<&[f32]>) {
         if let Some(norm) = norm {
             rms_norm_in_place(self.team, result, norm, self.spec.norm_epsilon);
@@ -113,8 +116,8 @@ impl<'a> Pass<'a> {
         add_scaled(self.team, x, result, self.spec.residual_scale);
     }
 
-    /// Computes the attention block on `normed` and writes `result`, both of shape
-    /// `[tokens, hidden]`.
+    /// Computes the attention block of the layer at `index`. Reads `workspace.normed` and writes
+    /// `workspace.result`, both of shape `[tokens, hidden]`.
     fn attention(
         &self,
         index: usize,
@@ -159,8 +162,8 @@ impl<'a> Pass<'a> {
         products(self.team, rounded, input, [(&weights.output, result)]);
     }
 
-    /// Rotates the queries and keys of all tokens, and writes keys and values to the caches.
-    /// `queries` may be empty.
+    /// Rotates the queries and keys of all tokens in place, and writes the keys and values to the
+    /// caches. `queries` is empty if only keys and values are computed.
     fn write(
         &self,
         index: usize,
@@ -190,7 +193,7 @@ impl<'a> Pass<'a> {
         });
     }
 
-    /// Does the same as [`Pass::write`], for one segment.
+    /// Does the work of [`Pass::write`] for one segment.
     fn write_segment(
         &self,
         index: usize,

@@ -1,12 +1,17 @@
-//! The native CPU decoder: one forward pass for every architecture that a [`ModelSpec`] describes.
+//! Native CPU decoder. It computes the forward pass of every architecture that a [`ModelSpec`] can
+//! describe.
 //!
-//! Weights are packed for the kernels ([`Packed`]); activations are rows of `f32`. The tokens of a
-//! batch are divided into pieces. A piece may contain tokens of several sequences, and goes through
-//! each layer as a whole.
+//! Weights are packed for the kernels ([`Packed`]), and activations are rows of `f32`.
 //!
-//! A token's result depends only on the tokens before it in its sequence. The bits are the same
-//! alone or in a batch, as prompt or generated, and for any division into runs. The first token of
-//! a sequence is computed with higher precision than the others ([`product::Rounding`]).
+//! The tokens of a batch are divided into pieces. A piece may contain tokens of several sequences,
+//! and passes through each layer as a whole, so that its tokens share each read of the weights.
+//!
+//! The result of a token depends only on the tokens before it in its sequence. Results are
+//! bit-identical alone and in a batch, for prompts and generated tokens, and for any division into
+//! runs.
+//!
+//! The first token of a sequence is computed with higher precision than the others
+//! ([`product::Rounding`]).
 
 mod attention;
 mod feed_forward;
@@ -27,6 +32,7 @@ use rustc_hash::FxHashMap;
 use self::kv::{KvCache, KvMemory};
 use self::layer::{Pass, Segment};
 use self::workspace::{Workspace, room};
+use crate::backend::Backend;
 use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
@@ -34,11 +40,11 @@ use crate::weights::{LayerWeights, Packed, Weights};
 
 /// Number of tokens in a piece.
 const PIECE: usize = 256;
-/// Maximum number of additional tokens in the last piece. A separate piece of a few tokens would be
-/// slow, because it would read all weights again.
+/// Maximum number of additional tokens in the last piece. A separate piece for a few tokens would
+/// be slow, because all weights would have to be read again.
 const MORE: usize = 32;
 
-/// Immutable state shared by all decoders of a model.
+/// Immutable part of a model, which all its decoders share.
 #[derive(Debug)]
 pub(crate) struct Network {
     spec: ModelSpec,
@@ -49,7 +55,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Packs the weights and prepares computation for sequences of at most `context` tokens.
+    /// Packs the weights, and prepares to compute sequences of at most `context` tokens.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory for the weights.
@@ -66,17 +72,9 @@ impl Network {
         Ok(Self { spec, weights, rope, kv_memory, team })
     }
 
-    pub(crate) const fn spec(&self) -> &ModelSpec {
-        &self.spec
-    }
-
-    pub(crate) fn threads(&self) -> usize {
-        self.team.threads()
-    }
-
-    /// Sums all packed weights as integers, to measure how fast they can be read. Returns their
+    /// Sums all packed weights as integers, to measure the speed of reading them. Returns their
     /// size in bytes.
-    pub(crate) fn read_weights(&self) -> usize {
+    fn sum_weights(&self) -> usize {
         const PIECE: usize = 1 << 18;
         let weights = self.weights.head.neighbours();
         let mut pieces: Vec<&[u8]> = weights.chunks(PIECE).collect();
@@ -88,7 +86,35 @@ impl Network {
     }
 }
 
-/// A decoder with its open sequences.
+impl Backend for Network {
+    fn device_name(&self) -> String {
+        "cpu".to_owned()
+    }
+
+    fn threads(&self) -> usize {
+        self.team.threads()
+    }
+
+    fn spec(&self) -> Option<&ModelSpec> {
+        Some(&self.spec)
+    }
+
+    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel> {
+        Box::new(Decoder::new(self, context))
+    }
+
+    fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.residual_streams(tokens)
+    }
+
+    /// Returns `None` for a mixture of experts, because a token then reads only some of the
+    /// weights.
+    fn read_weights(&self) -> Option<usize> {
+        self.spec.experts.is_none().then(|| self.sum_weights())
+    }
+}
+
+/// Decoder of a model, with its open sequences.
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
@@ -98,7 +124,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder without sequences. Each sequence can hold `context` tokens.
+    /// Creates a decoder without open sequences. A sequence can have at most `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
         Self { network, context, sequences: FxHashMap::default(), next: 0, workspace: Workspace::default() }
     }
@@ -109,13 +135,14 @@ impl Decoder {
     }
 }
 
-/// A run during a forward pass.
+/// Run of a batch, with the state of its computation.
 struct Progress<'a> {
     run: Run<'a>,
     cache: KvCache,
-    /// Tokens that are not computed yet.
+    /// Tokens of the run that have not been computed yet.
     rest: &'a [TokenId],
-    /// Output of the last layer for the tokens whose logits are requested. Shape: `[rows, hidden]`.
+    /// Output of the last layer for the tokens whose logits are requested, as far as computed.
+    /// Shape: `[rows, hidden]`.
     x: Vec<f32>,
 }
 
@@ -124,7 +151,7 @@ impl<'a> Progress<'a> {
         Self { run, cache, rest: run.tokens, x: Vec::new() }
     }
 
-    /// Returns the number of tokens with requested logits among the last `len` tokens before
+    /// Returns the number of tokens with requested logits among the `len` tokens that precede
     /// `rest`.
     fn wanted(&self, len: usize) -> usize {
         self.run.wanted.count().saturating_sub(self.rest.len()).min(len)
@@ -132,12 +159,12 @@ impl<'a> Progress<'a> {
 }
 
 impl Network {
-    /// Creates the cache of an empty sequence.
+    /// Creates the cache of a sequence without tokens.
     fn cache(&self) -> KvCache {
         KvCache::new(self.kv_memory.clone())
     }
 
-    /// Computes all tokens of the runs. The tokens of a piece share each read of the weights.
+    /// Computes all tokens of the runs, piece by piece.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory for keys and values.
@@ -167,8 +194,8 @@ impl Network {
         }
     }
 
-    /// Prepares the next tokens of a sequence and reserves their memory. `wanted` is the number of
-    /// tokens, counted from the last, whose output is needed.
+    /// Returns the next tokens of a sequence as a segment, with memory for their keys and values.
+    /// `wanted` is the number of tokens, counted from the last, whose output is needed.
     fn segment<'a>(
         &self,
         cache: &'a mut KvCache,
@@ -180,12 +207,11 @@ impl Network {
         Ok(Segment { cache, tokens, rotations, wanted })
     }
 
-    /// Appends tokens to sequences. Returns the last layer's output for the tokens that need it,
-    /// segment by segment.
+    /// Appends tokens to sequences. Returns the output of the last layer for the tokens whose
+    /// output is needed, segment by segment. Shape: `[tokens, hidden]`.
     ///
-    /// Shape of the result: `[tokens, hidden]`. `visit` receives the residual stream before the
-    /// first layer and after each layer. After the last layer the stream contains only the tokens
-    /// whose output is needed.
+    /// `visit` is called with the residual stream, once before the first layer and once after each
+    /// layer. After the last layer, the stream only contains the tokens whose output is needed.
     fn pass<'w>(
         &self,
         mut segments: Vec<Segment<'_>>,
@@ -227,9 +253,9 @@ impl Network {
         &workspace.residual[..len]
     }
 
-    /// Computes the residual stream of a text before the first layer and after each layer. Shape:
-    /// `[tokens, hidden]`.
-    pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
+    /// Computes the residual stream of a text, before the first layer and after each layer. Shape
+    /// of each element: `[tokens, hidden]`.
+    fn residual_streams(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let (mut cache, mut workspace) = (self.cache(), Workspace::default());
@@ -242,8 +268,8 @@ impl Network {
     }
 }
 
-/// Removes the tokens whose output is not needed from the segments and from their residual stream.
-/// Their keys and values must be in the caches.
+/// Removes the tokens whose output is not needed from `segments` and from the residual stream `x`.
+/// Returns the remaining stream. The keys and values of the removed tokens must be in the caches.
 fn leave_wanted<'x>(segments: &mut Vec<Segment<'_>>, x: &'x mut [f32], hidden: usize) -> &'x mut [f32] {
     let (mut read, mut written) = (0, 0);
     for segment in &mut *segments {

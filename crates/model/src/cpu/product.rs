@@ -1,10 +1,13 @@
 //! Products of activations with weight matrices.
 //!
-//! Activations are rounded to 8 bits for quantised weights, except for a sequence's first token,
-//! which uses 16 bits. For weights in 16-bit floats, all activations are rounded to 16 bits. For
-//! `f32` weights they are not rounded.
+//! The rounding of activations depends on the weights:
 //!
-//! The bits of a token's result do not depend on the other tokens or on their number.
+//! - For quantised weights, activations are rounded to 8 bits, or to 16 bits for the first token of
+//!   a sequence.
+//! - For weights in 16-bit floats, all activations are rounded to 16 bits.
+//! - For weights in `f32`, activations are not rounded.
+//!
+//! The result of a token is bit-identical regardless of the other tokens and of their number.
 
 use formwork_kernels::{Activation, GROUP, MatrixMut, Operand, Q8Block, Q16Block, RowGroup, TILE_ROWS, Team};
 use smallvec::SmallVec;
@@ -14,37 +17,37 @@ use crate::ops::gated;
 use crate::spec::Activation as Gate;
 use crate::weights::{Linear, Packed};
 
-/// Precision to which activations are rounded for products with quantised weights.
+/// Precision to which the activations of a token are rounded, for products with quantised weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounding {
-    /// 8 bits, with one scale per 32 activations.
+    /// 8 bits, with one scale for every 32 activations.
     Coarse,
     /// 16 bits. Results are close to those in `f32`.
     Fine,
 }
 
 impl Rounding {
-    /// Returns the rounding for a token at this position of its sequence.
+    /// Returns the rounding for the token at `position` in its sequence.
     ///
-    /// The first token often acts as an attention sink: other tokens attend to it if nothing else
-    /// is relevant. Many models give it far larger activations than other tokens. A rounding error
-    /// in the first token affects all tokens.
+    /// Only the first token is rounded finely, because a rounding error in it affects all tokens.
+    /// It often acts as an attention sink: other tokens attend to it if nothing else is relevant.
+    /// In many models, it has far larger activations than other tokens.
     pub(super) const fn at(position: usize) -> Self {
         if position == 0 { Self::Fine } else { Self::Coarse }
     }
 }
 
-/// Activations for products with matrices.
+/// Activations to multiply by matrices.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
-    /// Shape: `[tokens, columns]`.
+    /// Activations before rounding. Shape: `[tokens, columns]`.
     pub(super) x: &'a [f32],
-    /// One rounding per token.
+    /// One rounding for each token.
     pub(super) roundings: &'a [Rounding],
 }
 
-/// Multiplies activations by several matrices with the same number of columns. Shape of each
-/// output: `[tokens, rows]`.
+/// Multiplies activations by several matrices, each with its output. All matrices must have the
+/// same number of columns. Shape of an output: `[tokens, rows]`.
 pub(super) fn products<const N: usize>(
     team: &Team,
     rounded: &mut Rounded,
@@ -56,7 +59,8 @@ pub(super) fn products<const N: usize>(
     all_products(team, &x, parts.map(|(linear, out)| [(Factor::from(linear), out)]), |_| {});
 }
 
-/// Multiplies activations by a gate and an up matrix and computes `gate = f(gate) * up`.
+/// Multiplies activations by the gate matrix and the up matrix. Then computes `gate = f(gate) * up`
+/// in the output of the gate, where `f` is the activation function.
 pub(super) fn gated_products(
     team: &Team,
     rounded: &mut Rounded,
@@ -74,17 +78,19 @@ pub(super) fn gated_products(
     });
 }
 
-/// Maximum and minimum size of a parallel task, in bytes of weights. The maximum fits the
-/// second-level cache, so that several tokens share one read from memory.
+/// Maximum size of a parallel task, in bytes of weights. The weights of a task fit the second-level
+/// cache, so that several tokens share one read from memory. [`SMALLEST_PIECE`] is the minimum
+/// size.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 13;
-/// Number of tasks per thread. Tasks are small enough that all threads finish at about the same
-/// time.
+/// Number of parallel tasks for each thread, within these limits. With this number, all threads
+/// finish at about the same time.
 const PIECES: usize = 16;
-/// Number of tokens from which on a task has an even number of tiles.
+/// Minimum number of tokens for which every task has an even number of tiles. Some kernels compute
+/// two tiles at once.
 const MANY: usize = 16;
 
-/// A matrix, and the bias to add to its products.
+/// A matrix with the bias that is added to its products.
 #[derive(Clone, Copy)]
 struct Factor<'a> {
     matrix: &'a Packed,
@@ -98,8 +104,8 @@ impl<'a> From<&'a Linear<Packed>> for Factor<'a> {
 }
 
 impl Factor<'_> {
-    /// Computes the products with the rows from `first_row` on, which must be the first row of a
-    /// tile.
+    /// Computes the products with the rows of the matrix from `first_row` on, as many as `out` has
+    /// room for. `first_row` must be the first row of a tile.
     fn products(&self, x: &[Activation<'_>], first_row: usize, out: &mut MatrixMut<'_>) {
         self.matrix.products(first_row / TILE_ROWS, x, out.of(0..x.len()));
         let Some(bias) = self.bias else { return };
@@ -111,10 +117,11 @@ impl Factor<'_> {
     }
 }
 
-/// Multiplies activations by `N` groups of `M` matrices. The matrices of a group have the same
+/// Multiplies activations by `N` groups of `M` matrices. The matrices of a group must have the same
 /// number of rows.
 ///
-/// A task computes the same rows of all matrices in a group, and then calls `then` on the outputs.
+/// Each parallel task computes the same rows of all matrices in a group. Then it calls `then` with
+/// the outputs for these rows.
 fn all_products<const N: usize, const M: usize>(
     team: &Team,
     x: &[Activation<'_>],
@@ -144,14 +151,16 @@ fn all_products<const N: usize, const M: usize>(
     });
 }
 
-/// Number of activation groups in a parallel task.
+/// Number of groups of activations that a parallel task rounds.
 const GROUPS: usize = 256;
 
-/// Rounded activations, one element per token. Up to 8 tokens fit on the stack.
+/// Rounded activations, with one element for each token. Up to 8 elements are stored on the stack.
 type Activations<'a> = SmallVec<[Activation<'a>; 8]>;
 
-/// Reusable memory for rounded activations: 8-bit groups, the remainders of finely rounded tokens,
-/// and 16-bit words.
+/// Memory for rounded activations, which later products reuse.
+///
+/// `groups` has the activations in 8 bits. For tokens with the rounding [`Rounding::Fine`], `rests`
+/// has the differences to the exact activations. `words` has the activations in 16 bits.
 #[derive(Debug, Default)]
 pub(super) struct Rounded {
     groups: Vec<Q8Block>,
@@ -160,8 +169,8 @@ pub(super) struct Rounded {
 }
 
 impl Rounded {
-    /// Rounds the rows of `x` to 8 bits, and also computes the remainders of finely rounded tokens.
-    /// Rows must consist of whole groups.
+    /// Rounds the rows of `x` to 8 bits. For tokens with the rounding [`Rounding::Fine`], also
+    /// computes the rests. A row must consist of whole groups.
     fn round(&mut self, team: &Team, roundings: &[Rounding], x: &[f32]) {
         let columns = x.len() / roundings.len();
         let groups = room(&mut self.groups, x.len() / GROUP);
@@ -177,7 +186,7 @@ impl Rounded {
         }
     }
 
-    /// Rounds the rows of `x` to 16-bit words.
+    /// Rounds the rows of `x` to 16 bits.
     fn round_to_words(&mut self, team: &Team, columns: usize, x: &[f32]) {
         let count = Q16Block::count(columns);
         let rows_at_once = (GROUPS / count).max(1);
@@ -190,12 +199,13 @@ impl Rounded {
         });
     }
 
-    /// Rounds the activations of a single token for products with an operand.
+    /// Rounds the activations `x` of a single token, for products with weights of type `operand`.
     pub(super) fn alone<'a>(&'a mut self, team: &Team, operand: Operand, x: &'a [f32]) -> Activation<'a> {
         self.rows(team, &[operand], Input { x, roundings: &[Rounding::Coarse] })[0]
     }
 
-    /// Rounds the rows of `x`, one per token, for products with all `operands`.
+    /// Rounds the rows of `x`, one for each token, for products with weights of all the types in
+    /// `operands`.
     pub(super) fn rows<'a>(
         &'a mut self,
         team: &Team,
@@ -232,7 +242,7 @@ impl Rounded {
     }
 }
 
-/// Multiplies `x`, of shape `[tokens, columns]`, by `matrix`. Shape of the output:
+/// Multiplies `x` by all rows of `matrix`. Shape of `x`: `[tokens, columns]`. Shape of `out`:
 /// `[tokens, rows]`.
 pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32], out: &mut [f32]) {
     let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, x.len() / matrix.columns);
@@ -240,13 +250,13 @@ pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &
     all_products(team, &x, [[(Factor { matrix, bias: None }, out)]], |_| {});
 }
 
-/// Number of tiles in a parallel task.
+/// Number of tiles that a parallel task of [`some_rows`] computes.
 const TILES: usize = 16;
 
-/// Multiplies the activations of one token by some rows of `matrix`. `rows` must be in ascending
-/// order.
+/// Multiplies the activations `x` of one token by some rows of `matrix`. `rows` are the indices of
+/// these rows, in ascending order.
 ///
-/// The result equals the same rows of [`all_rows`] bit by bit.
+/// The result is bit-identical to these rows in the output of [`all_rows`].
 pub(super) fn some_rows(
     team: &Team,
     rounded: &mut Rounded,

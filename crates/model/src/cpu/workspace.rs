@@ -1,45 +1,44 @@
-//! Memory that is reused by later forward passes. Large buffers are neither allocated nor cleared
-//! again.
+//! Memory that later forward passes reuse. Large buffers are neither allocated again nor cleared.
 
 use super::head::Outlook;
 use super::product::Rounded;
 
-/// Intermediate results of a pass. Those of a layer have the shape `[tokens, …]`. All are written
-/// before they are read.
+/// Intermediate results of a forward pass. Each is written before it is read. The results within a
+/// layer have the shape `[tokens, …]`.
 #[derive(Debug, Default)]
 pub(super) struct Workspace {
-    /// The residual stream.
+    /// Residual stream. Shape: `[tokens, hidden]`.
     pub(super) residual: Vec<f32>,
-    /// Input of a block after its norm. The next field is the block's output.
+    /// Input of a block after its norm. `result` is the output of the block.
     pub(super) normed: Vec<f32>,
     pub(super) result: Vec<f32>,
     pub(super) queries: Vec<f32>,
     pub(super) keys: Vec<f32>,
     pub(super) values: Vec<f32>,
     pub(super) attended: Vec<f32>,
-    /// Partial results of attention heads in spans of positions.
+    /// Partial results of attention: one for each query head and span of positions.
     pub(super) parts: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,
     pub(super) head: Outlook,
-    /// Products of several tokens with the head.
+    /// Products of several tokens with the head. Shape: `[tokens, vocabulary]`.
     pub(super) together: Vec<f32>,
     pub(super) logits: LogitRows,
 }
 
-/// Rows of logits that were returned for reuse.
+/// Rows of logits that have been returned, and can be reused.
 #[derive(Debug, Default)]
 pub(super) struct LogitRows {
     spare: Vec<Vec<f32>>,
 }
 
 impl LogitRows {
-    /// Maximum number of rows to keep. This is more than the engine's default number of parallel
+    /// Maximum number of rows to keep. This number exceeds the engine's default number of parallel
     /// sequences.
     const MOST: usize = 32;
 
-    /// Returns a row of `len` elements with arbitrary content.
+    /// Returns a row of `len` elements with arbitrary content. Reuses a row if possible.
     pub(super) fn take(&mut self, len: usize) -> Vec<f32> {
         self.spare.pop().filter(|row| row.len() == len).unwrap_or_else(|| vec![0.0; len])
     }
@@ -50,8 +49,8 @@ impl LogitRows {
     }
 }
 
-/// Returns the first `len` elements of `memory`, with arbitrary content. Enlarges `memory` if
-/// necessary.
+/// Returns the first `len` elements of `memory`, with arbitrary content. Extends `memory` if it is
+/// shorter.
 pub(super) fn room<T: Clone + Default>(memory: &mut Vec<T>, len: usize) -> &mut [T] {
     if memory.len() < len {
         // Clearing first avoids copying the old content.

@@ -1,6 +1,6 @@
 use crate::error::Kind;
 
-/// Sequential reader of little-endian fields.
+/// Sequential reader of the little-endian fields of a GGUF file.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -11,7 +11,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the offset of the next byte.
+    /// Returns the offset of the next unread byte.
     pub(super) const fn at(&self) -> usize {
         self.at
     }
@@ -21,7 +21,7 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Reads `len` bytes. `what` names the field in the error.
+    /// Reads `len` bytes. `what` is the name of the field for the error message.
     pub(super) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], Kind> {
         if len > self.remaining() as u64 {
             return Err(Kind::Truncated { what, at: self.at, limit: self.bytes.len() });
@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// Reads a length-prefixed UTF-8 string.
+    /// Reads a UTF-8 string that is preceded by its length.
     pub(super) fn string(&mut self, what: &'static str) -> Result<&'a str, Kind> {
         let at = self.at;
         let len = self.u64(what)?;
@@ -53,10 +53,10 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(bytes).map_err(|_| Kind::Utf8 { what, at })
     }
 
-    /// Reads a count of items that take at least `least` bytes each.
+    /// Reads the number of items that follow. Each item takes at least `least` bytes.
     ///
-    /// A count that exceeds the rest of the file is an error, so that callers can safely allocate
-    /// memory for it.
+    /// If the rest of the file is too short for this number, returns an error. Callers can
+    /// therefore safely allocate memory for the items.
     pub(super) fn count(&mut self, what: &'static str, least: usize) -> Result<usize, Kind> {
         let at = self.at;
         let given = self.u64(what)?;

@@ -1,13 +1,15 @@
 //! GGUF files, versions 2 and 3.
 //!
-//! [`Gguf`] maps a file and reads its directory: the metadata and the location of every tensor. The
-//! elements of metadata arrays stay in the file. [`Gguf::open`] validates the whole directory.
-//! Every tensor then lies inside the file, and no two tensors overlap. Counts are checked against
-//! the size of the file before any memory is allocated for them. Reading a directory with a
-//! vocabulary of 262,144 tokens takes a few milliseconds.
+//! [`Gguf`] maps a file and reads its directory, which consists of the metadata and the location of
+//! every tensor. The elements of metadata arrays are not copied from the file. Reading a directory
+//! with a vocabulary of 262,144 tokens takes a few milliseconds.
+//!
+//! [`Gguf::open`] validates the whole directory: every tensor lies inside the file, and no two
+//! tensors overlap. Counts are checked against the size of the file before any memory is allocated
+//! for them.
 //!
 //! The [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) describes
-//! the format. A split file is opened by the path of its first part. Big-endian files are not
+//! the format. To open a split file, pass the path of its first part. Big-endian files are not
 //! supported.
 
 mod cursor;
@@ -27,21 +29,21 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
 
-/// Directory entry of a tensor.
+/// Directory entry of a tensor: its name, shape, type and location.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TensorInfo {
     /// Name of the tensor.
     pub name: String,
-    /// Dimensions, fastest-running first. A matrix is `[columns, rows]`.
+    /// Dimensions, fastest-running first. A matrix has the shape `[columns, rows]`.
     pub shape: Vec<u64>,
     /// Storage type of the elements.
     pub dtype: TensorType,
-    /// Index of the file that contains the tensor, from 0. Only split checkpoints have several
-    /// files.
+    /// Index of the file that contains the tensor, starting at 0. Only split checkpoints have
+    /// several files.
     pub file: usize,
-    /// Offset of the data from the start of the file, in bytes.
+    /// Offset of the tensor's data from the start of its file, in bytes.
     pub offset: usize,
-    /// Size of the data in bytes.
+    /// Size of the tensor's data in bytes.
     pub byte_len: usize,
 }
 
@@ -52,7 +54,7 @@ impl TensorInfo {
     }
 }
 
-/// Contents of a file before the tensor data.
+/// Content of a file before the tensor data.
 #[derive(Debug, Default)]
 struct Directory {
     version: u32,
@@ -62,10 +64,10 @@ struct Directory {
     names: FxHashMap<String, usize>,
 }
 
-/// A mapped and validated GGUF file. The parts of a split file form one `Gguf`.
+/// A mapped and validated GGUF file, or all parts of a split file.
 #[derive(Clone, Debug)]
 pub struct Gguf {
-    /// The first map is the file with the metadata.
+    /// Maps of the files. The first one contains the metadata.
     maps: Arc<[Arc<FileMap>]>,
     directory: Arc<Directory>,
 }
@@ -82,7 +84,7 @@ impl Gguf {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or is malformed, or if a part is missing. The
-    /// error names the file and the place.
+    /// error contains the path of the file and the location in it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let (map, mut directory) = open_part(path.as_ref())?;
         let mut maps = vec![map];
@@ -90,7 +92,7 @@ impl Gguf {
         Ok(Self { maps: maps.into(), directory: Arc::new(directory) })
     }
 
-    /// Returns the path under which the file, or its first part, was opened.
+    /// Returns the path that was opened: the file, or the first part of a split file.
     pub fn path(&self) -> &Path {
         self.maps[0].path()
     }
@@ -104,32 +106,34 @@ impl Gguf {
         self.directory.version
     }
 
-    /// Returns the size of the file in bytes; for a split file, the sum over all parts.
+    /// Returns the size of the file in bytes, or the total size of all parts of a split file.
     pub fn byte_len(&self) -> usize {
         self.maps.iter().map(|map| map.len()).sum()
     }
 
-    /// Returns all metadata as keys and values, in the order of the file.
+    /// Returns all metadata as pairs of key and value, in the order of the file.
     pub fn metadata(&self) -> &[(String, Value)] {
         &self.directory.metadata
     }
 
-    /// Returns all tensors, in the order of the file.
+    /// Returns the directory entries of all tensors, in the order of the file.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.directory.tensors
     }
 
-    /// Returns the metadata value of `key`.
+    /// Returns the metadata value of `key`, or `None` if the file does not have this key.
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.directory.keys.get(key).map(|&index| &self.directory.metadata[index].1)
     }
 
-    /// Returns the directory entry of the tensor `name`.
+    /// Returns the directory entry of the tensor `name`, or `None` if the file does not have this
+    /// tensor.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.directory.names.get(name).map(|&index| &self.directory.tensors[index])
     }
 
-    /// Returns an iterator over the elements of an array, which reads them from the file.
+    /// Returns an iterator over the elements of a metadata array. The elements are read from the
+    /// file.
     ///
     /// # Errors
     /// The iterator yields an error for each string that is not UTF-8.
@@ -137,8 +141,8 @@ impl Gguf {
         array.values(&self.maps[0]).map(|value| value.map_err(|kind| self.error(kind)))
     }
 
-    /// Returns an iterator over the strings of an array, borrowed from the file. Returns `None` if
-    /// the elements are not strings.
+    /// Returns an iterator over the elements of an array of strings, borrowed from the file.
+    /// Returns `None` if the elements are not strings.
     ///
     /// # Errors
     /// The iterator yields an error for each string that is not UTF-8.
@@ -150,7 +154,7 @@ impl Gguf {
         Some(strings.map(|text| text.map_err(|kind| self.error(kind))))
     }
 
-    /// Formats a value for display. At most `limit` elements of an array are shown.
+    /// Formats a metadata value for display. Shows at most `limit` elements of an array.
     pub fn preview(&self, value: &Value, limit: usize) -> String {
         let Value::Array(array) = value else { return value.to_string() };
         let shown = self.array_values(array).take(limit);
@@ -168,9 +172,11 @@ impl Gguf {
     }
 }
 
-/// Minimum size of a metadata entry in bytes: an empty key, a type and a one-byte value.
+/// Minimum size of a metadata entry in bytes: the length of an empty key, a type and a value of one
+/// byte.
 const LEAST_ENTRY: usize = 8 + 4 + 1;
-/// Minimum size of a tensor's entry in bytes: an empty name, a rank of 0, a type and an offset.
+/// Minimum size of a tensor's directory entry in bytes: the length of an empty name, a rank of 0, a
+/// type and an offset.
 const LEAST_TENSOR: usize = 8 + 4 + 4 + 8;
 const MAX_RANK: u32 = 4;
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -224,8 +230,8 @@ impl Directory {
         }
     }
 
-    /// Reads a tensor's entry. Its offset is relative to the start of the tensor data until
-    /// [`Directory::place_tensors`] runs.
+    /// Reads the directory entry of a tensor. The offset in the entry is relative to the start of
+    /// the tensor data. [`Directory::place_tensors`] makes it relative to the start of the file.
     fn read_tensor(&mut self, cursor: &mut Cursor<'_>, alignment: u64) -> Result<(), Kind> {
         let at = cursor.at();
         let tensor = cursor.string("a tensor's name")?.to_owned();
@@ -264,8 +270,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes the tensors' offsets relative to the start of the file. Checks that tensors lie inside
-    /// the file and do not overlap.
+    /// Makes the offsets of all tensors relative to the start of the file. Returns an error if a
+    /// tensor does not lie inside the file, or if two tensors overlap.
     fn place_tensors(&mut self, directory_end: usize, file_len: usize, alignment: u64) -> Result<(), Kind> {
         let data = directory_end.next_multiple_of(alignment as usize);
         for tensor in &mut self.tensors {
@@ -280,7 +286,7 @@ impl Directory {
     }
 }
 
-/// Checks that no two tensors of a file overlap.
+/// Returns an error if two tensors of a file overlap.
 pub(crate) fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Kind> {
     let mut order: Vec<&TensorInfo> = tensors.iter().collect();
     order.sort_unstable_by_key(|tensor| tensor.offset);

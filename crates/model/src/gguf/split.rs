@@ -1,5 +1,5 @@
-//! GGUF files that are split into parts, named `NAME-00001-of-00003.gguf` and so on. The first part
-//! has the metadata.
+//! Split GGUF files, whose parts are named `NAME-00001-of-00003.gguf` and so on. The metadata of
+//! the model is in the first part.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ const INDEX: &str = "split.no";
 const MOST_PARTS: u64 = 99_999;
 const TENSORS: &str = "split.tensors.count";
 
-/// Opens the other parts of a split file and adds their tensors to the directory. Does nothing for
-/// a file that is not split.
+/// Opens the other parts of a split file and adds their tensors to `directory`. Does nothing if the
+/// file is not split.
 pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Directory) -> Result<(), LoadError> {
     let path = maps[0].path().to_owned();
     let fail = |kind| LoadError::new(&path, kind);
@@ -65,21 +65,23 @@ pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Director
     Ok(())
 }
 
-/// Returns the path of part `index`, given the path of part `known`. Both count from 0. Returns
-/// `None` if the given file is not named as part `known` of `count`.
+/// Returns the path of the part with index `index`. `path` is the path of the part with index
+/// `known`. Indices start at 0.
+///
+/// Returns `None` if the name of `path` is not that of part `known` among `count` parts.
 fn part(path: &Path, known: u64, index: u64, count: u64) -> Option<PathBuf> {
     let (stem, number, told) = parse(path.file_name()?.to_str()?)?;
     let fits = (number, told) == (known + 1, count);
     fits.then(|| path.with_file_name(name(stem, index + 1, count)))
 }
 
-/// Returns the file name of part `number`, which counts from 1.
+/// Returns the file name of a part. `number` is the number of the part, starting at 1.
 pub(crate) fn name(stem: &str, number: u64, count: u64) -> String {
     format!("{stem}-{number:05}-of-{count:05}.gguf")
 }
 
-/// Splits the file name of a part into the stem, the number and the count. Returns `None` for other
-/// names.
+/// Splits the file name of a part into the stem, the number of the part and the number of parts.
+/// Returns `None` for other file names.
 pub(crate) fn parse(name: &str) -> Option<(&str, u64, u64)> {
     let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;

@@ -2,11 +2,12 @@ use std::fmt;
 
 use formwork_kernels::Encoding;
 
-/// Storage type of a tensor: blocks with a fixed number of elements and bytes.
+/// Storage type of a tensor. Elements are stored in blocks with a fixed number of elements and
+/// bytes.
 ///
-/// The type numbers and block sizes follow the [GGUF
-/// specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Types without kernels
-/// are included as well, so that files that contain them can be inspected.
+/// The [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) defines the
+/// type numbers and block sizes. Types without kernels are included too, so that files with such
+/// tensors can be inspected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorType {
     name: &'static str,
@@ -16,7 +17,7 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// Returns the type with this number in GGUF files.
+    /// Returns the type with the number `id` in GGUF files, or `None` if the number is unknown.
     pub(crate) const fn from_id(id: u32) -> Option<Self> {
         use Encoding as E;
         Some(match id {
@@ -56,7 +57,8 @@ impl TensorType {
         })
     }
 
-    /// Returns the type with this name in safetensors headers.
+    /// Returns the type with the name `name` in safetensors headers, or `None` if the name is
+    /// unknown.
     pub(crate) fn from_safetensors(name: &str) -> Option<Self> {
         use Encoding as E;
         Some(match name {
@@ -83,7 +85,7 @@ impl TensorType {
         Self { name, block_len, block_bytes, compute }
     }
 
-    /// Returns the usual name, such as `Q4_K`.
+    /// Returns the usual name of the type, such as `Q4_K`.
     pub const fn name(self) -> &'static str {
         self.name
     }
@@ -98,7 +100,8 @@ impl TensorType {
         self.block_bytes as usize
     }
 
-    /// Returns the encoding to compute with, or `None` if there are no kernels for the type.
+    /// Returns the encoding with which kernels read the type. Returns `None` if there are no such
+    /// kernels.
     pub(crate) const fn compute(self) -> Option<Encoding> {
         self.compute
     }

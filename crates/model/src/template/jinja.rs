@@ -10,28 +10,31 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::{clock, json, python};
 
-/// Maximum number of steps of one rendering, which take about one second.
+/// Maximum number of steps of minijinja in one rendering. This number takes about one second.
 ///
-/// Most known templates take 20 to 70 steps per message. One scans the whole conversation for each
-/// message, and takes 3.7 million steps for a thousand messages.
+/// Most known templates take 20 to 70 steps for each message. One template scans the whole
+/// conversation for each message, so a thousand messages take 3.7 million steps.
 const MAX_STEPS: u64 = 20_000_000;
 
-/// Maximum size of a template's source and of a rendered text, in bytes.
+/// Maximum size of a template's source in bytes. [`MAX_OUTPUT`] is the maximum size of a rendered
+/// text.
 const MAX_SOURCE: usize = 1 << 20;
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// Maximum depth of nested blocks and macro calls, in minijinja's units (a macro call is about 10).
-/// In unoptimised builds, this depth fits the 2 MiB stack of a spawned thread.
+/// Maximum nesting depth of blocks and macro calls. minijinja counts a macro call as about 10
+/// levels. In unoptimised builds, this depth fits the 2 MiB stack of a spawned thread.
 const MAX_RECURSION: usize = 250;
 
 const NAME: &str = "chat";
 
-/// A model's chat template in Jinja.
+/// Chat template of a model, written in Jinja.
 ///
-/// The variables match `transformers`: `messages`, `add_generation_prompt`, `bos_token`,
-/// `eos_token`, `tools` and `documents`. The last two are `none` unless the input sets them. The
-/// input can define further variables. `strftime_now` uses 1 January 2025, or the time given to
-/// [`with_now`](Self::with_now). The same input therefore always gives the same prompt.
+/// Templates can use the variables that `transformers` defines: `messages`,
+/// `add_generation_prompt`, `bos_token`, `eos_token`, `tools` and `documents`. The last two are
+/// `none` unless the input sets them. The input can define further variables.
+///
+/// The function `strftime_now` uses 1 January 2025, or the time given to
+/// [`with_now`](Self::with_now). Equal inputs therefore always give equal prompts.
 ///
 /// ```
 /// use formwork_lm::{ChatInput, ChatTemplate, Message};
@@ -51,14 +54,14 @@ pub struct JinjaTemplate {
 }
 
 impl JinjaTemplate {
-    /// Compiles `source`.
+    /// Compiles the template `source`.
     ///
-    /// `bos` and `eos` are the texts of the tokens that start and end a sequence. If one is `None`,
-    /// its variable is undefined.
+    /// `bos` and `eos` are the texts of the tokens that start and end a sequence. If one of them is
+    /// `None`, the variable `bos_token` or `eos_token` is undefined.
     ///
     /// # Errors
-    /// Returns an error if the source is larger than 1 MiB or is not a valid template. In the
-    /// second case the error contains the line number.
+    /// Returns an error if the source is larger than 1 MiB or is not a valid template. For an
+    /// invalid template, the error contains the line number.
     pub fn new(source: &str, bos: Option<&str>, eos: Option<&str>) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE {
             let message =
@@ -83,15 +86,15 @@ impl JinjaTemplate {
         Ok(Self { environment, source, bos: bos.map(Into::into), eos: eos.map(Into::into) })
     }
 
-    /// Sets the current time, in UTC, for `strftime_now`.
+    /// Sets the time that `strftime_now` formats, in UTC.
     #[must_use]
     pub fn with_now(mut self, now: SystemTime) -> Self {
         add_clock(&mut self.environment, now);
         self
     }
 
-    /// Returns the source with the changes made before compilation: normalised line endings and
-    /// replaced `generation` tags.
+    /// Returns the source that was compiled. Compared to the original source, line endings are
+    /// normalised and `generation` tags are replaced.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -134,7 +137,7 @@ impl ChatTemplate for JinjaTemplate {
     }
 }
 
-/// A buffer of at most [`MAX_OUTPUT`] bytes.
+/// Buffer that refuses to grow beyond [`MAX_OUTPUT`] bytes.
 struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {
@@ -153,7 +156,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// Error that the template raised with `raise_exception`.
+/// Error that a template has raised by calling `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
@@ -170,7 +173,8 @@ fn add_clock(environment: &mut Environment<'static>, now: SystemTime) {
     });
 }
 
-/// Describes the innermost error in one line, with the failing expression if known.
+/// Converts an error of minijinja to a message of one line, which describes the innermost cause.
+/// The message contains the failing expression, if known.
 fn described(error: &Error, source: &str) -> TemplateError {
     let mut innermost = error;
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -196,8 +200,8 @@ fn described(error: &Error, source: &str) -> TemplateError {
     TemplateError { message, line: innermost.line().or(error.line()) }
 }
 
-/// Replaces `generation` blocks by `if true`. In `transformers` these blocks mark the assistant's
-/// text for training.
+/// Replaces each `generation` block by a block `if true`. `transformers` uses `generation` blocks
+/// to mark the assistant's text for training.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;

@@ -1,4 +1,4 @@
-//! The filter `tojson` as in `transformers`: Python's `json.dumps` without `ensure_ascii`.
+//! Filter `tojson`, as in `transformers`: Python's `json.dumps` with `ensure_ascii=False`.
 
 use std::io::{self, Write};
 
@@ -7,8 +7,8 @@ use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Formats `value` as JSON. `ensure_ascii`, `indent`, `separators` and `sort_keys` are the
-/// parameters of `json.dumps`.
+/// Formats `value` as JSON. The arguments `ensure_ascii`, `indent`, `separators` and `sort_keys`
+/// have the same meaning as in `json.dumps`.
 #[allow(clippy::needless_pass_by_value, reason = "a filter takes its arguments by value")]
 pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> {
     if value.is_undefined() {
@@ -40,7 +40,8 @@ pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> 
     String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
 }
 
-/// Returns the indentation of one level. `None` puts everything on one line.
+/// Returns the indentation of one level, from the argument `indent`. Returns `None` if everything
+/// is to be on one line.
 fn indent(given: Option<Value>) -> Result<Option<String>, Error> {
     match given {
         None => Ok(None),
@@ -67,14 +68,14 @@ fn sorted(value: serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// Layout of `json.dumps`.
+/// Formatter with the layout of Python's `json.dumps`.
 struct Python {
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
     ensure_ascii: bool,
     depth: usize,
-    /// True if the innermost open container has an element.
+    /// True if the innermost open array or object has an element.
     filled: bool,
 }
 
@@ -169,8 +170,8 @@ impl Formatter for Python {
     }
 }
 
-/// Formats a float like Python's `repr`: the shortest digits that round-trip, without an exponent
-/// from 1e-4 to 1e16.
+/// Formats a float like Python's `repr`, with the shortest digits that parse to the same float.
+/// From 1e-4 to 1e16, no exponent is used.
 fn float(value: f64) -> String {
     let scientific = format!("{value:e}");
     match scientific

@@ -1,14 +1,19 @@
-//! Chat templates, which format a conversation as a model's prompt.
+//! Chat templates, which format a conversation as a prompt for a model.
 //!
-//! Models come with Jinja templates that are written for Python's `jinja2`, with the environment of
-//! `transformers`. [`JinjaTemplate`] provides the same environment. It has the same whitespace
-//! rules, and Python's methods of strings, lists and dictionaries. It provides `raise_exception`,
-//! `strftime_now`, and `tojson` with Python's layout. `tools` and `documents` are `none` by
-//! default. [`PlainTemplate`] is for models without a template.
+//! Models contain Jinja templates that are written for Python's `jinja2` and the environment of
+//! `transformers`. [`JinjaTemplate`] provides the same environment:
 //!
-//! A template comes with the model file and is not trusted. It can access only its variables. Its
-//! steps, recursion depth and output size are limited. The memory of a string that a template
-//! builds by repeated doubling is not limited.
+//! - the same rules for whitespace,
+//! - Python's methods of strings, lists and dictionaries,
+//! - the functions `raise_exception` and `strftime_now`, and the filter `tojson` with Python's
+//!   layout,
+//! - the variables `tools` and `documents`, which are `none` by default.
+//!
+//! [`PlainTemplate`] is for models that have no template.
+//!
+//! A template is part of a model file and is not trusted. It can only access its variables. The
+//! number of steps, the recursion depth and the output size are limited. However, a template can
+//! use much memory by repeatedly doubling a string, because the memory of a string is not limited.
 
 mod clock;
 mod jinja;
@@ -19,10 +24,10 @@ pub use jinja::JinjaTemplate;
 
 use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 
-/// Template for models without one: the contents of all messages in order, separated by blank
-/// lines.
+/// Template for models that have no template. The prompt consists of the contents of all messages
+/// in order, separated by blank lines.
 ///
-/// A base model then continues the text.
+/// A base model then continues this text.
 ///
 /// ```
 /// use formwork_lm::{ChatInput, ChatTemplate, Message};

@@ -1,10 +1,11 @@
-//! Corrections where minijinja and its Python compatibility layer differ from Python.
+//! Functions that correct differences between Python and minijinja with its Python compatibility
+//! layer.
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-/// Calls a method of a built-in value as in Python.
+/// Calls the method `name` of a value as Python does, for values of built-in types.
 pub(super) fn method(
     state: &mut State,
     value: &Value,
@@ -17,8 +18,8 @@ pub(super) fn method(
     }
 }
 
-/// Converts letters at the start of a word to upper case and all others to lower case. A word is a
-/// sequence of letters.
+/// Implements Python's `str.title`: the first letter of each word becomes upper case, and all other
+/// letters become lower case. A word is a sequence of letters.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut inside = false;
@@ -33,14 +34,14 @@ fn title(text: &str) -> String {
     out
 }
 
-/// Reports whether a value is iterable. In Python, `None` is not iterable; minijinja treats it as
-/// empty.
+/// Implements the test `iterable`. `none` is not iterable as in Python, although minijinja treats
+/// it as an empty sequence.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// Reports whether a value has a length and indices. As in `jinja2`, an undefined value counts as a
-/// sequence.
+/// Implements the test `sequence`: a value with a length and indices. An undefined value counts as
+/// a sequence, as in `jinja2`.
 pub(super) fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined)
 }

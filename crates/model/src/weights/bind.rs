@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::matrix::{Matrix, RowFormat};
@@ -9,7 +7,7 @@ use super::{FeedForward, GatedLinear, LayerWeights, Linear, QkNormWeights, Weigh
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
 use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
-use formwork_kernels::Encoding;
+use formwork_kernels::{Encoding, quantizer};
 
 /// Target type for converting float matrices on load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,7 +218,7 @@ impl Binder<'_> {
             self.packed(name, (inputs, outputs, count), &source)?
         } else {
             let matrix = self.transposed_matrix(name, (inputs, outputs, count), &source)?;
-            self.converted(matrix)?
+            self.converted(matrix)
         };
         let given = self.checkpoint.values(&format!("{name}_bias"), &[outputs as u64, count as u64])?;
         let bias = given.chunks_exact(outputs).flat_map(|bias| (0..outputs).map(|row| bias[source(row)]));
@@ -309,14 +307,15 @@ impl Binder<'_> {
         let (info, encoding) = self.checkpoint.encoded(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
         let map = Arc::clone(self.checkpoint.map(info));
-        self.converted(Matrix::mapped(map, info.offset, RowFormat { encoding, bytes }, rows, columns))
+        let format = RowFormat { encoding, bytes };
+        Ok(self.converted(Matrix::mapped(map, info.offset, format, rows, columns)))
     }
 
     /// Converts a float matrix if a conversion was requested; returns other matrices unchanged.
-    fn converted(&self, matrix: Matrix) -> Result<Matrix, Kind> {
+    fn converted(&self, matrix: Matrix) -> Matrix {
         match self.quantize {
-            Some(wanted) if matrix.is_float() => Ok(quantized(&matrix, wanted)?.unwrap_or(matrix)),
-            _ => Ok(matrix),
+            Some(wanted) if matrix.is_float() => quantized(&matrix, wanted).unwrap_or(matrix),
+            _ => matrix,
         }
     }
 
@@ -356,25 +355,24 @@ fn halves(pairs: &[u8; MXFP4_LEN / 2]) -> [u8; MXFP4_LEN / 2] {
 const ROWS_AT_ONCE: usize = 64;
 
 /// Converts a matrix to another type. Returns `None` if its rows are not whole blocks.
-fn quantized(matrix: &Matrix, wanted: Quantization) -> Result<Option<Matrix>, Kind> {
+fn quantized(matrix: &Matrix, wanted: Quantization) -> Option<Matrix> {
     let columns = matrix.columns;
-    let (dtype, encoding) = match wanted {
-        Quantization::Q4K if columns.is_multiple_of(GgmlDType::Q4K.block_size()) => {
-            (GgmlDType::Q4K, Encoding::Q4K)
-        }
-        _ if columns.is_multiple_of(GgmlDType::Q8_0.block_size()) => (GgmlDType::Q8_0, Encoding::Q8_0),
-        _ => return Ok(None),
+    let candidates = match wanted {
+        Quantization::Q4K => &[Encoding::Q4K, Encoding::Q8_0][..],
+        Quantization::Q8_0 => &[Encoding::Q8_0],
     };
-    let row_bytes = columns / dtype.block_size() * dtype.type_size();
+    let fits = |encoding: &&Encoding| columns.is_multiple_of(encoding.block().0);
+    let encoding = *candidates.iter().find(fits)?;
+    let quantize = quantizer(encoding)?;
+    let (block_len, block_bytes) = encoding.block();
+    let row_bytes = columns / block_len * block_bytes;
     let mut bytes = vec![0; matrix.rows * row_bytes];
-    bytes.par_chunks_mut(ROWS_AT_ONCE * row_bytes).enumerate().try_for_each(|(index, out)| {
+    bytes.par_chunks_mut(ROWS_AT_ONCE * row_bytes).enumerate().for_each(|(index, out)| {
         let first = index * ROWS_AT_ONCE;
         let rows = out.len() / row_bytes;
         let mut values = vec![0.0; rows * columns];
         matrix.dequantize(first..first + rows, &mut values);
-        let tensor = Tensor::from_vec(values, (rows, columns), &Device::Cpu)?;
-        out.copy_from_slice(&QTensor::quantize(&tensor, dtype)?.data()?);
-        Ok::<(), candle_core::Error>(())
-    })?;
-    Ok(Some(Matrix::owned(bytes, RowFormat { encoding, bytes: row_bytes }, matrix.rows, columns)))
+        quantize(&values, out);
+    });
+    Some(Matrix::owned(bytes, RowFormat { encoding, bytes: row_bytes }, matrix.rows, columns))
 }

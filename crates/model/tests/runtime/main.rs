@@ -4,7 +4,6 @@
 
 mod broken;
 mod candle;
-#[cfg(feature = "candle-models")]
 mod candle_models;
 mod converted;
 mod files;

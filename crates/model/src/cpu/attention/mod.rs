@@ -1,14 +1,19 @@
-//! Causal attention of runs of tokens over their KV caches.
+//! Causal attention of runs of tokens to the positions in their KV caches.
 //!
-//! Positions are divided into spans of fixed length. For each span, a query's partial result
-//! consists of the softmax within the span and the weighted sum of the values. The partial results
-//! depend on nothing else. They are then combined in order of the spans. A run of tokens therefore
-//! gives the same bits as its tokens one by one, on any number of threads.
+//! Positions are divided into spans of fixed length. For each query and span, a partial result is
+//! computed from this span only. It consists of the results of the softmax within the span and the
+//! weighted sum of the values. The partial results of a query are then combined in the order of the
+//! spans.
 //!
-//! A unit of work is a few tokens and the query heads of one key-value head. These heads read each
-//! block of the cache together. A single short run may have too few key-value heads to divide among
-//! the threads evenly. The unit is then a span of a key-value head, or a part of its query heads if
-//! there are few spans.
+//! The attention of a token is therefore bit-identical if the token is computed alone or in a run,
+//! on any number of threads.
+//!
+//! A unit of work consists of a few tokens and the query heads of one key-value head. These query
+//! heads read each block of the cache together.
+//!
+//! A single short run may have too few key-value heads to keep all threads equally busy. A unit is
+//! then a span of one key-value head. If there are few spans, a unit is a part of the query heads
+//! of one key-value head.
 
 mod span;
 
@@ -23,30 +28,31 @@ use super::kv::{BLOCK, LayerCache};
 use super::workspace::room;
 use crate::spec::{LayerSpec, ModelSpec};
 
-/// Minimum number of multiply-adds for parallel work. Less work takes about 3 µs on one thread, and
-/// sharing it would cost more than it saves.
+/// Minimum number of multiply-adds for using several threads. Less work takes about 3 µs on one
+/// thread, so sharing it would cost more time than it saves.
 const PARALLEL_FROM: usize = 1 << 14;
 
 /// Maximum number of tokens in a unit of work.
 const TOKENS: usize = 4;
 /// Number of blocks in a span.
 const SPAN: usize = 8;
-/// Minimum number of units per thread for which work is divided by spans.
+/// Minimum number of spans of key-value heads for each thread, if the units of work are such spans.
 const SPANS: usize = 4;
 
-/// A run of tokens to compute attention for. Its keys and values are already in the cache.
+/// Run of tokens that attend to a cache. The keys and values of these tokens are in the cache
+/// already.
 pub(super) struct Run<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) layer: LayerSpec,
     pub(super) sinks: Option<&'a [f32]>,
     pub(super) cache: LayerCache<'a>,
-    /// Shape: `[tokens, heads, head_dim]`.
+    /// Queries of the tokens. Shape: `[tokens, heads, head_dim]`.
     pub(super) queries: &'a [f32],
-    /// Position of the first token.
+    /// Position of the first token in its sequence.
     pub(super) start: usize,
 }
 
-/// A unit of work: a few tokens of a run, and query heads of one key-value head.
+/// Unit of work: a few tokens of a run, and some query heads of one key-value head.
 #[derive(Clone)]
 struct Piece<'a> {
     run: &'a Run<'a>,
@@ -58,17 +64,18 @@ thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// Scratch memory of a thread for one unit of work.
+/// Memory of a thread for intermediate results of one unit of work.
 #[derive(Default)]
 struct Room {
     scores: Vec<f32>,
-    /// Queries, converted for the cache's format.
+    /// Queries, converted to the format of the cache.
     words: Vec<Pair>,
-    /// Partial results of the heads in each span.
+    /// Partial results of the heads: one for each span and head.
     parts: Vec<f32>,
 }
 
-/// Computes attention for all runs. Shape of `out`: `[tokens, heads, head_dim]`, run by run.
+/// Computes attention for all runs. Writes the results to `out`, run by run. Shape: `[tokens,
+/// heads, head_dim]`.
 pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &mut [f32]) {
     let Some(Run { spec, .. }) = runs.first() else { return };
     let token_len = spec.heads * spec.head_dim;
@@ -112,8 +119,8 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
     }
 }
 
-/// Divides the query heads into `shares` ranges of about equal length, and further at the ends of
-/// key-value heads.
+/// Divides the query heads into `shares` ranges of about equal length. A range that contains heads
+/// of several key-value heads is divided further, so that each range belongs to one key-value head.
 fn head_shares(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<Item = Range<usize>> {
     // Query heads of the same key-value head are adjacent.
     let group = heads / kv_heads;
@@ -131,7 +138,7 @@ impl Run<'_> {
         self.queries.len() / (self.spec.heads * self.spec.head_dim)
     }
 
-    /// Returns the positions that a token of the run attends to.
+    /// Returns the positions that a token attends to. `token` is the index of the token in the run.
     fn seen(&self, token: usize) -> Range<usize> {
         let to = self.start + token + 1;
         self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
@@ -139,18 +146,18 @@ impl Run<'_> {
 }
 
 impl Piece<'_> {
-    /// Returns the blocks that the tokens attend to.
+    /// Returns the indices of the cache blocks that the tokens attend to.
     fn blocks(&self) -> Range<usize> {
         let start = self.run.seen(self.tokens.start).start;
         start / BLOCK..self.end().div_ceil(BLOCK)
     }
 
-    /// Returns the end of the positions that the tokens attend to.
+    /// Returns the end, exclusive, of the positions that the tokens attend to.
     fn end(&self) -> usize {
         self.run.start + self.tokens.end
     }
 
-    /// Returns the spans that contain the blocks.
+    /// Returns the indices of the spans that contain these blocks.
     fn spans(&self) -> Range<usize> {
         let blocks = self.blocks();
         blocks.start / SPAN..blocks.end.div_ceil(SPAN)
@@ -161,12 +168,13 @@ impl Piece<'_> {
         self.run.cache.block(self.heads.start * spec.kv_heads / spec.heads, index, self.end())
     }
 
-    /// Returns the keys that are read first in a span.
+    /// Returns the keys of the first block that is read in a span, for prefetching.
     fn first_keys(&self, span: usize) -> Prefetch<'_> {
         self.block(self.blocks().start.max(span * SPAN)).keys()
     }
 
-    /// Prepares the heads of all tokens, token by token.
+    /// Returns the query heads of all tokens, token by token. `words` is memory for the converted
+    /// queries.
     fn heads<'w>(&'w self, words: &'w mut Vec<Pair>) -> Heads<'w> {
         let &Run { spec, sinks, queries, cache, .. } = self.run;
         let pairs = Query::pairs(spec.head_dim);
@@ -187,15 +195,16 @@ impl Piece<'_> {
         heads
     }
 
-    /// Creates a span of the positions. `next` is prefetched at its end.
+    /// Returns the part of the span at `index` that the tokens attend to. `next` is the data to
+    /// prefetch at the end of the span.
     fn span<'s>(&'s self, index: usize, next: Option<Prefetch<'s>>) -> Span<'s> {
         let blocks = self.blocks();
         let blocks = blocks.start.max(index * SPAN)..blocks.end.min((index + 1) * SPAN);
         Span { piece: self, blocks, next }
     }
 
-    /// Computes attention for the unit. `next` is the unit that probably follows; its keys are
-    /// prefetched.
+    /// Computes attention for this unit of work and writes the results to `out`. `next` is the unit
+    /// that probably follows on this thread, and whose keys are prefetched.
     fn attend(&self, out: MatrixMut<'_>, next: Option<&Piece<'_>>) {
         let head_dim = self.run.spec.head_dim;
         let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(head_dim));
@@ -221,7 +230,7 @@ impl Piece<'_> {
         });
     }
 
-    /// Computes attention with all threads. Each task is a span of a key-value head.
+    /// Computes attention with all threads. Each task computes one span of one key-value head.
     fn attend_by_spans(&self, team: &Team, parts: &mut Vec<f32>, out: &mut [f32]) {
         let &Run { spec, sinks, .. } = self.run;
         let (spans, group) = (self.spans(), spec.heads / spec.kv_heads);
@@ -252,7 +261,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Returns the number of elements of the [`Part`]s of all heads in one span.
+    /// Returns the number of elements that the [`Part`]s of all heads in one span take.
     fn parts_len(&self) -> usize {
         self.tokens.len() * self.heads.len() * Part::len(self.run.spec.head_dim)
     }
@@ -285,7 +294,8 @@ mod tests {
         }
     }
 
-    /// Computes attention of one token directly from the definition. Shape: `[heads, head_dim]`.
+    /// Computes attention of one token directly from the definition. Shape of the result: `[heads,
+    /// head_dim]`.
     fn by_definition(
         spec: &ModelSpec,
         seen: Range<usize>,
@@ -320,7 +330,7 @@ mod tests {
         query.chunks(spec.head_dim).enumerate().flat_map(attend).collect()
     }
 
-    /// Position of the first token, window, and number of key-value heads.
+    /// Test cases: position of the first token, attention window, and number of key-value heads.
     const CASES: [(usize, Option<usize>, usize); 9] = [
         (0, None, 3),
         // The first tokens have one span, the others two.
@@ -403,7 +413,7 @@ mod tests {
         }
     }
 
-    /// A specification with 3 key-value heads, which 2 threads cannot share evenly.
+    /// Returns a specification with 3 key-value heads, which 2 threads cannot share evenly.
     fn spec() -> ModelSpec {
         ModelSpec {
             architecture: "llama".to_owned(),

@@ -1,4 +1,4 @@
-//! Attention within a span of positions, and the combination of spans.
+//! Attention within a span of positions, and the combination of the results of several spans.
 
 use std::ops::Range;
 
@@ -11,40 +11,41 @@ use crate::cpu::kv::BLOCK;
 use crate::cpu::workspace::room;
 use crate::ops::{Softmax, softcap, softmax};
 
-/// Number of heads that read a block together, chosen so that their sums stay in registers.
+/// Number of query heads that read a block together. With this number, their sums stay in
+/// registers.
 const TOGETHER: usize = 4;
 
-/// A query head of one token.
+/// Query head of one token.
 pub(super) struct Head<'a> {
     pub(super) query: Query<'a>,
-    /// Positions that the head attends to.
+    /// Positions in the sequence that the head attends to.
     pub(super) seen: Range<usize>,
     pub(super) sink: Option<f32>,
 }
 
 pub(super) type Heads<'a> = SmallVec<[Head<'a>; 16]>;
 
-/// Consecutive blocks that the heads of a unit of work attend to.
+/// Consecutive blocks of the cache that the query heads of a unit of work attend to.
 pub(super) struct Span<'a> {
     pub(super) piece: &'a Piece<'a>,
     pub(super) blocks: Range<usize>,
-    /// Data to prefetch at the end.
+    /// Data to prefetch at the end of the span.
     pub(super) next: Option<Prefetch<'a>>,
 }
 
-/// A query head within a span.
+/// Query head of one token, with its results within a span.
 struct Seeing<'a> {
     query: Query<'a>,
-    /// Positions that the head attends to, relative to the span's first block.
+    /// Positions that the head attends to, relative to the first position of the span.
     seen: Range<usize>,
-    /// Scores of all positions in the span's blocks, later replaced by weights.
+    /// Scores of all positions in the blocks of the span. They are later replaced by weights.
     scores: &'a mut [[f32; BLOCK]],
-    /// Shape: `[head_dim]`.
+    /// Weighted sum of the values. Shape: `[head_dim]`.
     out: &'a mut [f32],
 }
 
 impl Span<'_> {
-    /// Computes attention for heads with a single span and no sink.
+    /// Computes attention for heads that have a single span and no sink. The results are final.
     pub(super) fn attend_whole<'o>(
         &self,
         heads: &[Head<'_>],
@@ -56,8 +57,8 @@ impl Span<'_> {
         });
     }
 
-    /// Computes the partial results for heads with several spans or a sink. `parts` is the memory
-    /// of the [`Part`]s of all heads.
+    /// Computes partial results for heads that have several spans or a sink. `parts` is the memory
+    /// for the [`Part`]s of all heads.
     pub(super) fn attend_in_part(&self, heads: &[Head<'_>], parts: &mut [f32], scores: &mut Vec<f32>) {
         let parts = parts.chunks_exact_mut(parts.len() / heads.len());
         let (shares, outs): (SmallVec<[_; 16]>, SmallVec<[_; 16]>) =
@@ -71,8 +72,8 @@ impl Span<'_> {
         });
     }
 
-    /// Computes attention within the span. `weigh` is called for each head in order and replaces
-    /// its scores by weights.
+    /// Computes attention within the span. `weigh` replaces the scores of a head by weights, and is
+    /// called once for each head, in order.
     fn attend<'o>(
         &self,
         heads: &[Head<'_>],
@@ -126,14 +127,14 @@ impl Span<'_> {
     }
 }
 
-/// Computes the scores of the block with index `index` in the span.
+/// Computes the scores of all heads in the block at `index` of the span.
 fn score(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
     let queries: SmallVec<[Query<'_>; TOGETHER]> = heads.iter().map(|head| head.query).collect();
     let scores = heads.iter_mut().map(|head| &mut head.scores[index]);
     key_products(&queries, block, &mut scores.collect::<SmallVec<[_; TOGETHER]>>());
 }
 
-/// Adds the weighted values of a block to the outputs.
+/// Adds the weighted values in the block at `index` of the span to the outputs of all heads.
 fn add(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
     let (mut weights, mut outs) = (SmallVec::<[_; TOGETHER]>::new(), SmallVec::<[_; TOGETHER]>::new());
     for Seeing { scores, out, .. } in heads {
@@ -143,24 +144,27 @@ fn add(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
     add_values(&weights, block, &mut outs);
 }
 
-/// Partial result of a head in a span. In memory it is the share followed by the values.
+/// Partial result of one head in one span. In memory, the two numbers of `share` precede the
+/// values.
 pub(super) struct Part<'a> {
-    /// Results of the softmax within the span, which determine the span's share of all weights.
+    /// Maximum and sum of the softmax within the span. They determine the span's share of the total
+    /// weight.
     share: Softmax,
-    /// Sum of the values, with weights that sum to 1. Shape: `[head_dim]`.
+    /// Weighted sum of the values in the span. The weights have the sum 1. Shape: `[head_dim]`.
     values: &'a [f32],
 }
 
 impl<'a> Part<'a> {
-    /// Number of elements of a share.
+    /// Number of elements that `share` takes in memory.
     const SHARE: usize = 2;
 
-    /// Returns the number of elements of a part.
+    /// Returns the number of elements that a part takes in memory.
     pub(super) const fn len(head_dim: usize) -> usize {
         Self::SHARE + head_dim
     }
 
-    /// Returns the part of one head from the memory of all heads' parts.
+    /// Returns the part of the head at index `head`. `parts` is the memory of the parts of all
+    /// heads.
     pub(super) fn of(parts: &'a [f32], head: usize, head_dim: usize) -> Self {
         let len = Self::len(head_dim);
         let (share, values) = parts[head * len..(head + 1) * len].split_at(Self::SHARE);
@@ -168,8 +172,9 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Combines the partial results of a head. Spans outside the head's positions have weight 0, so
-/// their number does not change any bit of the result.
+/// Combines the partial results of one head and writes the result to `out`. A span in which the
+/// head attends to no position has weight 0, so further such spans do not change any bit of the
+/// result.
 pub(super) fn bring_together<'a>(
     parts: impl Iterator<Item = Part<'a>> + Clone,
     sink: Option<f32>,

@@ -8,8 +8,7 @@
 //! Some of these models compute several tokens at once correctly only with an empty cache. A text
 //! is therefore computed in one step from its beginning, and later tokens one by one.
 
-#[cfg_attr(not(feature = "candle-models"), path = "none.rs")]
-mod models;
+mod architectures;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,8 +18,11 @@ use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceI
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
+use super::device::name;
+use crate::backend::Backend;
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
+use crate::spec::ModelSpec;
 
 /// Length of a prompt run from which on the whole sequence is computed again in one step. Shorter
 /// runs are appended token by token.
@@ -46,23 +48,41 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) const fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// Opens the model of a checkpoint that passed [`Network::check`].
     pub(crate) fn open(checkpoint: &Checkpoint, device: Device) -> std::result::Result<Self, Kind> {
-        models::open(checkpoint, device)
+        architectures::open(checkpoint, device)
     }
 
     /// Checks that candle has a model for the checkpoint's architecture. Otherwise returns the
     /// error `unknown`, with candle's architectures added to its list.
     pub(crate) fn check(checkpoint: &Checkpoint, unknown: Kind) -> std::result::Result<(), Kind> {
-        models::check(checkpoint, unknown)
+        architectures::check(checkpoint, unknown)
     }
 
     pub(crate) const fn context(&self) -> usize {
         self.context
+    }
+}
+
+impl Backend for Network {
+    fn device_name(&self) -> String {
+        name(&self.device, "candle")
+    }
+
+    fn threads(&self) -> usize {
+        rayon::current_num_threads()
+    }
+
+    fn spec(&self) -> Option<&ModelSpec> {
+        None
+    }
+
+    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel> {
+        Box::new(Decoder::new(self, context))
+    }
+
+    fn hidden_states(&self, _: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
+        Err(ModelError::backend("candle's own models do not expose hidden states"))
     }
 }
 

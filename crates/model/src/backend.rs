@@ -1,0 +1,33 @@
+//! The interface between an open model and the code that computes it.
+
+use std::sync::Arc;
+
+use formwork_lm::{LanguageModel, ModelError};
+use formwork_vocab::TokenId;
+
+use crate::spec::ModelSpec;
+
+/// A model's weights on a device. All decoders of a model share them.
+pub(crate) trait Backend: Send + Sync {
+    /// Returns the name of the device, such as `cpu` or `cuda:0`.
+    fn device_name(&self) -> String;
+
+    /// Returns the number of threads that compute on the CPU.
+    fn threads(&self) -> usize;
+
+    /// Returns the model's specification, or `None` for one of candle's own models.
+    fn spec(&self) -> Option<&ModelSpec>;
+
+    /// Creates a decoder. Each of its sequences can hold `context` tokens.
+    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel>;
+
+    /// Computes the residual stream of a text before the first layer and after each layer. Shape of
+    /// each element: `[tokens, hidden]`.
+    fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError>;
+
+    /// Reads all weights that every token needs and returns their size in bytes. Returns `None` if
+    /// the back end has no such measurement.
+    fn read_weights(&self) -> Option<usize> {
+        None
+    }
+}
