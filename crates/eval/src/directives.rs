@@ -1,4 +1,4 @@
-//! Scenarios of structured directives.
+//! Evaluation of structured directives: the scenarios, the simulated app and the run of a trial.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -17,15 +17,15 @@ use formwork_protocol::directives::{
 const SYSTEM: &str =
     "You are the assistant of an app. Answer the user, and have the app do what they ask for by directives.";
 
-/// Id of the requested form.
+/// Id of the form that the scenario `show_form` requests.
 const FORM: &str = "character_form_v1";
 
 struct Scenario {
     name: &'static str,
     user: &'static str,
-    /// Type of the required directive.
+    /// Type of the directive that the answer must contain.
     wanted: &'static str,
-    /// Checks that the payload matches the request.
+    /// Reports whether the directive's payload is what the user message asks for.
     is_right: fn(&Value) -> bool,
 }
 
@@ -61,7 +61,8 @@ const SCENARIOS: [Scenario; 4] = [
     },
 ];
 
-/// Returns the name, description and payload schema of each type in the simulated app.
+/// Returns the directive types of the simulated app, each with its name, description and payload
+/// schema.
 fn types() -> [(&'static str, &'static str, Value); 4] {
     let text = json!({ "type": "string", "minLength": 1 });
     // The required members depend on the operation, so that any valid operation can be applied.
@@ -118,12 +119,12 @@ static OPTIONS: LazyLock<Option<StructuredOutputOptions>> = LazyLock::new(|| {
     Some(StructuredOutputOptions::new(registry))
 });
 
-/// Judges the text of an answer.
+/// Judges the text of one answer with the independent judge.
 pub(super) fn judge(text: &str) -> Checks {
     JUDGE.as_ref().map(|judge| judge.judge(text)).unwrap_or_default()
 }
 
-/// Runs a trial.
+/// Runs the scenario of a trial once.
 pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
     // Cannot happen: scenario names were checked, and a test checks the registry.
@@ -149,7 +150,8 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
     Ok(Outcome { failure, answered: answered(&result) })
 }
 
-/// Returns the preset of a trial: its mode, or otherwise the settings for its provider and model.
+/// Returns the preset of a trial: the settings for the provider, and the mode of the trial. In the
+/// mode `ladder`, the preset has no mode, unless the model's workaround selects one.
 fn preset(attempt: &Attempt<'_>) -> Preset {
     let provider = attempt.model.provider.as_deref().map(presets::provider_defaults).unwrap_or_default();
     let is_prompt_only = attempt.model.workarounds.contains(&Workaround::PromptOnly);
@@ -165,8 +167,8 @@ fn preset(attempt: &Attempt<'_>) -> Preset {
     presets::merge([provider, of_mode])
 }
 
-/// Compares the directives with the request. Returns the failure if the required directive is
-/// missing or wrong.
+/// Returns a failure if no directive has the required type, or if none of these has a correct
+/// payload.
 fn check(scenario: &Scenario, directives: &[Directive]) -> Option<Failure> {
     let mut found = directives.iter().filter(|directive| directive.kind == scenario.wanted).peekable();
     if found.peek().is_none() {
@@ -180,8 +182,8 @@ fn check(scenario: &Scenario, directives: &[Directive]) -> Option<Failure> {
     (!is_right).then(|| Failure::new("WRONG_PAYLOAD", format!("wrong payload: {}", told())))
 }
 
-/// Returns the failure of a run without a usable envelope, from its last error. After a semantic
-/// error, returns the failed check instead.
+/// Returns the failure of an unsuccessful run. The failure contains the last error of the run, or
+/// `missed` if this error is semantic. `missed` is the last failed check of directives.
 fn failure(result: &DirectiveResult, missed: Option<Failure>) -> Failure {
     match (result.errors.last(), missed) {
         (Some(problem), Some(missed)) if problem.category == ProblemCategory::Semantic => missed,
@@ -190,7 +192,8 @@ fn failure(result: &DirectiveResult, missed: Option<Failure>) -> Failure {
     }
 }
 
-/// Returns the mode of the answer that was used, or otherwise of the last answer.
+/// Returns the mode of the answer that was used. If no answer was used, returns the mode of the
+/// last answer. Returns `None` if there was no answer.
 fn answered(result: &DirectiveResult) -> Option<EvalMode> {
     let last =
         || result.attempts.iter().rfind(|attempt| attempt.content.is_some()).map(|attempt| attempt.mode);

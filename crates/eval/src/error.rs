@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use super::UnknownScenario;
 
-/// Error that prevents an evaluation from starting or resuming.
+/// Error that prevents an evaluation from starting or resuming, or its report from being rendered.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct EvalError(#[from] Box<Kind>);

@@ -14,7 +14,7 @@ use super::{
 };
 use formwork_backend::{BackendError, Body, ChatBackend, PromptRunner};
 
-/// An evaluation that is ready to run: its settings and a backend for each model.
+/// An evaluation that is ready to run. It consists of the settings and a backend for each model.
 ///
 /// ```
 /// # use std::collections::BTreeMap;
@@ -41,13 +41,14 @@ pub struct Evaluation {
     backends: BTreeMap<String, Arc<dyn ChatBackend>>,
 }
 
-/// Result of a run from a harness.
+/// Result of one run. `failure` is `None` if the run succeeded. `answered` is the mode of the
+/// answer that counted, and `None` for tools.
 pub(super) struct Outcome {
     pub(super) failure: Option<Failure>,
     pub(super) answered: Option<EvalMode>,
 }
 
-/// Input of a harness for one trial.
+/// Everything that is needed to run one trial.
 pub(super) struct Attempt<'a> {
     pub(super) runner: PromptRunner,
     pub(super) settings: &'a EvalSettings,
@@ -56,18 +57,22 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Reports whether the model's workarounds are applied.
+    /// Reports whether the trial applies the workarounds of the model.
     pub(super) fn works_around(&self) -> bool {
         self.key.strategy == Strategy::Production
     }
 }
 
 impl Evaluation {
-    /// Creates an evaluation. `backends` is keyed by the names of the models.
+    /// Creates an evaluation. `backends` maps the name of each model to its backend.
     ///
     /// # Errors
-    /// Returns an error if the settings have another version or name an unknown scenario. Two
-    /// models with the same name and a model without a backend are also errors.
+    /// Returns an error if:
+    ///
+    /// - the settings have another version than [`EVAL_VERSION`],
+    /// - the settings name an unknown scenario,
+    /// - two models have the same name,
+    /// - a model has no backend.
     pub fn new(
         settings: EvalSettings,
         backends: BTreeMap<String, Arc<dyn ChatBackend>>,
@@ -88,17 +93,16 @@ impl Evaluation {
         Ok(Self { settings, backends })
     }
 
-    /// Returns the settings.
+    /// Returns the settings that the evaluation was created with.
     pub const fn settings(&self) -> &EvalSettings {
         &self.settings
     }
 
-    /// Runs the planned trials that are not in `done`, up to `parallel` at a time. Yields each
-    /// trial when it ends.
+    /// Runs all planned trials whose keys are not in `done`. At most `parallel` trials run at the
+    /// same time. Yields each trial when it has ended.
     ///
     /// # Errors
-    /// An item is an error only if a run was interrupted. Any other failure is recorded in its
-    /// trial.
+    /// Yields an error if a run was cancelled. Any other failure is recorded in its trial.
     pub fn trials<'a>(
         &'a self,
         done: &HashSet<TrialKey>,
@@ -134,8 +138,8 @@ impl Evaluation {
     }
 }
 
-/// Converts records to exchanges. If a request continues the previous one, only its new messages
-/// are stored.
+/// Converts recorded requests and answers to exchanges. If a request repeats the messages of the
+/// previous request, only the new messages are stored.
 fn exchanges(harness: Harness, recorded: &[Recorded]) -> Vec<Exchange> {
     let mut before: Vec<Value> = Vec::new();
     let exchange = |recorded: &Recorded| {
@@ -165,7 +169,7 @@ fn checks(harness: Harness, recorded: &Recorded) -> Checks {
     }
 }
 
-/// Returns the mode of a request that asks for an envelope.
+/// Returns the mode of a directives request, derived from its `response_format`.
 fn mode_of(body: &Body) -> EvalMode {
     match body.get("response_format").and_then(|format| format["type"].as_str()) {
         Some("json_schema") => EvalMode::JsonSchema,

@@ -1,27 +1,28 @@
-//! The journal `trials.jsonl` has one trial per line. Lines are appended when trials end and never
-//! change, so an interrupted evaluation can be resumed.
+//! The journal of an evaluation, stored as `trials.jsonl` with one trial per line. A line is
+//! appended when a trial ends, and lines never change. An interrupted evaluation can therefore be
+//! resumed.
 
 use std::collections::HashSet;
 
 use super::error::Kind;
 use super::{EvalError, EvalSettings, Trial, TrialKey};
 
-/// Progress of an evaluation.
+/// Contents of a journal: the trials completed so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     /// Completed trials, in the order in which they ended.
     pub trials: Vec<Trial>,
-    /// Length of the complete lines, in bytes. The rest is an incomplete line from an interruption
-    /// and must be cut off before appending.
+    /// Length of the complete lines, in bytes. An incomplete line may follow, which an interruption
+    /// has left. The caller must truncate the file to this length before appending.
     pub len: usize,
 }
 
 impl Journal {
-    /// Parses a journal that was written under `settings`.
+    /// Parses a journal of an evaluation with the settings `settings`.
     ///
     /// # Errors
     /// Returns an error if a complete line is not a trial, or if its trial is not planned or occurs
-    /// twice.
+    /// more than once.
     pub fn parse(settings: &EvalSettings, text: &[u8]) -> Result<Self, EvalError> {
         let planned: HashSet<TrialKey> = settings.plan().into_iter().collect();
         let mut made = HashSet::new();
@@ -43,12 +44,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns the keys of the completed trials.
+    /// Returns the keys of the completed trials, as an argument for `Evaluation::trials`.
     pub fn done(&self) -> HashSet<TrialKey> {
         self.trials.iter().map(|trial| trial.key.clone()).collect()
     }
 
-    /// Returns a trial as a journal line.
+    /// Formats a trial as a line of the journal, with a line feed at the end.
     pub fn line(trial: &Trial) -> String {
         // All map keys of a trial are strings, so serialization cannot fail.
         let mut line = serde_json::to_string(trial).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! The independent judge. It checks recorded answers against JSON Schemas with the `jsonschema`
-//! crate only, and uses none of the parsers, validators and grammars that it judges.
+//! The independent judge, which validates recorded answers against JSON Schemas. It only uses the
+//! `jsonschema` crate, because the parsers, validators and grammars of this workspace are under
+//! test.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +10,16 @@ use serde_json::{Value, json};
 use super::Checks;
 use formwork_backend::Body;
 
-/// Judge of envelopes.
+/// Judge of directives answers, which must be envelopes.
 pub(super) struct EnvelopeJudge {
     envelope: Validator,
-    /// Payload schemas by type.
+    /// Validators of payloads, by directive type.
     payloads: BTreeMap<String, Validator>,
 }
 
 impl EnvelopeJudge {
-    /// Creates a judge for these types with their payload schemas. Returns `None` if a schema does
-    /// not compile.
+    /// Creates a judge for the given directive types, as pairs of name and payload schema. Returns
+    /// `None` if a schema does not compile.
     pub(super) fn new(types: &[(&str, Value)]) -> Option<Self> {
         let properties = json!({ "type": { "type": "string" }, "payload": { "type": "object" } });
         let directive =
@@ -38,7 +39,8 @@ impl EnvelopeJudge {
         })
     }
 
-    /// Judges the complete text of an answer.
+    /// Judges the complete text of one answer: the envelope, the types of directives and their
+    /// payloads.
     pub(super) fn judge(&self, text: &str) -> Checks {
         let mut checks = Checks::default();
         let envelope: Option<Value> = serde_json::from_str(text).ok();
@@ -55,7 +57,7 @@ impl EnvelopeJudge {
     }
 }
 
-/// Judges the calls in a message against the tools of its request.
+/// Judges the tool calls in the message of an answer. The request contains the available tools.
 pub(super) fn judge_calls(request: &Body, message: &Value) -> Checks {
     let mut checks = Checks::default();
     for call in calls(message) {
@@ -66,7 +68,8 @@ pub(super) fn judge_calls(request: &Body, message: &Value) -> Checks {
     checks
 }
 
-/// Returns the calls in a message. The result is a single `None` if calls are not in a list.
+/// Returns the tool calls in a message. If the message has calls in an unexpected form, returns a
+/// single `None`, which counts as a malformed call.
 fn calls(message: &Value) -> Vec<Option<&Value>> {
     match &message["tool_calls"] {
         Value::Array(calls) => calls.iter().map(Some).collect(),
@@ -75,8 +78,8 @@ fn calls(message: &Value) -> Vec<Option<&Value>> {
     }
 }
 
-/// Returns the schema and arguments of a call, if the call follows the `OpenAI` format and names a
-/// tool of the request.
+/// Returns the parameter schema of the called tool and the arguments of the call. Returns `None` if
+/// the call does not follow the `OpenAI` format, or if the request does not have the tool.
 fn well_formed<'a>(request: &'a Body, call: &Value) -> Option<(&'a Value, Value)> {
     let function = call.get("id").and_then(Value::as_str).and_then(|_| call.get("function"))?;
     let arguments: Value = serde_json::from_str(function.get("arguments")?.as_str()?).ok()?;

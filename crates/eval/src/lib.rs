@@ -1,34 +1,42 @@
-//! Evaluation: measures how often a model does what it is asked, by directives and by tools.
+//! Evaluation of models: measures how often a model returns the requested directives, or completes
+//! a task by calling tools.
 //!
-//! An [`Evaluation`] runs trials: scenarios × models × sampling profiles × strategies × modes, each
-//! several times with different seeds. Requests go through the same runners that applications use,
-//! over a backend that records everything. A [`Trial`] therefore has two results: whether the run
-//! succeeded, and the judgement of each answer ([`Checks`]). The judge uses only the `jsonschema`
-//! crate and none of the runners' code. A [`Summary`] counts results with Wilson intervals, and
-//! [`report`] renders a single page.
+//! An [`Evaluation`] runs trials. There is a combination for each scenario, model, sampling
+//! profile, strategy and mode, and several trials of each combination with different seeds.
 //!
-//! For given answers of the backends, an evaluation is deterministic. The seed of a trial does not
-//! depend on the order of trials, so an interrupted evaluation can be resumed from its [`Journal`].
+//! Requests pass through the same runners that applications use, and are recorded together with the
+//! answers. A [`Trial`] therefore has two results: whether the run succeeded, and a judgement of
+//! each answer ([`Checks`]). The judge only uses the `jsonschema` crate, and no code of the
+//! runners.
+//!
+//! A [`Summary`] counts the results and computes Wilson intervals. [`report`] renders them as a
+//! single page.
+//!
+//! If the backends return the same answers, an evaluation has the same results. The seed of a trial
+//! does not depend on the order of trials, so an interrupted evaluation can be resumed from its
+//! [`Journal`].
 //!
 //! # Scenarios
-//! The scenarios of directives are `show_form`, `toast`, `patch_draft` and `request_upload`. Each
-//! asks for one directive in plain words.
+//! The scenarios of directives are `show_form`, `toast`, `patch_draft` and `request_upload`. The
+//! user message of each asks for one directive, in plain words.
 //!
 //! The scenarios of tools work on a workspace in memory with the tools `state_get` and
 //! `state_patch`:
 //!
-//! - `happy_path` sets one value.
-//! - `missing_workspace_id` withholds the id, which the model must take from an error.
-//! - `type_error_recovery` asks for a value of the wrong type, and the error says so.
+//! - `happy_path` requires setting one value.
+//! - `missing_workspace_id` does not give the id of the workspace. The model must take it from an
+//!   error.
+//! - `type_error_recovery` asks for a value of the wrong type. The tool returns an error that says
+//!   so.
 //! - `long_arguments_guard` asks for a text that exceeds the size limit of arguments.
-//! - `chat_only` is the control without tools.
+//! - `chat_only` is the control, which has no tools.
 //!
-//! Each tool scenario must end with the exact message `Done.`. The strictness keeps assertions
-//! stable; it is not a recommendation for production.
+//! A tool scenario must end with the exact message `Done.`. This makes the results easy to check,
+//! but is not a recommendation for production.
 //!
 //! # Limits
-//! The module does no file I/O; the caller stores the journal. It does not define which success
-//! rate is acceptable.
+//! This crate does no file I/O. The caller stores the journal. The crate does not define an
+//! acceptable success rate.
 
 mod directives;
 mod error;

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 
-/// A backend that records all requests and answers. The judge sees what was exchanged with the
-/// inner backend, independent of the runner's interpretation.
+/// A backend that passes requests to another backend and records all requests and answers. The
+/// judge therefore sees the answers as they were received, before a runner interprets them.
 pub(super) struct Recorder {
     inner: Arc<dyn ChatBackend>,
     seen: Mutex<Vec<Recorded>>,
 }
 
-/// A request and its answer.
+/// A recorded request, its answer and the time until the answer.
 pub(super) struct Recorded {
     pub(super) body: Body,
     pub(super) answer: Result<Answer, BackendError>,
@@ -26,14 +26,15 @@ impl Recorder {
         Self { inner, seen: Mutex::default() }
     }
 
-    /// Takes all records since the last call.
+    /// Returns everything recorded since the last call, in order, and removes it.
     pub(super) fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Recorded {
-    /// Returns the answer's message.
+    /// Returns the message of the answer. Returns `None` if there was no answer, or an answer
+    /// without a message.
     pub(super) fn message(&self) -> Option<&Value> {
         self.answer.as_ref().ok()?.body.get("choices")?.get(0)?.get("message")
     }
@@ -64,7 +65,7 @@ impl ChatBackend for Recorder {
         .boxed()
     }
 
-    /// Does not record the stream; evaluations do not use streams.
+    /// Passes the request on without recording it, because evaluations do not use streams.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
         self.inner.stream(body)
     }

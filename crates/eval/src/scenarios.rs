@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::Harness;
 
-/// Name and group of a scenario.
+/// Name of a scenario and name of its group.
 type Named = (&'static str, &'static str);
 
 const DIRECTIVES: &[Named] = &[
@@ -22,21 +22,21 @@ const TOOLS: &[Named] = &[
     (CONTROL, "simple"),
 ];
 
-/// Control scenario of tool calling, which has no tools.
+/// Name of the tools scenario that serves as a control, because it has no tools.
 pub(super) const CONTROL: &str = "chat_only";
 
-/// Error for a name that is neither a scenario nor a group.
+/// Error for a name that is neither a scenario of the harness nor a group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown scenario or group `{name}`; expected one of default, all, simple, typical, extreme, {}", known.join(", "))]
 pub struct UnknownScenario {
     /// The unknown name.
     pub name: String,
-    /// The known scenarios.
+    /// Names of the known scenarios of the harness.
     pub known: Vec<&'static str>,
 }
 
-/// Returns the scenarios of a harness with these names or in these groups. Each appears once:
-/// easiest first, and the control last.
+/// Returns the scenarios of a harness that `asked` names, either by their names or by their groups.
+/// Each scenario occurs once. Easy scenarios come first, and the control comes last.
 ///
 /// The groups are `simple`, `typical` and `extreme`. `default` and `all` select all scenarios.
 ///

@@ -5,72 +5,74 @@ use formwork_backend::Body;
 use formwork_protocol::catalogue::Workaround;
 use formwork_protocol::sampling::Sampling;
 
-/// Version of the scenarios and of the written files. An evaluation of another version cannot be
-/// resumed.
+/// Version of the scenarios and of the written files. An evaluation cannot be resumed by a program
+/// with another version.
 pub const EVAL_VERSION: u32 = 1;
 
 /// Settings that define the trials of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalSettings {
-    /// Version of the settings, [`EVAL_VERSION`].
+    /// Version of the settings. Must be [`EVAL_VERSION`].
     pub version: u32,
-    /// Evaluated protocol.
+    /// Protocol to evaluate.
     pub harness: Harness,
-    /// Evaluated models.
+    /// Models to evaluate.
     pub models: Vec<EvalModel>,
-    /// Names of the scenarios.
+    /// Names of the scenarios to run.
     pub scenarios: Vec<String>,
-    /// Modes in which envelopes are requested; empty for tools.
+    /// Modes in which directives are requested. Ignored for tools.
     pub modes: Vec<EvalMode>,
-    /// Strategies for quirks.
+    /// Strategies to compare, with or without the workarounds of models.
     pub strategies: Vec<Strategy>,
-    /// Number of trials for each combination. They differ in their seeds.
+    /// Number of trials for each combination of scenario, model, profile, strategy and mode. These
+    /// trials differ only in their seeds.
     pub trials: u32,
-    /// Base of all seeds. If `None`, requests have no seed.
+    /// Base seed, from which the seed of each trial is derived. If `None`, requests have no seed.
     pub seed: Option<u64>,
-    /// Maximum number of tokens in an answer.
+    /// Maximum number of tokens in an answer. If `None`, requests have no such limit.
     pub max_tokens: Option<u32>,
-    /// Default fields of all requests.
+    /// Fields that are added to all requests. They override the defaults of a model.
     pub defaults: Body,
-    /// Sampling values that override the profiles.
+    /// Sampling values that replace the values of every profile.
     pub overrides: Sampling,
     /// True if the model is asked to repair an envelope whose directives do not match the request.
     pub semantic_repair: bool,
 }
 
-/// An evaluated model.
+/// Model to evaluate, with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalModel {
-    /// Name of the model in results.
+    /// Name of the model in results. Must be unique.
     pub name: String,
     /// Name of the model in requests.
     pub id: String,
     /// Label of the backend, shown in the report.
     pub backend: String,
-    /// Provider whose quirks apply.
+    /// Provider whose default settings apply. If `None`, no provider's settings apply.
     pub provider: Option<String>,
-    /// Workarounds of the model, used by [`Strategy::Production`].
+    /// Known workarounds for the model, which only [`Strategy::Production`] applies.
     pub workarounds: Vec<Workaround>,
-    /// Default fields of the model's requests.
+    /// Fields that are added to all requests to this model.
     pub defaults: Body,
     /// Sampling profiles to evaluate.
     pub profiles: Vec<EvalProfile>,
 }
 
-/// A sampling profile with its values.
+/// A named set of sampling values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalProfile {
     /// Name of the profile.
     pub name: String,
-    /// Values of the profile.
+    /// Sampling values of the profile.
     pub sampling: Sampling,
 }
 
 impl EvalModel {
-    /// Creates a model without quirks and defaults. Its name in results is `id`.
+    /// Creates a model without provider, workarounds and default fields. `id` is its name in
+    /// results too.
     pub fn new(id: impl Into<String>, backend: impl Into<String>, profiles: Vec<EvalProfile>) -> Self {
         let id = id.into();
         Self {
@@ -86,8 +88,8 @@ impl EvalModel {
 }
 
 impl EvalSettings {
-    /// Creates settings with one trial for each combination and the production strategy. Models and
-    /// scenarios are empty.
+    /// Creates settings without models and scenarios. The strategy is [`Strategy::Production`], and
+    /// each combination has a single trial.
     pub fn new(harness: Harness) -> Self {
         Self {
             version: EVAL_VERSION,
@@ -133,8 +135,8 @@ impl EvalSettings {
         plan
     }
 
-    /// Returns the seed of a trial: a hash of the base seed and the key, independent of the order
-    /// of trials. Seeds are below 2^31, the limit of some providers.
+    /// Returns the seed of a trial: a hash of the base seed and the key. The seed does not depend
+    /// on the order of trials. It is below 2^31, which is the limit of some providers.
     pub fn seed_of(&self, key: &TrialKey) -> u64 {
         // FNV-1a, then one round of splitmix64, so that similar keys give very different seeds.
         let text = format!("{} {key}", self.seed.unwrap_or_default());
@@ -146,7 +148,8 @@ impl EvalSettings {
         (mixed ^ (mixed >> 31)) & 0x7fff_ffff
     }
 
-    /// Returns the name of the first field that differs in `other`.
+    /// Returns the name of the first field whose value differs in `other`. Returns `None` if the
+    /// settings are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let fields = |settings| match serde_json::to_value(settings) {
             Ok(serde_json::Value::Object(fields)) => fields,
@@ -156,15 +159,20 @@ impl EvalSettings {
         ours.into_iter().find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name)
     }
 
-    /// Returns the model and profile of a trial.
+    /// Returns the model and the profile that a key names. Returns `None` if the settings lack one
+    /// of them.
     pub(super) fn subject(&self, key: &TrialKey) -> Option<(&EvalModel, &EvalProfile)> {
         let model = self.models.iter().find(|model| model.name == key.model)?;
         Some((model, model.profiles.iter().find(|profile| profile.name == key.profile)?))
     }
 
-    /// Returns the request fields of a trial. From lowest to highest precedence, they are the
-    /// model's defaults, the common defaults, the profile, the overrides, and the token limit and
-    /// seed.
+    /// Returns the fields that are added to the requests of a trial. They come from the following
+    /// sources. If a field occurs more than once, the last one applies.
+    ///
+    /// 1. The defaults of the model.
+    /// 2. The defaults of the settings.
+    /// 3. The sampling values of the profile, then the overrides.
+    /// 4. The token limit and the seed.
     pub(super) fn options(&self, model: &EvalModel, profile: &EvalProfile, key: &TrialKey) -> Body {
         let mut options = model.defaults.clone();
         options.extend(self.defaults.clone());

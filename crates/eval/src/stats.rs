@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Number of successes out of a total.
+/// Number of successes among a number of cases.
 ///
 /// ```
 /// use formwork_eval::Rate;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Rate {
     /// Number of successes.
     pub ok: usize,
-    /// Total number.
+    /// Number of cases, successful or not.
     pub of: usize,
 }
 
@@ -20,7 +20,7 @@ pub struct Rate {
 const Z: f64 = 1.959_963_984_540_054;
 
 impl Rate {
-    /// Adds one result.
+    /// Counts one more case, which is a success if `ok` is true.
     pub const fn add(&mut self, ok: bool) {
         self.ok += ok as usize;
         self.of += 1;
@@ -32,14 +32,16 @@ impl Rate {
         self.of += other.of;
     }
 
-    /// Returns the success rate, or `None` if the total is 0.
+    /// Returns the share of successes, from 0 to 1. Returns `None` if there are no cases.
     pub fn share(self) -> Option<f64> {
         (self.of > 0).then(|| self.ok as f64 / self.of as f64)
     }
 
-    /// Returns the Wilson score interval at 95% confidence (E. B. Wilson, 1927), or `None` if the
-    /// total is 0. The interval stays within 0 and 1 and is informative even at the ends: for 10 of
-    /// 10 it is 0.72 to 1.
+    /// Returns the Wilson score interval for the share of successes, at 95% confidence (E. B.
+    /// Wilson, 1927). Returns `None` if there are no cases.
+    ///
+    /// The interval lies within 0 and 1. It is informative even for extreme shares: for 10
+    /// successes among 10 cases, it is 0.72 to 1.
     pub fn interval(self) -> Option<(f64, f64)> {
         let share = self.share()?;
         let (count, square) = (self.of as f64, Z * Z);
@@ -65,7 +67,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Computes the percentiles of `times`; all are 0 if there are none.
+    /// Computes the percentiles of `times`. All are 0 if `times` is empty.
     pub fn of(times: &[f64]) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -73,8 +75,8 @@ impl Latency {
     }
 }
 
-/// Returns the percentile by the nearest-rank method: the smallest value that at least `percent` of
-/// the values do not exceed.
+/// Returns a percentile by the nearest-rank method: the smallest value such that at least `percent`
+/// percent of the values are not greater.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()

@@ -10,15 +10,15 @@ use super::{Checks, EvalMode, EvalSettings, Exchange, Harness, Latency, Rate, St
 /// Statistics of a set of trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Successful trials out of all trials.
+    /// Number of successful trials among all trials of the set.
     pub runs: Rate,
-    /// Durations of the trials.
+    /// Percentiles of the durations of trials.
     pub latency: Latency,
-    /// Number of requests.
+    /// Number of requests in all trials.
     pub requests: usize,
-    /// Number of failed trials by category.
+    /// Number of failed trials, by category of the failure.
     pub failures: BTreeMap<String, usize>,
-    /// Judgement of the answers by the independent judge.
+    /// Judgements of all answers by the independent judge.
     pub checks: Checks,
 }
 
@@ -59,7 +59,8 @@ impl Serialize for Stats {
     }
 }
 
-/// Statistics by name, in the order of the settings.
+/// Pairs of a name and the statistics of the trials with this name, in the order of the settings.
+/// Names without trials are omitted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Groups(pub Vec<(String, Stats)>);
 
@@ -86,46 +87,50 @@ pub struct Row {
     pub model: String,
     /// Name of the sampling profile.
     pub profile: String,
-    /// Strategy for quirks.
+    /// Strategy of the trials.
     pub strategy: Strategy,
-    /// Mode in which envelopes are requested.
+    /// Mode in which directives are requested. `None` for tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<EvalMode>,
     /// Statistics of all trials except the control's.
     #[serde(flatten)]
     pub stats: Stats,
-    /// Success rate of the control, which has no tools.
+    /// Success rate of the control scenario, which has no tools. `None` if there are no such
+    /// trials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Rate>,
-    /// Most frequent failures: first scenarios, then categories.
+    /// Most frequent failures with their numbers: first up to three scenarios, then up to three
+    /// categories of failures.
     pub top_failures: Vec<(String, usize)>,
 }
 
-/// Results of an evaluation.
+/// Results of an evaluation, which may be incomplete.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Settings of the evaluation.
     pub settings: EvalSettings,
     /// Number of planned trials, completed or not.
     pub planned: usize,
-    /// Statistics of all trials.
+    /// Statistics of all completed trials.
     pub overall: Stats,
-    /// For tools: statistics of all trials except the control's.
+    /// Statistics of all trials except the control's. `None` for directives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_scenarios: Option<Stats>,
-    /// Statistics by scenario.
+    /// Statistics by name of the scenario.
     pub by_scenario: Groups,
-    /// Statistics by the mode of the answer that counted, with the checks of all answers in that
-    /// mode. Trials without an answer are under `none`.
+    /// Statistics by mode, for directives only.
+    ///
+    /// A trial belongs to the mode of the answer that counted. Trials without an answer belong to
+    /// `none`. The number of requests and the checks include all requests in the mode.
     #[serde(skip_serializing_if = "is_empty")]
     pub by_mode: Groups,
-    /// Statistics by strategy.
+    /// Statistics by name of the strategy.
     pub by_strategy: Groups,
-    /// Statistics by sampling profile.
+    /// Statistics by name of the sampling profile.
     pub by_profile: Groups,
-    /// Statistics by model.
+    /// Statistics by name of the model.
     pub by_model: Groups,
-    /// Statistics by combination of model, profile, strategy and mode.
+    /// Results for each combination of model, profile, strategy and mode that has trials.
     pub matrix: Vec<Row>,
 }
 
@@ -137,7 +142,7 @@ fn is_empty(groups: &Groups) -> bool {
 const TOP: usize = 3;
 
 impl Summary {
-    /// Summarizes the completed trials. Their order does not matter.
+    /// Computes the results of completed trials. The order of `trials` does not matter.
     pub fn of(settings: &EvalSettings, trials: &[Trial]) -> Self {
         // Sorting by key makes the result independent of the order in which trials ended.
         let mut sorted: Vec<&Trial> = trials.iter().collect();
@@ -171,8 +176,9 @@ impl Summary {
         }
     }
 
-    /// Returns the statistics of each scenario as JSON: overall, and a row for each combination of
-    /// model, profile, strategy and mode.
+    /// Returns statistics by scenario, as a JSON object. For each scenario, `overall` contains the
+    /// statistics of all its trials. `rows` contains the statistics of each combination of model,
+    /// profile, strategy and mode.
     pub fn by_scenario(settings: &EvalSettings, trials: &[Trial]) -> Value {
         let cells = settings.scenarios.iter().map(|scenario| {
             let of: Vec<&Trial> = trials.iter().filter(|trial| trial.key.scenario == *scenario).collect();
@@ -182,8 +188,8 @@ impl Summary {
         cells.collect::<serde_json::Map<_, _>>().into()
     }
 
-    /// Returns statistics by scenario and strategy as JSON, or `None` if there is only one
-    /// strategy.
+    /// Returns statistics by scenario and then by strategy, as nested JSON objects. Returns `None`
+    /// if the settings have a single strategy.
     pub fn by_scenario_and_strategy(settings: &EvalSettings, trials: &[Trial]) -> Option<Value> {
         if settings.strategies.len() < 2 {
             return None;
@@ -223,14 +229,14 @@ fn by_mode(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
     Groups(groups.filter(|(_, stats)| stats.runs.of + stats.requests > 0).collect())
 }
 
-/// Combination that the trials of a row share.
+/// Combination of model, profile, strategy and mode.
 type Cell<'a> = (&'a str, &'a str, Strategy, Option<EvalMode>);
 
 fn cell(trial: &Trial) -> Cell<'_> {
     (&trial.key.model, &trial.key.profile, trial.key.strategy, trial.key.mode)
 }
 
-/// Groups trials by combination, in the order of the plan.
+/// Groups trials by combination, in the order of the plan. Combinations without trials are omitted.
 fn cells<'a>(settings: &'a EvalSettings, trials: &[&'a Trial]) -> Vec<(Cell<'a>, Vec<&'a Trial>)> {
     let modes: Vec<_> = match settings.harness {
         Harness::Directives => settings.modes.iter().copied().map(Some).collect(),
@@ -285,7 +291,8 @@ fn rows(settings: &EvalSettings, trials: &[&Trial]) -> Vec<Value> {
     cells(settings, trials).into_iter().map(row).collect()
 }
 
-/// Returns the scenarios and the categories with the most failures.
+/// Returns the scenarios with the most failures, followed by the categories with the most failures,
+/// each with their numbers.
 fn top_failures(trials: &[&Trial]) -> Vec<(String, usize)> {
     let most = |name: &dyn Fn(&Trial) -> Option<String>| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();

@@ -38,7 +38,7 @@ async fn all(evaluation: &Evaluation, journal: &Journal, parallel: usize) -> Vec
     made.into_iter().collect::<Result<_, _>>().expect("not cancelled")
 }
 
-/// Returns the only trial of an evaluation with scripted answers.
+/// Runs an evaluation of a single trial with scripted answers, and returns the trial.
 async fn only(settings: EvalSettings, script: Script) -> Trial {
     let evaluation = evaluation(settings, ScriptedBackend::new(script));
     let mut trials = all(&evaluation, &Journal::default(), 1).await;
@@ -298,7 +298,8 @@ async fn the_control_scenario_has_no_tools() {
     assert!(backend.asked().iter().all(|body| !body.contains_key("tools")));
 }
 
-/// Backend whose answers depend only on the seed: some toasts and some wrong answers.
+/// Backend whose answer depends only on the request's seed. Some answers are correct toasts, others
+/// are wrong.
 struct Fickle;
 
 impl ChatBackend for Fickle {
@@ -336,7 +337,7 @@ fn fickle() -> Evaluation {
     evaluation(settings, Fickle)
 }
 
-/// Returns trials in key order, without the latencies that vary between runs.
+/// Returns the trials in the order of their keys, without latencies, which differ between runs.
 fn sorted(mut trials: Vec<Trial>) -> Vec<Trial> {
     for trial in &mut trials {
         trial.latency_ms = 0.0;

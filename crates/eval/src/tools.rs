@@ -1,4 +1,4 @@
-//! Scenarios of tool calling.
+//! Evaluation of tool calling: the scenarios and the run of a trial.
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use super::workspace::{ID, Workspace};
 use formwork_backend::BackendError;
 use formwork_protocol::tools::{Preset, ToolLoopRunner, ToolRun, ToolsError};
 
-/// Exact text of the last message, which keeps the assertions stable.
+/// Text that the last message must have. A fixed text is easy to check.
 const DONE: &str = "Done.";
 
 /// Maximum number of requests in a run. The longest scenario needs four.
 const TURNS: usize = 6;
 
-/// Maximum size of arguments in `long_arguments_guard`, in bytes. The requested text is longer.
+/// Maximum size of a call's arguments in `long_arguments_guard`, in bytes. The text in the user
+/// message is longer.
 const GUARD: usize = 320;
 
 struct Scenario {
@@ -25,7 +26,7 @@ struct Scenario {
     user: &'static str,
     /// True if the user message contains the workspace's id.
     tells_id: bool,
-    /// Checks the final state of the workspace.
+    /// Reports whether the final state of the workspace is what the user message asks for.
     is_right: fn(&Workspace) -> bool,
 }
 
@@ -63,7 +64,7 @@ const SCENARIOS: [Scenario; 4] = [
     },
 ];
 
-/// Runs a trial.
+/// Runs the scenario of a trial once.
 pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
     let workspace = Workspace::new();
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
@@ -108,7 +109,8 @@ fn messages(scenario: Option<&Scenario>) -> Vec<Value> {
     vec![say("system", system), say("user", &format!("{id}{}", scenario.user))]
 }
 
-/// Returns why a run failed: its first error, or else a wrong result.
+/// Returns the failure of a run: its first error, a wrong state of the workspace, or a wrong last
+/// message. Returns `None` if the run succeeded.
 fn failure(run: &ToolRun, is_right: bool, workspace: &Workspace) -> Option<Failure> {
     if let Some(problem) = run.errors.first() {
         return Some(Failure::new(problem.code.clone(), problem.message.clone()));

@@ -5,38 +5,39 @@ use serde_json::Value;
 
 use super::Rate;
 
-/// Evaluated protocol.
+/// Protocol that an evaluation tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Harness {
-    /// Structured directives: one answer with an envelope.
+    /// Structured directives: each trial needs one answer, which must be an envelope with
+    /// directives.
     Directives,
-    /// Tool calling: several turns with calls.
+    /// Tool calling: each trial has several turns, in which the model calls tools.
     Tools,
 }
 
-/// Mode in which an envelope is requested.
+/// Mode in which directives are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalMode {
-    /// All modes, strictest first, until one succeeds. In production, a model with the workaround
-    /// `prompt_only` uses only that mode.
+    /// All modes in turn, strictest first, until an answer is valid. With [`Strategy::Production`],
+    /// a model with the workaround `prompt_only` uses only the mode [`EvalMode::PromptOnly`].
     Ladder,
-    /// JSON Schema only.
+    /// Only requests that constrain the answer by a JSON Schema.
     JsonSchema,
-    /// JSON object only.
+    /// Only requests that constrain the answer to a JSON object.
     JsonObject,
-    /// Prompt only.
+    /// Only requests without a constraint. The prompt describes the expected form.
     PromptOnly,
 }
 
-/// Strategy for a model's quirks.
+/// Strategy for known problems of a model: with or without workarounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// Settings for the provider, without the model's workarounds.
+    /// The settings for the provider apply, but not the workarounds of the model.
     Baseline,
-    /// Settings for the provider and the model's workarounds.
+    /// The settings for the provider and the workarounds of the model apply.
     Production,
 }
 
@@ -47,45 +48,46 @@ pub struct TrialKey {
     pub model: String,
     /// Name of the sampling profile.
     pub profile: String,
-    /// Strategy for quirks.
+    /// Strategy of the trial.
     pub strategy: Strategy,
-    /// Mode in which the envelope is requested; `None` for tools.
+    /// Mode in which directives are requested. `None` for tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<EvalMode>,
     /// Name of the scenario.
     pub scenario: String,
-    /// Index among the trials that differ only in their seeds, from 0.
+    /// Index of the trial among the trials with otherwise equal keys, starting at 0.
     pub trial: u32,
 }
 
-/// Result of a trial, a line of `trials.jsonl`.
+/// Result of a trial. Stored as a line of `trials.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Key of the trial.
     #[serde(flatten)]
     pub key: TrialKey,
-    /// Seed of the requests.
+    /// Seed of the trial's requests. Not sent if the settings have no seed.
     pub seed: u64,
     /// True if the run succeeded.
     pub ok: bool,
-    /// Reason for the failure, if the run failed.
+    /// Reason for the failure. `None` if the run succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// Mode of the answer that counted, if there was one.
+    /// Mode of the answer that was used, or else of the last answer. `None` for tools, and if there
+    /// was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<EvalMode>,
     /// Duration of the run, in milliseconds.
     pub latency_ms: f64,
-    /// Requests and answers, in order.
+    /// Requests and their answers, in order.
     pub exchanges: Vec<Exchange>,
 }
 
 /// Reason for a failed trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Category, such as `ASSERTION_FAILED`.
+    /// Category of the failure: `ASSERTION_FAILED` and similar, or the code of the run's error.
     pub category: String,
-    /// Message for a person.
+    /// Description of the failure.
     pub message: String,
 }
 
@@ -95,23 +97,24 @@ impl Failure {
     }
 }
 
-/// A request and its answer.
+/// A request and its answer, as recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// Mode of the request, if it asks for an envelope.
+    /// Mode of the request. `None` for tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<EvalMode>,
-    /// True if the messages extend those of the previous exchange.
+    /// True if the request repeats all messages of the previous request and adds others.
     pub continued: bool,
-    /// New messages if `continued` is true, otherwise all messages.
+    /// Messages of the request. If `continued` is true, only the messages that the previous request
+    /// does not have.
     pub messages: Vec<Value>,
-    /// Message of the answer.
+    /// Message of the answer. `None` if there was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// Reason why the answer ended.
+    /// `finish_reason` of the answer, such as `stop`. `None` if the answer has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// Error, if there was no answer.
+    /// Error of the request. `None` if there was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Duration of the request, in milliseconds.
@@ -120,23 +123,23 @@ pub struct Exchange {
     pub checks: Checks,
 }
 
-/// Results of the independent judge.
+/// Judgement of one or more answers by the independent judge. A rate without cases does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Checks {
-    /// Answers whose complete text is a JSON envelope, out of all answers with a message.
+    /// Answers whose complete text is a JSON envelope, among all answers with a message.
     #[serde(skip_serializing_if = "is_none")]
     pub envelopes: Rate,
-    /// Directives of an allowed type, out of all directives.
+    /// Directives of a known type, among all directives.
     #[serde(skip_serializing_if = "is_none")]
     pub types: Rate,
-    /// Payloads that match their schema, out of all payloads of allowed types.
+    /// Payloads that match the schema of their type, among all payloads of known types.
     #[serde(skip_serializing_if = "is_none")]
     pub payloads: Rate,
-    /// Calls of a known tool with a JSON object as arguments, out of all calls.
+    /// Calls of a known tool with a JSON object as arguments, among all calls.
     #[serde(skip_serializing_if = "is_none")]
     pub calls: Rate,
-    /// Calls whose arguments match the tool's schema, out of all calls.
+    /// Calls whose arguments match the schema of the tool, among all calls.
     #[serde(skip_serializing_if = "is_none")]
     pub arguments: Rate,
 }
@@ -155,7 +158,7 @@ impl Checks {
         self.arguments.merge(other.arguments);
     }
 
-    /// Returns the rates with a nonzero total and their names.
+    /// Returns the rates that have cases, each with its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, Rate)> {
         let all = [
             ("valid envelopes", self.envelopes),
@@ -169,7 +172,7 @@ impl Checks {
 }
 
 impl Harness {
-    /// Returns the name on the command line.
+    /// Returns the name of the harness on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Directives => "directives",
@@ -179,7 +182,7 @@ impl Harness {
 }
 
 impl EvalMode {
-    /// Returns the name on the command line.
+    /// Returns the name of the mode on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ladder => "ladder",
@@ -191,7 +194,7 @@ impl EvalMode {
 }
 
 impl Strategy {
-    /// Returns the name on the command line.
+    /// Returns the name of the strategy on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",

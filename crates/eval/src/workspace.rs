@@ -1,4 +1,5 @@
-//! Workspace for tool calling: a document in memory, with tools to read and change it.
+//! Workspace for the evaluation of tool calling: a JSON document in memory, with tools that read
+//! and change it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,10 +9,10 @@ use formwork_backend::Body;
 use formwork_protocol::directives::patch;
 use formwork_protocol::tools::{Closure, Problem, ToolDefinition, ToolRegistry, ToolsError};
 
-/// Id of the only workspace.
+/// Id of the workspace, which each tool call must give.
 pub(super) const ID: &str = "ws_4f1c";
 
-/// A document with a draft and a UI state. Clones share the document.
+/// A JSON document with the members `draft` and `ui_state`. Clones share the document.
 #[derive(Clone)]
 pub(super) struct Workspace {
     state: Arc<Mutex<Value>>,
@@ -23,15 +24,15 @@ impl Workspace {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Returns the value at a JSON pointer.
+    /// Returns the value at a JSON pointer into the document, or `None` if there is no such value.
     pub(super) fn get(&self, pointer: &str) -> Option<Value> {
         self.lock().pointer(pointer).cloned()
     }
 
-    /// Returns the tools of the workspace.
+    /// Returns the tools `state_get` and `state_patch`, which work on this document.
     ///
     /// # Errors
-    /// Returns an error if a definition is invalid.
+    /// Returns an error if the definition of a tool is invalid.
     pub(super) fn tools(&self) -> Result<ToolRegistry, ToolsError> {
         let mut registry = ToolRegistry::new();
         let id = json!({ "type": "string", "description": "The id of the workspace." });
@@ -66,7 +67,7 @@ impl Workspace {
         Ok(self.lock().clone())
     }
 
-    /// Applies all operations, or none if one fails.
+    /// Implements `state_patch`: applies all operations, or none if one of them fails.
     fn patch(&self, arguments: &Body) -> Result<Value, Problem> {
         check_id(arguments)?;
         let ops = arguments.get("ops").cloned().unwrap_or_default();
@@ -98,7 +99,8 @@ fn check_id(arguments: &Body) -> Result<(), Problem> {
     }
 }
 
-/// Checks the type of `/draft/age`, the only typed value of the draft.
+/// Checks that `/draft/age`, if present, is an integer. Other values of the draft may have any
+/// type.
 fn check_age(state: &Value) -> Result<(), Problem> {
     match &state["draft"]["age"] {
         Value::Null => Ok(()),

@@ -42,8 +42,8 @@ pub fn choice<S: Into<Scalar>>(options: impl IntoIterator<Item = S>) -> Choice {
     Choice { options: options.into_iter().map(Into::into).collect(), weights: Vec::new() }
 }
 
-/// Creates a choice from pairs of option and weight. Weights are relative, so their unit does not
-/// matter.
+/// Creates a choice field from pairs of an allowed value and its weight. Only the ratio of the
+/// weights matters: weights of 3 and 1 mean shares of 75% and 25%.
 pub fn weighted<S: Into<Scalar>>(options: impl IntoIterator<Item = (S, f64)>) -> Choice {
     let (options, weights) = options.into_iter().map(|(option, weight)| (option.into(), weight)).unzip();
     Choice { options, weights }
@@ -64,7 +64,8 @@ pub fn composite(fields: impl IntoIterator<Item = Member>) -> Composite {
     Composite { fields: fields.into_iter().collect() }
 }
 
-/// Creates a required member of an object. See [`Member::optional`] for optional members.
+/// Creates a required member of an object, called `name`. Use [`Member::optional`] to make the
+/// member optional.
 pub fn field(name: impl Into<String>, kind: impl Into<Kind>) -> Member {
     Member { name: name.into(), kind: kind.into(), optional: false }
 }
@@ -75,8 +76,8 @@ pub fn variant<N: Into<String>, K: Into<Kind>>(variants: impl IntoIterator<Item 
     Variant { variants: variants.into_iter().map(branch).collect(), untagged: false }
 }
 
-/// Creates an untagged variant: one of several structures without names. For structures with names,
-/// see [`Variant::untagged`].
+/// Creates an untagged variant: one of several structures without names. To give the structures
+/// names in error messages, create a tagged variant and call [`Variant::untagged`].
 pub fn untagged<K: Into<Kind>>(variants: impl IntoIterator<Item = K>) -> Variant {
     let branch = |kind: K| Branch { name: None, kind: kind.into() };
     Variant { variants: variants.into_iter().map(branch).collect(), untagged: true }
@@ -148,7 +149,7 @@ impl Text {
         Self { min_length: min, max_length: None, characters: None }
     }
 
-    /// Restricts the string to the given characters.
+    /// Restricts the string to the characters of the set `characters`.
     #[must_use]
     pub fn of(mut self, characters: Characters) -> Self {
         self.characters = Some(characters);
@@ -157,8 +158,8 @@ impl Text {
 }
 
 impl Variant {
-    /// Removes the tags. The names of the structures remain in error paths and in the rule names of
-    /// the grammar.
+    /// Makes the variant untagged: a structure is written without its name. The names still appear
+    /// in error paths and in the rule names of the grammar.
     #[must_use]
     pub const fn untagged(mut self) -> Self {
         self.untagged = true;
@@ -180,7 +181,7 @@ impl Template {
         Self { template: template.into(), text: Text::at_least(min) }
     }
 
-    /// Restricts the generated texts to the given characters.
+    /// Restricts the generated texts to the characters of the set `characters`.
     #[must_use]
     pub fn of(mut self, characters: Characters) -> Self {
         self.text.characters = Some(characters);
@@ -222,7 +223,8 @@ pub struct DefinitionBuilder {
 }
 
 impl DefinitionBuilder {
-    /// Starts a definition. `root` is the kind of the whole output.
+    /// Starts a definition without a name and without named structures. `root` is the kind of the
+    /// whole output.
     pub fn new(root: impl Into<Kind>) -> Self {
         Self { name: None, root: root.into(), definitions: Vec::new() }
     }

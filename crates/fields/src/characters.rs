@@ -22,34 +22,37 @@ use crate::error::{CharactersProblem, FieldsError};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Characters {
-    /// Inclusive ranges: sorted, not overlapping and not adjacent.
+    /// Ranges of allowed characters, in ascending order. Both ends of a range are inclusive. Ranges
+    /// do not overlap and are not adjacent.
     ranges: Vec<(char, char)>,
 }
 
-/// All characters that JSON strings contain unescaped or as one of `\n`, `\t`, `\"` and `\\`.
+/// All characters that a JSON string can contain either unescaped or as one of the escapes `\n`,
+/// `\t`, `\"` and `\\`.
 const ALL: [(char, char); 2] = [('\t', '\n'), (' ', char::MAX)];
 
 impl Default for Characters {
-    /// Returns the set of all characters except control characters below U+0020. Tab and line break
-    /// are included. JSON text escapes tab, line break, `"` and `\` as `\t`, `\n`, `\"` and `\\`;
-    /// the other characters need no escape.
+    /// Returns the set that consists of tab, line break and all characters from U+0020 on.
+    ///
+    /// In JSON text, tab, line break, `"` and `\` are escaped as `\t`, `\n`, `\"` and `\\`. The
+    /// other characters of the set need no escape.
     fn default() -> Self {
         Self { ranges: ALL.to_vec() }
     }
 }
 
 impl Characters {
-    /// Reports whether the set contains a character.
+    /// Reports whether the set contains the character `c`.
     pub fn contains(&self, c: char) -> bool {
         self.ranges.iter().any(|&(low, high)| (low..=high).contains(&c))
     }
 
-    /// Returns the ranges in ascending order. Both ends are inclusive.
+    /// Returns the ranges of the set in ascending order. Both ends of a range are inclusive.
     pub fn ranges(&self) -> &[(char, char)] {
         &self.ranges
     }
 
-    /// Returns the characters of this set that are in none of the ranges `others`.
+    /// Returns the set without the characters of the ranges `others`.
     pub(crate) fn without(&self, others: &[(char, char)]) -> Self {
         let mut ranges = self.ranges.clone();
         for &(low, high) in others {
@@ -71,12 +74,13 @@ impl Characters {
         Self { ranges }
     }
 
-    /// Returns all other Unicode characters as sorted ranges, including control characters.
+    /// Returns the ranges of all Unicode characters that are not in the set, control characters
+    /// included. The ranges are in ascending order.
     pub(crate) fn complement(&self) -> Vec<(char, char)> {
         Self { ranges: vec![('\0', char::MAX)] }.without(&self.ranges).ranges
     }
 
-    /// Creates a set from ranges, which may overlap and be in any order.
+    /// Creates a set from inclusive ranges. The ranges may overlap and may be in any order.
     pub(crate) fn of(mut ranges: Vec<(char, char)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(char, char)> = Vec::with_capacity(ranges.len());
@@ -90,7 +94,8 @@ impl Characters {
     }
 }
 
-/// Returns the previous character, skipping the surrogate gap between U+D7FF and U+E000.
+/// Returns the character before `c`, or `None` if `c` is U+0000. The surrogate code points U+D800
+/// to U+DFFF are skipped, because they are not characters.
 fn before(c: char) -> Option<char> {
     match c {
         '\u{E000}' => Some('\u{D7FF}'),
@@ -113,7 +118,7 @@ impl FromStr for Characters {
     }
 }
 
-/// Parses the notation of a character set.
+/// Parses a character set in the notation of [`Characters`], such as `a-zA-Z_`.
 pub(crate) fn parse(source: &str) -> Result<Characters, CharactersProblem> {
     let negated = source.starts_with('^');
     let mut rest = source.strip_prefix('^').unwrap_or(source);
@@ -143,7 +148,7 @@ pub(crate) fn parse(source: &str) -> Result<Characters, CharactersProblem> {
     }
 }
 
-/// Reads one character and decodes its escape, if any.
+/// Removes the first character or escape from `rest`, and returns the character that it stands for.
 fn character(rest: &mut &str) -> Result<char, CharactersProblem> {
     let mut chars = rest.chars();
     let first = chars.next().ok_or(CharactersProblem::Empty)?;
@@ -155,7 +160,8 @@ fn character(rest: &mut &str) -> Result<char, CharactersProblem> {
     }
 }
 
-/// Reads the part of an escape after the backslash.
+/// Removes an escape from `rest`, whose backslash the caller has removed, and returns the character
+/// that the escape stands for.
 fn escape(rest: &mut &str) -> Result<char, CharactersProblem> {
     let mut chars = rest.chars();
     let c = chars.next();

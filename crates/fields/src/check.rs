@@ -1,5 +1,5 @@
-//! Checks of a definition. The outputs of a checked definition can always be generated, except that
-//! its grammar may exceed the limits for compilation.
+//! Checks of a definition. Every output of a checked definition can be generated, except that its
+//! grammar may exceed the limits for compilation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::field::{Array, Branch, Choice, Composite, Described, Int, Kind, Scala
 use crate::path::Path;
 use crate::read::NESTING;
 
-/// Maximum number of fields in a definition, including the options of choices.
+/// Maximum number of fields in a definition. Every option of a choice counts as a field.
 const FIELDS: usize = 20_000;
 
 /// Maximum number of named structures.
@@ -57,7 +57,7 @@ fn is_identifier(name: &str) -> bool {
 
 struct Checker<'d> {
     names: &'d HashMap<&'d str, &'d Kind>,
-    /// Number of kinds and options visited so far.
+    /// Number of fields visited so far, compared with [`FIELDS`].
     count: usize,
 }
 
@@ -213,8 +213,10 @@ fn options(choice: &Choice) -> Result<(), Problem> {
     }
 }
 
-/// Checks that every structure has a finite value. Also checks that no structure stands for itself,
-/// directly or through other references.
+/// Checks the references between structures. Returns an error if a structure has only infinite
+/// values, or if it refers to itself without an object or list in between.
+///
+/// For example, an object with a required member of its own type has only infinite values.
 fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
     let mut finite: HashSet<&str> = HashSet::new();
     loop {
@@ -239,7 +241,7 @@ fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
     Ok(())
 }
 
-/// Reports whether a kind has a finite value, given that the structures in `finite` have one.
+/// Reports whether a kind has a finite value, given that every structure named in `finite` has one.
 fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
     match kind.plain() {
         Kind::Ref(name) => finite.contains(name.as_str()),
@@ -252,7 +254,8 @@ fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
     }
 }
 
-/// Unifies equal values: whole numbers become integers, and zeros lose their sign.
+/// Replaces numbers by their normal form, so that equal numbers are equal in Rust too. Whole
+/// numbers become [`Scalar::Integer`], and -0.0 becomes 0.0.
 pub(crate) fn normalise(definition: &mut DefinitionBuilder) {
     let structures = definition.definitions.iter_mut().map(|(_, kind)| kind);
     for kind in structures.chain([&mut definition.root]) {
@@ -287,8 +290,8 @@ fn normalise_kind(kind: &mut Kind) {
     }
 }
 
-/// Returns an error for the first reference that prevents finite values. `kind` must have no finite
-/// value.
+/// Returns an error for the first reference that leaves `kind` without a finite value. Must only be
+/// called if `kind` has no finite value.
 fn endless(kind: &Kind, path: &Path<'_>, finite: &HashSet<&str>) -> FieldsError {
     match kind.plain() {
         Kind::Ref(name) => path.error(Problem::Endless { name: name.clone() }),
@@ -309,7 +312,11 @@ fn endless(kind: &Kind, path: &Path<'_>, finite: &HashSet<&str>) -> FieldsError 
     }
 }
 
-/// Follows references that stand for a whole value. Returns an error if they form a cycle.
+/// Returns an error if the structure `name` refers to itself through references that stand for a
+/// whole value.
+///
+/// `open` contains the structures whose references are being followed. `done` contains all
+/// structures visited so far.
 fn circle<'d>(
     name: &'d str,
     kinds: &HashMap<&'d str, &'d Kind>,
@@ -334,7 +341,8 @@ fn circle<'d>(
     Ok(())
 }
 
-/// Collects the references that can stand for the whole value of a kind.
+/// Appends to `found` the structures that `kind` refers to directly: as a reference, or through a
+/// structure of an untagged variant.
 fn bare_references<'d>(kind: &'d Kind, found: &mut Vec<&'d str>) {
     match kind.plain() {
         Kind::Ref(name) => found.push(name),

@@ -1,4 +1,5 @@
-//! Bounds of decimal numbers, as integer multiples of the last decimal place.
+//! Bounds of decimal numbers, as integer multiples of the last decimal place. With two decimals, for
+//! example, the bound 1.25 is 125 units.
 
 use crate::error::Problem;
 use crate::field::Float;
@@ -9,15 +10,17 @@ pub(crate) const DECIMALS: u32 = 15;
 /// Largest magnitude up to which every integer has its own 64-bit float: 2^53 - 1.
 pub(crate) const WHOLE: i64 = (1 << 53) - 1;
 
-/// Largest magnitude of a decimal number, in units of its last decimal place. 64-bit floats
-/// distinguish all decimals of 15 digits, and this limit is 1 followed by 15 zeros. Some decimals
-/// of 16 digits share a float, such as `80000000000000.01` and `80000000000000.02`.
+/// Largest allowed magnitude of a number with at least one decimal, in units of its last decimal
+/// place.
+///
+/// 64-bit floats distinguish all decimals of 15 digits, and this limit is 1 followed by 15 zeros.
+/// Some decimals of 16 digits share a float, such as `80000000000000.01` and `80000000000000.02`.
 const UNITS: i64 = 1_000_000_000_000_000;
 
-/// Default number of decimals if neither the field nor its bounds ask for more.
+/// Minimum number of decimals of a field that does not set the number of decimals.
 const USUAL: u32 = 2;
 
-/// Range of numbers from `low` to `high`, in units of `10^-digits`.
+/// Range of decimal numbers. `low` and `high` are inclusive, in units of `10^-digits`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decimals {
     pub(crate) low: i64,
@@ -27,8 +30,11 @@ pub(crate) struct Decimals {
 }
 
 impl Decimals {
-    /// Returns the range of numbers that a field allows. Returns an error if the range is empty, or
-    /// if floats cannot represent all of its numbers distinctly.
+    /// Returns the range of numbers that a field allows.
+    ///
+    /// # Errors
+    /// Returns an error if the range is empty, if a bound is not finite, or if floats cannot
+    /// represent all numbers of the range distinctly.
     pub(crate) fn of(float: &Float) -> Result<Self, Problem> {
         for (key, bound) in [("min", float.min), ("max", float.max)] {
             if let Some(given) = bound.filter(|bound| !bound.is_finite()) {
@@ -59,7 +65,8 @@ impl Decimals {
     }
 }
 
-/// Returns the largest magnitude, in units, up to which every decimal has its own float.
+/// Returns the largest allowed magnitude of a number, in units of `10^-decimals`. Up to this
+/// magnitude, every decimal has its own float.
 const fn limit(decimals: u32) -> i64 {
     if decimals == 0 { WHOLE } else { UNITS }
 }
@@ -75,8 +82,9 @@ fn fraction_digits(value: f64) -> u32 {
     value.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len() as u32)
 }
 
-/// Converts a bound to units, rounding in the given direction. The conversion is exact and uses the
-/// shortest decimal that parses to the bound.
+/// Converts a bound to units of `10^-decimals`. A bound between two units is rounded up or down.
+/// The conversion works on the digits of the shortest decimal that parses to `bound`, so it has no
+/// floating-point errors.
 fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> {
     let too_large = || {
         let limit = plain(limit(decimals), decimals);
@@ -99,7 +107,8 @@ fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> 
     Ok(if is_negative { -magnitude } else { magnitude })
 }
 
-/// Formats a number of units as a decimal.
+/// Formats a number of units of `10^-decimals` in decimal notation. For example, 1250 units with 2
+/// decimals are `12.50`.
 pub(crate) fn plain(units: i64, decimals: u32) -> String {
     let digits = format!("{:0>width$}", units.unsigned_abs(), width = decimals as usize + 1);
     let (whole, fraction) = digits.split_at(digits.len() - decimals as usize);

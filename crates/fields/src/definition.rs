@@ -15,7 +15,8 @@ use crate::{
     Format, Invalid, TemplateOptions, Weights, check, gbnf, import, read, schema, template, validate, write,
 };
 
-/// Checked definition of a JSON structure.
+/// Checked definition of a JSON structure. All outputs are generated from a definition: grammar,
+/// prompt template, JSON Schema, validator and weights.
 ///
 /// ```
 /// use formwork_fields::{Definition, Format};
@@ -68,10 +69,10 @@ impl Definition {
     /// # Errors
     /// Returns an error if:
     ///
-    /// - the schema uses a keyword or structure that fields cannot express; the error contains the
-    ///   JSON pointer,
-    /// - a resulting field is invalid, for example if its bounds contain no number; the error
-    ///   contains the path of the field.
+    /// - the schema uses a keyword or structure that fields cannot express (the error contains the
+    ///   JSON pointer),
+    /// - a resulting field is invalid, for example because its bounds contain no number (the error
+    ///   contains the path of the field).
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -106,7 +107,8 @@ impl Definition {
         Self::from_schema(SchemaGenerator::default().into_root_schema_for::<T>().as_value())
     }
 
-    /// Returns the name of the definition, which is also the name of its root.
+    /// Returns the name of the definition, which is also the `title` of its JSON Schema. Returns
+    /// `None` if the definition has no name.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -116,19 +118,21 @@ impl Definition {
         &self.root
     }
 
-    /// Returns the named structures that references can refer to, sorted by name.
+    /// Returns the named structures, which fields can refer to, sorted by name.
     pub fn definitions(&self) -> &[(String, Kind)] {
         &self.definitions
     }
 
-    /// Returns the named structure called `name`.
+    /// Returns the named structure called `name`, or `None` if the definition has no such
+    /// structure.
     pub(crate) fn definition(&self, name: &str) -> Option<&Kind> {
         let at = self.definitions.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         Some(&self.definitions[at].1)
     }
 
-    /// Resolves references, descriptions and untagged variants. Returns every kind that a value may
-    /// have, without duplicates and in the order of the definition.
+    /// Returns every kind that a value of the kind `kind` may have, after references, descriptions
+    /// and untagged variants have been resolved. The kinds are in the order of the definition,
+    /// without duplicates.
     ///
     /// The search is iterative, because a chain of references can be as long as the number of
     /// structures.
@@ -150,7 +154,8 @@ impl Definition {
         found
     }
 
-    /// Returns the canonical texts as a GBNF grammar, which llama.cpp can read, too.
+    /// Returns a GBNF grammar that accepts exactly the [canonical texts](crate#canonical-text).
+    /// llama.cpp can read the grammar too.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -189,7 +194,7 @@ impl Definition {
         self.template_with(TemplateOptions::default())
     }
 
-    /// Returns the prompt template with the given options.
+    /// Returns the prompt template with the given options, for example without weights.
     ///
     /// ```
     /// use formwork_fields::builder::weighted;
@@ -204,7 +209,7 @@ impl Definition {
         template::template(self, options)
     }
 
-    /// Returns a JSON Schema (draft 2020-12) that describes the same values.
+    /// Returns a JSON Schema (draft 2020-12) that accepts the same values as the definition.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -217,9 +222,10 @@ impl Definition {
         schema::schema(self)
     }
 
-    /// Validates a JSON text and returns at most 100 errors. The result is empty if the text is
-    /// valid. Members may be in any order, and numbers and strings may be in any valid JSON
-    /// spelling.
+    /// Validates a JSON text. Returns the errors found, at most 100, or an empty list if the text
+    /// is valid.
+    ///
+    /// Members may be in any order, and numbers and strings may be in any valid JSON spelling.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -233,8 +239,8 @@ impl Definition {
         validate::validate(self, text)
     }
 
-    /// Returns a guide that biases the sampler by the weights of choices. Returns `None` if no
-    /// reachable choice has weights.
+    /// Returns a guide for the sampler, which biases the tokens of a choice by the weights of its
+    /// options. Returns `None` if the output can contain no choice with weights.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -261,7 +267,7 @@ impl Definition {
         Weights::new(self, vocabulary)
     }
 
-    /// Compiles the grammar of [`gbnf`](Self::gbnf).
+    /// Compiles the grammar that [`gbnf`](Self::gbnf) returns.
     ///
     /// # Errors
     /// Returns an error if the grammar exceeds one of `limits`. The usual cause is a shortest value
@@ -273,8 +279,8 @@ impl Definition {
     /// Parses a definition in the given format.
     ///
     /// # Errors
-    /// Returns an error if the text is malformed, with line and column, or if the definition is
-    /// invalid, with the path of the field.
+    /// Returns an error with line and column if the text is malformed. Returns an error with the
+    /// path of a field if the definition is invalid.
     pub fn parse(text: &str, format: Format) -> Result<Self, FieldsError> {
         read::definition(format.read(text)?)?.build()
     }

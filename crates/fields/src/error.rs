@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Error in reading, checking, importing or writing a definition.
+/// Error in reading, checking, importing or writing a definition, or in parsing a character set.
 ///
 /// The message is a single line. If the location of the problem is known, the line starts with one
 /// of:
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
     Schema { pointer: String, problem: SchemaProblem },
 }
 
-/// Problem of a field.
+/// Problem of a field. The error that contains the problem adds the path of the field.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub(crate) enum Problem {
     #[error("`{key}` is missing")]
@@ -98,7 +98,7 @@ pub(crate) enum Problem {
     Characters(CharactersProblem),
 }
 
-/// Problem of a character set.
+/// Problem in the notation of a character set.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(crate) enum CharactersProblem {
     #[error("the character set is empty")]
@@ -118,7 +118,7 @@ pub(crate) enum CharactersProblem {
     Code,
 }
 
-/// Problem at a location in a JSON Schema.
+/// Problem at a location in an imported JSON Schema.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub(crate) enum SchemaProblem {
     #[error("unsupported keyword `{keyword}`")]
@@ -134,7 +134,7 @@ pub(crate) enum SchemaProblem {
 }
 
 impl FieldsError {
-    /// Returns the path of the invalid field, if the error concerns a field.
+    /// Returns the path of the invalid field. Returns `None` if the error does not concern a field.
     pub fn path(&self) -> Option<&str> {
         match &self.0 {
             Fault::Field { path, .. } => Some(path),
@@ -142,7 +142,8 @@ impl FieldsError {
         }
     }
 
-    /// Returns the line and column of a syntax error. Both start at 1.
+    /// Returns the line and column of a syntax error in JSON, YAML or TOML, both starting at 1.
+    /// Returns `None` for other errors.
     pub const fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
             Fault::Syntax { line, column, .. } => Some((line, column)),
@@ -150,7 +151,8 @@ impl FieldsError {
         }
     }
 
-    /// Returns the JSON pointer to the problem, if the error concerns an imported JSON Schema.
+    /// Returns the JSON pointer to the problem in an imported JSON Schema. Returns `None` for other
+    /// errors.
     pub fn pointer(&self) -> Option<&str> {
         match &self.0 {
             Fault::Schema { pointer, .. } => Some(pointer),

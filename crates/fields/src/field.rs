@@ -1,4 +1,4 @@
-//! The kinds of fields, as plain data.
+//! The kinds of fields as plain data, with public members.
 
 use crate::Characters;
 
@@ -45,7 +45,7 @@ pub struct Described {
 }
 
 impl Kind {
-    /// Returns the kind without its description.
+    /// Returns the kind without its description. A kind without a description is returned as it is.
     pub fn plain(&self) -> &Self {
         match self {
             Self::Described(described) => &described.kind,
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Returns the description, if any.
+    /// Returns the description, or `None` if the kind has none.
     pub fn description(&self) -> Option<&str> {
         match self {
             Self::Described(described) => Some(&described.description),
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Sets the description. Replaces an existing description.
+    /// Adds a description to the kind. Replaces an existing description.
     #[must_use]
     pub fn describe(self, description: impl Into<String>) -> Self {
         let kind = match self {
@@ -75,9 +75,9 @@ impl Kind {
 /// Integer within inclusive bounds. A missing bound defaults to the limit of `i64`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Int {
-    /// Smallest allowed value.
+    /// Smallest allowed value. If `None`, the smallest value is [`i64::MIN`].
     pub min: Option<i64>,
-    /// Largest allowed value.
+    /// Largest allowed value. If `None`, the largest value is [`i64::MAX`].
     pub max: Option<i64>,
 }
 
@@ -88,9 +88,9 @@ pub struct Int {
 /// decimals.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Float {
-    /// Smallest allowed value.
+    /// Smallest allowed value. If `None`, the default bound described above applies.
     pub min: Option<f64>,
-    /// Largest allowed value.
+    /// Largest allowed value. If `None`, the default bound described above applies.
     pub max: Option<f64>,
     /// Maximum number of digits after the decimal point, at most 15. If `None`, the bounds
     /// determine the number of digits, with a minimum of 2.
@@ -103,9 +103,9 @@ pub struct Float {
 pub struct Text {
     /// Minimum length in characters.
     pub min_length: usize,
-    /// Maximum length in characters. `None` is unbounded.
+    /// Maximum length in characters. If `None`, the length is not limited.
     pub max_length: Option<usize>,
-    /// Allowed characters. If `None`, the characters of [`Characters::default`].
+    /// Allowed characters. If `None`, the characters of [`Characters::default`] are allowed.
     pub characters: Option<Characters>,
 }
 
@@ -120,13 +120,14 @@ pub struct Template {
 }
 
 impl Template {
-    /// Returns the fixed texts before, between and after the places.
+    /// Returns the fixed texts before, between and after the places. A template with `n` places has
+    /// `n + 1` fixed texts, which may be empty.
     pub(crate) fn literals(&self) -> Vec<&str> {
         self.template.split(PLACE).collect()
     }
 }
 
-/// Value that is neither an object nor a list.
+/// Boolean, number or string.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scalar {
     /// `true` or `false`.
@@ -150,10 +151,10 @@ pub struct Choice {
     pub weights: Vec<f64>,
 }
 
-/// Object. Members are written in this order. Other members are not allowed.
+/// Object with a fixed list of members. Other members are not allowed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Composite {
-    /// Members in the order of the canonical text. Names must be unique.
+    /// Members, in the order in which they are written. Their names must be unique.
     pub fields: Vec<Member>,
 }
 
@@ -172,7 +173,7 @@ pub struct Member {
 /// `untagged` is true.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variant {
-    /// Alternative structures; at least one.
+    /// Alternative structures. There must be at least one.
     pub variants: Vec<Branch>,
     /// True if structures are written without their names.
     pub untagged: bool,
@@ -194,12 +195,12 @@ pub struct Array {
     pub element: Box<Kind>,
     /// Minimum number of items.
     pub min_items: usize,
-    /// Maximum number of items. `None` is unbounded.
+    /// Maximum number of items. If `None`, the number is not limited.
     pub max_items: Option<usize>,
 }
 
 impl Scalar {
-    /// Converts the value to a JSON value.
+    /// Converts the scalar to a [`serde_json::Value`].
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Boolean(value) => (*value).into(),
@@ -209,7 +210,8 @@ impl Scalar {
         }
     }
 
-    /// Returns the canonical JSON text. Numbers are in plain decimal notation.
+    /// Returns the scalar as canonical JSON text. Numbers are in plain decimal notation, without an
+    /// exponent.
     pub fn text(&self) -> String {
         match self {
             Self::Number(value) => value.to_string(),

@@ -17,8 +17,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format for the extension of a path: `json`, `yaml`, `yml` or `toml`, in any
-    /// case. Returns `None` for other extensions.
+    /// Returns the format that belongs to the extension of `path`: `json`, `yaml`, `yml` or `toml`,
+    /// in upper or lower case. Returns `None` for other extensions and for paths without an
+    /// extension.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
@@ -84,7 +85,8 @@ fn yaml(text: &str) -> Result<Node, FieldsError> {
     })
 }
 
-/// Returns the line and column of a byte offset. Both start at 1. Columns count characters.
+/// Converts the byte offset `at` in `text` to a line and a column, both starting at 1. Columns
+/// count characters.
 fn line_column(text: &str, at: usize) -> (usize, usize) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

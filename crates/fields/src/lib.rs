@@ -50,9 +50,11 @@
 //! - Other control characters can occur in names, options, constants and the fixed text of
 //!   templates. Each is written as its shortest escape, such as `\r` or `\u0001`.
 //!
-//! `formwork_grammar` writes the values of a JSON Schema in the same way. The schema and the
-//! validator compare values, so any valid JSON spelling is accepted. On canonical text all three
-//! agree. The tests check this on random definitions and values.
+//! Outputs that `formwork_grammar` constrains by a JSON Schema follow the same rules.
+//!
+//! The schema and the validator compare values, so they accept any valid JSON spelling. On canonical
+//! text, the grammar, the schema and the validator agree. The tests check this on random definitions
+//! and values.
 //!
 //! # The written form
 //! The format of definition files is described in `grammars/fields/README.md`, with examples for

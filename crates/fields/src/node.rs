@@ -1,4 +1,4 @@
-//! Tree of values that JSON, YAML and TOML have in common. Maps preserve the order of their
+//! Tree of the values that JSON, YAML and TOML have in common. Maps preserve the order of their
 //! members.
 
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Value in any of the formats.
+/// Value read from JSON, YAML or TOML, or to be written in one of these formats.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Node {
     Null,
@@ -22,7 +22,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// Returns the type of the value, for error messages.
+    /// Returns the type of the value with its article, such as `a list`, for error messages.
     pub(crate) const fn what(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -58,13 +58,13 @@ impl Serialize for Node {
 
 /// Type that values of all formats can be deserialized into.
 pub(crate) trait Tree: Sized {
-    /// True if a repeated key in a map is an error.
+    /// True if a map with a repeated key is an error.
     const UNIQUE: bool;
 
     fn null() -> Self;
     fn boolean(value: bool) -> Self;
     fn integer(value: i64) -> Self;
-    /// Creates an integer above `i64::MAX`.
+    /// Creates a value for an integer above `i64::MAX`.
     fn large(value: u64) -> Self;
     fn number(value: f64) -> Self;
     fn string(value: String) -> Self;
@@ -87,7 +87,8 @@ impl Tree for Node {
         Self::Integer(value)
     }
 
-    /// Rounding is harmless, because numbers of this size are rejected later.
+    /// Converts the integer to a float, which may round it. The rounding is harmless, because
+    /// numbers of this size are rejected later.
     fn large(value: u64) -> Self {
         Self::Number(value as f64)
     }
@@ -115,7 +116,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// Visitor that builds a tree.
+/// Visitor that builds a tree of type `T`.
 pub(crate) struct TreeVisitor<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: Tree + Deserialize<'de>> Visitor<'de> for TreeVisitor<T> {

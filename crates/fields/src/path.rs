@@ -1,10 +1,10 @@
-//! Path of a field within its definition.
+//! Path of a field within its definition, such as `stats.strength`.
 
 use std::fmt;
 
 use crate::error::{Fault, FieldsError, Problem};
 
-/// Path as a linked list, from the last step to the first.
+/// Path as a linked list: each path contains its last step and a reference to the path before.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Self>,
@@ -14,7 +14,7 @@ pub(crate) struct Path<'a> {
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
-    /// The whole definition. Written as `$`, and omitted from longer paths.
+    /// The whole definition. Written as `$` if no other step follows, and otherwise omitted.
     Root,
     Definition(&'a str),
     Name(&'a str),
@@ -35,7 +35,7 @@ impl<'a> Path<'a> {
         self.then(Step::Name(name))
     }
 
-    /// Appends the name if present, or else the index.
+    /// Returns the path extended by `name`, or by `index` if there is no name.
     pub(crate) fn name_or_index(&'a self, name: Option<&'a str>, index: usize) -> Self {
         name.map_or_else(|| self.then(Step::Index(index)), |name| self.name(name))
     }
@@ -44,7 +44,7 @@ impl<'a> Path<'a> {
         self.then(Step::Element)
     }
 
-    /// Returns the number of steps from the root.
+    /// Returns the number of steps after the root or named structure at which the path starts.
     pub(crate) const fn depth(&self) -> usize {
         self.depth
     }
@@ -82,7 +82,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Reports whether a name can be written in a path without brackets and quotes.
+/// Reports whether a path can contain the name without brackets and quotes.
 pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }

@@ -17,7 +17,7 @@ use crate::path::Path;
 /// lead deeper, so code that follows references has separate limits.
 pub(crate) const NESTING: usize = 60;
 
-/// Values of `type`, each with the keys of the kind.
+/// Values of the key `type`. Each is followed by the other keys that a field of this type accepts.
 const TYPES: [(&str, &[&str]); 11] = [
     ("int", &["min", "max"]),
     ("float", &["min", "max", "decimals"]),
@@ -34,7 +34,7 @@ const TYPES: [(&str, &[&str]); 11] = [
 
 type Read<T> = Result<T, FieldsError>;
 
-/// Reads a whole definition.
+/// Converts the tree of a whole definition file.
 pub(crate) fn definition(node: Node) -> Read<DefinitionBuilder> {
     let path = Path::root();
     let mut keys = Keys::new(node, &path)?;
@@ -74,8 +74,8 @@ impl<'p> Keys<'p> {
         }
     }
 
-    /// Reads a kind from the remaining keys. `besides` lists the keys that the caller has read
-    /// already, for error messages.
+    /// Reads a kind from the remaining keys. `besides` lists keys that the caller reads itself, so
+    /// that error messages can name all accepted keys.
     fn kind(mut self, besides: &[&str]) -> Read<Kind> {
         let description = self.string("description")?;
         let given = match self.string("type")? {
@@ -223,7 +223,7 @@ impl<'p> Keys<'p> {
         }
     }
 
-    /// Reads an integer that is not negative.
+    /// Reads an optional integer that must not be negative.
     fn count(&mut self, key: &'static str) -> Read<Option<usize>> {
         let given = self.integer(key)?;
         let count = |given: i64| {
@@ -268,7 +268,8 @@ impl<'p> Keys<'p> {
     }
 }
 
-/// Returns the name of a member or structure, for use in its path.
+/// Returns the value of the key `name` in the map of a member or structure, for use in paths.
+/// Returns `None` if the key is missing or its value is not a string.
 fn name_of(node: &Node) -> Option<String> {
     let Node::Map(map) = node else { return None };
     map.iter().find_map(|(key, value)| match value {
@@ -277,7 +278,7 @@ fn name_of(node: &Node) -> Option<String> {
     })
 }
 
-/// Formats names as a list for an error message.
+/// Formats names as a list in backquotes for an error message.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

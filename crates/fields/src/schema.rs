@@ -9,7 +9,7 @@ use crate::Definition;
 use crate::decimal::{Decimals, plain};
 use crate::field::{Array, Choice, Composite, Float, Int, Kind, Scalar, Template, Text, Variant};
 
-/// Returns the schema of a definition.
+/// Returns the JSON Schema of a definition.
 pub(crate) fn schema(definition: &Definition) -> Value {
     let mut schema = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema" });
     if let (Some(members), Value::Object(root)) = (schema.as_object_mut(), kind(definition.root())) {
@@ -87,10 +87,11 @@ fn string(text: &Text) -> Value {
     schema
 }
 
-/// Returns the schema of a template string, with a pattern.
+/// Returns the schema of a template string. The schema contains a `pattern` with the fixed texts.
 ///
-/// If there is only one place, `minLength` and `maxLength` of the whole string bound its length.
-/// Validators check these faster than counted repetitions of a class.
+/// If the template has a single place, `minLength` and `maxLength` of the whole string bound the
+/// length of the generated text. Validators check these keywords faster than a counted repetition
+/// in the pattern.
 fn filled(template: &Template) -> Value {
     let text = &template.text;
     let literals = template.literals();
@@ -151,8 +152,8 @@ fn list(array: &Array) -> Value {
     schema
 }
 
-/// Returns the regex class of a text's allowed characters. The default class consists of tab, line
-/// break and all characters from U+0020 on.
+/// Returns a regex class such as `[a-z]` for the allowed characters of a text. Without a character
+/// set, the class contains tab, line break and all characters from U+0020 on.
 fn class(text: &Text) -> String {
     let all = Characters::default();
     let set = text.characters.as_ref().unwrap_or(&all);
@@ -170,7 +171,7 @@ fn class(text: &Text) -> String {
     class
 }
 
-/// Escapes a literal text for a regex.
+/// Escapes `text` so that a regex matches the text literally.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -184,7 +185,7 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// Appends a character of a regex class, escaped if necessary.
+/// Appends the character `c` to a regex class, escaped if necessary.
 fn push(c: char, class: &mut String) {
     match c {
         '\\' | ']' | '[' | '^' | '-' => class.extend(['\\', c]),

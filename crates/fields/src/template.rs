@@ -14,19 +14,21 @@ use crate::Definition;
 use crate::field::{Array, Kind, Member, Variant};
 use crate::path::is_plain;
 
-/// Length of the output, in bytes, from which a structure is not repeated. Later occurrences refer
-/// to an earlier one.
+/// Length of the output, in bytes, above which no structure is shown twice. A placeholder such as
+/// `<the same as stats>` then refers to the first occurrence.
 const LONG: usize = 1 << 16;
 
-/// Nesting depth from which referenced structures are shown below the template. A single structure
-/// nests to about the same depth, so recursion is bounded by twice this depth.
+/// Nesting depth from which a referenced structure is shown below the template instead of in its
+/// place. A single structure nests to about the same depth, so twice this depth bounds the
+/// recursion.
 const DEEP: usize = 64;
 
 /// Options for the prompt template of a definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TemplateOptions {
     /// True if the template shows weights as percentages, such as `"a" (70%)`. Set this to false if
-    /// a guide applies the weights ([`Definition::weights`]), because they would count twice.
+    /// a guide applies the weights ([`Definition::weights`]). Otherwise the weights take effect
+    /// twice.
     pub shares: bool,
 }
 
@@ -36,7 +38,7 @@ impl Default for TemplateOptions {
     }
 }
 
-/// Returns the template of a definition.
+/// Returns the prompt template of a definition.
 pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> String {
     let mut writer = Writer {
         definition,
@@ -65,22 +67,25 @@ pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> Str
 struct Writer<'d> {
     definition: &'d Definition,
     options: TemplateOptions,
-    /// Structures that have been shown, with their paths.
+    /// Names of structures that have been shown, each with the path of the field that shows it.
     shown: Vec<(&'d str, String)>,
-    /// Structures that enclose the current position, with their paths.
+    /// Names of structures that enclose the current field, each with the path of the field that
+    /// shows it.
     open: Vec<(&'d str, String)>,
-    /// Structures to be shown below the template.
+    /// Names of structures to be shown below the template.
     below: Vec<&'d str>,
-    /// Steps from the root to the current field.
+    /// Steps from the root to the current field, as written in a path: `.name`, `["a b"]` or `[]`.
     path: Vec<String>,
     depth: usize,
     out: String,
-    /// Bytes of the output that precede `out` while the text of a placeholder is written.
+    /// Length in bytes of the output before the current placeholder. While a placeholder is being
+    /// written, `out` only contains its text. At other times, the length is zero.
     before: usize,
 }
 
 impl<'d> Writer<'d> {
-    /// Writes a value as JSON. A placeholder becomes a string.
+    /// Writes a value on indented lines, as JSON. A value that needs a placeholder becomes a string
+    /// with the placeholder as its text.
     fn json(&mut self, kind: &'d Kind, hint: Option<&'d str>, optional: bool, indent: usize) {
         let hint = hint.or(kind.description());
         let kind = kind.plain();
@@ -136,7 +141,8 @@ impl<'d> Writer<'d> {
         self.out.push('}');
     }
 
-    /// Writes the description of an object before the object, because an object has no placeholder.
+    /// Writes a description, if any, in front of an object. An object has no placeholder that could
+    /// contain the description.
     fn before_object(&mut self, hint: Option<&str>) {
         if let Some(hint) = hint {
             self.out.push('<');
@@ -155,7 +161,7 @@ impl<'d> Writer<'d> {
         }
     }
 
-    /// Writes a value on the current line.
+    /// Writes a value on the current line, with unquoted placeholders.
     fn inline(&mut self, kind: &'d Kind, hint: Option<&'d str>, form: Form) {
         let hint = hint.or(kind.description());
         match kind.plain() {
@@ -205,7 +211,7 @@ impl<'d> Writer<'d> {
         self.out.push_str(" }");
     }
 
-    /// Writes a variant with each structure on its own line.
+    /// Writes the placeholder of a variant, followed by each structure on its own line.
     fn variant(&mut self, variant: &'d Variant, hint: Option<&str>) {
         self.placeholder("choose one of the following structures", hint);
         self.out.push('\n');
@@ -250,7 +256,7 @@ impl<'d> Writer<'d> {
         self.out.push('>');
     }
 
-    /// Writes a nested part. `step` is appended to the path meanwhile.
+    /// Calls `write` with `step` appended to the current path.
     fn within(&mut self, step: String, write: impl FnOnce(&mut Self)) {
         self.path.push(step);
         self.depth += 1;
@@ -259,7 +265,8 @@ impl<'d> Writer<'d> {
         self.path.pop();
     }
 
-    /// Reports whether a structure is referred to by name instead of being shown at this position.
+    /// Reports whether a placeholder refers to the structure `name`, instead of the structure being
+    /// shown in place.
     fn is_known(&self, name: &str) -> bool {
         let is_in = |list: &[(&str, String)]| list.iter().any(|(known, _)| *known == name);
         is_in(&self.open)
@@ -268,8 +275,8 @@ impl<'d> Writer<'d> {
             || (self.before + self.out.len() > LONG && is_in(&self.shown))
     }
 
-    /// Returns the text of a placeholder that refers to a structure. Schedules the structure to be
-    /// shown below if it has not been shown.
+    /// Returns the text of a placeholder that refers to the structure `name`. If the structure has
+    /// not been shown, schedules it to be shown below the template.
     fn place_of(&mut self, name: &'d str) -> String {
         let places = self.open.iter().rev().chain(&self.shown);
         let place = places.into_iter().find(|(known, _)| *known == name).map(|(_, place)| place);
@@ -298,7 +305,7 @@ impl<'d> Writer<'d> {
     }
 }
 
-/// Returns the path step of a member.
+/// Returns the path step of the member `name`: `.name`, or `["name"]` if quotes are needed.
 fn name_step(name: &str) -> String {
     if is_plain(name) { format!(".{name}") } else { format!("[{}]", quoted(name)) }
 }
@@ -317,7 +324,7 @@ mod tests {
         Definition::new("alone", kind).expect("well-formed").template()
     }
 
-    /// Returns the template of a kind within a variant.
+    /// Returns the template of `kind` as a structure of a variant.
     fn within(kind: impl Into<Kind>) -> String {
         let text = alone(variant([("v", kind.into())]));
         let text = text

@@ -1,6 +1,6 @@
-//! Validation of JSON texts. The validator shares the definition, its character sets and the parts
-//! of its templates with the grammar and the schema. It shares no code that decides whether a value
-//! is valid.
+//! Validation of JSON texts. The validator and the generators of the grammar and the schema read the
+//! same definition. They share no code that decides whether a value is valid, so tests can compare
+//! them.
 //!
 //! Validation compares values. Members may be in any order, and numbers and strings may be in any
 //! valid JSON spelling.
@@ -28,7 +28,7 @@ const ERRORS: usize = 100;
 pub struct Invalid {
     /// Location as a JSON path, such as `$.stats.strength` or `$.items[2]`.
     pub path: String,
-    /// Description of the error.
+    /// Description of the problem, such as `expected an integer between 1 and 10, found 12`.
     pub message: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Invalid {
     }
 }
 
-/// Returns the errors of a text. The result is empty if the text is valid.
+/// Returns the errors of a JSON text, at most [`ERRORS`]. The result is empty if the text is valid.
 pub(crate) fn validate(definition: &Definition, text: &str) -> Vec<Invalid> {
     let value: Json = match formwork_json::from_str(text) {
         Ok(value) => value,
@@ -61,17 +61,17 @@ struct Validator<'d> {
     path: String,
     errors: Vec<Invalid>,
     shapes: HashMap<*const Composite, Rc<Shape<'d>>>,
-    /// Number of untagged variants that enclose the current value.
+    /// Number of untagged variants whose structures are currently being tried.
     trials: usize,
-    /// Errors of values that have been tried within two or more untagged variants. The same kind
-    /// and value can be reached in many ways.
+    /// Errors of the kinds that have been tried for a value within two or more untagged variants.
+    /// They are cached, because the same pair of kind and value can be reached in many ways.
     tried: HashMap<(*const Kind, *const Json), Rc<[Invalid]>>,
 }
 
-/// Index of an object's members by name.
+/// Index of an object's members.
 struct Shape<'d> {
     places: HashMap<&'d str, usize>,
-    /// Positions of the required members, in the order of the definition.
+    /// Indices of the required members in `Composite::fields`, in ascending order.
     required: Vec<usize>,
 }
 
@@ -85,8 +85,8 @@ impl<'d> Shape<'d> {
 }
 
 impl<'d> Validator<'d> {
-    /// Validates a value. The calls nest once for each level of the text, so the depth of the text
-    /// bounds the recursion.
+    /// Validates a value against any kind and adds the errors found. Calls nest once for each level
+    /// of the JSON text, so the depth of the text bounds the recursion.
     fn value(&mut self, kind: &'d Kind, value: &Json) {
         let is_single = match kind {
             Kind::Ref(_) | Kind::Described(_) => false,
@@ -103,7 +103,7 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// Validates a value against a kind that is not a reference, a description or an untagged
+    /// Validates a value against a kind other than a reference, a description or an untagged
     /// variant.
     fn single(&mut self, kind: &'d Kind, value: &Json) {
         match kind {
@@ -207,11 +207,11 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// Tries the kinds in order until one fits. If none fits, reports the errors of the nearest
-    /// kind.
+    /// Validates a value against the structures of an untagged variant, in order, until one
+    /// matches. If none matches, reports the errors of the closest structure.
     ///
-    /// Kinds whose errors are all in nested values are nearer than kinds with an error at the
-    /// current path. Among these, the kind with the fewest errors is nearest.
+    /// A structure without an error at the current path is closer than a structure with such an
+    /// error. If this is equal, the structure with fewer errors is closer.
     fn untagged(&mut self, kinds: &[&'d Kind], value: &Json) {
         let before = std::mem::take(&mut self.errors);
         self.trials += 1;
@@ -236,7 +236,7 @@ impl<'d> Validator<'d> {
         self.errors.extend(errors.iter().take(room).cloned());
     }
 
-    /// Returns the errors of a value for one of several kinds.
+    /// Returns the errors of a value for one structure of an untagged variant.
     fn trial(&mut self, kind: &'d Kind, value: &Json) -> Rc<[Invalid]> {
         let key = (std::ptr::from_ref(kind), std::ptr::from_ref(value));
         if let Some(errors) = self.tried.get(&key) {

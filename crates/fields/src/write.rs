@@ -1,4 +1,4 @@
-//! Conversion of definitions to trees, which the file formats serialize.
+//! Conversion of definitions to trees, which are then written as JSON, YAML or TOML.
 
 use crate::field::{Choice, Float, Int, Kind, Member, Scalar, Text, Variant};
 use crate::node::Node;
@@ -29,7 +29,7 @@ impl Map {
         }
     }
 
-    /// Adds a key if its value is true.
+    /// Adds `key` with the value `true` if `value` is true. Otherwise adds nothing.
     fn flag(&mut self, key: &str, value: bool) {
         self.optional(key, value.then_some(Node::Boolean(true)));
     }
@@ -130,7 +130,7 @@ const fn count(count: usize) -> Node {
     Node::Integer(count as i64)
 }
 
-/// Returns a number node. Whole numbers become integers.
+/// Returns the node of a number. A whole number becomes an integer.
 fn number(value: f64) -> Node {
     match Scalar::from(value) {
         Scalar::Integer(value) => Node::Integer(value),

@@ -123,7 +123,10 @@ impl FromIterator<u8> for ByteSet {
     }
 }
 
-/// Formats the set for humans: ASCII bytes as characters, and all other bytes as one phrase.
+/// Formats the set for humans, for example as `` `a`-`c` or a character beyond ASCII ``.
+///
+/// ASCII bytes are shown as characters. All bytes from 0x80 up are shown as one phrase, whether or
+/// not the set contains all of them. The empty set is shown as `nothing`.
 impl fmt::Display for ByteSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();

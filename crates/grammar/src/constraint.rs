@@ -32,7 +32,7 @@ struct Shared {
 /// One generation of the caches. A [`Config`] is valid within one generation only.
 pub(crate) struct Generation {
     full: AtomicBool,
-    /// Size of the caches in bytes, as of the last measurement.
+    /// Size of the caches in bytes, as of the last [`Constraint::check_size`].
     bytes: AtomicUsize,
     caches: Mutex<Caches>,
 }
@@ -115,18 +115,18 @@ impl Constraint {
         Matcher::new(self.clone())
     }
 
-    /// Returns the grammar.
+    /// Returns the grammar that the constraint was created from.
     pub fn grammar(&self) -> &Grammar {
         &self.shared.grammar
     }
 
-    /// Returns the vocabulary.
+    /// Returns the vocabulary that the grammar is bound to.
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.shared.vocabulary
     }
 
-    /// Returns a number of tokens that suffices for a complete output, not counting the
-    /// end-of-sequence token.
+    /// Returns the number of tokens of a known complete output, without the end-of-sequence token.
+    /// A request with this limit can always finish, although even shorter outputs may exist.
     ///
     /// Returns `None` if the vocabulary cannot spell any output.
     pub fn minimum_tokens(&self) -> Option<usize> {
@@ -141,7 +141,8 @@ impl Constraint {
         self.shared.grammar.byte_len() + current.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the generation for new matchers. Starts a new generation if the current one is full.
+    /// Returns the generation for new matchers. If the current generation is full, replaces it with
+    /// a new, empty one first.
     pub(crate) fn generation(&self) -> Arc<Generation> {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_full() {
@@ -154,8 +155,9 @@ impl Constraint {
         Arc::clone(&current)
     }
 
-    /// Measures the caches of a generation, and marks the generation as full if they exceed the
-    /// limit.
+    /// Measures the size of `caches`, which belong to `generation`, and stores the size in
+    /// `generation`. Marks `generation` as full if the size exceeds
+    /// [`Limits::cache_bytes`](crate::Limits).
     pub(crate) fn check_size(&self, generation: &Generation, caches: &Caches) {
         let bytes = caches.byte_len();
         generation.bytes.store(bytes, Ordering::Relaxed);
@@ -180,7 +182,8 @@ mod tests {
     /// The size of the caches includes every mask, in grammars with and without recursion.
     #[test]
     fn all_masks_count() {
-        /// A vocabulary so large that masks take more memory than the tables behind them.
+        /// Vocabulary size at which masks take more memory than the tables that the masks are
+        /// computed from.
         const TOKENS: u32 = 200_000;
         let tokens = (0..TOKENS).map(|id| match u8::try_from(id) {
             Ok(byte) => vec![byte],

@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Limit { what: &'static str, given: usize, limit: usize },
 }
 
-/// Problem at a position of a GBNF grammar.
+/// Problem at a line and column of a GBNF grammar.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum GbnfProblem {
     #[error("expected {expected}, found {found}")]
@@ -80,7 +80,8 @@ pub(crate) enum GbnfProblem {
     Schema { error: String, is_over_limit: bool },
 }
 
-/// Problem at a place of structural tags.
+/// Problem with a part of [structural tags](crate::StructuralTags), for example with
+/// `tags[2].begin`.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum TagProblem {
     #[error("must not be empty")]
@@ -95,7 +96,7 @@ pub(crate) enum TagProblem {
     Content { error: Box<GrammarError> },
 }
 
-/// Problem at a position of a regular expression.
+/// Problem at an offset of a regular expression.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum RegexProblem {
     #[error("{message}")]
@@ -134,11 +135,12 @@ pub(crate) enum SchemaProblem {
     Nesting { limit: usize },
 }
 
-/// Maximum number of characters of a string value that a message shows.
+/// Maximum number of characters of a string value that [`SchemaProblem::malformed`] quotes.
 const SHOWN: usize = 40;
 
 impl SchemaProblem {
-    /// Creates the problem for a value of the wrong type or form.
+    /// Creates the problem for the value `found`, which has the wrong type or form. `expected`
+    /// describes the right form, for example `an array of schemas`.
     pub(crate) fn malformed(expected: &'static str, found: &Value) -> Self {
         let found = match found {
             Value::Array(_) => "an array".to_owned(),
@@ -158,9 +160,11 @@ impl SchemaProblem {
 const EXCERPT: usize = 120;
 
 impl GrammarError {
-    /// Returns the JSON pointer of the place in the schema, if the error is in a JSON Schema.
+    /// Returns the JSON pointer of the schema location with the error, for example
+    /// `/properties/a/type`. Returns `None` if the error is not about a schema location.
     ///
-    /// The pointer of a place in another document follows the document's URI and `#`.
+    /// For a location in a remote document, the result is the document's URI, `#` and the JSON
+    /// pointer.
     pub fn pointer(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { pointer, .. } => Some(pointer),
@@ -168,8 +172,8 @@ impl GrammarError {
         }
     }
 
-    /// Reports whether the grammar is a valid schema that no value satisfies. A validator can then
-    /// reject every value.
+    /// Reports whether the grammar is a valid schema that no value satisfies. A validator should
+    /// then accept the schema and reject every value.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
@@ -182,7 +186,8 @@ impl GrammarError {
         matches!(problem, SchemaProblem::Unsatisfiable | SchemaProblem::Clash { .. })
     }
 
-    /// Returns the keyword that the error is about, if the error is in a JSON Schema.
+    /// Returns the keyword that the error is about, for example `minimum`, or `schema` for a whole
+    /// subschema. Returns `None` if the error is not about a schema location.
     pub fn keyword(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { keyword, .. } => Some(keyword),
@@ -190,8 +195,8 @@ impl GrammarError {
         }
     }
 
-    /// Returns the absolute URI of a referenced document that was not given, if the document is the
-    /// cause of the error.
+    /// Returns the absolute URI of the missing document, if the error is a reference to a document
+    /// that was not given. Returns `None` for all other errors.
     pub fn missing_document(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { problem: SchemaProblem::RemoteRef { uri, .. }, .. } => Some(uri),
@@ -199,7 +204,7 @@ impl GrammarError {
         }
     }
 
-    /// Returns the message without the place.
+    /// Returns the message without the prefix that names the location.
     pub fn problem(&self) -> String {
         match &self.0 {
             Kind::Gbnf { problem, .. } => problem.to_string(),
@@ -210,7 +215,8 @@ impl GrammarError {
         }
     }
 
-    /// Returns the line and column in the GBNF source, both starting at 1, if the error is in GBNF.
+    /// Returns the line and column of an error in a GBNF source, both starting at 1. Returns `None`
+    /// for all other errors.
     pub fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
             Kind::Gbnf { line, column, .. } => Some((line, column)),
@@ -218,10 +224,11 @@ impl GrammarError {
         }
     }
 
-    /// Returns the GBNF source line, and a second line with a caret under the column.
+    /// Returns the GBNF source line with the error, and below it a line with a caret under the
+    /// column. Returns `None` if the error is not in a GBNF source.
     ///
-    /// Shows only the surroundings of the column if the line is long. The result has no final line
-    /// break.
+    /// Of a long line, only the 120 characters around the column are shown. The result has no final
+    /// line break.
     pub fn excerpt(&self) -> Option<String> {
         match &self.0 {
             Kind::Gbnf { column, source_line, .. } => {
@@ -234,7 +241,8 @@ impl GrammarError {
         }
     }
 
-    /// Adds a place in a schema to an error about a limit. Returns other errors unchanged.
+    /// Turns an error about a limit without a location into an error at the schema location
+    /// `pointer`. Returns other errors unchanged.
     pub(crate) fn at(self, pointer: &str) -> Self {
         let Kind::Limit { what, given, limit } = self.0 else { return self };
         let keyword = keyword_at(pointer).to_owned();
@@ -264,7 +272,8 @@ impl GrammarError {
         }
     }
 
-    /// Reports whether the grammar exceeds a limit and the place is still unknown.
+    /// Reports whether this is an error about a limit to which [`at`](Self::at) can still add a
+    /// schema location.
     pub(crate) const fn is_limit(&self) -> bool {
         matches!(self.0, Kind::Limit { .. })
     }
@@ -284,9 +293,10 @@ impl From<TooLarge> for GrammarError {
     }
 }
 
-/// Returns the keyword at the end of a pointer to a subschema.
+/// Returns the keyword at the end of a pointer to a subschema, for example `items` for
+/// `/properties/a/items`.
 ///
-/// Returns `schema` if the pointer ends with a member name or an array index, or is empty.
+/// Returns `schema` if the pointer is empty or ends with a member name or an array index.
 fn keyword_at(pointer: &str) -> &str {
     let path =
         if pointer.starts_with('/') { pointer } else { pointer.split_once('#').map_or("", |(_, path)| path) };
@@ -312,16 +322,17 @@ fn keyword_at(pointer: &str) -> &str {
     keyword
 }
 
-/// Formats a pointer for messages: `#` for the root, `#/a/b` for other places. A pointer with a
-/// document URI is unchanged.
+/// Formats a pointer for messages: `#` for the root, `#/a/b` for `/a/b`. A pointer that starts with
+/// a document URI is returned unchanged.
 pub(crate) fn display_pointer(pointer: &str) -> String {
     if pointer.is_empty() || pointer.starts_with('/') { format!("#{pointer}") } else { pointer.to_owned() }
 }
 
-/// Maximum number of rules that a message names.
+/// Maximum number of rules that [`cannot_end`] lists by name.
 const NAMED: usize = 8;
 
-/// Formats the rules that cannot end, as the end of a message.
+/// Formats `rules`, which match no finite text, as the end of a message: `: rules … cannot end`.
+/// Returns an empty text if there are no rules.
 fn cannot_end(rules: &[Origin]) -> String {
     let named: Vec<String> = rules.iter().take(NAMED).map(ToString::to_string).collect();
     let more = match rules.len().saturating_sub(NAMED) {

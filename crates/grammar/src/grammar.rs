@@ -35,7 +35,7 @@ const REPEATED_NAMES: &str =
 #[derive(Clone, Debug)]
 pub struct Grammar {
     program: AnyProgram,
-    /// Bytes of memory that the compiled form holds, as charged to the ledger of the compilation.
+    /// Memory of the compiled form in bytes, as charged to the ledger of the compilation.
     bytes: usize,
     limits: Limits,
     warnings: Arc<[Warning]>,
@@ -67,8 +67,8 @@ impl Grammar {
 
     /// Compiles a JSON Schema whose references may lead to other documents.
     ///
-    /// `remotes` has these documents, keyed by the URI from which they are retrieved, without a
-    /// fragment. Nothing is fetched.
+    /// `remotes` maps the URI of each such document, without a fragment, to the document. Nothing
+    /// is fetched over the network.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, Remotes, SchemaOptions};
@@ -82,8 +82,8 @@ impl Grammar {
     ///
     /// # Errors
     /// Returns an error in the same cases as [`json_schema`](Self::json_schema), or if `remotes`
-    /// lacks a document. [`GrammarError::missing_document`] returns the URI of that document. A
-    /// place in another document is reported as the URI of the document, `#` and a JSON pointer.
+    /// lacks a document. [`GrammarError::missing_document`] returns the URI of the missing
+    /// document. An error inside a remote document has a pointer of the form `URI#/json/pointer`.
     pub fn json_schema_with_remotes(
         schema: &Value,
         remotes: &Remotes,
@@ -128,8 +128,9 @@ impl Grammar {
     /// ```
     ///
     /// # Errors
-    /// Returns an error in the same cases as [`gbnf`](Self::gbnf). An error in a schema, as in
-    /// [`json_schema`](Self::json_schema), is reported at the schema's place in the source.
+    /// Returns an error in the same cases as [`gbnf`](Self::gbnf), and if
+    /// [`json_schema`](Self::json_schema) would refuse one of the schemas. An error in a schema is
+    /// reported at the line and column of the schema in `source`.
     pub fn gbnf_with_schemas(
         source: &str,
         options: &SchemaOptions,
@@ -168,16 +169,16 @@ impl Grammar {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the expression has a syntax error or back-references, or if its
-    /// automaton is too large.
+    /// Returns an error if the expression has a syntax error or back-references, or if the
+    /// expression or its automaton exceeds one of the `limits`.
     pub fn regex(pattern: &str, limits: &Limits) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |ledger| regex::parse(pattern, limits, ledger))
     }
 
-    /// Creates the grammar whose outputs are exactly the given choices.
+    /// Creates the grammar whose outputs are exactly the strings in `choices`.
     ///
     /// # Errors
-    /// Returns an error if `choices` is empty.
+    /// Returns an error if `choices` is empty or exceeds one of the `limits`.
     pub fn choices<S: AsRef<str>>(choices: &[S], limits: &Limits) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |_| choice::parse(choices))
     }
@@ -185,8 +186,14 @@ impl Grammar {
     /// Compiles structural tags, and the JSON Schemas in them with the given options.
     ///
     /// # Errors
-    /// Returns an error if the content of a tag is invalid, or if the triggers and the tags do not
-    /// match. The error names the place.
+    /// Returns an error in these cases:
+    ///
+    /// - There are no tags, no triggers, or an empty trigger.
+    /// - A tag begins with no trigger, or a trigger begins no tag.
+    /// - A trigger contains another trigger, which always fires first.
+    /// - The content of a tag is invalid, or a limit is exceeded.
+    ///
+    /// The message starts with the location, for example `tags[2].begin`.
     pub fn structural_tags(
         tags: &StructuralTags,
         options: &SchemaOptions,
@@ -216,8 +223,8 @@ impl Grammar {
     /// options.
     ///
     /// # Errors
-    /// Returns an error if a part is invalid. The message starts with the places of the
-    /// [`Part::At`]s around the part, outermost first.
+    /// Returns an error if a part is invalid. If the part is nested in [`Part::At`]s, the message
+    /// starts with their `place` prefixes, outermost first.
     pub fn of_parts(part: &Part, options: &SchemaOptions, limits: &Limits) -> Result<Self, GrammarError> {
         Self::of_parts_with_remotes(part, &Remotes::new(), options, limits)
     }
@@ -253,8 +260,8 @@ impl Grammar {
         Ok(Self { program, bytes: ledger.held(), limits: limits.clone(), warnings })
     }
 
-    /// Returns the token terminals of the grammar. The automaton spells each terminal by its index
-    /// in this slice.
+    /// Returns the token terminals of the grammar. In the automaton, the terminal at index `i` of
+    /// this slice is spelt as the two bytes `tokens::spelling(i)`.
     pub(crate) fn token_terminals(&self) -> &[TokenTerminal] {
         match &self.program {
             AnyProgram::Cfg { program, .. } => &program.tokens,
@@ -262,8 +269,8 @@ impl Grammar {
         }
     }
 
-    /// Returns the parts of the grammar that have no effect or are read differently from their
-    /// definition.
+    /// Returns a warning for each part of the grammar that has no effect, or that is read
+    /// differently from its definition.
     ///
     /// Examples are annotations of a schema and rules that are unreachable from `root`.
     pub fn warnings(&self) -> &[Warning] {
@@ -273,8 +280,8 @@ impl Grammar {
     /// Writes the grammar as GBNF, which llama.cpp can read too.
     ///
     /// A `%json` terminal of a GBNF source is kept, although llama.cpp does not know this terminal.
-    /// A schema is written as it was compiled: with its layout, and with one spelling of each
-    /// value.
+    /// A schema is written as rules, with the layout of its [`SchemaOptions`] and one spelling for
+    /// each value.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
@@ -302,8 +309,8 @@ impl Grammar {
         }
     }
 
-    /// Returns the size of the compiled form: the number of automaton states, or the number of
-    /// nodes for a JSON Schema.
+    /// Returns the size of the compiled form. The unit is nodes for a JSON Schema, and automaton
+    /// states for all other grammars.
     pub fn size(&self) -> usize {
         match &self.program {
             AnyProgram::Cfg { program, .. } => program.states.len(),
@@ -321,8 +328,8 @@ impl Grammar {
         &self.limits
     }
 
-    /// Returns one of the shortest outputs. Token terminals appear in GBNF notation, for example
-    /// `<[7]>`.
+    /// Returns one of the shortest outputs, in bytes. A token terminal appears in GBNF notation,
+    /// for example as `<[7]>`.
     pub fn shortest(&self) -> Vec<u8> {
         let text = match &self.program {
             AnyProgram::Cfg { program, .. } => program.shortest_text(),
@@ -345,8 +352,8 @@ impl Grammar {
 
     /// Returns an endless iterator over random outputs.
     ///
-    /// The outputs vary wherever the grammar leaves a choice, have a bounded length, and are the
-    /// same for equal seeds.
+    /// The outputs differ from each other wherever the grammar allows alternatives, and their
+    /// length is bounded. Equal seeds give equal outputs.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits};
@@ -385,24 +392,25 @@ pub struct Recognizer {
     len: usize,
 }
 
-/// The first position at which a text does not match a grammar.
+/// Error for a text that a grammar does not match: the position of the first mismatch.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at byte {at}: expected {}{expected}", if *.complete { "the end, or " } else { "" })]
 pub struct Mismatch {
-    /// Offset of the first byte that cannot follow, or the length of the text if the text ends too
-    /// early.
+    /// Offset, in bytes, of the first byte that does not match. If the text ends too early, this is
+    /// the length of the text.
     pub at: usize,
-    /// Bytes that can follow at this position.
+    /// Bytes that would be allowed at offset `at`.
     pub expected: ByteSet,
-    /// True if the text before `at` is a complete output.
+    /// True if the text up to `at` is a complete output.
     pub complete: bool,
 }
 
 impl Recognizer {
-    /// Reads more bytes.
+    /// Reads the next `bytes` of the output.
     ///
     /// # Errors
-    /// Returns an error at the first byte that cannot follow. The bytes before that byte stay read.
+    /// Returns an error at the first byte that is not allowed. The recognizer then stands before
+    /// that byte, and [`extend`](Self::extend) can be called again.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
         for &byte in bytes {
             let next = self.automaton.run(self.config, &[byte]);
@@ -433,9 +441,10 @@ impl Recognizer {
         self.automaton.following(self.config)
     }
 
-    /// Describes what can come next, with one line per alternative.
+    /// Describes in words what can come next, with one entry for each alternative.
     ///
-    /// Returns an empty list if only the bytes are known; see [`following`](Self::following).
+    /// Returns an empty list if the grammar gives no descriptions. [`following`](Self::following)
+    /// always returns the bytes.
     pub fn expected(&mut self) -> Vec<String> {
         self.automaton.expected(self.config)
     }

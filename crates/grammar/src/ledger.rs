@@ -1,13 +1,12 @@
 //! The budget of one compilation: steps of work, and bytes of memory.
 //!
-//! All stages of a compilation charge one [`Ledger`], so no stage can exhaust time or memory
-//! without a limit. Charges are estimates. A step takes about 10 ns, and bytes are the sizes of
-//! tables that grow with the input. A stage charges before it allocates or loops, in proportion to
-//! the work ahead.
+//! All stages of a compilation charge the same [`Ledger`], so no stage can use unlimited time or
+//! memory. A stage charges its estimated cost before it allocates or loops. One step stands for
+//! about 10 ns of work. Bytes are the sizes of tables that grow with the input.
 //!
-//! Code that cannot return an error calls [`Ledger::note`] and [`Ledger::keep`]. The next
-//! [`Ledger::spend`] or [`Ledger::check`] then fails. Such code may stop early when
-//! [`Ledger::is_over`] returns true.
+//! Code that cannot return an error charges with [`Ledger::note`] and [`Ledger::keep`]. If such a
+//! charge exceeds a limit, the next [`Ledger::spend`], [`Ledger::hold`] or [`Ledger::check`] fails.
+//! Such code may stop early when [`Ledger::is_over`] returns true.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,7 +32,7 @@ impl Ledger {
         })
     }
 
-    /// Charges steps of work.
+    /// Charges `work` steps.
     ///
     /// # Errors
     /// Returns an error if the compilation has exceeded one of its limits.
@@ -42,7 +41,7 @@ impl Ledger {
         self.check()
     }
 
-    /// Charges bytes that stay in use until the end of the compilation, unless
+    /// Charges `bytes` of memory that stay in use until the end of the compilation, unless
     /// [released](Self::release).
     ///
     /// # Errors
@@ -52,37 +51,38 @@ impl Ledger {
         self.check()
     }
 
-    /// Charges bytes like [`Ledger::hold`], for callers that cannot return an error.
+    /// Charges `bytes` of memory like [`Ledger::hold`], but never fails.
     pub(crate) fn keep(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_add(bytes));
     }
 
-    /// Returns bytes to the budget that were [held](Self::hold) and are now free.
+    /// Gives `bytes` that were [held](Self::hold) and are now free back to the budget.
     pub(crate) fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
 
-    /// Returns the number of bytes in use.
+    /// Returns the number of bytes that are charged at the moment.
     pub(crate) fn held(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Returns all bytes to the budget that were held since [`held`](Self::held) returned `held`.
+    /// Gives back all bytes that were charged since [`held`](Self::held) returned `held`.
     pub(crate) fn release_to(&self, held: usize) {
         self.bytes.set(held);
     }
 
-    /// Charges steps of work like [`Ledger::spend`], for callers that cannot return an error.
+    /// Charges `work` steps like [`Ledger::spend`], but never fails.
     pub(crate) fn note(&self, work: usize) {
         self.work.set(self.work.get().saturating_add(work));
     }
 
-    /// Reports whether a limit is exceeded.
+    /// Reports whether the work or the memory exceeds its limit.
     pub(crate) fn is_over(&self) -> bool {
         self.work.get() > self.max_work || self.bytes.get() > self.max_bytes
     }
 
-    /// Returns the limit that is exceeded, as its name, the amount used, and the limit.
+    /// Returns the first exceeded limit as `(name, amount used, limit)`, or `None` if no limit is
+    /// exceeded.
     pub(crate) fn excess(&self) -> Option<(&'static str, usize, usize)> {
         let (work, bytes) = (self.work.get(), self.bytes.get());
         if work > self.max_work {
@@ -94,8 +94,8 @@ impl Ledger {
     /// Checks the limits.
     ///
     /// # Errors
-    /// Returns an error if a limit is exceeded. The error has the name of the limit and the amount
-    /// used.
+    /// Returns an error if a limit is exceeded. The error has the name of the limit, the amount
+    /// used and the limit.
     pub(crate) fn check(&self) -> Result<(), GrammarError> {
         self.excess().map_or(Ok(()), |(what, given, limit)| Err(GrammarError::limit(what, given, limit)))
     }

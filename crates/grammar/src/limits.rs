@@ -1,7 +1,7 @@
 /// Bounds on the cost of a grammar.
 ///
-/// A grammar that exceeds a limit is refused with an error that gives the required amount and the
-/// limit. A constraint is never relaxed to stay within a limit.
+/// A grammar that exceeds a limit is refused with an error. The error has the required amount and
+/// the limit. A grammar is never relaxed to stay within a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Maximum size of a GBNF or regular expression source, in bytes. The default is 4 MiB. Regular
@@ -9,22 +9,25 @@ pub struct Limits {
     pub source_bytes: usize,
     /// Maximum nesting depth in the source, for example of groups and subschemas. The default is 256.
     pub nesting: usize,
-    /// Maximum number of automaton states of a compiled grammar, with counted loops unrolled. The
-    /// default is 262,144.
+    /// Maximum number of automaton states of a compiled grammar. Each copy of a counted repetition
+    /// has states of its own. The default is 262,144.
     pub states: usize,
-    /// Maximum work of one compilation, over all stages. A step takes about 10 ns, and the default
-    /// is 33,554,432 steps.
+    /// Maximum work of one compilation, in steps of about 10 ns, over all stages. The default is
+    /// 33,554,432 steps.
     pub work: usize,
-    /// Maximum memory that one compilation may hold, over all stages, in bytes. 192 MiB by default.
+    /// Maximum memory that one compilation may hold, in bytes, over all stages. The default is 192
+    /// MiB.
     pub bytes: usize,
     /// Maximum length of the shortest output, in bytes. The default is 64 KiB.
     ///
-    /// In a context-free grammar, the limit also applies to the shortest rest of each rule, from
-    /// any position in the rule.
+    /// In a context-free grammar, the limit also applies to each position in a rule: the shortest
+    /// text from there to the end of the rule must not be longer.
     pub shortest_bytes: usize,
-    /// Maximum memory of one generation of a constraint's caches, in bytes. The default is 256 MiB.
+    /// Maximum memory of one generation of a [`Constraint`](crate::Constraint)'s caches, in bytes.
+    /// The default is 256 MiB.
     ///
-    /// The caches hold configurations and masks. A new generation starts if they exceed the limit.
+    /// The caches hold machine states and masks. If they exceed the limit, they are replaced by a
+    /// new, empty generation.
     pub cache_bytes: usize,
 }
 

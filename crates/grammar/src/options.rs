@@ -1,18 +1,18 @@
-/// Options that decide which JSON texts a schema stands for.
+/// Options that decide which JSON texts a grammar of a schema accepts.
 ///
-/// The default is made for generation: each value has one spelling. [`SchemaOptions::accept`] is
-/// made for validation: a value may have any spelling.
+/// The default is made for generation: each value has exactly one spelling.
+/// [`SchemaOptions::accept`] is made for validation: a value may have any spelling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SchemaOptions {
-    /// Spellings of strings and numbers.
+    /// Allowed spellings of strings and numbers.
     pub profile: Profile,
-    /// White space inside arrays and objects.
+    /// Allowed white space in arrays and objects.
     pub layout: Layout,
-    /// Order of the members of an object.
+    /// Allowed order of the members of an object.
     pub order: Order,
-    /// Treatment of the keyword `format`.
+    /// Effect of the keyword `format`.
     pub formats: Formats,
-    /// Treatment of members that the schema of an object does not mention.
+    /// Decides whether an object may have members that its schema does not mention.
     pub undeclared: Undeclared,
 }
 
@@ -35,10 +35,10 @@ impl SchemaOptions {
 /// Allowed spellings of strings and numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
-    /// One spelling per value.
+    /// Each value has one spelling.
     ///
-    /// In strings, `"`, `\` and control characters have their shortest escape, and all other
-    /// characters stand for themselves. Integers have no fraction. Numbers have no exponent and at
+    /// In strings, `"`, `\` and control characters have their shortest escape. All other characters
+    /// are written without an escape. Integers have no fraction. Numbers have no exponent and at
     /// most 15 digits, and are never `-0`. More digits are allowed only if a bound or divisor in
     /// the schema has more.
     #[default]
@@ -48,7 +48,7 @@ pub enum Profile {
     /// * If the schema bounds a number, an exponent requires exactly one digit before the point.
     ///   That digit is zero only if all digits are zero. For example, `1.5e3` is allowed and `15e2`
     ///   is not.
-    /// * If the remainder by `multipleOf` matters, exponents are rejected.
+    /// * If a number must be checked against `multipleOf`, exponents are rejected.
     /// * In an integer, the exponent must not be negative and the fraction must be zero.
     /// * Lone surrogates such as `"\ud800"` are rejected, because they stand for no string.
     Accept,

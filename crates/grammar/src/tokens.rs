@@ -3,9 +3,9 @@
 //! `<[7]>` matches the token with id 7, `<think>` the token with this text, and `!<…>` any other
 //! token.
 //!
-//! A grammar is compiled without a vocabulary, and its automata read bytes. They therefore spell
-//! each terminal as two bytes ([`spelling`]). The first of them never occurs in UTF-8. A spelling
-//! always stands for one token. Text that contains such a first byte is rejected.
+//! A grammar is compiled without a vocabulary, and its automata read bytes. The automata therefore
+//! spell each terminal as two bytes ([`spelling`]). The first byte of a spelling never occurs in
+//! UTF-8, so a spelling cannot be confused with text. Text that contains such a byte is rejected.
 //!
 //! A terminal never matches a token that ends generation, because generation would end inside the
 //! grammar. A terminal that names such a token is refused once the vocabulary is known, even at the
@@ -24,7 +24,7 @@ pub(crate) struct TokenTerminal {
     /// True if the terminal matches all tokens except the named one.
     pub(crate) negated: bool,
     pub(crate) token: NamedToken,
-    /// First occurrence in the source, if the source is GBNF.
+    /// First occurrence in the source; `None` if the source is not GBNF.
     pub(crate) origin: Option<Origin>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) const TEXT: ByteSet = ByteSet::below(LEAD);
 /// Maximum number of terminals of a grammar: the number of different spellings.
 pub(crate) const TERMINALS: usize = (u8::MAX - LEAD + 1) as usize * 256;
 
-/// Returns the spelling of the terminal with an index.
+/// Returns the spelling of the terminal with this index in `Grammar::token_terminals`.
 pub(crate) const fn spelling(index: usize) -> [u8; 2] {
     [LEAD + (index / 256) as u8, (index % 256) as u8]
 }
@@ -88,12 +88,12 @@ pub(crate) const fn is_lead(byte: u8) -> bool {
     byte >= LEAD
 }
 
-/// Returns the index of the terminal with this spelling.
+/// Returns the index of the terminal with this spelling, or `None` if `lead` begins no spelling.
 pub(crate) fn spelt([lead, rest]: [u8; 2]) -> Option<usize> {
     Some(usize::from(lead.checked_sub(LEAD)?) * 256 + usize::from(rest))
 }
 
-/// Replaces each spelling in `output` with the notation of its terminal.
+/// Replaces each spelling in `output` with the GBNF notation of its terminal, for example `<[7]>`.
 pub(crate) fn readable(output: Vec<u8>, terminals: &[TokenTerminal]) -> Vec<u8> {
     if terminals.is_empty() {
         return output;
@@ -121,7 +121,7 @@ pub(crate) struct TokenEdges {
 }
 
 impl TokenEdges {
-    /// Resolves the terminals in a vocabulary.
+    /// Finds the tokens of `vocabulary` that each terminal matches.
     ///
     /// # Errors
     /// Returns an error if a terminal matches no token, or names a token that ends generation.
@@ -163,12 +163,12 @@ impl TokenEdges {
         self.sets.iter().map(TokenSet::byte_len).sum()
     }
 
-    /// Returns an iterator over the terminals' indices and their tokens.
+    /// Returns `(index, tokens)` for each terminal.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &TokenSet)> {
         self.sets.iter().enumerate()
     }
 
-    /// Returns the tokens of the terminal with an index.
+    /// Returns the tokens of the terminal with this index, or `None` if there is no such terminal.
     pub(crate) fn tokens(&self, index: usize) -> Option<&TokenSet> {
         self.sets.get(index)
     }

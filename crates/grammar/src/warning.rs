@@ -12,14 +12,14 @@ pub enum Warning {
         pointer: String,
         /// Name of the keyword.
         keyword: String,
-        /// Reason why the keyword has no effect, or the way in which it is read.
+        /// Reason why the keyword has no effect, or a description of how it is read instead.
         reason: &'static str,
     },
     /// A member or a branch of a JSON Schema that no value satisfies. No output contains it.
     NeverWritten {
         /// JSON pointer of the place in the schema.
         pointer: String,
-        /// Keywords that contradict each other there, as far as they are known.
+        /// Keywords that contradict each other at this location, as far as they are known.
         keywords: Vec<String>,
     },
     /// A rule of a GBNF grammar that is unreachable from `root`.

@@ -1,4 +1,4 @@
-//! Compares masks with checks of single tokens, for objects whose member names must differ.
+//! Compares masks with checks of each single token, for objects whose member names must differ.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use formwork_grammar::{
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 use serde_json::{Value, json};
 
-/// Pieces of tokens: short names and the punctuation around them.
+/// Texts from which the tokens are composed: short names, and the punctuation around them.
 const PIECES: [&str; 28] = [
     "\"", "\"", "\"", "\"", ",", ",\"", "\",\"", "\":", "\":\"", "\": ", ":", "{", "{\"", "}", "[", "]", " ",
     "a", "b", "ab", "\\u0061", "\\n", "é", "1", ",\"a\":1", "\"b\":", "x", "\"a\"",

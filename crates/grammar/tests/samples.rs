@@ -1,5 +1,5 @@
-//! Validates random outputs of schemas in the generate profile with the `jsonschema` crate, which
-//! asserts formats.
+//! Validates random outputs of schemas, in the generate profile, with the `jsonschema` crate. The
+//! crate asserts formats.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn validator(schema: &Value) -> Option<Validator> {
     jsonschema::options().should_validate_formats(true).build(schema).ok()
 }
 
-/// Returns the validator's first error for an output.
+/// Returns the validator's first error for `output`, or `None` if the output is valid.
 fn complaint(validator: &Validator, output: &[u8]) -> Option<String> {
     let value: Value = match serde_json::from_slice(output) {
         Ok(value) => value,

@@ -1,18 +1,19 @@
-//! Reads JSON from users, with a limit on nesting.
+//! Parser for JSON from users, with a limit on the nesting depth.
 //!
-//! `serde_json` rejects values that are nested deeper than 128 levels with a syntax error. Without
-//! its limit, a deeply nested text overflows the stack. This crate first scans the bytes to measure
-//! the depth. Any text up to [`NESTING`] levels is read, and a deeper text is rejected with an
-//! error about nesting.
+//! By default, `serde_json` rejects values nested deeper than 127 levels with a syntax error.
+//! Without this limit, a deeply nested text overflows the stack.
+//!
+//! This crate raises the limit to [`NESTING`] levels. It first scans the bytes to measure the
+//! depth, and rejects a deeper text with an error about nesting.
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// Maximum nesting of arrays and objects. Reading, writing or dropping a value takes stack space
-/// for each level.
+/// Maximum nesting depth of arrays and objects. The limit is needed because reading, writing and
+/// dropping a value take stack space for each level.
 pub const NESTING: usize = 1024;
 
-/// Error from reading JSON. The message states the position.
+/// Error from reading JSON. The message contains the line and column.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct JsonError(#[from] Kind);
@@ -21,7 +22,7 @@ pub struct JsonError(#[from] Kind);
 enum Kind {
     #[error("not valid JSON: {0}")]
     Syntax(#[source] serde_json::Error),
-    /// The text is JSON, but does not match the expected type.
+    /// The text is valid JSON, but does not match the expected type.
     #[error("{0}")]
     Data(serde_json::Error),
     #[error("nested deeper than the limit of {NESTING} levels at line {line} column {column}")]
@@ -30,7 +31,7 @@ enum Kind {
     Range(#[source] serde_json::Error),
 }
 
-/// Reads a whole text.
+/// Parses a JSON text, which must contain exactly one value.
 ///
 /// ```
 /// let deep = "[".repeat(300) + &"]".repeat(300);
@@ -47,10 +48,10 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     from_slice(text.as_bytes())
 }
 
-/// Reads a whole text of bytes.
+/// Parses a JSON text given as bytes, which must contain exactly one value.
 ///
 /// # Errors
-/// Returns an error if [`from_str`] would, or if the bytes are not UTF-8.
+/// Returns an error in the same cases as [`from_str`], or if the bytes are not UTF-8.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     check_nesting(text, false)?;
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -60,11 +61,13 @@ pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     Ok(value)
 }
 
-/// Reads the value at the start of a text. Returns the value and the number of bytes up to its end,
-/// or `None` if the text is only whitespace.
+/// Parses the JSON value at the start of `text`, and ignores the text after the value.
+///
+/// Returns the value and the number of bytes up to its end. Returns `None` if the text consists of
+/// whitespace only.
 ///
 /// # Errors
-/// Returns an error if [`from_str`] would for the value alone.
+/// Returns an error in the same cases as [`from_str`] for the value alone.
 pub fn from_start<T: DeserializeOwned>(text: &str) -> Result<Option<(T, usize)>, JsonError> {
     check_nesting(text.as_bytes(), true)?;
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -74,8 +77,8 @@ pub fn from_start<T: DeserializeOwned>(text: &str) -> Result<Option<(T, usize)>,
     Ok(value.map(|value| (value, values.byte_offset())))
 }
 
-/// Returns an error if brackets outside of strings are nested too deep. If `first`, checks only up
-/// to the end of the first value.
+/// Returns an error if brackets outside of strings are nested deeper than [`NESTING`] levels. If
+/// `first` is true, checks only the first value.
 fn check_nesting(text: &[u8], first: bool) -> Result<(), JsonError> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, &byte) in text.iter().enumerate() {
@@ -112,7 +115,7 @@ impl JsonError {
         }
     }
 
-    /// Returns the nesting limit if the text exceeds it.
+    /// Returns the nesting limit if the text exceeds it. Returns `None` for other errors.
     pub const fn nesting_limit(&self) -> Option<usize> {
         match self.0 {
             Kind::Nesting { .. } => Some(NESTING),
@@ -120,7 +123,7 @@ impl JsonError {
         }
     }
 
-    /// Returns the line and column of the error, starting at 1. Columns count bytes.
+    /// Returns the line and column of the error, both starting at 1. Columns count bytes.
     pub fn place(&self) -> (usize, usize) {
         match &self.0 {
             Kind::Syntax(error) | Kind::Data(error) | Kind::Range(error) => (error.line(), error.column()),
@@ -128,7 +131,7 @@ impl JsonError {
         }
     }
 
-    /// Returns the message without the position.
+    /// Returns the message without line and column.
     pub fn problem(&self) -> String {
         match &self.0 {
             Kind::Syntax(error) | Kind::Data(error) => before_place(&error.to_string()),

@@ -7,10 +7,11 @@ use thiserror::Error;
 pub struct Message {
     /// Role of the speaker: `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// Text of the message. `None` for an assistant message that only calls tools.
+    /// Text of the message. `None` if the message has no text, for example if it only calls tools.
     #[serde(default)]
     pub content: Option<String>,
-    /// Other fields that templates use: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`.
+    /// Other members of the message that templates use: `tool_calls`, `tool_call_id`, `name`,
+    /// `reasoning_content`.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
@@ -21,7 +22,7 @@ impl Message {
         Self { role: role.into(), content: Some(content.into()), fields: Map::new() }
     }
 
-    /// Returns the text of the message, or an empty string if there is none.
+    /// Returns the text of the message, or an empty string if the message has no text.
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
     }
@@ -32,19 +33,21 @@ impl Message {
 pub struct ChatInput {
     /// Messages of the conversation, oldest first.
     pub messages: Vec<Message>,
-    /// True if the prompt ends with the header of an assistant message, ready for generation.
+    /// True if the prompt must end with the header of an assistant message, so that the model
+    /// writes the message.
     pub add_generation_prompt: bool,
-    /// Additional template variables (`chat_template_kwargs`).
+    /// Additional variables for the template, from the request's `chat_template_kwargs`.
     pub variables: Map<String, Value>,
 }
 
-/// Formats a conversation as the prompt of a particular model.
+/// Chat template of a model. Formats a conversation as a prompt for this model.
 pub trait ChatTemplate: Send + Sync {
-    /// Renders the prompt. Special tokens in the text are to be encoded as special tokens.
+    /// Renders the prompt. The caller must encode special tokens that the prompt spells, such as
+    /// `<|im_start|>`, as special tokens.
     ///
     /// # Errors
-    /// Returns an error if the template rejects the conversation or fails. The error names the
-    /// line.
+    /// Returns an error if the template rejects the conversation or fails. The error contains the
+    /// line of the template, if known.
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError>;
 }
 
@@ -54,6 +57,6 @@ pub trait ChatTemplate: Send + Sync {
 pub struct TemplateError {
     /// Message of the template engine, or the text passed to the template's `raise_exception`.
     pub message: String,
-    /// Line number in the template, from 1, if known.
+    /// Line of the template, starting at 1. `None` if the line is not known.
     pub line: Option<usize>,
 }

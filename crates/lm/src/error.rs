@@ -73,7 +73,7 @@ impl ModelError {
         matches!(self.0, Kind::Unsupported(_))
     }
 
-    /// Wraps an error of the back end, such as the tensor library.
+    /// Wraps an error of the model's back end, such as a tensor library.
     pub fn backend(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Kind::Backend(source.into()).into()
     }

@@ -1,9 +1,11 @@
 //! The interface between the engine and a language model.
 //!
-//! The engine uses a model only through the trait [`LanguageModel`]. It opens and closes sequences,
+//! The engine uses a model only through the trait [`LanguageModel`]: it opens and closes sequences,
 //! appends tokens with a [`Batch`] and receives [`Logits`]. A [`ChatTemplate`] formats a
-//! conversation as the model's prompt. The crates above this one build without a tensor library;
-//! their tests use [`ScriptedModel`] instead of a real model.
+//! conversation as a prompt for the model.
+//!
+//! The crates that depend on this one build without a tensor library. Their tests use
+//! [`ScriptedModel`] instead of a real model.
 
 mod chat;
 mod error;

@@ -4,7 +4,7 @@ use formwork_vocab::{TokenId, TokenSet};
 
 use crate::ModelError;
 
-/// Handle to the KV cache of one sequence in a model.
+/// Handle to one sequence of a model, with its tokens and its KV cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SequenceId(pub u32);
 
@@ -16,10 +16,11 @@ impl fmt::Display for SequenceId {
 
 /// Origin of the tokens of a run.
 ///
-/// A back end may choose its numeric path by the role. The native CPU decoder ignores the role: its
-/// results depend only on a sequence's tokens, so a request generates the same tokens alone and in
-/// a batch. GPU libraries choose kernels by shape. With them, results may differ by rounding with
-/// the other runs of the batch.
+/// A back end may use different kernels for prompts and for generated tokens.
+///
+/// The native CPU decoder ignores the role. Its results depend only on the tokens of a sequence, so
+/// a request generates the same tokens alone and in a batch. GPU libraries choose kernels by the
+/// shape of the batch, so the other runs of a batch can change the rounding of the results.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Tokens of the prompt.
@@ -28,34 +29,35 @@ pub enum Role {
     Generated,
 }
 
-/// Rows of logits to compute for a run.
+/// Rows of logits that a run requests. A row holds one logit for each token of the vocabulary.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// No logits, because more tokens of the sequence follow.
+    /// No row, for example because further tokens of the sequence follow in the next batch.
     Nothing,
-    /// The logits of all tokens, after the run's last token.
+    /// One row, after the run's last token, with the logits of all tokens.
     All,
-    /// The logits of these tokens; all others are `-inf`. The values have the same bits as with
-    /// [`Wanted::All`].
+    /// One row, after the run's last token, with the logits of the tokens in the set. All other
+    /// logits are `-inf`. The computed logits are bit-identical to those of [`Wanted::All`].
     Only(&'a TokenSet),
-    /// The largest finite logit of these tokens, or of all tokens if `None`, with every token that
-    /// ties for it.
+    /// One row, after the run's last token, in which only the largest finite logit matters.
     ///
-    /// These logits have the same bits as with [`Wanted::All`]. All other logits may be `-inf`. A
-    /// model may compute this faster than the whole row.
+    /// The row contains this logit for every token whose logit is equally large. These logits are
+    /// bit-identical to the logits of [`Wanted::All`]. Any other logit may be `-inf`. A model may
+    /// compute such a row faster than a whole row.
+    ///
+    /// Only tokens of the set are considered, or all tokens if the set is `None`.
     Largest(Option<&'a TokenSet>),
-    /// One row after each of the run's last tokens, oldest first. The slice has one element per
-    /// row.
+    /// Several rows, after each of the run's last tokens, oldest first. The slice has one element
+    /// for each row: the set of tokens to compute, or `None` for all tokens.
     ///
-    /// An element is the set of tokens to compute, or `None` for all tokens. Each row equals the
-    /// row of a run that ends there. The bits are the same if the numeric path does not depend on
-    /// the batch.
+    /// Each row equals the row of a run that ends at its token. The rows are bit-identical if the
+    /// model is [batch-invariant](LanguageModel::is_batch_invariant).
     Each(&'a [Option<&'a TokenSet>]),
 }
 
 impl<'a> Wanted<'a> {
-    /// Returns the token set of each requested row, oldest first; `None` means all tokens. The last
-    /// row is the one after the run's last token.
+    /// Returns the token set of each requested row, oldest first. `None` means all tokens. The last
+    /// row belongs to the run's last token.
     pub fn rows(self) -> Vec<Option<&'a TokenSet>> {
         match self {
             Self::Nothing => Vec::new(),
@@ -66,7 +68,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the number of requested rows.
+    /// Returns the number of rows that the run requests.
     pub const fn count(&self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -76,8 +78,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Sets the logits of all tokens outside `wanted` to `-inf`. Returns the row unchanged if `wanted`
-/// is `None`.
+/// Returns `row` with the logits of all tokens outside `wanted` set to `-inf`. If `wanted` is
+/// `None`, the row is unchanged.
 pub fn masked(mut row: Vec<f32>, wanted: Option<&TokenSet>) -> Vec<f32> {
     let Some(set) = wanted else { return row };
     let words = set.words().iter().copied().chain(std::iter::repeat(0));
@@ -95,7 +97,7 @@ pub fn masked(mut row: Vec<f32>, wanted: Option<&TokenSet>) -> Vec<f32> {
     row
 }
 
-/// Tokens to append to one sequence.
+/// Tokens to append to one sequence, and the logits to compute.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Sequence to append to.
@@ -104,7 +106,7 @@ pub struct Run<'a> {
     pub tokens: &'a [TokenId],
     /// Origin of the tokens.
     pub role: Role,
-    /// Rows of logits to compute.
+    /// Rows of logits to compute after the last tokens of the run.
     pub wanted: Wanted<'a>,
 }
 
@@ -118,9 +120,11 @@ pub struct Batch<'a> {
 impl Batch<'_> {
     /// Validates the batch. Back ends call this before they change any state.
     ///
-    /// Each sequence must be open and occur once. Its tokens must be inside the vocabulary and fit
-    /// the context. A run must not request more rows than it has tokens. `len` returns the number
-    /// of tokens of a sequence, or `None` if the sequence is not open.
+    /// - Every sequence must be open and occur in one run only. `len` returns the number of tokens
+    ///   of a sequence, or `None` if the sequence is not open.
+    /// - Every token must be inside a vocabulary of `vocabulary` tokens.
+    /// - A sequence must not exceed `context` tokens after its run.
+    /// - A run must not request more rows than it has tokens.
     ///
     /// # Errors
     /// Returns an error for the first run that violates one of these rules.
@@ -148,48 +152,50 @@ impl Batch<'_> {
     }
 }
 
-/// Logits of a batch: for each run, in the batch's order, the rows that it requested.
+/// Logits of a batch: the rows that each run requested, in the order of the batch.
 #[derive(Clone, Debug, Default)]
 pub struct Logits {
     runs: Vec<Vec<Vec<f32>>>,
 }
 
 impl Logits {
-    /// Creates the logits from the rows of each run. Every row has the length of the vocabulary.
+    /// Creates the logits from the rows of each run. The length of every row must be the size of
+    /// the vocabulary.
     pub const fn new(runs: Vec<Vec<Vec<f32>>>) -> Self {
         Self { runs }
     }
 
-    /// Returns the rows of run `index`, oldest first. Shape: `[rows][vocabulary]`.
+    /// Returns the rows of the run at `index` in the batch, oldest first. Shape:
+    /// `[rows][vocabulary]`.
     pub fn rows(&self, index: usize) -> &[Vec<f32>] {
         &self.runs[index]
     }
 
-    /// Returns the last row of run `index`. Shape: `[vocabulary]`, or empty if the run requested no
-    /// rows.
+    /// Returns the last row of the run at `index` in the batch. Shape: `[vocabulary]`. The slice is
+    /// empty if the run requested no rows.
     pub fn row(&self, index: usize) -> &[f32] {
         self.runs[index].last().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the rows of all runs, run by run.
+    /// Returns an iterator over all rows, in the order of the runs and of their tokens.
     pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> {
         self.runs.into_iter().flatten()
     }
 }
 
-/// A causal language model with a KV cache per sequence.
+/// A causal language model that keeps a KV cache for each sequence.
 pub trait LanguageModel: Send {
-    /// Returns the length of a row of logits. Padding rows can make it larger than the tokenizer's
-    /// vocabulary.
+    /// Returns the length of a row of logits. The length can exceed the size of the tokenizer's
+    /// vocabulary, because some models pad the vocabulary.
     fn vocab_size(&self) -> usize;
 
-    /// Returns the maximum number of tokens of a sequence.
+    /// Returns the context length: the maximum number of tokens of a sequence.
     fn context_len(&self) -> usize;
 
-    /// Opens an empty sequence.
+    /// Opens a sequence without tokens.
     fn open(&mut self) -> SequenceId;
 
-    /// Frees a sequence. Does nothing if the sequence is not open.
+    /// Closes a sequence and frees its KV cache. Does nothing if the sequence is not open.
     fn close(&mut self, sequence: SequenceId);
 
     /// Removes all tokens of a sequence except the first `len`.
@@ -198,45 +204,46 @@ pub trait LanguageModel: Send {
     /// Returns an error if the sequence is not open.
     fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError>;
 
-    /// Returns the granularity at which prompts may be split.
+    /// Returns the number of tokens at whose multiples a prompt may be split into runs. A split at
+    /// any other position may change the result.
     ///
-    /// Splitting a prompt into runs at multiples of this number of tokens does not change the
-    /// result; splitting elsewhere may. Prompts with a common prefix can share the cache of the
-    /// prefix up to its last multiple of this number.
+    /// Prompts with a common prefix can share the KV cache of this prefix, up to its last multiple
+    /// of this number.
     fn prompt_grain(&self) -> usize {
         1
     }
 
-    /// Reports whether [`LanguageModel::fork`] is supported and [`LanguageModel::truncate`] is
-    /// cheap.
+    /// Reports whether the model supports [`LanguageModel::fork`] and has a cheap
+    /// [`LanguageModel::truncate`].
     fn can_fork(&self) -> bool {
         false
     }
 
-    /// Reports whether a token's logits have the same bits whatever else is in the batch.
+    /// Reports whether the logits of a run are bit-identical regardless of the other runs in the
+    /// batch.
     fn is_batch_invariant(&self) -> bool {
         false
     }
 
-    /// Opens a sequence that starts with the first `len` tokens of another one.
+    /// Opens a sequence that starts with the first `len` tokens of the sequence `sequence`.
     ///
-    /// The two sequences share the cache of these tokens. Nothing is computed, and nothing is
-    /// copied until one of them writes.
+    /// Both sequences share the KV cache of these tokens. Nothing is computed. Nothing is copied
+    /// until one of the sequences appends tokens.
     ///
     /// # Errors
-    /// Returns an error if the sequence is not open or the model does not support forks.
+    /// Returns an error if `sequence` is not open, or if the model does not support forks.
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         let _ = (sequence, len);
         Err(ModelError::unsupported("sharing sequences"))
     }
 
-    /// Returns the number of bytes of keys and values per token.
+    /// Returns the size of the KV cache for one token, in bytes.
     fn kv_bytes_per_token(&self) -> usize {
         0
     }
 
-    /// Appends tokens to a sequence as a prompt and returns their hidden states after the final
-    /// norm. Shape: `[tokens, hidden]`.
+    /// Appends tokens to a sequence as a prompt. Returns the hidden state after each token, which
+    /// is the output of the final norm. Shape: `[tokens, hidden]`.
     ///
     /// # Errors
     /// Returns an error in the cases of [`LanguageModel::forward`], or if the model does not expose
@@ -249,13 +256,11 @@ pub trait LanguageModel: Send {
     /// Appends every run to its sequence and computes the requested logits.
     ///
     /// # Errors
-    /// Returns an error if a sequence is not open, a token is outside the vocabulary, the context
-    /// is full, or the back end fails. The sequences of the batch are then in an unspecified state
-    /// and should be closed.
+    /// Returns an error if the [check](Batch::check) of the batch fails, or if the back end fails.
+    /// The sequences of the batch are then in an unspecified state and should be closed.
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError>;
 
-    /// Returns logits that are no longer needed to the model. Later calls can reuse their memory
-    /// without a new allocation.
+    /// Gives logits that are not needed any more back to the model, which can reuse their memory.
     fn recycle(&mut self, logits: Logits) {
         drop(logits);
     }

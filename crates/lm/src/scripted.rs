@@ -4,7 +4,7 @@ use formwork_vocab::TokenId;
 
 use crate::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 
-/// A model for tests. A function computes the logits from the tokens of the sequence.
+/// Model for tests whose logits are computed by a function of the sequence's tokens.
 ///
 /// ```
 /// use formwork_lm::{Batch, LanguageModel, Role, Run, ScriptedModel, Wanted};
@@ -32,8 +32,11 @@ pub struct ScriptedModel {
 type Script = Box<dyn FnMut(&[TokenId], &mut [f32]) + Send>;
 
 impl ScriptedModel {
-    /// Creates a model. `script` receives all tokens of the sequence and a row of zeros, and writes
-    /// the logits to the row.
+    /// Creates a model with a vocabulary of `vocab_size` tokens and a context of `context_len`
+    /// tokens.
+    ///
+    /// `script` computes a row of logits. It receives the tokens of the sequence up to the row, and
+    /// a row of zeros to which it writes the logits.
     pub fn new(
         vocab_size: usize,
         context_len: usize,
@@ -112,7 +115,8 @@ impl LanguageModel for ScriptedModel {
         size_of::<TokenId>()
     }
 
-    /// Returns the script's rows after each token. The hidden size is thus the vocabulary size.
+    /// Returns the logits after each token as hidden states, so the hidden size is the vocabulary
+    /// size.
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let mut states = Vec::new();
         for token in tokens {
@@ -144,8 +148,8 @@ impl LanguageModel for ScriptedModel {
     }
 }
 
-/// Sets all logits except the largest finite one and its ties to `-inf`, as [`Wanted::Largest`]
-/// permits.
+/// Returns `row` with all logits set to `-inf`, except those equal to the largest finite logit.
+/// [`Wanted::Largest`] permits this.
 fn largest(mut row: Vec<f32>) -> Vec<f32> {
     let largest = row.iter().copied().filter(|logit| logit.is_finite()).fold(f32::NEG_INFINITY, f32::max);
     for logit in row.iter_mut().filter(|logit| **logit < largest) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A whole chat completion.
+/// Response to a chat request that is not streamed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChatCompletion {
     /// Unique id that starts with `chatcmpl-`.
@@ -11,48 +11,51 @@ pub struct ChatCompletion {
     pub object: String,
     /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Served name of the model that answered.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// The answers; the request's `n` sets their number.
+    /// The answers, in the order of their indices. Their number is the request's `n`.
     pub choices: Vec<ChatChoice>,
-    /// Token counts.
+    /// Token counts of the prompt and of all answers.
     pub usage: Usage,
-    /// Fingerprint of the backend. A seeded output depends on it and on the request.
+    /// Fingerprint of the backend. With a seed, equal requests get equal outputs as long as the
+    /// fingerprint is the same.
     pub system_fingerprint: Option<String>,
-    /// Tools whose schemas could not be enforced; calls to them take any object. An extension.
+    /// Names of tools whose schemas could not be enforced. The arguments of calls to these tools
+    /// are any JSON object. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_schemas: Vec<String>,
 }
 
-/// One answer.
+/// One answer to a chat request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChatChoice {
-    /// Index among the choices.
+    /// Index of the answer, starting at 0.
     pub index: u32,
-    /// The assistant's message.
+    /// Message that the model wrote.
     pub message: AssistantMessage,
-    /// Log-probabilities, if requested.
+    /// Log-probabilities of the tokens. `null` unless requested.
     pub logprobs: Option<Logprobs>,
     /// Reason why the output ended.
     pub finish_reason: FinishReason,
-    /// True if the output was closed early to stay within its token budget. An extension.
+    /// True if a constrained output was closed early to stay within the token limit. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
 }
 
-/// A message of the assistant.
+/// Message of the assistant in a response.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AssistantMessage {
     /// Always `assistant`.
     pub role: String,
-    /// Text of the message; `null` if the message only calls tools.
+    /// Text of the message. `null` if the message only calls tools.
     pub content: Option<String>,
     /// Always `null`: the server reports no refusals.
     pub refusal: Option<String>,
-    /// Reasoning of the model. An extension that other servers share.
+    /// Reasoning of the model. Absent if the model has written no reasoning. An extension that other
+    /// servers have too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// Tool calls of the model.
+    /// Tool calls of the model. Absent if the model calls no tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<MessageCall>,
 }
@@ -65,21 +68,21 @@ pub struct MessageCall {
     /// Always `function`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The called function.
+    /// Name and arguments of the called function.
     pub function: CalledFunction,
 }
 
-/// A called function with its arguments.
+/// Name and arguments of a called function.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CalledFunction {
     /// Name of the function.
     pub name: String,
-    /// The arguments: a JSON object, as text.
+    /// Arguments of the call: the text of a JSON object.
     pub arguments: String,
 }
 
 impl AssistantMessage {
-    /// Creates a message with text and without reasoning or tool calls.
+    /// Creates a message with the text `content`, without reasoning and tool calls.
     pub fn new(content: String) -> Self {
         let (reasoning_content, tool_calls) = (None, Vec::new());
         Self {
@@ -92,33 +95,33 @@ impl AssistantMessage {
     }
 }
 
-/// The log-probabilities of an answer's content.
+/// Log-probabilities of the tokens of an answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Logprobs {
-    /// One entry per token.
+    /// One entry for each token of the answer's text.
     pub content: Vec<TokenLogprob>,
     /// Always `null`: the server reports no refusals.
     pub refusal: Option<()>,
 }
 
-/// The log-probability of a generated token.
+/// Log-probability of a generated token.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TokenLogprob {
-    /// Text of the token; bytes that are not valid UTF-8 on their own are replaced.
+    /// Text of the token. Bytes that are not valid UTF-8 on their own are replaced by U+FFFD.
     pub token: String,
-    /// Natural logarithm of the token's probability from the model's own logits, before masks,
-    /// penalties and temperature.
+    /// Natural logarithm of the token's probability. The probability is computed from the model's
+    /// own logits, before masks, penalties and temperature are applied.
     pub logprob: f32,
     /// Bytes of the token.
     pub bytes: Vec<u8>,
-    /// Likeliest tokens at this position; the request's `top_logprobs` sets their number.
+    /// Most likely tokens at this position. Their number is the request's `top_logprobs`.
     pub top_logprobs: Vec<LikelyToken>,
 }
 
-/// One of the likeliest tokens at a position.
+/// One of the most likely tokens at a position.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LikelyToken {
-    /// Text of the token; bytes that are not valid UTF-8 on their own are replaced.
+    /// Text of the token. Bytes that are not valid UTF-8 on their own are replaced by U+FFFD.
     pub token: String,
     /// Natural logarithm of the token's probability.
     pub logprob: f32,
@@ -130,46 +133,47 @@ pub struct LikelyToken {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The output is complete.
+    /// The output is complete: the model ended it, or a stop string or stop token was generated.
     Stop,
     /// The token limit was reached.
     Length,
-    /// The model called tools.
+    /// The model called one or more tools.
     ToolCalls,
 }
 
 /// Token counts of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens of all outputs.
+    /// Number of tokens of all outputs.
     pub completion_tokens: usize,
     /// Sum of prompt and completion tokens.
     pub total_tokens: usize,
-    /// Details about the prompt.
+    /// Details about the prompt's tokens.
     pub prompt_tokens_details: PromptDetails,
-    /// Details about the outputs.
+    /// Details about the tokens of outputs.
     pub completion_tokens_details: CompletionDetails,
 }
 
-/// Details about a prompt's tokens.
+/// Details about the tokens of a prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PromptDetails {
-    /// Prompt tokens taken from the prefix cache.
+    /// Number of prompt tokens that were taken from the prefix cache.
     pub cached_tokens: usize,
 }
 
 /// Details about the tokens of outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CompletionDetails {
-    /// Tokens of the model's reasoning.
+    /// Number of tokens of the model's reasoning.
     pub reasoning_tokens: usize,
 }
 
 impl Usage {
-    /// Creates the counts of a prompt and an output. `cached` counts prompt tokens, `reasoning`
-    /// counts completion tokens.
+    /// Creates the counts of a request with one output. `cached` is the part of the `prompt` tokens
+    /// that was taken from the prefix cache. `reasoning` is the part of the `completion` tokens
+    /// that is reasoning.
     pub const fn new(prompt: usize, completion: usize, cached: usize, reasoning: usize) -> Self {
         Self {
             prompt_tokens: prompt,
@@ -180,8 +184,8 @@ impl Usage {
         }
     }
 
-    /// Adds another output of the same prompt: prompt counts are kept, completion counts are
-    /// summed.
+    /// Returns the counts of this request together with another output of the same prompt. The
+    /// tokens of the prompt are counted once.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let cached =
@@ -209,88 +213,91 @@ impl Usage {
 /// After all choices, a chunk without choices reports the usage, if requested.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChatChunk {
-    /// Id of the completion; the same on all chunks.
+    /// Id of the completion. All chunks of a stream have the same id.
     pub id: String,
     /// Always `chat.completion.chunk`.
     pub object: String,
-    /// Creation time of the completion, in seconds since 1970; the same on all chunks.
+    /// Creation time of the completion, in seconds since 1970. All chunks of a stream have the same
+    /// time.
     pub created: u64,
-    /// Served name of the model that answers.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// Fingerprint of the backend. A seeded output depends on it and on the request.
+    /// Fingerprint of the backend. With a seed, equal requests get equal outputs as long as the
+    /// fingerprint is the same.
     pub system_fingerprint: Option<String>,
-    /// One choice, or none on the chunk with the usage.
+    /// One choice. Empty in the chunk that reports the usage.
     pub choices: Vec<ChunkChoice>,
-    /// Absent unless requested; `null` until the last chunk.
+    /// Token counts. Absent unless requested. If requested, `null` in all chunks except the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ChunkUsage>,
-    /// Tools whose schemas could not be enforced; calls to them take any object. On the first chunk
-    /// only. An extension.
+    /// Names of tools whose schemas could not be enforced. The arguments of calls to these tools
+    /// are any JSON object. Only present in the first chunk. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_schemas: Vec<String>,
 }
 
-/// A chunk of one choice.
+/// New part of one choice in a stream.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChunkChoice {
-    /// Index among the choices.
+    /// Index of the choice, starting at 0.
     pub index: u32,
-    /// The new part of the message.
+    /// New part of the message.
     pub delta: Delta,
-    /// Log-probabilities, if requested.
+    /// Log-probabilities of the new tokens. `null` unless requested.
     pub logprobs: Option<Logprobs>,
-    /// Reason why the output ended, on the last chunk of the choice.
+    /// Reason why the output ended. `null` in all chunks of the choice except the last.
     pub finish_reason: Option<FinishReason>,
-    /// True if the output was closed early to stay within its token budget. An extension.
+    /// True if a constrained output was closed early to stay within the token limit. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
 }
 
-/// The part of a message that a chunk adds. Clients concatenate deltas, so each part is sent only
+/// New part of a message in a stream. Clients concatenate the parts, so each part is sent only
 /// once.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delta {
-    /// `assistant`, on the first chunk only.
+    /// `assistant` in the first chunk of a choice. Absent in all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// New text.
+    /// New text of the message. Absent if the chunk adds no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// New reasoning text. An extension that other servers share.
+    /// New reasoning text. Absent if the chunk adds no reasoning. An extension that other servers
+    /// have too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// New part of a tool call; a delta has at most one.
+    /// New part of a tool call: at most one element.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<CallDelta>,
 }
 
-/// The part of a tool call that a chunk adds.
+/// New part of a tool call in a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallDelta {
-    /// Index of the call in the message, from 0.
+    /// Index of the call in the message, starting at 0.
     pub index: usize,
-    /// Id of the call, on the first delta of the call.
+    /// Id of the call. Only present in the first part of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `function`, on the first delta of the call.
+    /// Always `function`. Only present in the first part of a call.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The new part of the function call.
+    /// New part of the function's name and arguments.
     pub function: FunctionDelta,
 }
 
-/// The part of a function call that a chunk adds.
+/// New part of a function call in a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FunctionDelta {
-    /// Name of the function, on the first delta of the call.
+    /// Name of the function. Only present in the first part of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// New part of the arguments' text.
+    /// New part of the text of the arguments.
     pub arguments: String,
 }
 
 impl Delta {
-    /// Creates the first delta of a choice, which carries the role.
+    /// Creates the first delta of a choice, which contains the role and an empty text.
     pub fn opening() -> Self {
         Self { role: Some("assistant".to_owned()), content: Some(String::new()), ..Self::default() }
     }
@@ -305,14 +312,15 @@ impl Delta {
         Self { reasoning_content: Some(text), ..Self::default() }
     }
 
-    /// Creates the first delta of a tool call.
+    /// Creates the first delta of a tool call, with its id and the name of the function. `index` is
+    /// the index of the call in the message.
     pub fn call(index: usize, id: String, name: String) -> Self {
         let function = FunctionDelta { name: Some(name), arguments: String::new() };
         let call = CallDelta { index, id: Some(id), kind: Some("function".to_owned()), function };
         Self { tool_calls: vec![call], ..Self::default() }
     }
 
-    /// Creates a delta with a new part of a call's arguments.
+    /// Creates a delta with a new part of the arguments of the call at `index`.
     pub fn arguments(index: usize, text: String) -> Self {
         let function = FunctionDelta { name: None, arguments: text };
         let call = CallDelta { index, id: None, kind: None, function };
@@ -325,12 +333,12 @@ impl Delta {
     }
 }
 
-/// The `usage` field of a chunk, if usage was requested.
+/// Value of the field `usage` in a chunk, if the usage was requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ChunkUsage {
-    /// The totals, on the last chunk.
+    /// Token counts of the whole request, in the last chunk.
     Total(Usage),
-    /// Not known yet; serialized as `null`.
+    /// Token counts that are not known yet. Serialized as `null`.
     Pending,
 }

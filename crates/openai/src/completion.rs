@@ -1,4 +1,4 @@
-//! `/v1/completions`: text that continues a prompt.
+//! `/v1/completions`: generates texts that continue a prompt.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,45 +8,48 @@ use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
 use crate::{Format, RequestError, Undeclared, request};
 
-/// Maximum number of prompts in a request, and maximum value of `best_of`.
+/// Maximum number of prompts in a request. Also the maximum value of `best_of`.
 const MAX_PROMPTS: usize = 128;
 /// Maximum value of `logprobs`.
 const MAX_LOGPROBS: usize = 20;
 
-/// A request for completions.
+/// Request for completions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CompletionRequest {
-    /// Served name of the model.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// Prompts to continue; at least one.
+    /// Prompts to continue, at least one.
     pub prompts: Vec<CompletionPrompt>,
-    /// Generation parameters. Without a limit, an output has at most 16 tokens, as with OpenAI.
+    /// Generation parameters. If `max_tokens` is absent, an output has at most 16 tokens, as with
+    /// OpenAI.
     pub parameters: Parameters,
-    /// Number of outputs to generate; the `n` likeliest are returned. At least `n`.
+    /// Number of outputs to generate for each prompt, at least `n`. The `n` most likely are
+    /// returned.
     pub best_of: usize,
     /// True if each output starts with its prompt.
     pub echo: bool,
-    /// Number of likely tokens to report beside each token's log-probability; `None` reports none.
+    /// Number of likely tokens to report for each position, besides the generated token. If `None`,
+    /// no log-probabilities are reported.
     pub logprobs: Option<usize>,
-    /// Streaming options, if the response is streamed.
+    /// Streaming options. `None` if the response is not streamed.
     pub stream: Option<StreamOptions>,
-    /// Format that the outputs must match; `None` for free text.
+    /// Format that the outputs must match. `None` if any text is allowed.
     pub format: Option<Format>,
-    /// Undeclared members in generated objects. An extension.
+    /// Treatment of undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
 }
 
-/// A prompt to continue.
+/// Prompt to continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CompletionPrompt {
-    /// A text.
+    /// Text that is encoded to tokens.
     Text(String),
     /// Token ids.
     Tokens(Vec<u32>),
 }
 
 impl CompletionRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
@@ -94,7 +97,8 @@ impl CompletionRequest {
     }
 }
 
-/// Parses a prompt: a text, an array of texts, an array of tokens, or an array of those arrays.
+/// Parses `prompt`, which is a text, an array of texts, an array of token ids, or an array of
+/// arrays of token ids.
 fn read_prompts(at: Place) -> Result<Vec<CompletionPrompt>, RequestError> {
     if at.is_string() {
         return Ok(vec![CompletionPrompt::Text(at.string()?)]);
@@ -131,7 +135,7 @@ fn read_logprobs(at: &Place) -> Result<usize, RequestError> {
     Ok(given)
 }
 
-/// A whole completion, or one chunk of a streamed one.
+/// Response to a completion request, or one chunk of a streamed response.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Completion {
     /// Unique id that starts with `cmpl-`.
@@ -140,42 +144,45 @@ pub struct Completion {
     pub object: String,
     /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// The model that answered.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// The outputs: `n` for each prompt, in the order of the prompts.
+    /// Outputs, `n` for each prompt, in the order of the prompts.
     pub choices: Vec<CompletionChoice>,
-    /// Token counts. In a stream, absent unless requested, and `null` until the last chunk.
+    /// Token counts. In a stream, absent unless requested. If requested, `null` in all chunks
+    /// except the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ChunkUsage>,
-    /// Fingerprint of the backend. A seeded output depends on it and on the request.
+    /// Fingerprint of the backend. With a seed, equal requests get equal outputs as long as the
+    /// fingerprint is the same.
     pub system_fingerprint: Option<String>,
 }
 
-/// One output.
+/// One output of a completion.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CompletionChoice {
-    /// Index among the choices.
+    /// Index of the output, starting at 0.
     pub index: usize,
-    /// The text, or the new part of the text in a stream.
+    /// Text of the output. In a stream, only the new part of the text.
     pub text: String,
-    /// Log-probabilities, if requested.
+    /// Log-probabilities of the tokens. `null` unless requested.
     pub logprobs: Option<CompletionLogprobs>,
-    /// Reason why the output ended; `null` before the end.
+    /// Reason why the output ended. In a stream, `null` before the end.
     pub finish_reason: Option<FinishReason>,
-    /// True if the output was closed early to stay within its token budget. An extension.
+    /// True if a constrained output was closed early to stay within the token limit. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
 }
 
-/// The log-probabilities of an output as parallel lists, one entry per token.
+/// Log-probabilities of the tokens of an output. All lists have one entry for each token.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CompletionLogprobs {
     /// Text of each token.
     pub tokens: Vec<String>,
-    /// Natural logarithm of each token's probability.
+    /// Natural logarithm of each token's probability, computed from the model's own logits.
     pub token_logprobs: Vec<f32>,
-    /// Likeliest tokens at each position, with their log-probabilities.
+    /// Most likely tokens at each position, as an object that maps the text of a token to its
+    /// log-probability.
     pub top_logprobs: Vec<Map<String, Value>>,
-    /// Start of each token in the text, in characters.
+    /// Position of each token in the text of the output, in characters.
     pub text_offset: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! `/v1/directives`: a chat that answers with directives of the types in the request.
+//! `/v1/directives`: a chat whose answer contains directives of the types that the request defines.
 
 use serde_json::{Map, Value};
 
@@ -6,11 +6,12 @@ use crate::error::Problem;
 use crate::request::{Fields, Place};
 use crate::{ChatRequest, RequestError};
 
-/// Maximum number of defined, allowed or required types, and of aliases.
+/// Maximum number of entries in each list of a request: definitions, types and aliases.
 const MAX_TYPES: usize = 256;
-/// Maximum number of repairs in each mode.
+/// Maximum value of `repair_retries`.
 const MAX_REPAIRS: usize = 8;
-/// Chat fields that a directives request sets itself, so callers may not send them.
+/// Chat fields that the server sets itself for directives. A request with one of these fields is
+/// rejected.
 const DECIDED: [&str; 15] = [
     "grammar",
     "guided_choice",
@@ -29,67 +30,72 @@ const DECIDED: [&str; 15] = [
     "tools",
 ];
 
-/// A request for directives.
+/// Request for directives.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectivesRequest {
-    /// The chat request without the fields of directives.
+    /// The chat request that the remaining fields describe, checked like any other chat request.
     pub chat: ChatRequest,
-    /// The messages as the caller sent them.
+    /// Messages as the caller sent them, before parsing.
     pub messages: Vec<Value>,
-    /// The other chat fields as the caller sent them, without `model`.
+    /// Other chat fields as the caller sent them, before parsing. Excludes `model` and `messages`.
     pub fields: Map<String, Value>,
-    /// The defined types; if empty, all types are allowed.
+    /// Directive types of the request. If empty, directives of any type are allowed.
     pub definitions: Vec<DirectiveDefinition>,
-    /// Instructions for the model about all types.
+    /// Instructions for the model that concern all types. `None` if the request has no instructions.
     pub instructions: Option<String>,
-    /// Types that may occur; `None` allows all defined types.
+    /// Names of the types that may occur in the answer. If `None`, all defined types may occur.
     pub allowed_types: Option<Vec<String>>,
-    /// Additional aliases, as pairs of alias and type.
+    /// Additional names of types, as pairs of the additional name and the type.
     pub type_aliases: Vec<(String, String)>,
-    /// Types that must occur in the answer.
+    /// Names of the types that must occur in the answer.
     pub require: Vec<String>,
-    /// Modes to try in this order, at least one; `None` uses the default modes.
+    /// Modes to try, in this order, at least one. If `None`, the default modes are tried.
     pub modes: Option<Vec<DirectiveMode>>,
-    /// Maximum number of repairs of an answer in each mode.
+    /// Maximum number of repair requests in each mode, after an invalid answer. If `None`, the
+    /// default applies.
     pub repair_retries: Option<usize>,
-    /// Maximum number of bytes of an answer that are parsed, at least 1.
+    /// Maximum number of bytes of an answer that are parsed, at least 1. If `None`, the default
+    /// applies.
     pub max_bytes: Option<usize>,
-    /// Name of the JSON Schema sent to the model.
+    /// Name of the JSON Schema in the `response_format` that is sent to the model. If `None`, the
+    /// default applies.
     pub schema_name: Option<String>,
-    /// Additional instructions about the output.
+    /// Additional instructions about the form of the answer. `None` if the request has no such
+    /// instructions.
     pub output_instructions: Option<String>,
-    /// True if the mode's `response_format` is enforced; false if the model is only told about the
-    /// mode in the prompt.
+    /// True if the `response_format` of the mode is enforced. If false, only the prompt describes
+    /// the form of the answer.
     pub inject_response_format: bool,
-    /// True if the response lists each chat request made for this one.
+    /// True if the response must list the chat requests that the server made for this request.
     pub include_plans: bool,
 }
 
-/// A type of directive.
+/// Definition of a directive type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectiveDefinition {
     /// Name of the type.
     pub kind: String,
-    /// Description of the type.
+    /// Description of the type for the model.
     pub description: String,
-    /// Other names of the type.
+    /// Other names of the type, which the model may use too.
     pub aliases: Vec<String>,
-    /// JSON Schema of the payload: an object or a boolean.
+    /// JSON Schema of the payload: an object or a boolean. If `None`, any payload is allowed.
     pub payload_schema: Option<Value>,
-    /// Instructions for the model on when and how to use the type.
+    /// Instructions for the model about this type, for example when to use it. `None` if there are
+    /// none.
     pub instructions: Option<String>,
-    /// True if payloads are patches.
+    /// True if the payload of a directive is a patch: a list of changes to a document.
     pub patch: bool,
 }
 
-/// Enforcement of the directive format.
+/// Degree to which the form of the answer is enforced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectiveMode {
-    /// Constrained by the JSON Schema of the directives.
+    /// The answer is constrained by the JSON Schema of the directives.
     JsonSchema,
-    /// Constrained to any JSON object.
+    /// The answer is constrained to a JSON object.
     JsonObject,
-    /// Unconstrained; only the prompt asks for directives.
+    /// The answer is not constrained. Only the prompt describes its form.
     PromptOnly,
 }
 
@@ -105,12 +111,12 @@ impl DirectiveMode {
 }
 
 impl DirectivesRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
-    /// unsupported field or value. Also returns an error for a field that directives set
-    /// themselves.
+    /// unsupported field or value. Also returns an error for a chat field that the server sets
+    /// itself for directives.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         if let Some(name) = DECIDED.into_iter().find(|name| fields.get(name).is_some()) {

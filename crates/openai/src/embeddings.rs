@@ -1,4 +1,4 @@
-//! `/v1/embeddings`.
+//! `/v1/embeddings`: computes a vector for each of several texts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,28 +8,30 @@ use crate::RequestError;
 use crate::error::Problem;
 use crate::request::{Fields, Place};
 
-/// Maximum number of texts in a request, as with OpenAI.
+/// Maximum number of texts in a request. OpenAI has the same limit.
 const MAX_INPUTS: usize = 2048;
 
-/// A request for the embeddings of texts.
+/// Request for the embeddings of texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EmbeddingRequest {
-    /// Served name of the model.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// The texts, at least one; none is empty.
+    /// Texts to embed, at least one. No text is empty.
     pub input: Vec<EmbeddingInput>,
-    /// Encoding of the vectors.
+    /// Encoding of the vectors in the response.
     pub format: EmbeddingFormat,
-    /// Number of dimensions of the vectors.
+    /// Number of dimensions of the vectors. Only the hidden size of the model is supported, which
+    /// is also the default.
     pub dimensions: Option<usize>,
-    /// Pooling of the hidden states, by default the mean. An extension.
+    /// Method that combines the hidden states of a text to one vector. The default is the mean. An
+    /// extension.
     pub pooling: EmbeddingPooling,
 }
 
-/// A text to embed, or its tokens.
+/// Text to embed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EmbeddingInput {
-    /// A text.
+    /// Text that is encoded to tokens.
     Text(String),
     /// Token ids of a text.
     Tokens(Vec<u32>),
@@ -38,23 +40,23 @@ pub enum EmbeddingInput {
 /// Encoding of the vectors in the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EmbeddingFormat {
-    /// An array of numbers.
+    /// Array of numbers.
     Float,
-    /// Base64 of little-endian 32-bit floats.
+    /// Base64 text of little-endian 32-bit floats.
     Base64,
 }
 
-/// Pooling of the hidden states of a text's tokens into one vector.
+/// Method that combines the hidden states of a text's tokens to one vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EmbeddingPooling {
-    /// Mean over all tokens.
+    /// Mean of the hidden states of all tokens.
     Mean,
     /// Hidden state of the last token.
     Last,
 }
 
 impl EmbeddingRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
@@ -89,7 +91,8 @@ impl EmbeddingRequest {
     }
 }
 
-/// Parses the input: a text, an array of tokens, or an array of texts and token arrays.
+/// Parses `input`, which is a text, an array of token ids, or an array whose elements are texts or
+/// arrays of token ids.
 fn read_input(at: Place) -> Result<Vec<EmbeddingInput>, RequestError> {
     if at.is_string() {
         return Ok(vec![EmbeddingInput::Text(at.non_empty_string()?)]);
@@ -122,51 +125,52 @@ fn read_tokens(items: &[Place]) -> Result<Vec<u32>, RequestError> {
     items.iter().map(Place::token).collect()
 }
 
-/// The embeddings of a request's texts.
+/// Response to an embedding request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EmbeddingList {
     /// Always `list`.
     pub object: String,
-    /// One embedding per text, in the order of the request.
+    /// One embedding for each text, in the order of the request.
     pub data: Vec<Embedding>,
-    /// Served name of the model.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// Token counts.
+    /// Token counts of all texts.
     pub usage: EmbeddingUsage,
 }
 
-/// The embedding of one text.
+/// Embedding of one text.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Embedding {
     /// Always `embedding`.
     pub object: String,
-    /// Index of the text in the request.
+    /// Index of the text in the request, starting at 0.
     pub index: usize,
-    /// The vector.
+    /// Vector of the text, in the requested encoding.
     pub embedding: EmbeddingVector,
 }
 
-/// A vector in the requested encoding.
+/// Vector in the requested encoding.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EmbeddingVector {
-    /// An array of numbers.
+    /// Array of numbers.
     Float(Vec<f32>),
-    /// Base64 of little-endian 32-bit floats.
+    /// Base64 text of little-endian 32-bit floats.
     Base64(String),
 }
 
 /// Token counts of an embedding request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EmbeddingUsage {
-    /// Tokens of all texts.
+    /// Number of tokens of all texts.
     pub prompt_tokens: usize,
-    /// Same as `prompt_tokens`.
+    /// Same number as `prompt_tokens`, because there is no output.
     pub total_tokens: usize,
 }
 
 impl EmbeddingList {
-    /// Creates the response for `vectors`, which `model` computed from `tokens` tokens in total.
+    /// Creates the response for `vectors`, one for each text in the order of the request. `tokens`
+    /// is the number of tokens of all texts.
     pub fn new(model: String, vectors: Vec<Vec<f32>>, format: EmbeddingFormat, tokens: usize) -> Self {
         let embedding = |(index, vector): (usize, Vec<f32>)| Embedding {
             object: "embedding".to_owned(),

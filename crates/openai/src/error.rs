@@ -1,7 +1,7 @@
 use formwork_json::JsonError;
 use thiserror::Error;
 
-/// Error from parsing a request's body. The message names the field.
+/// Error from parsing the body of a request. The message contains the path of the invalid field.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct RequestError(#[from] Kind);
@@ -16,7 +16,7 @@ enum Kind {
     Field { param: String, problem: Problem },
 }
 
-/// The problem with one field.
+/// Problem of one field. The error that contains the problem adds the path of the field.
 #[derive(Debug, Error)]
 pub(crate) enum Problem {
     #[error("this field is required")]
@@ -27,7 +27,8 @@ pub(crate) enum Problem {
     Type { expected: &'static str, found: &'static str },
     #[error("unsupported value `{given}`; supported values: {supported}")]
     Value { given: String, supported: &'static str },
-    /// `hint` names a supported alternative, or the reason why there is none; may be empty.
+    /// The value would have an effect that is not supported. `accepted` describes the values
+    /// without effect. `hint` is empty, names a supported alternative, or gives a reason.
     #[error("only {accepted} is supported here{}{hint}", if hint.is_empty() { "" } else { "; " })]
     NotNeutral { accepted: &'static str, hint: &'static str },
     #[error("expected a token id as key")]
@@ -69,8 +70,8 @@ pub(crate) enum Problem {
 }
 
 impl RequestError {
-    /// Returns the path of the invalid field, such as `messages[0].content`, or `None` if the body
-    /// as a whole is invalid.
+    /// Returns the path of the invalid field, such as `messages[0].content`. Returns `None` if the
+    /// body is not a JSON object.
     pub fn param(&self) -> Option<&str> {
         match &self.0 {
             Kind::Field { param, .. } => Some(param),

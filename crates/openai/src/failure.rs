@@ -1,22 +1,23 @@
 use serde::{Deserialize, Serialize};
 
-/// Body of every error response, and of an error event in a stream.
+/// Body of an error response, and data of an error event in a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FailureBody {
     /// The error.
     pub error: Failure,
 }
 
-/// An error in OpenAI's format.
+/// Error in OpenAI's format.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// Human-readable message of one line.
+    /// Message for a person, in one line.
     pub message: String,
-    /// Error class: `invalid_request_error` or `server_error`.
+    /// Class of the error, serialized as `type`: `invalid_request_error` or `server_error`.
     #[serde(rename = "type")]
     pub class: String,
-    /// Request field that caused the error.
+    /// Path of the request field that caused the error. `null` if no single field did.
     pub param: Option<String>,
-    /// Machine-readable reason, if it has a name: `model_not_found`, `context_length_exceeded`, …
+    /// Machine-readable reason, such as `model_not_found` or `context_length_exceeded`. `null` for
+    /// errors without such a name.
     pub code: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! `/v1/grammar/*`: checks, explanations and samples of a constraint, which is given as in a chat
-//! request.
+//! `/v1/grammar/*`: checks or explains a constraint, or samples outputs that match it. The
+//! constraint is given by the same fields as in a chat request.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,42 +14,43 @@ const MAX_OUTPUTS: usize = 64;
 /// Maximum value of `max_bytes`.
 const MAX_OUTPUT_BYTES: usize = 16 << 10;
 
-/// A request to check, explain or sample a constraint.
+/// Request to check or explain a constraint, or to sample outputs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GrammarRequest {
-    /// Served name of the model whose vocabulary is used. If absent, the only served model is used.
+    /// Name of the model whose vocabulary is used. If `None`, the only model of the server is used.
+    /// If there are several, no vocabulary is used.
     pub model: Option<String>,
-    /// The constraint.
+    /// Constraint to examine.
     pub format: Format,
-    /// Undeclared members in generated objects. An extension.
+    /// Treatment of undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
-    /// The task.
+    /// Task of the request, which depends on the route.
     pub task: GrammarTask,
 }
 
-/// A task for a constraint.
+/// Task of a grammar request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GrammarTask {
-    /// Check whether the constraint can be enforced, and report its size and shortest output.
+    /// Checks whether the constraint can be enforced. Reports its size and its shortest output.
     Check,
-    /// Report the possible continuations of a text.
+    /// Reports the possible continuations of a text.
     Explain {
-        /// The text so far.
+        /// Start of an output. Empty by default.
         text: String,
     },
-    /// Sample random outputs.
+    /// Returns random outputs that match the constraint.
     Sample {
-        /// Number of outputs, at least 1.
+        /// Number of outputs, from 1 to 64.
         count: usize,
-        /// Seed of the samples.
+        /// Seed of the random numbers. If `None`, the server chooses a seed.
         seed: Option<u64>,
-        /// Maximum size of one output in bytes, at least 1.
+        /// Maximum length of one output in bytes, at least 1. If `None`, the default applies.
         max_bytes: Option<usize>,
     },
 }
 
 impl GrammarRequest {
-    /// Parses the body of a check request.
+    /// Parses the body of a request to check a constraint.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a constraint, or has an unknown field or
@@ -58,11 +59,11 @@ impl GrammarRequest {
         Self::read(body, |_| Ok(GrammarTask::Check))
     }
 
-    /// Parses the body of an explain request.
+    /// Parses the body of a request to explain the continuations of a text.
     ///
     /// # Errors
-    /// Returns the errors of [`GrammarRequest::check`], and an error if `text` is not a string of
-    /// at most 64 KiB.
+    /// Returns an error in the same cases as [`GrammarRequest::check`], or if `text` is not a
+    /// string of at most 64 KiB.
     pub fn explain(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(body, |fields| {
             let text = fields.read("text", |at| at.string_within(MAX_TEXT))?;
@@ -70,11 +71,11 @@ impl GrammarRequest {
         })
     }
 
-    /// Parses the body of a sample request.
+    /// Parses the body of a request to sample outputs.
     ///
     /// # Errors
-    /// Returns the errors of [`GrammarRequest::check`], and an error if `n` is not in 1..=64,
-    /// `seed` is not an integer, or `max_bytes` is not in 1..=16384.
+    /// Returns an error in the same cases as [`GrammarRequest::check`]. Also returns an error if
+    /// `n` is not in 1..=64, `seed` is not a 64-bit integer, or `max_bytes` is not in 1..=16384.
     pub fn sample(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(body, |fields| {
             let count = fields.read("n", |at| at.at_most(MAX_OUTPUTS, "1..=64"))?.unwrap_or(1);
@@ -99,85 +100,87 @@ impl GrammarRequest {
     }
 }
 
-/// Result of checking a constraint.
+/// Response to a request to check a constraint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarCheck {
     /// True if the constraint can be enforced.
     pub ok: bool,
-    /// The reason why the constraint cannot be enforced.
+    /// Reason why the constraint cannot be enforced. `null` if it can be enforced.
     pub error: Option<GrammarProblem>,
     /// Parts of the constraint that have no effect.
     pub warnings: Vec<GrammarNote>,
-    /// Number of states of the compiled grammar.
+    /// Number of states of the compiled grammar. `null` if the constraint cannot be enforced.
     pub states: Option<usize>,
-    /// One of the shortest outputs.
+    /// One of the shortest outputs that match. `null` if the constraint cannot be enforced.
     pub shortest: Option<String>,
-    /// Size of the shortest output in bytes.
+    /// Length of the shortest output in bytes. `null` if the constraint cannot be enforced.
     pub minimum_bytes: Option<usize>,
-    /// Token budget that always suffices for an output. `null` without a model, or if the model's
-    /// vocabulary cannot spell an output.
+    /// Token limit with which every request gets a complete output. `null` if there is no model, if
+    /// its vocabulary cannot spell an output, or if the constraint cannot be enforced.
     pub minimum_tokens: Option<usize>,
 }
 
-/// The reason why a constraint cannot be enforced.
+/// Reason why a constraint cannot be enforced. Locations that do not apply are `null`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarProblem {
-    /// Request field with the constraint.
+    /// Path of the request field that contains the constraint.
     pub param: String,
-    /// Human-readable message of one line, with the location.
+    /// Message for a person in one line, with the location of the problem.
     pub message: String,
-    /// The message without the location.
+    /// Description of the problem, without its location.
     pub problem: String,
-    /// JSON Pointer into the schema.
+    /// JSON Pointer to the problem, in a JSON Schema.
     pub pointer: Option<String>,
-    /// Keyword of the schema.
+    /// Keyword that causes the problem, in a JSON Schema.
     pub keyword: Option<String>,
-    /// Line of the GBNF source, from 1.
+    /// Line of the problem, starting at 1, in a GBNF grammar.
     pub line: Option<usize>,
-    /// Column of the GBNF source, from 1.
+    /// Column of the problem, starting at 1, in a GBNF grammar.
     pub column: Option<usize>,
-    /// The line of the GBNF source, with a caret below the error.
+    /// Line of the GBNF grammar that contains the problem, followed by a line with a caret below
+    /// the problem.
     pub excerpt: Option<String>,
 }
 
-/// A part of a constraint that has no effect.
+/// Part of a constraint that has no effect. Locations that do not apply are `null`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarNote {
-    /// Human-readable message of one line.
+    /// Message for a person, in one line.
     pub message: String,
-    /// JSON Pointer into the schema.
+    /// JSON Pointer to the part, in a JSON Schema.
     pub pointer: Option<String>,
-    /// Keyword of the schema.
+    /// Keyword without effect, in a JSON Schema.
     pub keyword: Option<String>,
-    /// Rule of the GBNF grammar.
+    /// Name of the rule that contains the part, in a GBNF grammar.
     pub rule: Option<String>,
-    /// Line of the GBNF source, from 1.
+    /// Line of the part, starting at 1, in a GBNF grammar.
     pub line: Option<usize>,
 }
 
-/// The possible continuations of a text.
+/// Response to a request to explain the continuations of a text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarExplanation {
-    /// True if the text is a prefix of an output.
+    /// True if the whole text is the start of an output.
     pub matches: bool,
-    /// Number of leading bytes of the text that match.
+    /// Number of leading bytes of the text that are the start of an output. The other fields
+    /// describe this position.
     pub at: usize,
-    /// Descriptions of the possible continuations at that position, one per alternative. Empty if
-    /// only the bytes are known.
+    /// Descriptions of the possible continuations, one for each alternative. Empty if the
+    /// constraint only determines the possible bytes.
     pub expected: Vec<String>,
     /// Description of the bytes that may follow.
     pub bytes: String,
-    /// Number of tokens that may follow. `null` without a model, or if the text does not match.
+    /// Number of tokens that may follow. `null` if there is no model or `matches` is false.
     pub tokens: Option<usize>,
-    /// True if the output may end at that position.
+    /// True if the output may end here.
     pub may_end: bool,
 }
 
-/// Random outputs of a constraint.
+/// Response to a request to sample outputs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarSamples {
-    /// Seed of the samples.
+    /// Seed with which the request can be repeated.
     pub seed: u64,
-    /// The outputs.
+    /// Random outputs that match the constraint.
     pub outputs: Vec<String>,
 }

@@ -1,9 +1,11 @@
-//! The OpenAI wire types: requests, responses, stream events and errors.
+//! Types of the OpenAI API: requests, responses, stream events and errors.
 //!
-//! Only this crate knows the wire format. Requests are parsed strictly, so that nothing a caller
-//! asks for is silently dropped. An unknown field is an error that names the field, and so is an
-//! unsupported field that would change the output. `null` is the same as an absent field. Responses
-//! are plain data for serde.
+//! No other crate knows the wire format. A request is parsed strictly, so that nothing in it is
+//! ignored silently. An unknown field is an error that names the field. So is an unsupported field,
+//! if ignoring it would change the output. A field that is `null` counts as absent. Responses are
+//! plain data for serde.
+//!
+//! A field that is marked as an extension is not part of OpenAI's API.
 //! ```
 //! use formwork_openai::ChatRequest;
 //! let body = br#"{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "audio": {}}"#;
@@ -13,8 +15,8 @@
 //! ```
 //!
 //! # Out of scope
-//! HTTP statuses and headers belong to the server. This crate sets no defaults, except where the
-//! wire format defines one.
+//! The server decides on HTTP statuses and headers. This crate only sets defaults that the wire
+//! format defines.
 
 mod chat;
 mod completion;

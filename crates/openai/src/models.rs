@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// A served model.
+/// Model that the server offers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Model {
     /// Name of the model in requests.
@@ -9,18 +9,19 @@ pub struct Model {
     pub object: String,
     /// Time when the model became available, in seconds since 1970.
     pub created: u64,
-    /// Owner of the model; `formwork` here.
+    /// Owner of the model: always `formwork`.
     pub owned_by: String,
 }
 
 impl Model {
-    /// Creates the entry for model `id`, available since `created` (seconds since 1970).
+    /// Creates the entry of the model called `id`. `created` is the time since which it is
+    /// available, in seconds since 1970.
     pub fn new(id: impl Into<String>, created: u64) -> Self {
         Self { id: id.into(), object: "model".to_owned(), created, owned_by: "formwork".to_owned() }
     }
 }
 
-/// All served models.
+/// List of all models that the server offers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModelList {
     /// Always `list`.

@@ -1,9 +1,10 @@
-//! `/tokenize`, `/detokenize` and `/apply-template`, compatible with the servers of llama.cpp and
-//! vLLM.
+//! `/tokenize`, `/detokenize` and `/apply-template`, compatible with llama.cpp's and vLLM's
+//! servers.
 //!
-//! The two servers name the same fields differently, and both names are accepted: `content` or
-//! `prompt`, `add_special` or `add_special_tokens`. Where their defaults differ, the name of the
-//! text field selects the default: llama.cpp's for `content`, vLLM's for `prompt`.
+//! The two servers have different names for some fields. Both names are accepted: `content` or
+//! `prompt` for the text, and `add_special` or `add_special_tokens`. If their defaults differ, the
+//! name of the text field decides: with `content`, llama.cpp's default applies, and with `prompt`,
+//! vLLM's.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,48 +12,51 @@ use crate::error::Problem;
 use crate::request::{Fields, Place};
 use crate::{ChatRequest, RequestError};
 
-/// Maximum number of tokens in a detokenize request.
+/// Maximum number of tokens in a request to `/detokenize`.
 const MAX_TOKENS: usize = 1 << 20;
 
-/// A request for the tokens of a text or of a conversation.
+/// Request to encode a text or a conversation to tokens.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TokenizeRequest {
-    /// Served name of the model. If absent, the only served model is used.
+    /// Name under which the server offers the model. If `None`, the only model of the server is
+    /// used.
     pub model: Option<String>,
-    /// The input to encode.
+    /// Text or conversation to encode.
     pub input: TokenizeInput,
-    /// True if the text of control tokens is parsed as those tokens.
+    /// True if spellings of control tokens in a text are encoded as control tokens.
     pub parse_special: bool,
-    /// True if the response lists each token's text with its id (llama.cpp's `with_pieces`).
+    /// True if the response contains the text of each token next to its id. llama.cpp has the same
+    /// field.
     pub with_pieces: bool,
-    /// True if the response has a separate list of token texts (vLLM's `return_token_strs`).
+    /// True if the response contains a separate list of token texts. The field's name in requests
+    /// is vLLM's `return_token_strs`.
     pub token_strings: bool,
 }
 
-/// The input to encode.
+/// Text or conversation to encode.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TokenizeInput {
-    /// A text.
+    /// A text without a chat template.
     Text {
-        /// The text.
+        /// Text to encode.
         text: String,
-        /// Request field of the text: `content` or `prompt`.
+        /// Name of the request field with the text: `content` or `prompt`.
         field: &'static str,
-        /// True to put a beginning-of-sequence token first, if the model has one.
+        /// True to put the beginning-of-sequence token first, if the model has one.
         add_special: bool,
     },
-    /// A conversation, encoded like the prompt of a chat.
+    /// A conversation, which is rendered with the chat template and then encoded.
     Chat {
-        /// The conversation.
+        /// Request that contains the conversation.
         request: Box<TemplateRequest>,
-        /// True to put a beginning-of-sequence token first, as in a chat: only if the model expects
-        /// one and the template wrote none.
+        /// True to put the beginning-of-sequence token first, if the model expects this token and
+        /// the chat template has not written it.
         add_special: bool,
     },
 }
 
 impl TokenizeRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
@@ -83,30 +87,32 @@ impl TokenizeRequest {
     }
 }
 
-/// The tokens of a text.
+/// Response to a request to encode.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tokenized {
     /// Number of tokens.
     pub count: usize,
-    /// Maximum number of tokens of a prompt and its output together.
+    /// Context length of the model: the maximum number of tokens of a prompt and its output
+    /// together.
     pub max_model_len: usize,
-    /// The tokens.
+    /// Tokens in order.
     pub tokens: TokenizedIds,
-    /// Text of each token, if requested; bytes that are not valid UTF-8 on their own are replaced.
+    /// Text of each token. Bytes that are not valid UTF-8 on their own are replaced by U+FFFD.
+    /// `null` unless requested.
     pub token_strs: Option<Vec<String>>,
 }
 
-/// Tokens, with or without their texts.
+/// Tokens as ids, or as ids with their texts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TokenizedIds {
-    /// Token ids only.
+    /// Token ids.
     Ids(Vec<u32>),
-    /// Token ids with their texts.
+    /// Token ids with the texts of the tokens.
     Pieces(Vec<TokenPiece>),
 }
 
-/// A token and its text.
+/// Token with its text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TokenPiece {
     /// Id of the token.
@@ -115,18 +121,18 @@ pub struct TokenPiece {
     pub piece: Piece,
 }
 
-/// The text of a token.
+/// Text of a token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Piece {
-    /// Valid UTF-8 text.
+    /// Text of a token whose bytes are valid UTF-8.
     Text(String),
-    /// Bytes that are not valid UTF-8 on their own, such as a part of a character.
+    /// Bytes of a token that are not valid UTF-8 on their own, such as a part of a character.
     Bytes(Vec<u8>),
 }
 
 impl TokenPiece {
-    /// Creates a token piece from the token's bytes.
+    /// Creates the entry of the token `id` with the given bytes.
     pub fn new(id: u32, bytes: &[u8]) -> Self {
         let piece = match str::from_utf8(bytes) {
             Ok(text) => Piece::Text(text.to_owned()),
@@ -136,17 +142,18 @@ impl TokenPiece {
     }
 }
 
-/// A request for the text of tokens.
+/// Request to decode tokens to text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DetokenizeRequest {
-    /// Served name of the model. If absent, the only served model is used.
+    /// Name under which the server offers the model. If `None`, the only model of the server is
+    /// used.
     pub model: Option<String>,
-    /// Token ids.
+    /// Token ids to decode.
     pub tokens: Vec<u32>,
 }
 
 impl DetokenizeRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
@@ -165,32 +172,36 @@ impl DetokenizeRequest {
     }
 }
 
-/// The text of tokens, under the field names of both servers.
+/// Response to a request to decode. Contains the text twice, because llama.cpp and vLLM have
+/// different names for the field.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Detokenized {
-    /// The text; invalid UTF-8 is replaced. llama.cpp's name of the field.
+    /// Text of the tokens, in llama.cpp's field. Invalid UTF-8 is replaced by U+FFFD.
     pub content: String,
-    /// The same text under vLLM's name of the field.
+    /// Same text, in vLLM's field.
     pub prompt: String,
 }
 
-/// A request for the prompt of a conversation. Takes the fields of a chat request; only the fields
-/// that affect the prompt matter.
+/// Request to render a conversation as a prompt. The request has the fields of a chat request.
+/// Fields that do not affect the prompt are checked, but have no effect.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TemplateRequest {
-    /// Served name of the model. If absent, the only served model is used.
+    /// Name under which the server offers the model. If `None`, the only model of the server is
+    /// used.
     pub model: Option<String>,
-    /// The chat request; its `model` is empty if the request names none.
+    /// Request as a chat request. If the request does not name a model, the field `model` is empty.
     pub chat: ChatRequest,
-    /// True if the prompt ends with the header of an assistant message.
+    /// True if the prompt must end with the header of an assistant message, so that the model
+    /// writes the message.
     pub add_generation_prompt: bool,
 }
 
 impl TemplateRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
-    /// Returns the errors of [`ChatRequest::from_json`].
+    /// Returns an error in the same cases as [`ChatRequest::from_json`], except that `model` is
+    /// optional.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(Fields::from_json(body)?)
     }
@@ -203,9 +214,10 @@ impl TemplateRequest {
     }
 }
 
-/// The prompt of a conversation.
+/// Response to a request to render a conversation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RenderedTemplate {
-    /// The prompt text; special tokens in it are parsed as such.
+    /// Text of the prompt. Spellings of special tokens in this text must be encoded as special
+    /// tokens.
     pub prompt: String,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-/// Error of a trace database, with its path.
+/// Error of a trace database. The message contains the path of the database.
 #[derive(Debug, Error)]
 #[error("{}: {kind}", path.display())]
 pub struct TraceError {
@@ -58,12 +58,13 @@ impl TraceError {
         &self.path
     }
 
-    /// Reports whether the error is a missing file.
+    /// Reports whether the database file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(*self.kind, Kind::Missing)
     }
 
-    /// Reports whether the database was created by a newer version of this program.
+    /// Reports whether the database was created by a newer version of this program, which this
+    /// version cannot read.
     pub fn is_newer(&self) -> bool {
         matches!(*self.kind, Kind::Newer { .. })
     }

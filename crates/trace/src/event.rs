@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// Event with a documented name.
+/// Event with a documented name and documented attributes.
 ///
-/// [`Span::event`](super::Span::event) accepts other names, too, but the health report counts only
-/// these.
+/// [`Span::event`](super::Span::event) also accepts events with other names, but the health report
+/// ignores them.
 ///
 /// | event | attributes |
 /// |---|---|
@@ -22,31 +22,35 @@ use serde::Serialize;
 /// | `reasoning.validation` | `result` (`pass` or `fail`), `score` |
 /// | `aros.reasoning.precheck.*` | `reason`, `score`, `feedback`, `consensus` |
 ///
-/// The names with `*` end in `success`, `skip` or `fail`, and for the precheck in `pass`, `fail` or
-/// `skipped`. `transforms` is a list of names such as `str->int`. `stage` is `extract`, `tolerant`,
-/// `syntactic`, `semantic` or `custom`. In shadow mode, the events of `aros.aop` and
-/// `output.coercion` have `shadow` set to true. Attributes that do not apply are omitted.
+/// `*` stands for `success`, `skip` or `fail`. For `aros.reasoning.precheck`, it stands for `pass`,
+/// `fail` or `skipped`.
+///
+/// `transforms` is a list of names such as `str->int`. `stage` is `extract`, `tolerant`,
+/// `syntactic`, `semantic` or `custom`. Attributes without a value are omitted.
+///
+/// A step in shadow mode only computes corrections and does not apply them. Its events `aros.aop.*`
+/// and `output.coercion.*` have the attribute `shadow` with the value `true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The backend was asked to constrain the output by a schema or a grammar.
     GrammarApplied,
-    /// The output is constrained during decoding.
+    /// The output is constrained during decoding (structured output enforcement).
     SoeEnabled,
-    /// The output is not constrained, although this is configured.
+    /// The output is not constrained during decoding, although the configuration requests it.
     SoeSkipped,
     /// Broken JSON was repaired.
     SyntacticSuccess,
-    /// There was nothing to repair.
+    /// The output was valid JSON, so there was nothing to repair.
     SyntacticSkip,
     /// Broken JSON could not be repaired.
     SyntacticFail,
-    /// A value was converted to the type in its schema.
+    /// Values were converted to the types in the schema.
     CoercionSuccess,
-    /// There was nothing to convert.
+    /// The values had the types in the schema, so there was nothing to convert.
     CoercionSkip,
     /// A value could not be converted.
     CoercionFail,
-    /// A stage starts to process an output.
+    /// A stage begins to process an output.
     OutputAttempt,
     /// A stage has changed an output.
     OutputSuccess,
@@ -83,7 +87,7 @@ impl Event {
         Self::PrecheckSkipped,
     ];
 
-    /// Returns the name used in records.
+    /// Returns the name of the event in records, such as `grammar.applied`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::GrammarApplied => "grammar.applied",
@@ -105,7 +109,7 @@ impl Event {
         }
     }
 
-    /// Returns the event with this name.
+    /// Returns the event called `name`, or `None` if there is no such event.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.name() == name)
     }

@@ -1,19 +1,20 @@
 //! Traces of runs, steps and attempts, which show how often the outputs of models need corrections.
 //!
-//! A [`Tracer`] starts runs, a run has steps, and a step has attempts. Each is a [`Span`] with a
-//! name, a start, an end, a status and a [`Subject`]: pipeline, step, agent, model and provider.
-//! Events with attributes are recorded in a span; [`Event`] lists the names.
+//! A [`Tracer`] starts runs, a run has steps, and a step has attempts. Each of these is a [`Span`]
+//! with a name, a start, an end, a status and a [`Subject`]. The subject consists of pipeline,
+//! step, agent, model and provider. Events with attributes are recorded in a span. [`Event`] lists
+//! the known events.
 //!
-//! All records go to sinks: memory for tests ([`MemorySink`]), an `SQLite` database
-//! ([`SqliteSink`]), and the `tracing` crate ([`TracingSink`]), which can export them to
-//! `OpenTelemetry`.
+//! Records are sent to sinks: to memory for tests ([`MemorySink`]), to an `SQLite` database
+//! ([`SqliteSink`]), or to the `tracing` crate ([`TracingSink`]). Subscribers of `tracing` can
+//! export them to `OpenTelemetry`.
 //!
 //! # Features
-//! `sqlite` adds the database and the module [`health`], which reads databases. Without the feature,
-//! the crate links no database.
+//! `sqlite` adds [`SqliteSink`] and the module [`health`], which reads databases. Without the
+//! feature, the crate does not link `SQLite`.
 //!
 //! # Limits
-//! This crate only records: the code that adapts, checks or repairs outputs emits the events. The
+//! This crate only records events. The code that adapts, checks or repairs outputs emits them. The
 //! texts of prompts and answers are not recorded, unless a caller adds them as attributes.
 
 mod error;
@@ -41,7 +42,7 @@ pub use span::{Span, Tracer};
 pub use sqlite::{SqliteOptions, SqliteSink};
 pub use subscriber::TracingSink;
 
-/// Attributes of a span or an event, by name.
+/// Values of attributes of a span or an event, by attribute name.
 pub type Attributes = serde_json::Map<String, serde_json::Value>;
 
 #[cfg(test)]

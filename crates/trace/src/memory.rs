@@ -12,23 +12,22 @@ pub struct MemorySink {
     records: Arc<Mutex<Vec<Record>>>,
 }
 
-/// Span with its events and child spans, without IDs and times.
-///
-/// Outlines are equal for runs with the same events.
+/// Span with its events and child spans, but without IDs and times. Two runs with the same events
+/// have equal outlines, so tests can compare them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outline {
     /// Kind of the span.
     pub kind: SpanKind,
     /// Name of the span.
     pub name: String,
-    /// Final status.
+    /// Status at the end of the span, or [`Status::Open`] if the span has not ended.
     pub status: Status,
-    /// Subject at the end of the span.
+    /// Subject at the end of the span. A subject can change while the span is open.
     pub subject: Subject,
-    /// Further attributes of the span.
+    /// Attributes of the span other than the subject.
     #[serde(skip_serializing_if = "Attributes::is_empty")]
     pub attributes: Attributes,
-    /// Names and attributes of the events, in order.
+    /// Name and attributes of each event in the span, in the order of recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<(String, Attributes)>,
     /// Child spans in the order of their start.
@@ -37,12 +36,12 @@ pub struct Outline {
 }
 
 impl MemorySink {
-    /// Returns all records in the order in which they arrived.
+    /// Returns all records in the order in which they arrived at the sink.
     pub fn records(&self) -> Vec<Record> {
         self.lock().clone()
     }
 
-    /// Returns all events.
+    /// Returns all event records in the order of arrival.
     pub fn events(&self) -> Vec<Arc<EventRecord>> {
         self.all(|record| match record {
             Record::Event(event) => Some(Arc::clone(event)),
@@ -50,7 +49,7 @@ impl MemorySink {
         })
     }
 
-    /// Returns all corrections.
+    /// Returns all correction records in the order of arrival.
     pub fn corrections(&self) -> Vec<Arc<CorrectionRecord>> {
         self.all(|record| match record {
             Record::Correction(correction) => Some(Arc::clone(correction)),
@@ -58,7 +57,7 @@ impl MemorySink {
         })
     }
 
-    /// Returns the spans that have ended.
+    /// Returns the final state of every span that has ended, in the order of ending.
     pub fn spans(&self) -> Vec<Arc<SpanRecord>> {
         self.all(|record| match record {
             Record::Ended(span) => Some(Arc::clone(span)),
@@ -66,7 +65,7 @@ impl MemorySink {
         })
     }
 
-    /// Returns one outline per run.
+    /// Returns one outline for each run, in the order of starting.
     pub fn outline(&self) -> Vec<Outline> {
         let records = self.records();
         let within = |parent| within(&records, parent);
@@ -88,7 +87,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// Returns the outlines of the spans in `parent`.
+/// Returns the outlines of the child spans of `parent`, or of the runs if `parent` is `None`.
 fn within(records: &[Record], parent: Option<SpanId>) -> Vec<Outline> {
     let started = records.iter().filter_map(|record| match record {
         Record::Started(span) if span.parent == parent => Some(span),

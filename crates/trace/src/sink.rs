@@ -2,15 +2,15 @@ use std::sync::Arc;
 
 use super::{Record, TraceError};
 
-/// Destination of records.
+/// Destination of the records of a [`Tracer`](super::Tracer).
 ///
-/// Sinks are called from any thread. They must not fail or panic, since tracing must not break the
-/// traced work.
+/// Methods of a sink can be called from any thread. They must not panic, because an error in
+/// tracing must not affect the traced work.
 pub trait Sink: Send + Sync {
-    /// Accepts a record. The records of one span arrive in order.
+    /// Accepts a record. The records of a span arrive in the order in which they were made.
     fn record(&self, record: &Record);
 
-    /// Waits until all records so far are stored.
+    /// Waits until all records that arrived before this call are stored.
     ///
     /// # Errors
     /// Returns an error if records were lost since the last call.

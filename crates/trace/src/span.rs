@@ -10,7 +10,8 @@ use super::record::{CorrectionRecord, EventRecord, SpanRecord};
 use super::{Correction, Record, RunId, Sink, SpanId, SpanKind, Status, Subject, Timestamp, TraceError};
 use crate::Attributes;
 
-/// Starts runs and sends their records to all sinks. Without sinks, records are dropped.
+/// Starts runs and sends all their records to its sinks. A tracer without sinks discards the
+/// records.
 ///
 /// ```
 /// use formwork_trace::{Event, MemorySink, Status, Tracer};
@@ -33,21 +34,21 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Adds a sink.
+    /// Adds a sink, which receives the records of runs started later.
     #[must_use]
     pub fn with_sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sinks = self.sinks.iter().cloned().chain([Arc::new(sink) as Arc<dyn Sink>]).collect();
         self
     }
 
-    /// Replaces the system clock.
+    /// Replaces the system clock by `clock`, for example in tests.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Reports whether there is a sink.
+    /// Reports whether the tracer has a sink. If not, callers can skip the work of tracing.
     pub fn is_on(&self) -> bool {
         !self.sinks.is_empty()
     }
@@ -64,10 +65,11 @@ impl Tracer {
         Span::begin(Arc::new(shared), SpanKind::Run, name, None, subject)
     }
 
-    /// Waits until all sinks have stored the records so far.
+    /// Waits until all sinks have stored the records that they have received.
     ///
     /// # Errors
-    /// Returns the first error of a sink that lost records.
+    /// Returns an error if a sink has lost records. If several sinks have, returns the error of the
+    /// first.
     pub fn flush(&self) -> Result<(), TraceError> {
         let results: Vec<_> = self.sinks.iter().map(Sink::flush).collect();
         results.into_iter().collect()
@@ -88,8 +90,8 @@ struct Shared {
 }
 
 enum Clock {
-    /// System time at the start of the run plus monotonic time, so that changes of the system clock
-    /// have no effect.
+    /// Default clock: the system time at the start of the run plus the monotonic time since then. A
+    /// change of the system clock during the run has no effect.
     Machine {
         start: Timestamp,
         since: Instant,
@@ -110,10 +112,10 @@ impl Shared {
     }
 }
 
-/// Open run, step or attempt.
+/// Run, step or attempt that has not ended.
 ///
-/// A span that is dropped without [`end`](Self::end), as in a cancelled future, ends as
-/// [`Status::Cancelled`].
+/// A span that is dropped without a call of [`end`](Self::end) ends with the status
+/// [`Status::Cancelled`]. This happens, for example, if a future is cancelled.
 pub struct Span {
     shared: Arc<Shared>,
     record: Mutex<Arc<SpanRecord>>,
@@ -144,7 +146,7 @@ impl Span {
         Self { shared, record: Mutex::new(record) }
     }
 
-    /// Starts a step in this run or step.
+    /// Starts a step called `name` in this run or step.
     #[must_use]
     pub fn step(&self, name: impl Into<String>) -> Self {
         let (name, around) = (name.into(), self.record());
@@ -152,7 +154,7 @@ impl Span {
         Self::begin(Arc::clone(&self.shared), SpanKind::Step, name, Some(around.id), subject)
     }
 
-    /// Starts an attempt of this step. Attempts count from 1.
+    /// Starts an attempt at this step. `number` is 1 for the first attempt.
     #[must_use]
     pub fn attempt(&self, number: u32) -> Self {
         let around = self.record();
@@ -160,41 +162,42 @@ impl Span {
         Self::begin(Arc::clone(&self.shared), SpanKind::Attempt, name, Some(around.id), subject)
     }
 
-    /// Sets the agent for this span and for child spans started later.
+    /// Sets the agent of this span, and of child spans that start later.
     pub fn set_agent(&self, agent: impl Into<String>) {
         self.change(|record| record.subject.agent = Some(agent.into()));
     }
 
-    /// Sets the model for this span and for child spans started later.
+    /// Sets the model of this span, and of child spans that start later.
     pub fn set_model(&self, model: impl Into<String>) {
         self.change(|record| record.subject.model = Some(model.into()));
     }
 
-    /// Sets the model's provider for this span and for child spans started later.
+    /// Sets the model's provider for this span, and for child spans that start later.
     pub fn set_provider(&self, provider: impl Into<String>) {
         self.change(|record| record.subject.provider = Some(provider.into()));
     }
 
-    /// Sets an attribute of this span only. Sinks receive attributes at the end of the span.
+    /// Sets an attribute of this span, but not of child spans. Sinks receive it at the end of the
+    /// span.
     pub fn set(&self, name: impl Into<String>, value: impl Into<Value>) {
         self.change(|record| {
             record.attributes.insert(name.into(), value.into());
         });
     }
 
-    /// Records an event. [`Event`](super::Event) lists the documented names and attributes.
+    /// Records an event in this span. [`Event`](super::Event) lists the known names and attributes.
     pub fn event(&self, name: impl Into<Cow<'static, str>>, attributes: Attributes) {
         let (name, span, at) = (name.into(), self.record(), self.shared.now());
         self.shared.tell(&Record::Event(Arc::new(EventRecord { span, at, name, attributes })));
     }
 
-    /// Records a correction for the correction ledger.
+    /// Records a correction in this span, for the correction ledger.
     pub fn correction(&self, correction: Correction) {
         let (span, at) = (self.record(), self.shared.now());
         self.shared.tell(&Record::Correction(Arc::new(CorrectionRecord { span, at, correction })));
     }
 
-    /// Ends the span.
+    /// Ends the span with the given status.
     pub fn end(self, status: Status) {
         self.change(|record| record.status = status);
     }
@@ -204,7 +207,7 @@ impl Span {
         self.shared.run
     }
 
-    /// Returns the current state of the span.
+    /// Returns the current state of the span, as a record.
     pub fn record(&self) -> Arc<SpanRecord> {
         Arc::clone(&self.lock())
     }

@@ -7,25 +7,26 @@ use tracing::field::Empty;
 use super::record::{EventRecord, SpanRecord};
 use super::{Record, Sink, SpanId, SpanKind, Status};
 
-/// Target of all `tracing` spans and events of [`TracingSink`].
+/// Target of all `tracing` spans and events that [`TracingSink`] creates.
 const TARGET: &str = "formwork::trace";
 
-/// Sink that forwards spans and events to the `tracing` crate, at level `INFO` and with target
-/// `formwork::trace`.
+/// Sink that forwards spans and events to the `tracing` crate. All have the level `INFO` and the
+/// target `formwork::trace`.
 ///
-/// Subscribers that export to `OpenTelemetry` get the spans with the fields `otel.name` and
-/// `otel.status_code`. The name of an event is its message. A run becomes a child of the `tracing`
-/// span that is current at its start.
+/// Spans have the fields `otel.name` and `otel.status_code`, which subscribers that export to
+/// `OpenTelemetry` read. The message of an event is its name. A run becomes a child of the
+/// `tracing` span that is current when the run starts.
 ///
-/// Common attributes of documented events become fields. All other attributes are JSON in the field
-/// `attributes`.
+/// Each common attribute of documented events becomes a field of its own. The field `attributes`
+/// contains all other attributes as JSON.
 #[derive(Debug, Default)]
 pub struct TracingSink {
     open: Mutex<HashMap<SpanId, tracing::Span>>,
 }
 
 impl TracingSink {
-    /// Returns the `tracing` span of an open span, for instrumenting the work inside.
+    /// Returns the `tracing` span for the open span with ID `id`, for example to run other work
+    /// inside it. Returns `None` if the span is not open.
     pub fn span(&self, id: SpanId) -> Option<tracing::Span> {
         self.lock().get(&id).cloned()
     }
@@ -95,7 +96,7 @@ impl TracingSink {
     }
 }
 
-/// Attributes that become fields. Values of an unexpected type are dropped.
+/// Attributes of events that become fields of their own. A value of an unexpected type is dropped.
 const FIELDS: [&str; 11] = [
     "stage",
     "mode",
@@ -122,8 +123,8 @@ impl Sink for TracingSink {
     }
 }
 
-/// Opens a `tracing` span inside the current one. Each kind has its own call site because names
-/// must be constant.
+/// Opens a `tracing` span as a child of the current one. Each kind of span has its own macro call,
+/// because the name of a `tracing` span must be a constant.
 fn open(record: &SpanRecord) -> tracing::Span {
     macro_rules! span {
         ($kind:literal) => {
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Names of the spans around each event, outermost first.
+    /// For each event, the names of the spans around it, outermost first.
     #[derive(Clone, Default)]
     struct Scopes(Arc<Mutex<Vec<Vec<&'static str>>>>);
 

@@ -10,7 +10,7 @@ pub(super) fn attributes(value: serde_json::Value) -> Attributes {
     attributes
 }
 
-/// Returns a clock that advances by a microsecond at each call.
+/// Returns a clock that advances by one microsecond at each call.
 pub(super) fn ticking() -> impl Fn() -> Timestamp + Send + Sync + 'static {
     let now = AtomicI64::new(1_000_000);
     move || Timestamp(now.fetch_add(1, Ordering::Relaxed))

@@ -1,4 +1,5 @@
-//! Traces across processes: commits survive a kill, and several processes write to one database.
+//! Tests of trace databases with several processes. Commits must survive a kill, and several
+//! processes must be able to write to one database.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
@@ -9,11 +10,13 @@ use formwork_trace::{Event, SqliteOptions, SqliteSink, Status, Timestamp, Tracer
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 
-/// Environment variables for the other process: path of the database and number of runs.
+/// Environment variable with the path of the database, for the other process. [`RUNS`] has the
+/// number of runs.
 const DATABASE: &str = "FORMWORK_TRACES_TEST_DATABASE";
 const RUNS: &str = "FORMWORK_TRACES_TEST_RUNS";
 
-/// Body of the other processes, not a test of its own. It prints a line after each committed run.
+/// Body of the other processes. Without the environment variables, this test does nothing. It
+/// prints a line after each committed run.
 #[test]
 fn the_other_process() {
     let Some(path) = std::env::var_os(DATABASE) else { return };
@@ -73,8 +76,8 @@ fn number(path: &Path, query: &str) -> u64 {
     count.unsigned_abs()
 }
 
-/// Checks that the database is intact and has all records of each ended run. Returns the number of
-/// ended runs.
+/// Checks that the database is intact and contains all records of each run that has ended. Returns
+/// the number of such runs.
 fn check_whole(path: &Path) -> u64 {
     let connection = Connection::open(path).expect("a database");
     let verdict: String =

@@ -1,13 +1,13 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Values derived from a vocabulary, at most one of each type.
+/// Cache of values derived from a vocabulary, with at most one value of each type.
 #[derive(Clone, Default)]
 pub(crate) struct Derived(Arc<Mutex<Vec<Arc<dyn Any + Send + Sync>>>>);
 
 impl Derived {
-    /// Returns the value of type `T`. The first caller creates the value with `make`, while other
-    /// callers wait.
+    /// Returns the cached value of type `T`. If there is none, calls `make` to create the value.
+    /// Other callers wait meanwhile.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         // A panic in `make` leaves the list unchanged, so a poisoned lock is still usable.
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use crate::TokenId;
 
-/// Error from building or using a vocabulary or tokenizer.
+/// Error from building a vocabulary or tokenizer, or from encoding text.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct VocabError(#[from] pub(crate) Kind);

@@ -1,9 +1,11 @@
 //! Token ids, their bytes, and sets of tokens.
 //!
 //! A [`Vocabulary`] maps every [`TokenId`] to its byte string and keeps a [`TokenTrie`] over these
-//! strings. The trie allows walking a grammar against all tokens at once. A [`TokenSet`] is the
-//! result of such a walk: one bit per token. A [`Tokenizer`] turns text into ids and back.
-//! Tokenizers are built from GGUF metadata or from a `tokenizer.json`.
+//! strings. By walking a grammar along the trie, the engine finds the allowed tokens without
+//! testing each token separately. The result is a [`TokenSet`], with one bit per token.
+//!
+//! A [`Tokenizer`] converts text to token ids and back. Tokenizers are built from GGUF metadata or
+//! from a `tokenizer.json`.
 //!
 //! This crate does no I/O. Callers provide bytes and parsed metadata.
 

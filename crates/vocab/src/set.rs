@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::TokenId;
 
-/// A set of tokens, one bit each.
+/// A set of tokens of one vocabulary, stored as one bit per token.
 ///
 /// ```
 /// use formwork_vocab::{TokenId, TokenSet};
@@ -34,7 +34,8 @@ impl TokenSet {
         set
     }
 
-    /// Returns the number of tokens in the vocabulary, not in the set.
+    /// Returns the number of tokens in the vocabulary. For the number of tokens in the set, see
+    /// [`TokenSet::count`].
     pub const fn universe(&self) -> usize {
         self.len
     }
@@ -44,7 +45,7 @@ impl TokenSet {
         self.words.fill(0);
     }
 
-    /// Adds `token`, which must be in the vocabulary.
+    /// Adds `token`, which must be less than [`TokenSet::universe`].
     ///
     /// # Panics
     /// Panics if the index of `token` is not less than the vocabulary size, rounded up to a
@@ -89,7 +90,7 @@ impl TokenSet {
         members.next().is_none().then_some(first)
     }
 
-    /// Returns an iterator over the tokens, in increasing order.
+    /// Returns an iterator over the tokens of the set, in increasing order.
     pub fn iter(&self) -> impl Iterator<Item = TokenId> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             std::iter::successors((word != 0).then_some(word), |rest| {
@@ -100,12 +101,13 @@ impl TokenSet {
         })
     }
 
-    /// Returns the bits, 64 tokens per word, lowest bit first.
+    /// Returns the bits as words of 64 tokens: token `t` is bit `t % 64` of word `t / 64`. Bit 0 is
+    /// the lowest bit.
     pub const fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Returns the size of the bits in memory, in bytes.
+    /// Returns the size of the bits in bytes, for memory accounting.
     pub const fn byte_len(&self) -> usize {
         self.words.len() * 8
     }
@@ -116,7 +118,8 @@ impl Clone for TokenSet {
         Self { words: self.words.clone(), len: self.len }
     }
 
-    /// Reuses the memory of `self` if both vocabularies have the same size.
+    /// Copies `source` into `self`. Reuses the memory of `self` if both vocabularies have the same
+    /// size.
     fn clone_from(&mut self, source: &Self) {
         self.words.clone_from(&source.words);
         self.len = source.len;

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct TokenId(pub u32);
 
 impl TokenId {
-    /// Returns the id as an index into a row of logits.
+    /// Returns the id as an index, for example into a row of logits.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -23,18 +23,18 @@ impl fmt::Display for TokenId {
     }
 }
 
-/// Role of a token.
+/// Role of a token. The role decides whether a grammar sees the token's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TokenKind {
-    /// Bytes of ordinary text, which a grammar may emit.
+    /// Ordinary text. A grammar sees the token's bytes.
     Text,
-    /// A single raw byte (`<0xNN>`), for text that no other token covers. A grammar may emit the
-    /// byte.
+    /// A single raw byte, spelt `<0xNN>` in the file, for text that no other token covers. A
+    /// grammar sees this byte.
     Byte,
-    /// A marker such as end-of-sequence. A marker is never text, so a grammar refers to it by id
-    /// only.
+    /// A marker such as end-of-sequence. Its spelling is never text, so a grammar can refer to the
+    /// token by id only.
     Control,
-    /// An entry that pads the table and is never emitted.
+    /// An entry without a meaning, for example padding. Such a token is never generated.
     Unused,
 }
 

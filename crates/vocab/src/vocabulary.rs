@@ -10,7 +10,8 @@ const MAX_TOKENS: usize = 1 << 24;
 /// A token's bytes and kind, as input for a [`Vocabulary`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// Bytes that the token adds to the output, decoded from the spelling that the tokenizer uses.
+    /// Bytes that the token adds to the output. These are not the bytes of its spelling in the
+    /// file.
     pub bytes: Vec<u8>,
     /// Role of the token.
     pub kind: TokenKind,
@@ -40,7 +41,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Builds a vocabulary. `ends` are the tokens that end a sequence.
+    /// Builds a vocabulary. The index of a token in `tokens` is its id. `ends` are the tokens that
+    /// end a sequence, and become control tokens.
     ///
     /// # Errors
     /// Returns an error if there are no tokens or more than 2^24, or if an end token is outside the
@@ -79,7 +81,7 @@ impl Vocabulary {
         Ok(Self { bytes, starts, kinds, ends, trie, spells_utf8, derived: Derived::default() })
     }
 
-    /// Returns a copy of the vocabulary with `ends` added to the tokens that end a sequence.
+    /// Returns a copy of the vocabulary in which the tokens `ends` end a sequence too.
     ///
     /// # Errors
     /// Returns an error if one of `ends` is outside the vocabulary.
@@ -88,13 +90,13 @@ impl Vocabulary {
         Self::new(tokens.collect(), [self.ends(), ends].concat())
     }
 
-    /// Returns the number of tokens, which is also the length of a row of logits.
+    /// Returns the number of tokens in the vocabulary.
     pub fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Reports whether there are no tokens. Always false, because [`Vocabulary::new`] rejects an
-    /// empty list.
+    /// Reports whether the vocabulary has no tokens. Always false, because [`Vocabulary::new`]
+    /// rejects an empty list.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
@@ -122,27 +124,27 @@ impl Vocabulary {
         self.ends.contains(&token)
     }
 
-    /// Returns the trie over all text tokens.
+    /// Returns the trie over all tokens whose bytes a grammar sees. Their kind is text or byte.
     pub const fn trie(&self) -> &TokenTrie {
         &self.trie
     }
 
-    /// Creates an empty set over this vocabulary.
+    /// Creates an empty token set for this vocabulary.
     pub fn empty_set(&self) -> TokenSet {
         TokenSet::empty(self.len())
     }
 
-    /// Reports whether every byte that occurs in UTF-8 is a text token of its own, so that any text
-    /// can be spelt.
+    /// Reports whether the tokens can spell any UTF-8 text. This requires a text or byte token for
+    /// each byte that occurs in UTF-8.
     pub fn spells_utf8(&self) -> bool {
         self.spells_utf8
     }
 
-    /// Returns the value of type `T` that `derive` computes from the vocabulary. Computes one value
-    /// per type and caches it.
+    /// Returns the value that `derive` computes from the vocabulary. The first call for a type `T`
+    /// computes the value, and later calls return the cached value.
     ///
-    /// Other crates use this for tables that they need as long as the vocabulary lives. Clones
-    /// share the values.
+    /// Other crates use this for tables that live as long as the vocabulary. Clones of the
+    /// vocabulary share the values.
     ///
     /// ```
     /// use formwork_vocab::{Token, TokenKind, Vocabulary};

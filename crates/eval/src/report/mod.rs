@@ -1,7 +1,7 @@
-//! The report, a self-contained HTML file.
+//! The report of an evaluation, as a self-contained HTML file.
 //!
-//! Output of models is always shown as text. The template engine escapes it, and the page's content
-//! security policy forbids scripts and external resources.
+//! The output of models is shown as text only. The template engine escapes it, and the content
+//! security policy of the page forbids scripts and external resources.
 
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
@@ -12,17 +12,18 @@ use super::error::Kind;
 use super::{Checks, EvalError, Exchange, Groups, Rate, Row, Stats, Summary, Trial};
 
 const TEMPLATE: &str = include_str!("report.html");
-/// Maximum number of failures shown with their messages. Further failures are only counted.
+/// Maximum number of failed trials that are shown in detail. Further failed trials are only
+/// counted.
 const SHOWN: usize = 200;
-/// Maximum number of characters in a bar's label.
+/// Maximum number of characters in the label of a bar.
 const LABEL: usize = 26;
 /// Number of bars in a histogram.
 const BARS: usize = 32;
 
-/// Renders the report of an evaluation, which may be incomplete.
+/// Renders the report of an evaluation as HTML. The evaluation may be incomplete.
 ///
 /// # Errors
-/// Returns an error if the template fails, which no summary should cause.
+/// Returns an error if the template fails. No summary is known to cause this.
 pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> {
     let mut failed: Vec<&Trial> = trials.iter().filter(|trial| !trial.ok).collect();
     failed.sort_by(|one, other| one.key.cmp(&other.key));
@@ -59,12 +60,12 @@ pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> 
     render.map_err(|error| Kind::Report { reason: format!("{error:#}") }.into())
 }
 
-/// A rate with the values to draw.
+/// A rate, with its share and the ends of its interval, from 0 to 1.
 #[derive(Serialize)]
 struct Share {
     ok: usize,
     of: usize,
-    /// `ok` divided by `of`.
+    /// Share of successes: `ok` divided by `of`.
     of_all: f64,
     low: f64,
     high: f64,
@@ -89,8 +90,8 @@ fn groups(groups: &Groups) -> Vec<Bar> {
     groups.0.iter().map(|(name, stats)| Bar { name: name.clone(), share: share(stats.runs) }).collect()
 }
 
-/// Compares the modes: one panel for success and one for each check, each with a bar for every
-/// mode.
+/// Returns panels that compare the modes of directives: one panel for the success of trials and one
+/// for each check. A panel has one bar for each mode.
 fn modes(groups: &Groups) -> Vec<Value> {
     let answered: Vec<_> = groups.0.iter().filter(|(name, _)| name != "none").collect();
     let rates = |stats: &Stats| {
@@ -115,15 +116,15 @@ fn modes(groups: &Groups) -> Vec<Value> {
     names.iter().map(panel).collect()
 }
 
-/// Histogram of the latencies of one model.
+/// Histogram of the durations of one model's trials.
 #[derive(Serialize)]
 struct Distribution {
     name: String,
     p50: f64,
     p95: f64,
-    /// End of the axis: the maximum latency of all models, in milliseconds.
+    /// End of the axis, in milliseconds: the maximum over all models.
     end: f64,
-    /// Heights of the bars, from 0 to 1.
+    /// Heights of the bars, from 0 to 1. The highest bar stands for `most` trials.
     bars: Vec<f64>,
     most: usize,
 }
@@ -213,7 +214,8 @@ fn exchange(exchange: &Exchange) -> Value {
     })
 }
 
-/// Returns the role, text, calls and reasoning of a message for display.
+/// Returns the role, text, tool calls and reasoning of a message, in the form that the template
+/// shows.
 fn message(message: &Value) -> Value {
     let content = match &message["content"] {
         Value::String(text) => text.clone(),
@@ -238,7 +240,7 @@ fn message(message: &Value) -> Value {
     json!({ "role": role, "content": content, "calls": calls, "thoughts": thoughts })
 }
 
-/// Formats a share as a percentage with at most one decimal place.
+/// Formats a share from 0 to 1 as a percentage with at most one decimal.
 fn percent(share: f64) -> String {
     let rounded = (share * 1000.0).round() / 10.0;
     format!("{rounded}%")
@@ -252,7 +254,7 @@ fn time(milliseconds: f64) -> String {
     }
 }
 
-/// Shortens a name to the space beside a bar.
+/// Shortens a name to [`LABEL`] characters, so that it fits beside a bar.
 fn short(name: &str) -> String {
     match name.char_indices().nth(LABEL) {
         Some((end, _)) => format!("{}…", &name[..end]),

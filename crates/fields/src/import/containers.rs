@@ -56,8 +56,8 @@ fn names_of(list: &Value) -> Option<Vec<&str>> {
     list.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Returns the schema without `null` in its types, enum values or branches. Returns `None` if there
-/// is no `null` to remove.
+/// Returns the schema without `null` in its types, enum values or branches. Returns `None` if the
+/// schema does not allow `null`, or if `null` cannot be removed.
 fn not_null(schema: &Value) -> Option<Value> {
     let mut schema = schema.as_object()?.clone();
     if let Some(Value::Array(types)) = schema.get("type") {
@@ -92,8 +92,10 @@ fn not_null(schema: &Value) -> Option<Value> {
     Some(schema.into())
 }
 
-/// Returns a tagged variant if every kind is an object with exactly one member, and all these
-/// members are required and differ in name.
+/// Converts objects with one member each to a tagged variant: the member's name becomes the tag.
+///
+/// Returns `None` unless every kind is an object with exactly one member, which is required, and
+/// the names of these members are different.
 pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
     let mut variants: Vec<Branch> = Vec::with_capacity(kinds.len());
     for kind in kinds {
@@ -112,7 +114,8 @@ pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
     Some(Variant { variants, untagged: false }.into())
 }
 
-/// Reports whether no value belongs to two branches. `kinds[i]` is the kind of `branches[i]`.
+/// Reports whether it is certain that no value is valid in two branches of a `oneOf`. `kinds[i]` is
+/// the kind of `branches[i]`.
 pub(super) fn are_apart(branches: &[Value], kinds: &[Kind]) -> bool {
     let is_closed = |index: usize| branches[index].get("additionalProperties") == Some(&false.into());
     // A value of `one` is invalid in `other` if it lacks a required member, or has a member that
@@ -131,7 +134,8 @@ pub(super) fn are_apart(branches: &[Value], kinds: &[Kind]) -> bool {
     (0..kinds.len()).all(|one| (one + 1..kinds.len()).all(|other| is_apart(one, other)))
 }
 
-/// Returns the JSON type of all values of a kind, if they have the same type. Integers are numbers.
+/// Returns the JSON type of the values of a kind, or `None` if the values may have several types.
+/// Integers have the type `number`.
 fn type_of(kind: &Kind) -> Option<&'static str> {
     let of_scalar = |scalar: &Scalar| match scalar {
         Scalar::Boolean(_) => "boolean",
@@ -158,7 +162,7 @@ fn by_type(one: &Kind, other: &Kind) -> bool {
     matches!((type_of(one), type_of(other)), (Some(one), Some(other)) if one != other)
 }
 
-/// Returns the values of a constant or choice.
+/// Returns the values of a constant or choice, or `None` for other kinds.
 fn values(kind: &Kind) -> Option<&[Scalar]> {
     match kind {
         Kind::Constant(value) => Some(std::slice::from_ref(value)),
@@ -174,7 +178,8 @@ fn by_value(one: &Kind, other: &Kind) -> bool {
     }
 }
 
-/// Reports whether both objects require a member of the same name whose values never agree.
+/// Reports whether two objects require a member of the same name that cannot have the same value in
+/// both.
 fn by_member(one: &Kind, other: &Kind) -> bool {
     let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
     one.fields.iter().filter(|member| !member.optional).any(|member| {
@@ -186,7 +191,7 @@ fn by_member(one: &Kind, other: &Kind) -> bool {
     })
 }
 
-/// Reports whether one object requires a member that the other never has.
+/// Reports whether `one` is an object with a required member that the object `other` does not have.
 fn has_more(one: &Kind, other: &Kind) -> bool {
     let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
     let has = |name: &str| other.fields.iter().any(|member| member.name == name);

@@ -8,8 +8,8 @@
 //! - Integers have 64 bits.
 //! - An optional member that may be `null` is omitted instead of being `null`.
 //!
-//! A schema that fields cannot express is rejected, as is any keyword that would not be enforced.
-//! The error contains the JSON pointer. Descriptions become descriptions of fields.
+//! A schema that fields cannot express is rejected. So is any schema with a keyword that would not
+//! be enforced. The error contains the JSON pointer. Descriptions become descriptions of fields.
 
 mod containers;
 mod scalars;
@@ -25,7 +25,7 @@ use crate::read::NESTING;
 
 type Read<T> = Result<T, FieldsError>;
 
-/// Keywords that do not restrict values.
+/// Keywords that do not restrict values. They are accepted in every schema.
 const ANNOTATIONS: [&str; 13] = [
     "$schema",
     "$id",
@@ -42,7 +42,7 @@ const ANNOTATIONS: [&str; 13] = [
     "$anchor",
 ];
 
-/// Converts a schema to fields.
+/// Converts a JSON Schema to an unchecked definition.
 pub(crate) fn definition(schema: &Value) -> Read<DefinitionBuilder> {
     let mut reader = Reader { root: schema, names: HashMap::new(), structures: Vec::new() };
     let mut root = reader.kind(schema, &Pointer::default())?;
@@ -66,7 +66,7 @@ fn unresolved(target: &str) -> FieldsError {
     Fault::Schema { pointer: target.to_owned(), problem }.into()
 }
 
-/// Location in the schema, as a JSON pointer.
+/// Location in the imported schema, as a JSON pointer with its number of steps.
 #[derive(Clone, Default)]
 struct Pointer {
     path: String,
@@ -98,14 +98,14 @@ impl Pointer {
 
 struct Reader<'s> {
     root: &'s Value,
-    /// Names of referenced structures, by JSON pointer.
+    /// Structure names by JSON pointer, for the targets of all references read so far.
     names: HashMap<String, String>,
     /// JSON pointers and names of the same structures, in order of first reference.
     structures: Vec<(String, String)>,
 }
 
 impl Reader<'_> {
-    /// Reads the kind of a schema and adds its description.
+    /// Converts a schema to a kind, with the schema's description.
     fn kind(&mut self, schema: &Value, at: &Pointer) -> Read<Kind> {
         let kind = self.plain(schema, at)?;
         let description = schema.get("description").and_then(Value::as_str).map(str::trim);
@@ -204,7 +204,8 @@ impl Reader<'_> {
         Ok(reference(name))
     }
 
-    /// Returns a structure name that is not in use, derived from `name`.
+    /// Returns `name`, with invalid characters replaced, if no structure has this name. Otherwise
+    /// appends a number, as in `name-2`.
     fn fresh(&self, name: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let name: String = name.chars().map(plain).collect();
@@ -244,7 +245,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns all values, without duplicates, if every kind is a constant or a choice.
+/// Returns the values of all constants and choices in `kinds`, without duplicates. Returns `None`
+/// if there is any other kind.
 fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
     let mut options: Vec<Scalar> = Vec::new();
     for kind in kinds {
@@ -263,6 +265,7 @@ fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
 }
 
 /// Joins the descriptions of constants in the form `value: description; value: description`.
+/// Returns `None` if no constant has a description.
 fn descriptions(kinds: &[Kind]) -> Option<String> {
     let described = kinds.iter().filter_map(|kind| match kind.plain() {
         Kind::Constant(value) => Some(format!("{}: {}", value.text(), kind.description()?)),
@@ -272,7 +275,7 @@ fn descriptions(kinds: &[Kind]) -> Option<String> {
     (!described.is_empty()).then(|| described.join("; "))
 }
 
-/// Rejects keywords that are neither listed in `known` nor annotations.
+/// Returns an error if the schema contains a keyword that is neither in `known` nor an annotation.
 fn known(schema: &Map<String, Value>, known: &[&str], at: &Pointer) -> Read<()> {
     let is_known = |keyword: &str| known.contains(&keyword) || ANNOTATIONS.contains(&keyword);
     match schema.keys().find(|keyword| !is_known(keyword)) {

@@ -6,7 +6,8 @@ use super::{Pointer, Read, known};
 use crate::characters;
 use crate::field::{Float, Int, Kind, Scalar, Text};
 
-/// Reads a value of a `const` or `enum`. If the schema has a type, the value must be of this type.
+/// Converts a value of a `const` or `enum`. Returns an error if the schema has a `type` that the
+/// value does not match.
 pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) -> Read<Scalar> {
     let scalar = match value {
         Value::Bool(value) => Scalar::from(*value),
@@ -30,7 +31,8 @@ pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) ->
     if is_typed { Ok(scalar) } else { Err(at.malformed("type", "a type that matches the value")) }
 }
 
-/// Returns the bounds of an integer format, clamped to the range of `i64`.
+/// Returns the bounds of an integer `format` such as `uint8`, clamped to the range of `i64`.
+/// Returns `None` for other formats.
 fn format_bounds(format: &str) -> Option<(i64, i64)> {
     Some(match format {
         "int8" => (i8::MIN.into(), i8::MAX.into()),
@@ -63,8 +65,11 @@ pub(super) fn integer(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
     Ok(Int { min, max }.into())
 }
 
-/// Reads an integer bound, rounded inwards. `beyond` is added to a bound that is a whole number: 1
-/// for an exclusive minimum, -1 for an exclusive maximum, otherwise 0.
+/// Reads the bound `keyword` of an integer, rounded to the nearest allowed integer. Returns `None`
+/// if the keyword is missing.
+///
+/// `beyond` is added to a bound that is a whole number: 1 for an exclusive minimum, -1 for an
+/// exclusive maximum, otherwise 0.
 ///
 /// A bound that excludes no `i64` becomes the limit of `i64`. A bound that excludes every `i64` is
 /// an error.
@@ -126,8 +131,8 @@ pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
     Ok(Text { min_length, max_length: count(schema, "maxLength", at)?, characters }.into())
 }
 
-/// Returns the character set of a pattern `^[…]*$`. Returns `None` for other patterns and for
-/// classes that [`Characters`](crate::Characters) cannot express.
+/// Returns the character set of a `pattern` of the form `^[…]*$`. Returns `None` for other
+/// patterns, and for classes that [`Characters`](crate::Characters) cannot express.
 fn class(pattern: &str) -> Option<crate::Characters> {
     let class = pattern.strip_prefix("^[")?.strip_suffix("]*$")?;
     // Convert `\uXXXX` to `\u{XXXX}`. The parser rejects escapes such as `\d`.

@@ -1,11 +1,12 @@
-//! Texts of placeholders.
+//! Texts of the placeholders in prompt templates.
 
 use std::fmt::Display;
 
 use crate::Characters;
 use crate::field::{Choice, Float, Int, Scalar, Template, Text};
 
-/// Form of a placeholder.
+/// Form of a placeholder. The long form of an integer is `integer between 1–100`, and the short
+/// form is `1–100`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Long,
@@ -20,8 +21,8 @@ pub(super) fn one_line(hint: &str) -> String {
     hint.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a description in parentheses, with a leading space. Returns an empty string without a
-/// description.
+/// Returns a description in parentheses, with a leading space. Returns an empty string if there is
+/// no description.
 pub(super) fn in_brackets(hint: Option<&str>) -> String {
     hint.map(|hint| format!(" ({})", one_line(hint))).unwrap_or_default()
 }
@@ -60,12 +61,14 @@ pub(super) fn string(text: &Text, form: Form) -> String {
     }
 }
 
-/// Returns the allowed characters in the notation of a regex class.
+/// Returns ` of [class]` with the allowed characters in the notation of a regex class. Returns an
+/// empty string if the characters are not restricted.
 fn set(characters: Option<&Characters>) -> String {
     characters.map(|set| format!(" of [{set}]")).unwrap_or_default()
 }
 
-/// Returns the bounds of a length. Returns `None` if the length is unbounded.
+/// Returns the bounds of the length of a text, such as `3–20`. Returns `None` if any length is
+/// allowed.
 fn length(text: &Text) -> Option<String> {
     match (text.min_length, text.max_length) {
         (0, None) => None,
@@ -74,7 +77,8 @@ fn length(text: &Text) -> Option<String> {
     }
 }
 
-/// Returns the text of a template string with a placeholder in each place.
+/// Returns the text of a template string, with a placeholder such as `<text of 3–20 characters>` in
+/// each place.
 pub(super) fn filled(template: &Template, hint: Option<&str>) -> String {
     let length = length(&template.text).map(|length| format!(" of {length} characters"));
     let set = set(template.text.characters.as_ref());
@@ -93,8 +97,10 @@ pub(super) fn options(choice: &Choice, shares: bool) -> String {
     format!("choice between [{}]", options.join(", "))
 }
 
-/// Formats a share as a percentage. From 1% to 99%, percentages are whole. Closer to 0% or 100%,
-/// they have up to three decimals, so that only a full share is shown as 100%.
+/// Formats a share from 0 to 1 as a percentage.
+///
+/// From 1% to 99%, percentages are whole. Closer to 0% or 100%, they have up to three decimals, so
+/// that only a share of exactly 1 is shown as 100%.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let least = percent.min(100.0 - percent);

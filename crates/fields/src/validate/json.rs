@@ -12,7 +12,7 @@ use crate::node::{Tree, TreeVisitor};
 /// Maximum number of characters of a string that an error message shows.
 const SHOWN: usize = 60;
 
-/// JSON value with its members in source order.
+/// JSON value. An object keeps all its members in source order, including duplicates.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Json {
     Null,
@@ -56,7 +56,7 @@ impl Json {
         }
     }
 
-    /// Reports whether this is the given value. Numbers are compared by value, so `2.0` equals 2.
+    /// Reports whether this value equals `value`. Numbers are compared by value, so `2.0` equals 2.
     pub(super) fn is(&self, value: &Scalar) -> bool {
         match (self, value) {
             (Self::Boolean(given), Scalar::Boolean(value)) => given == value,

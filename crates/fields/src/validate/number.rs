@@ -12,7 +12,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Reports whether both have the same value.
+    /// Reports whether both numbers have the same value. For example, `5.0` equals 5.
     pub(super) fn equals(self, other: Self) -> bool {
         match (whole(self), whole(other)) {
             (Some(one), Some(other)) => one == other,
@@ -38,7 +38,8 @@ impl fmt::Display for Number {
     }
 }
 
-/// Returns the number as an integer if it is whole. For example, `5.0` is 5.
+/// Converts a whole number such as `5.0` to an integer. Returns `None` if the number is not whole,
+/// or if it is too large.
 pub(super) fn whole(number: Number) -> Option<i128> {
     match number {
         Number::Integer(number) => Some(number),
@@ -47,14 +48,15 @@ pub(super) fn whole(number: Number) -> Option<i128> {
     }
 }
 
-/// Reports whether a field allows a number.
+/// Reports whether the field `float` allows a number.
 pub(super) fn is_within(number: Number, float: &Float) -> bool {
     let value = number.as_float();
     let (min, max, allowed) = range(float);
     min <= value && value <= max && decimals(value) <= allowed
 }
 
-/// Returns the smallest value, the largest value and the maximum number of decimals of a field.
+/// Returns the smallest value, the largest value and the maximum number of decimals that a field
+/// allows.
 pub(super) fn range(float: &Float) -> (f64, f64, u32) {
     let allowed = float.decimals.unwrap_or_else(|| {
         let bounds = [float.min, float.max].into_iter().flatten();

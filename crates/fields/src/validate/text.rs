@@ -2,7 +2,7 @@
 
 use crate::field::{Template, Text};
 
-/// Reports whether a text may contain a character.
+/// Reports whether a string of the kind `text` may contain the character `c`.
 pub(super) fn may_be(text: &Text, c: char) -> bool {
     match &text.characters {
         Some(set) => set.contains(c),
@@ -10,8 +10,10 @@ pub(super) fn may_be(text: &Text, c: char) -> bool {
     }
 }
 
-/// Reports whether a string matches a template. A generated text may contain the fixed text that
-/// follows its place. All possible ends of each place are therefore tracked at once.
+/// Reports whether a string matches a template.
+///
+/// A generated text may contain the fixed text that follows its place, so a place can have several
+/// possible ends. All of them are tracked at once.
 pub(super) fn is_filled(template: &Template, string: &str) -> bool {
     let chars: Vec<char> = string.chars().collect();
     let literals: Vec<Vec<char>> =
@@ -34,7 +36,8 @@ pub(super) fn is_filled(template: &Template, string: &str) -> bool {
     ends[chars.len()]
 }
 
-/// Returns the positions at which a text may end if it begins at one of `starts`.
+/// Returns the positions at which a generated text may end. Element `i` of `starts` is true if the
+/// text may begin before character `i`, and the result has the same form.
 fn after_place(text: &Text, starts: &[bool], chars: &[char]) -> Vec<bool> {
     // Number of consecutive allowed characters from each position.
     let mut runs = vec![0; chars.len() + 1];

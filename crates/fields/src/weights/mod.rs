@@ -1,21 +1,23 @@
 //! Guide that applies the weights of choices during sampling.
 //!
-//! A token that narrows a weighted choice has its logit biased by the logarithm of a share. The
-//! share is the weight of the options possible after the token, divided by the weight of the
-//! options possible before it. Along an output, these shares multiply to the share of the chosen
-//! option, however the option is split into tokens.
+//! Weights become biases on the logits of tokens. When a token decides between options of a
+//! weighted choice, its bias is the logarithm of a share. The share is the total weight of the
+//! options possible after the token, divided by the total weight of the options possible before.
+//!
+//! The shares of all tokens of an option multiply to the share of the option. The way in which an
+//! option is split into tokens therefore does not matter.
 //!
 //! A model that finds all options equally likely therefore writes them in proportion to their
-//! weights. The preferences of any other model are scaled by the weights.
+//! weights. Otherwise, the weights multiply the preferences of the model.
 //!
-//! The output is followed as JSON text ([`position`]), using a table of the kinds that are possible
-//! at each location ([`plan`]). The output is expected to match the grammar of the definition.
-//! After a mismatch, no further bias is applied.
+//! A guide reads the output as JSON text ([`position`]), and looks up which kinds are possible at
+//! each location ([`plan`]). The output is expected to match the grammar of the definition. After a
+//! mismatch, no further bias is applied.
 //!
-//! Several structures of an untagged variant may remain possible for a while. They are
-//! distinguished by the names of their members, and by values that are choices, constants or of
-//! different types. A weight applies only if its choice is the single kind that remains possible
-//! for a value.
+//! While an untagged variant is read, several of its structures may remain possible. Any of the
+//! following excludes a structure: a member that it does not have, a value of another type, or a
+//! value that is not one of its options. A weight is applied only once its choice is the only kind
+//! that remains possible for a value.
 
 mod plan;
 mod position;
@@ -38,7 +40,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Returns `None` if no reachable choice has weights.
+    /// Returns a guide for the choices of a definition, or `None` if the output can contain no
+    /// choice with weights.
     pub(crate) fn new(definition: &Definition, vocabulary: &Arc<Vocabulary>) -> Option<Self> {
         Some(Self {
             plan: Arc::new(Plan::new(definition)?),
@@ -54,8 +57,10 @@ impl Guide for Weights {
     }
 }
 
-/// Tokens that can reach into a value from before its start. A value follows one of the bytes `:`,
-/// `,` and `[`, so these tokens contain such a byte before their last byte.
+/// Tokens that can contain the first byte of a value after other bytes.
+///
+/// A value follows one of the bytes `:`, `,` and `[`. These tokens contain such a byte in any
+/// position but the last.
 struct Crossing(Vec<TokenId>);
 
 impl Crossing {
@@ -68,14 +73,14 @@ impl Crossing {
     }
 }
 
-/// Position in an output, with the weights that apply.
+/// Position in one output, with the guide that it follows.
 struct Walk {
     weights: Weights,
     position: Position,
 }
 
 impl Walk {
-    /// Advances a position by a token.
+    /// Advances `position` by a token. Tokens that are neither text nor an end are ignored.
     fn read(&self, position: &mut Position, token: TokenId) {
         let Weights { plan, vocabulary, .. } = &self.weights;
         if vocabulary.is_end(token) {
@@ -85,7 +90,7 @@ impl Walk {
         }
     }
 
-    /// Returns the bias of a token, or `None` if the bias is zero.
+    /// Returns the token with its bias, or `None` if the bias is zero.
     fn added(&self, token: TokenId) -> Option<(TokenId, f32)> {
         let mut after = self.position.clone();
         self.read(&mut after, token);

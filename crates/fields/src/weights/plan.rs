@@ -1,4 +1,4 @@
-//! Table of the kinds that are possible at each location in an output, as numbered nodes.
+//! Table of the kinds that are possible at each location in an output. Kinds are numbered nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::Definition;
 use crate::field::{Kind, Scalar};
 
-/// Nodes that are possible for a value, in ascending order.
+/// Numbers of the nodes that are possible for a value, in ascending order.
 pub(super) type Set = Arc<[usize]>;
 
 pub(super) enum Part {
-    /// Members by the JSON text of their names, including the quotes.
+    /// Members of an object. Each has the JSON text of its name, including the quotes, and the
+    /// nodes that are possible for its value.
     Object(Vec<(Vec<u8>, Set)>),
     Array(Set),
     Choice(Options),
@@ -19,7 +20,8 @@ pub(super) enum Part {
     Boolean,
 }
 
-/// JSON texts of the options of a choice, and the weights if the choice has any.
+/// Options of a choice as JSON texts. `weights` is empty or has one weight for each option, and
+/// `total` is the sum of the weights.
 pub(super) struct Options {
     texts: Vec<Vec<u8>>,
     weights: Vec<f64>,
@@ -44,21 +46,24 @@ impl Options {
         self.texts.iter().any(|option| option.first() == Some(&byte))
     }
 
-    /// Returns the share of the total weight that belongs to the options selected by `is_left`.
+    /// Returns the fraction of the total weight that belongs to options whose text satisfies
+    /// `is_left`.
     pub(super) fn share(&self, is_left: impl Fn(&[u8]) -> bool) -> f64 {
         let left = self.texts.iter().zip(&self.weights).filter(|(text, _)| is_left(text));
         left.map(|(_, weight)| weight).sum::<f64>() / self.total
     }
 }
 
-/// Definition as a table of nodes.
+/// Definition as a table of nodes. `root` contains the nodes that are possible for the whole
+/// output.
 pub(super) struct Plan {
     nodes: Vec<Part>,
     pub(super) root: Set,
 }
 
 impl Plan {
-    /// Returns `None` if no reachable choice has weights.
+    /// Builds the table of a definition. Returns `None` if the output can contain no choice with
+    /// weights.
     pub(super) fn new(definition: &Definition) -> Option<Self> {
         let kinds = definition.definitions().iter().map(|(_, kind)| kind);
         if !kinds.chain([definition.root()]).any(is_weighted) {
@@ -81,7 +86,7 @@ impl Plan {
         &self.nodes[id]
     }
 
-    /// Returns the weighted choice if it is the only node of the set.
+    /// Returns the choice if it has weights and is the only node of the set.
     pub(super) fn weighted(&self, set: &[usize]) -> Option<&Options> {
         match set {
             [only] => match self.node(*only) {
@@ -93,7 +98,8 @@ impl Plan {
     }
 }
 
-/// Reports whether a kind contains weights. References are not followed.
+/// Reports whether a kind or one of its parts is a choice with weights. References are not
+/// followed.
 fn is_weighted(kind: &Kind) -> bool {
     match kind {
         Kind::Choice(choice) => !choice.weights.is_empty(),
@@ -105,17 +111,18 @@ fn is_weighted(kind: &Kind) -> bool {
     }
 }
 
-/// Assigns numbers to kinds in order of first use.
+/// Assigns numbers to kinds, in order of first use.
 struct Planner<'d> {
     definition: &'d Definition,
     ids: HashMap<*const Kind, usize>,
     kinds: Vec<&'d Kind>,
-    /// Node sets of referenced structures, by name.
+    /// Node sets that have been computed for references, by the name of the structure.
     structures: HashMap<&'d str, Set>,
 }
 
 impl<'d> Planner<'d> {
-    /// Returns the nodes that are possible for a value of a kind.
+    /// Returns the nodes that are possible for a value of a kind. The sets of references are
+    /// computed once each.
     fn set(&mut self, kind: &'d Kind) -> Set {
         let Kind::Ref(name) = kind else { return self.whole(kind) };
         if let Some(set) = self.structures.get(name.as_str()) {
@@ -126,8 +133,8 @@ impl<'d> Planner<'d> {
         set
     }
 
-    /// Resolves references and untagged variants to nodes. A kind has the same node wherever it is
-    /// used.
+    /// Computes the nodes that are possible for a value of a kind, by resolving references and
+    /// untagged variants. A kind has the same node wherever it is used.
     fn whole(&mut self, kind: &'d Kind) -> Set {
         let definition = self.definition;
         let nodes = definition.alternatives(kind).into_iter().map(|kind| self.id(kind));

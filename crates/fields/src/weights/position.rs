@@ -1,22 +1,21 @@
-//! Position in an output, updated byte by byte.
+//! Position in an output that is read byte by byte, with the shares of the weighted choices so far.
 
 use std::sync::Arc;
 
 use super::plan::{Part, Plan, Set};
 
-/// Position in a JSON text. Cloning is cheap, because the position is cloned for every candidate
-/// token.
+/// Position in a JSON text. Cloning must be cheap, because a clone reads each candidate token.
 #[derive(Clone, Default)]
 pub(super) struct Position {
     at: At,
     open: Option<Arc<Open>>,
     /// Sum of the logarithms of the shares of all completed choices. `current` is the logarithm of
-    /// the share of the choice in progress.
+    /// the share of the unfinished choice, or 0.
     over: f64,
     current: f64,
 }
 
-/// Unclosed object or list, and the containers around it.
+/// Open object or list, with the container around it in `within`.
 struct Open {
     within: Option<Arc<Self>>,
     container: Container,
@@ -24,27 +23,28 @@ struct Open {
 
 #[derive(Clone)]
 enum Container {
-    /// Object nodes that are possible, and the name of the current member.
+    /// Candidates for the object, which are the nodes that are still possible, and the name of the
+    /// current member as JSON text.
     Object(Set, Arc<[u8]>),
-    /// Nodes that are possible for an item.
+    /// Nodes that are possible for an item of the list.
     Array(Set),
 }
 
 #[derive(Clone, Default)]
 enum At {
-    /// Before a value.
+    /// Before a value, with the nodes that are possible for the value.
     Value(Set),
     /// In a string, number, `true` or `false`.
     Literal(Literal),
     /// Before a member name or the end of an object.
     Member,
-    /// In a member name. The bytes include the opening quote.
+    /// In a member name. The bytes are the name so far, including the opening quote.
     Name(Vec<u8>, Escape),
-    /// After a member name.
+    /// Between a member name and its colon. The bytes are the name, including both quotes.
     Colon(Vec<u8>),
     /// After a value.
     After,
-    /// The text does not match the definition.
+    /// After a byte that does not match the definition. No later byte leaves this state.
     #[default]
     Lost,
 }
@@ -54,15 +54,16 @@ struct Literal {
     set: Set,
     is_string: bool,
     escape: Escape,
-    /// Text so far. Kept only if a choice or constant is possible.
+    /// Bytes of the value so far. `None` if no choice or constant is possible.
     text: Option<Vec<u8>>,
-    /// Share of the options that begin with the first byte, if that byte left the choice as the
-    /// single possible kind. Otherwise 1. Shares are divided by this value, because weights do not
-    /// apply between kinds.
+    /// Share of the options that begin with the value's first byte, if this byte excluded all other
+    /// kinds. Otherwise 1. All shares of the choice are divided by this value, because weights
+    /// decide between the options of a choice, not between kinds.
     left: f64,
 }
 
-/// `Yes` if the next byte is escaped by a backslash.
+/// Position relative to a backslash in a string: `Yes` directly after a backslash that starts an
+/// escape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escape {
     No,
@@ -70,7 +71,7 @@ enum Escape {
 }
 
 impl Escape {
-    /// Reads a byte of a string. Returns true if the byte closes the string.
+    /// Reads the next byte of a string. Returns true if the byte is the closing quote.
     fn closes(&mut self, byte: u8) -> bool {
         let closes = *self == Self::No && byte == b'"';
         *self = if *self == Self::No && byte == b'\\' { Self::Yes } else { Self::No };
@@ -83,7 +84,8 @@ impl Position {
         Self { at: At::Value(Arc::clone(&plan.root)), ..Self::default() }
     }
 
-    /// Returns the logarithm of the product of all shares so far.
+    /// Returns the logarithm of the product of all shares so far. A token's bias is the increase of
+    /// this value.
     pub(super) fn log_share(&self) -> f64 {
         self.over + self.current
     }
@@ -92,7 +94,7 @@ impl Position {
         matches!(self.at, At::Lost)
     }
 
-    /// Reports whether a weighted choice may begin here or is in progress.
+    /// Reports whether a weighted choice may begin with the next byte, or is unfinished.
     pub(super) fn is_weighted(&self, plan: &Plan) -> bool {
         match &self.at {
             At::Value(set) => set.iter().any(|&id| plan.weighted(&[id]).is_some()),
@@ -107,7 +109,7 @@ impl Position {
         }
     }
 
-    /// Handles the end of the text, which completes a number, `true` or `false`.
+    /// Handles the end of the output, which completes an unfinished number, `true` or `false`.
     pub(super) fn end(&mut self, plan: &Plan) {
         if let At::Literal(scalar) = &self.at
             && !scalar.is_string
@@ -137,7 +139,8 @@ impl Position {
         }
     }
 
-    /// Handles the first byte of a value, a space before a value, or the end of an empty list.
+    /// Reads a byte before a value: a space, the first byte of the value, or the end of an empty
+    /// list.
     fn begin(&mut self, plan: &Plan, set: Set, byte: u8) {
         let is_array = |open: &Arc<Open>| matches!(open.container, Container::Array(_));
         match byte {
@@ -193,8 +196,8 @@ impl Position {
         }
     }
 
-    /// Continues an unfinished value. The position is lost if no option of a weighted choice
-    /// matches.
+    /// Updates the share of an unfinished value. The position becomes lost if no option of a
+    /// weighted choice begins with the value so far.
     fn go_on(&mut self, plan: &Plan, scalar: Literal) {
         if let (Some(options), Some(text)) = (plan.weighted(&scalar.set), &scalar.text) {
             let share = options.share(|option| option.starts_with(text));
@@ -206,7 +209,8 @@ impl Position {
         self.at = At::Literal(scalar);
     }
 
-    /// Completes a value, and discards enclosing object nodes that do not allow the value.
+    /// Completes a value. Removes the candidates for the open object that do not allow this value
+    /// for the current member.
     fn finish(&mut self, plan: &Plan, scalar: &Literal) {
         self.at = At::After;
         let Some(text) = &scalar.text else { return };
@@ -236,14 +240,15 @@ impl Position {
         self.enter(Container::Object(objects, name.into()), At::Value(values));
     }
 
-    /// Returns the nodes of a set that satisfy `is_kept`. Discards enclosing object nodes whose
-    /// current member has no such node.
+    /// Returns the nodes of `set` that satisfy `is_kept`. Removes the candidates for the open object
+    /// whose current member has no such node.
     fn kept(&mut self, plan: &Plan, set: &Set, is_kept: impl Fn(&Part) -> bool) -> Set {
         self.narrow(plan, &is_kept);
         set.iter().copied().filter(|&id| is_kept(plan.node(id))).collect()
     }
 
-    /// Discards enclosing object nodes whose current member has no node that satisfies `may_be`.
+    /// Removes the candidates for the open object whose current member has no node that satisfies
+    /// `may_be`.
     fn narrow(&mut self, plan: &Plan, may_be: impl Fn(&Part) -> bool) {
         let Some(open) = &self.open else { return };
         let Container::Object(objects, name) = &open.container else { return };
@@ -278,7 +283,8 @@ impl Position {
     }
 }
 
-/// Returns the nodes of the member called `name`, if the node is an object with such a member.
+/// Returns the nodes that are possible for the member `name`. Returns `None` if the node is not an
+/// object or has no such member.
 fn member_of<'p>(node: &'p Part, name: &[u8]) -> Option<&'p Set> {
     match node {
         Part::Object(members) => members.iter().find(|(known, _)| known == name).map(|(_, set)| set),
@@ -298,7 +304,7 @@ fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Part) -> Option<
     all.into()
 }
 
-/// Reports whether a string, number or boolean of this node may begin with a byte.
+/// Reports whether a string, number or boolean of the kind `node` may begin with `byte`.
 fn may_begin(node: &Part, byte: u8) -> bool {
     match node {
         Part::Text => byte == b'"',

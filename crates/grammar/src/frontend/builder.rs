@@ -1,4 +1,4 @@
-//! Composes a grammar of other grammars, JSON Schemas, token terminals and free text.
+//! Composes a grammar from other grammars, JSON Schemas, token terminals and free text.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,20 @@ use crate::{GrammarError, Limits};
 /// Maximum number of edges in the trigger automaton of one free text.
 const EDGES: usize = 1 << 17;
 
-/// Rules under construction. Rule 0 is the root.
+/// Builds one grammar from several parts. Rule 0 of the grammar is the root.
 pub(super) struct Builder<'a> {
     pub(super) rules: Rules,
     schemas: Schemas<'a>,
     limits: &'a Limits,
 }
 
-/// Continuations at the end of free text.
+/// The expressions that may follow free text.
 pub(super) struct Ends {
-    /// For each trigger index, the expression that follows the trigger.
+    /// Maps the index of a trigger to the expression that must follow the trigger. A trigger
+    /// without an entry must not occur in the text.
     pub(super) triggers: BTreeMap<usize, Expr>,
-    /// Expressions that may replace the next character, at every point of the text.
+    /// Expressions that may follow the text at any point. An empty expression lets the text end
+    /// there.
     pub(super) elsewhere: Vec<Expr>,
 }
 
@@ -35,14 +37,18 @@ impl<'a> Builder<'a> {
         Self { rules: Rules::of(Expr::empty()), schemas, limits }
     }
 
+    /// Adds a rule to the grammar and returns its id.
     pub(super) fn rule(&mut self, name: String, expr: Expr) -> RuleId {
         self.rules.exprs.push(expr);
         self.rules.names.push(name);
         RuleId(self.rules.exprs.len() as u32 - 1)
     }
 
-    /// Adds an empty rule for each state of the trigger automaton and returns the first of them.
-    /// [`Builder::text`] fills these rules.
+    /// Adds one empty rule for each state of `automaton`, with consecutive ids, and returns the
+    /// first id. [`Builder::text`] fills these rules.
+    ///
+    /// # Errors
+    /// Returns an error if the automaton has too many edges.
     pub(super) fn states(&mut self, automaton: &Triggers) -> Result<RuleId, GrammarError> {
         let first = RuleId(self.rules.exprs.len() as u32);
         let mut edges = 0;
@@ -57,7 +63,9 @@ impl<'a> Builder<'a> {
         Ok(first)
     }
 
-    /// Fills the rules of free text: `first` and the rules after it, one for each automaton state.
+    /// Fills the rules that [`Builder::states`] added for `automaton`. `first` is the id of the
+    /// first rule. The rule of a state matches the rest of the free text, followed by one of the
+    /// expressions in `ends`.
     pub(super) fn text(&mut self, first: RuleId, automaton: &Triggers, ends: Ends) {
         let rule = |state: usize| Expr::Rule(RuleId(first.0 + state as u32));
         let triggers: BTreeMap<usize, RuleId> = ends
@@ -85,7 +93,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a rule that matches JSON text of a schema.
+    /// Compiles `schema` and adds a rule called `name`, which matches JSON text that the schema
+    /// accepts. Returns a reference to the rule.
     pub(super) fn schema(&mut self, name: String, schema: &Value) -> Result<Expr, GrammarError> {
         let compiled = self.schemas.compile(schema, self.limits)?;
         let (source, program) = (schema.to_string(), compiled.program);
@@ -94,17 +103,19 @@ impl<'a> Builder<'a> {
         Ok(Expr::Rule(rule))
     }
 
-    /// Returns an expression that matches one token of the vocabulary, whatever its text is.
+    /// Returns an expression that matches the token with the given id, whatever the token's text
+    /// is.
     pub(super) fn token(&mut self, id: u32) -> Result<Expr, GrammarError> {
         let index =
             self.terminal(TokenTerminal { negated: false, token: NamedToken::Id(id), origin: None })?;
         Ok(Expr::Literal(spelling(index).to_vec()))
     }
 
-    /// Adds the rules of another grammar and returns a reference to its root.
+    /// Adds the rules of `other` and returns a reference to its root. The name of each rule gets
+    /// `prefix` in front.
     ///
     /// # Errors
-    /// Returns an error if the other grammar matches nothing.
+    /// Returns an error if `other` matches nothing, or if a limit is exceeded.
     pub(super) fn include(&mut self, prefix: &str, other: Rules) -> Result<Expr, GrammarError> {
         // A grammar that matches nothing would silently remove every alternative that contains the grammar.
         Program::new(&other, self.limits, self.schemas.ledger)?;
@@ -121,6 +132,8 @@ impl<'a> Builder<'a> {
         Ok(Expr::Rule(RuleId(other.root.0 + offset)))
     }
 
+    /// Returns the index of `terminal` among the token terminals, and adds the terminal if it is
+    /// new.
     fn terminal(&mut self, terminal: TokenTerminal) -> Result<usize, GrammarError> {
         let tokens = &mut self.rules.tokens;
         if let Some(known) = tokens.iter().position(|known| known.is_same(&terminal)) {
@@ -134,8 +147,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Renumbers the rules and token terminals of an expression. Recursion is safe, because the front
-/// ends limit the nesting depth.
+/// Rewrites an expression of another grammar for this one. Adds `offset` to each rule id, and
+/// replaces the token terminal with index `i` by `terminals[i]`. Recursion is safe, because the
+/// front ends limit the nesting depth.
 fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
     let all = |parts: Vec<Expr>| parts.into_iter().map(|part| moved(part, offset, terminals)).collect();
     match expr {
@@ -150,7 +164,8 @@ fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
     }
 }
 
-/// Replaces each token terminal in a literal by the spelling of its new index.
+/// Replaces each token terminal in a literal: the spelling of index `i` becomes the spelling of
+/// `terminals[i]`.
 fn with_terminals(bytes: &[u8], terminals: &[usize]) -> Vec<u8> {
     let mut moved = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -3,8 +3,8 @@
 //! A grammar is a list of rules `name ::= alternatives`. An output must match the rule `root`.
 //! Terminals are `"literals"`, `[classes]` and `.` (any character). `( )` groups, `|` separates
 //! alternatives, `* + ? {n} {n,} {n,m}` repeat, and `#` starts a comment. A rule ends at a line
-//! break outside parentheses, except where a line ends or the next line begins with `|`. Characters
-//! are Unicode scalar values in UTF-8. Left recursion is allowed.
+//! break outside parentheses, unless the line ends with `|` or the next line begins with `|`.
+//! Characters are Unicode scalar values in UTF-8. Left recursion is allowed.
 //!
 //! `<[7]>` matches the token with id 7, and `<think>` matches the token with that text. A leading
 //! `!` negates, so `!<think>` matches any other token. No token terminal matches a token that ends
@@ -68,7 +68,8 @@ struct Rule<'s> {
     name: &'s str,
     /// Byte offset of the first mention.
     mentioned: usize,
-    /// Byte offset of the definition, and the parsed expression.
+    /// Byte offset of the definition, and the parsed expression. `None` until the definition is
+    /// parsed.
     defined: Option<(usize, Expr)>,
 }
 
@@ -76,8 +77,8 @@ struct Parser<'s> {
     source: &'s str,
     at: usize,
     depth: usize,
-    /// Number of stacked repetition operators in the current rule, as in `a*?`. Each one nests like
-    /// a group.
+    /// Number of repetition operators in the current rule that directly follow another one, as the
+    /// `?` in `a*?`. Each of them adds one level of nesting, like a group.
     stacked: usize,
     limits: &'s Limits,
     reading: Schemas<'s>,
@@ -85,13 +86,14 @@ struct Parser<'s> {
     rules: Vec<Rule<'s>>,
     schemas: FxHashMap<RuleId, EmbeddedSchema>,
     tokens: Vec<TokenTerminal>,
+    /// Index in `tokens` of each terminal, by the terminal's `negated` flag and token.
     token_ids: FxHashMap<(bool, NamedToken), usize>,
     /// Cache of [`Parser::line_of`]: a byte offset, and the number of line breaks before it.
     lines: (usize, usize),
     /// Byte offsets of the open groups, the outermost first.
     groups: Vec<usize>,
-    /// Offset and kind of the first literal or class that contains the beginning of a rule. The
-    /// literal or class may be unclosed.
+    /// Byte offset and kind of the first literal or class whose text contains a line break and
+    /// `::=`. Its closing quote or bracket is probably missing.
     overlong: Option<(usize, &'static str)>,
     /// Name of the rule that is being parsed.
     current: &'s str,
@@ -107,8 +109,8 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Replaces an error by its likely cause, if a literal or class swallowed the beginning of
-    /// another rule.
+    /// Returns the error to report instead of `error`. If a literal or class contains the beginning
+    /// of another rule, its missing end is the likely cause of `error`.
     fn unclosed(&self, error: GrammarError) -> GrammarError {
         match self.overlong {
             Some((start, what)) => self.error(start, GbnfProblem::Unterminated { what }),
@@ -164,7 +166,8 @@ impl<'s> Parser<'s> {
         lines
     }
 
-    /// Warns about rules that `root` does not reach, in order of their lines.
+    /// Returns a warning for each rule whose flag in `reached` is false, in the order of the rules'
+    /// `lines`. Embedded schemas have rules without names, which cause no warning.
     fn unreachable(&self, reached: &[bool], lines: &[usize]) -> Vec<Warning> {
         let rules = self.rules.iter().zip(reached.iter().zip(lines));
         let missed = rules.filter(|(rule, (reached, _))| !**reached && !rule.name.is_empty());
@@ -174,7 +177,7 @@ impl<'s> Parser<'s> {
         warnings.into_iter().map(warning).collect()
     }
 
-    /// Parses `name ::= alternatives` up to the end of the line.
+    /// Parses `name ::= alternatives` and stops at the line break that ends the rule.
     fn rule(&mut self) -> Result<(), GrammarError> {
         let start = self.at;
         let name = self.name().ok_or_else(|| self.expected("a rule name"))?;
@@ -198,7 +201,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Parses `sequence | sequence | …`. Inside parentheses, line breaks count as blanks.
+    /// Parses `sequence | sequence | …`. `nested` is true inside parentheses, where line breaks
+    /// count as blanks.
     fn alternatives(&mut self, nested: bool) -> Result<Expr, GrammarError> {
         let mut parts = vec![self.sequence(nested)?];
         loop {
@@ -284,7 +288,8 @@ impl<'s> Parser<'s> {
         Ok(expr)
     }
 
-    /// Records a literal or class that contains the beginning of a rule.
+    /// Sets `overlong` if the literal or class from `start` to the current position contains a line
+    /// break and `::=`. `what` is its kind for the error message.
     fn note_overlong(&mut self, start: usize, what: &'static str) {
         if self.overlong.is_none() {
             let text = &self.source[start..self.at];
@@ -293,7 +298,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Applies the postfix operators `*`, `+`, `?` and `{…}` to an item.
+    /// Parses the postfix operators `*`, `+`, `?` and `{…}` that follow an item, and applies them
+    /// to `expr`, which is the item.
     fn repetitions(&mut self, mut expr: Expr, nested: bool) -> Result<Expr, GrammarError> {
         let mut layers = 0;
         loop {
@@ -319,7 +325,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Parses `{m}`, `{m,}`, `{,n}` or `{m,n}` and stops at the closing brace.
+    /// Parses `{m}`, `{m,}`, `{,n}` or `{m,n}` and stops at the closing brace. Returns the minimum
+    /// and the maximum.
     fn counts(&mut self, nested: bool) -> Result<(u32, Option<u32>), GrammarError> {
         let start = self.at;
         // A count inside a group may span lines, but rarely does. So an error on a line without a
@@ -382,7 +389,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Parses a rule name: letters, digits, `-` and, as in other engines, `_`.
+    /// Parses a rule name: ASCII letters, digits, `-` and, as in other engines, `_`. Returns `None`
+    /// if there is no name at the current position.
     fn name(&mut self) -> Option<&'s str> {
         let rest = &self.source[self.at..];
         let len =
@@ -398,7 +406,8 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// Adds a rule without a name. Its expression is a placeholder that matches nothing.
+    /// Adds a rule without a name for an embedded schema. The rule's expression is a placeholder
+    /// that matches nothing.
     fn unnamed(&mut self, mentioned: usize) -> RuleId {
         let nothing = Expr::Alternatives(Vec::new());
         self.rules.push(Rule { name: "", mentioned, defined: Some((mentioned, nothing)) });
@@ -423,7 +432,7 @@ impl<'s> Parser<'s> {
         found
     }
 
-    /// Skips spaces, tabs and a comment.
+    /// Skips spaces, tabs and comments.
     fn skip_space(&mut self) {
         loop {
             match self.peek() {
@@ -461,7 +470,8 @@ impl<'s> Parser<'s> {
         self.error(self.at, GbnfProblem::Expected { expected, found })
     }
 
-    /// Returns the line of an offset, counted from 1. Offsets must not decrease between calls.
+    /// Returns the line of the byte offset `at`, counted from 1. Offsets must not decrease between
+    /// calls.
     fn line_of(&mut self, at: usize) -> usize {
         let (from, before) = self.lines;
         let lines = before + line_ends(&self.source[from.min(at)..at]);
@@ -477,7 +487,8 @@ impl<'s> Parser<'s> {
         Kind::Gbnf { line, column, source_line, problem }.into()
     }
 
-    /// Returns the line and column of an offset, both counted from 1. Columns count characters.
+    /// Returns the line and column of the byte offset `at`, both counted from 1. Columns count
+    /// characters.
     fn line_column(&self, at: usize) -> (usize, usize) {
         let before = &self.source[..at];
         let line_start = before.rfind(['\n', '\r']).map_or(0, |end| end + 1);

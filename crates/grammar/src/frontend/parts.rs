@@ -63,8 +63,8 @@ pub enum Part {
     /// Free text up to a trigger, followed by the part that belongs to the trigger.
     Text {
         /// Triggers that end the text, each with the part that must follow. A text trigger must not
-        /// be empty. A text trigger that contains another one never fires, unless both end at the
-        /// same character.
+        /// be empty. If a text trigger contains another one that is complete earlier, only the
+        /// inner trigger fires.
         triggers: Vec<(Trigger, Part)>,
         /// True if the text may also end without a trigger, at any point.
         may_end: bool,

@@ -8,9 +8,10 @@
 //! An expression becomes one rule with counted loops if its only assertions are anchors at its
 //! ends. Any other expression becomes an automaton over characters, and each state becomes a rule.
 //!
-//! The `regex` crate's syntax ([`extended`]) applies if an ECMA-262 parser rejects the expression
-//! or reads it differently: nested classes, class operators and counts with blanks. Such an
-//! expression must not contain assertions other than anchors at its ends.
+//! The syntax of the `regex` crate ([`extended`]) applies in two cases: an ECMA-262 parser rejects
+//! the expression, or the two syntaxes disagree about its meaning. They disagree about nested
+//! classes, class operators and counts with blanks (`a{ 2 }`). Such an expression must not contain
+//! assertions other than anchors at its ends.
 
 mod extended;
 
@@ -26,7 +27,7 @@ use crate::{GrammarError, Limits};
 /// Maximum length of a pattern in bytes. The parsed form takes many times the memory of the pattern.
 const BYTES: usize = 1 << 17;
 
-/// Cost of one range of a class, in ledger steps.
+/// Cost of one range of a character class, in ledger steps.
 const RANGE: usize = 8;
 
 /// Maximum number of states of the automaton over characters.
@@ -65,7 +66,8 @@ pub(crate) fn parse(pattern: &str, limits: &Limits, ledger: &Rc<Ledger>) -> Resu
     }
 }
 
-/// Counts the ranges of all classes and the other nodes of the syntax tree.
+/// Returns the size of a syntax tree: the number of ranges in its classes, plus the number of its
+/// other nodes.
 fn ranges(ast: &Ast) -> usize {
     match &ast.kind {
         AstKind::Class(set) => set.ranges().len(),
@@ -109,8 +111,8 @@ fn with_assertions(ast: &Ast, limits: &Limits, ledger: &Rc<Ledger>) -> Result<Ru
     Ok(Rules::new(exprs.collect(), names, RuleId(dfa.start())))
 }
 
-/// Position of a part in the expression. `start` is true if no text can precede the part, and `end`
-/// is true if no text can follow the part.
+/// Position of a part within the whole expression. `start` is true if no text can precede the part,
+/// and `end` is true if no text can follow the part.
 #[derive(Clone, Copy)]
 struct Edges {
     start: bool,
@@ -118,20 +120,21 @@ struct Edges {
 }
 
 impl Edges {
-    /// Returns the flags inside a repetition. A body that may occur more than once is not at an end
-    /// each time.
+    /// Returns the position of the body of a repetition with at most `max` rounds. The body of more
+    /// than one round is not at an end, because another round may precede or follow it.
     const fn in_repetition(self, max: Option<u32>) -> Self {
         if matches!(max, Some(1)) { self } else { Self { start: false, end: false } }
     }
 
-    /// Returns the flags of part `at` of `count` parts. The first `leading` and last `trailing`
-    /// parts match only empty text.
+    /// Returns the position of the part with index `at` in a concatenation of `count` parts. The
+    /// first `leading` parts and the last `trailing` parts match only empty text.
     const fn of_part(self, at: usize, count: usize, leading: usize, trailing: usize) -> Self {
         Self { start: self.start && at <= leading, end: self.end && at + 1 + trailing >= count }
     }
 }
 
-/// Translates a syntax tree. Drops anchors that always hold, and returns `None` for any other assertion.
+/// Translates a syntax tree at the position `edges`. Drops anchors that always hold there. Returns
+/// `None` if the tree has any other assertion.
 fn translate(ast: &Ast, edges: Edges) -> Option<Expr> {
     Some(match &ast.kind {
         AstKind::Start if edges.start => Expr::empty(),
@@ -171,7 +174,7 @@ fn translate(ast: &Ast, edges: Edges) -> Option<Expr> {
     })
 }
 
-/// Returns true if a part can match only the empty text, whether or not its anchors hold.
+/// Returns true if the part can match only the empty text, whether or not its anchors hold.
 fn is_empty(ast: &Ast) -> bool {
     match &ast.kind {
         AstKind::Start | AstKind::End => true,

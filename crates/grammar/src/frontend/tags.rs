@@ -43,7 +43,8 @@ use crate::{GrammarError, Limits};
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTags {
-    /// Texts after which a tag must continue. No trigger may be empty.
+    /// Texts that announce a tag. After a trigger, the output must continue as a tag that begins
+    /// with this trigger. No trigger may be empty.
     pub triggers: Vec<String>,
     /// The tags. Each tag must begin with a trigger, and each trigger needs a tag that begins with it.
     pub tags: Vec<StructuralTag>,
@@ -116,7 +117,8 @@ pub(crate) fn parse(
     Ok(builder.rules)
 }
 
-/// For each trigger that a tag begins with, the rest of `begin` after the trigger.
+/// The triggers that one tag begins with. Maps the index of a trigger to the rest of the tag's
+/// `begin` after the trigger.
 type Begun = FxHashMap<usize, Vec<u8>>;
 
 /// Returns, for each tag, the triggers that the tag begins with and that can fire.
@@ -159,7 +161,9 @@ fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, Gram
     Ok(begun)
 }
 
-/// Returns the continuations of the free text: its end at any point, and the tags after each trigger.
+/// Returns the expressions that may follow the free text. The text may end at any point. After a
+/// trigger, one of the tags that begin with the trigger must follow: the rest of its `begin`
+/// according to `begun`, and its rule in `ways`.
 fn ends(begun: &[Begun], ways: &[RuleId]) -> Ends {
     let mut tags: BTreeMap<usize, Vec<Expr>> = BTreeMap::new();
     for (begun, &way) in begun.iter().zip(ways) {
@@ -172,6 +176,7 @@ fn ends(begun: &[Begun], ways: &[RuleId]) -> Ends {
     Ends { triggers, elsewhere: vec![Expr::empty()] }
 }
 
+/// Returns an expression for the content of the tag with the given index.
 fn content(
     builder: &mut Builder<'_>,
     index: usize,

@@ -7,27 +7,29 @@ use std::collections::{BTreeMap, VecDeque};
 /// Aho–Corasick automaton over a list of triggers. In state 0, no trigger has begun.
 pub(super) struct Triggers {
     states: Vec<State>,
-    /// For each trigger, the state in which it is complete.
+    /// For each trigger, the state in which the trigger is complete.
     ends: Vec<usize>,
-    /// For each trigger, true if no other trigger is complete before its end.
+    /// For each trigger, true if text can complete the trigger: it is not empty, and no other
+    /// trigger is complete before its end.
     comes_up: Vec<bool>,
 }
 
+/// A state of the automaton. It stands for a prefix of a trigger.
 #[derive(Default)]
 struct State {
-    /// The states one character further along a trigger.
+    /// The states of the prefixes that are one character longer, by that character.
     children: BTreeMap<char, usize>,
-    /// Failure link: the state of the longest proper suffix that is also a prefix of a trigger.
+    /// The failure link: the state of the longest proper suffix that is also a prefix of a trigger.
     shorter: usize,
-    /// The triggers that are complete in this state.
+    /// Indices of the triggers that end in this state, in order of decreasing length.
     complete: Vec<usize>,
 }
 
-/// Target of an edge.
+/// Target of an edge of the automaton.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     State(usize),
-    /// The character completes these triggers.
+    /// The character completes the triggers with these indices, and the text ends.
     Triggers(Vec<usize>),
 }
 
@@ -60,7 +62,8 @@ impl Triggers {
         automaton
     }
 
-    /// Computes the failure links in breadth-first order, so shorter prefixes are done first.
+    /// Computes the failure links, and adds the triggers that end in a suffix of each state. Works
+    /// in breadth-first order, because a failure link leads to a shorter prefix.
     fn link(&mut self) {
         let mut open = VecDeque::from([0]);
         while let Some(state) = open.pop_front() {
@@ -76,6 +79,7 @@ impl Triggers {
         }
     }
 
+    /// Returns the state after `c`, following failure links if the state has no child for `c`.
     fn after(&self, mut state: usize, c: char) -> usize {
         loop {
             if let Some(&next) = self.states[state].children.get(&c) {
@@ -92,17 +96,19 @@ impl Triggers {
         self.states.len()
     }
 
-    /// Returns true if text can ever complete the trigger. A trigger inside this one can prevent that.
+    /// Returns true if text can complete the trigger with index `trigger`. Text cannot do so if
+    /// another trigger inside the trigger is complete earlier.
     pub(super) fn comes_up(&self, trigger: usize) -> bool {
         self.comes_up[trigger]
     }
 
-    /// Returns true if some trigger is complete in the state.
+    /// Returns true if a trigger is complete in `state`.
     pub(super) fn is_complete(&self, state: usize) -> bool {
         !self.states[state].complete.is_empty()
     }
 
-    /// Returns the edges of a state in character order. All other characters lead to state 0.
+    /// Returns the edges of `state`, in the order of their characters. All other characters lead to
+    /// state 0.
     pub(super) fn edges(&self, state: usize) -> Vec<(char, Next)> {
         let mut characters = BTreeMap::new();
         let mut at = state;

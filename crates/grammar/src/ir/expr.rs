@@ -1,4 +1,5 @@
-//! Rules over expressions, the common form of the context-free front ends.
+//! Context-free grammars as rules over expressions. The front ends for GBNF, regular expressions,
+//! choices and structural tags all translate into this form.
 
 use std::sync::Arc;
 
@@ -23,18 +24,18 @@ impl RuleId {
 pub(crate) enum Expr {
     /// Matches these bytes, possibly none.
     Literal(Vec<u8>),
-    /// Matches the UTF-8 of one character in sorted, disjoint ranges of code points. Empty ranges
-    /// match nothing.
+    /// Matches the UTF-8 encoding of one character in the given ranges. The ranges are inclusive,
+    /// sorted and disjoint. An empty list matches nothing.
     Class(Vec<(char, char)>),
-    /// Matches one byte in sorted, disjoint ranges.
+    /// Matches one byte in the given ranges, which are inclusive, sorted and disjoint.
     Bytes(Vec<(u8, u8)>),
     /// Matches every text that the rule matches.
     Rule(RuleId),
     /// Matches all expressions, one after the other.
     Sequence(Vec<Expr>),
-    /// Matches any one of the expressions.
+    /// Matches any one of the expressions. An empty list matches nothing.
     Alternatives(Vec<Expr>),
-    /// Matches `expr` at least `min` times and at most `max` times.
+    /// Matches `expr` at least `min` times and at most `max` times. `None` means no maximum.
     Repeat { expr: Box<Expr>, min: u32, max: Option<u32> },
 }
 
@@ -52,11 +53,14 @@ pub(crate) struct Rules {
     /// Name of each rule.
     pub(crate) names: Vec<String>,
     pub(crate) root: RuleId,
-    /// Line of each rule's definition, starting at 1. Empty if the source is not GBNF.
+    /// For each rule, the line of its definition in the GBNF source, starting at 1. Empty if the
+    /// source is not GBNF.
     pub(crate) lines: Vec<usize>,
-    /// Rules that match the JSON texts of a schema. The expressions of these rules have no meaning.
+    /// The JSON Schemas of the rules that match JSON text. The entries of these rules in `exprs`
+    /// are placeholders and must not be used.
     pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
-    /// Terminals for the spellings in [`crate::tokens`].
+    /// The token terminals. An expression refers to a terminal by a literal that has the
+    /// [spelling](crate::tokens::spelling) of the terminal's index in this list.
     pub(crate) tokens: Vec<TokenTerminal>,
     /// Warnings about the grammar itself. Warnings about schemas are in `schemas`.
     pub(crate) warnings: Vec<Warning>,
@@ -71,7 +75,8 @@ pub(crate) struct EmbeddedSchema {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// Reports, for each rule, whether the rule is reachable from `root`.
+/// Returns one flag for each rule in `exprs`: true if `root` refers to the rule, directly or
+/// through other rules.
 pub(crate) fn reached(exprs: &[Expr], root: RuleId) -> Vec<bool> {
     let mut reached = vec![false; exprs.len()];
     reached[root.index()] = true;
@@ -90,7 +95,7 @@ pub(crate) fn reached(exprs: &[Expr], root: RuleId) -> Vec<bool> {
 }
 
 impl Rules {
-    /// Creates rules without schemas and token terminals.
+    /// Creates a grammar without embedded schemas, token terminals and warnings.
     pub(crate) fn new(exprs: Vec<Expr>, names: Vec<String>, root: RuleId) -> Self {
         Self {
             exprs,
@@ -103,14 +108,14 @@ impl Rules {
         }
     }
 
-    /// Creates a grammar that consists of the rule `root` only.
+    /// Creates a grammar with a single rule, which is named `root` and matches `expr`.
     pub(crate) fn of(expr: Expr) -> Self {
         Self::new(vec![expr], vec!["root".to_owned()], RuleId(0))
     }
 }
 
-/// Sorts ranges and joins adjacent or overlapping ones. `next` returns the successor of a value, or
-/// `None` for the last value.
+/// Sorts inclusive ranges, and joins ranges that overlap or are adjacent. `next` returns the
+/// successor of a value, or `None` for the last value.
 pub(crate) fn normalise<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, next: impl Fn(T) -> Option<T>) {
     ranges.sort_unstable();
     let mut joined: Vec<(T, T)> = Vec::with_capacity(ranges.len());
@@ -123,7 +128,7 @@ pub(crate) fn normalise<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, next: impl Fn(T
     *ranges = joined;
 }
 
-/// Returns the character after `c`. Skips the surrogates.
+/// Returns the character after `c`, skipping the surrogates. Returns `None` for the last character.
 pub(crate) fn next_char(c: char) -> Option<char> {
     match c {
         '\u{d7ff}' => Some('\u{e000}'),
@@ -131,7 +136,8 @@ pub(crate) fn next_char(c: char) -> Option<char> {
     }
 }
 
-/// Returns the character before `c`. Skips the surrogates.
+/// Returns the character before `c`, skipping the surrogates. Returns `None` for the first
+/// character.
 fn previous_char(c: char) -> Option<char> {
     match c {
         '\u{e000}' => Some('\u{d7ff}'),

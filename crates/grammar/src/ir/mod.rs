@@ -1,7 +1,8 @@
-//! The forms that front ends produce and machines run.
+//! Intermediate representations between the grammar front ends and the machines.
 //!
-//! [`expr`] has the rules of a context-free grammar, and [`json`] has the program of a JSON Schema.
-//! Front ends write these forms and machines read them, so neither side depends on the other.
+//! [`expr`] has the rules of a context-free grammar, and [`json`] has the compiled form of a JSON
+//! Schema. Front ends write these forms and machines read them, so neither side depends on the
+//! other.
 
 pub(crate) mod expr;
 pub(crate) mod json;

@@ -1,4 +1,4 @@
-//! A machine with memoised steps.
+//! [`Automaton`]: a [`Machine`] with cached steps.
 
 use formwork_vocab::{TokenId, Vocabulary};
 
@@ -7,43 +7,46 @@ use crate::mask::named_tokens::NamedTokens;
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 
-/// Entry for a step, or for a config without names, that has not been computed yet.
+/// Placeholder in [`Automaton::blocks`] and [`Row::unnamed`] for a result that has not been
+/// computed.
 const UNKNOWN: u32 = u32::MAX - 1;
 
-/// Entry of a row for a block without any computed step.
+/// Placeholder in [`Row::blocks`] for a block without any computed step.
 const NO_BLOCK: u32 = u32::MAX;
 
 /// A [`Machine`] that computes each step once.
 ///
-/// The steps of a config are stored in blocks of 16 input bytes. A config with few computed steps
-/// then takes a few cache lines instead of a kilobyte.
+/// The steps of a config are stored in blocks, each for 16 successive input bytes. A config with
+/// few computed steps then takes a few cache lines instead of a kilobyte.
 pub(crate) struct Automaton {
     machine: Box<dyn Machine>,
-    /// Indexed by config.
+    /// One row for each config, indexed by [`Config::index`].
     rows: Vec<Row>,
     blocks: Vec<[u32; BLOCK]>,
     start: Config,
-    /// The tokens that the machine's token terminals stand for.
+    /// The tokens of the vocabulary that each token terminal stands for.
     edges: TokenEdges,
 }
 
 /// Input bytes per block.
 const BLOCK: usize = 16;
 
-/// Number of places in a config that cost as much as the config itself.
+/// Weight of a config ([`Machine::weight`]) that costs as much as the config itself; see
+/// [`Automaton::cost`].
 const PLACES: usize = 4;
 
 #[derive(Clone)]
 struct Row {
-    /// Index of the block of each group of [`BLOCK`] bytes.
+    /// For each group of [`BLOCK`] input bytes, the index of its block in [`Automaton::blocks`].
     blocks: [u32; 256 / BLOCK],
-    /// Superset of the text bytes that lead on, and whether a token terminal may lead on.
+    /// Text bytes that may be allowed, and whether a token terminal may be allowed. `None` if not
+    /// yet computed.
     plausible: Option<(ByteSet, bool)>,
     /// Result of [`Machine::without_names`], or [`UNKNOWN`].
     unnamed: u32,
 }
 
-/// The row of a config before the first query.
+/// The row of a config about which nothing has been computed.
 const EMPTY_ROW: Row = Row { blocks: [NO_BLOCK; 256 / BLOCK], plausible: None, unnamed: UNKNOWN };
 
 impl Automaton {
@@ -52,7 +55,7 @@ impl Automaton {
         Self { machine, rows: Vec::new(), blocks: Vec::new(), start, edges: TokenEdges::default() }
     }
 
-    /// Returns the automaton with the tokens of its token terminals.
+    /// Returns the automaton with `edges` as the tokens of its token terminals.
     pub(crate) fn with_edges(self, edges: TokenEdges) -> Self {
         Self { edges, ..self }
     }
@@ -96,17 +99,18 @@ impl Automaton {
         &mut self.rows[index]
     }
 
-    /// Returns a superset of the text bytes that lead on.
+    /// Returns the text bytes that may be allowed at `config`. The set may be too large.
     pub(crate) fn plausible(&mut self, config: Config) -> ByteSet {
         self.plausible_and_tokens(config).0
     }
 
-    /// Like [`Automaton::plausible`], including the bytes that spell token terminals.
+    /// Returns the bytes that may be allowed at `config`, including the bytes that spell token
+    /// terminals. The set may be too large.
     pub(crate) fn plausible_with_spellings(&self, config: Config) -> ByteSet {
         self.machine.plausible(config)
     }
 
-    /// Reports whether a token terminal may lead on.
+    /// Reports whether a token terminal may be allowed at `config`.
     pub(crate) fn takes_tokens(&mut self, config: Config) -> bool {
         self.plausible_and_tokens(config).1
     }
@@ -122,8 +126,8 @@ impl Automaton {
         known
     }
 
-    /// Returns the config after the token terminal with the given index; dead if the terminal may
-    /// not follow.
+    /// Returns the config after the token terminal with this index; dead if the terminal may not
+    /// follow.
     pub(crate) fn terminal(&mut self, config: Config, index: usize) -> Config {
         let [lead, rest] = spelling(index);
         match self.step(config, lead) {
@@ -132,12 +136,13 @@ impl Automaton {
         }
     }
 
-    /// Returns the tokens that the token terminals stand for.
+    /// Returns the tokens of the vocabulary that each token terminal stands for.
     pub(crate) const fn edges(&self) -> &TokenEdges {
         &self.edges
     }
 
-    /// Returns the token terminals that may follow, by index, with the config after each.
+    /// Returns `(index, next)` for each token terminal that may follow `config`. `next` is the
+    /// config after the terminal.
     pub(crate) fn terminals(&mut self, config: Config) -> Vec<(usize, Config)> {
         if self.edges.is_empty() || !self.takes_tokens(config) {
             return Vec::new();
@@ -171,7 +176,7 @@ impl Automaton {
         }
     }
 
-    /// Describes in words what may follow a config.
+    /// Describes in words what may follow `config`; see [`Machine::expected`].
     pub(crate) fn expected(&mut self, config: Config) -> Vec<String> {
         let following = self.following(config);
         self.machine.expected(config, following)
@@ -201,7 +206,7 @@ impl Automaton {
         self.machine.equivalent_config(config)
     }
 
-    /// Returns the config that has forgotten the member names seen so far; see
+    /// Returns a config that has forgotten the member names seen so far; see
     /// [`Machine::without_names`].
     #[inline]
     pub(crate) fn without_names(&mut self, config: Config) -> Config {
@@ -218,14 +223,14 @@ impl Automaton {
         }
     }
 
-    /// Appends the tokens that may repeat a member name of an object; see
+    /// Appends the tokens in `named` that may repeat a member name of an object; see
     /// [`Machine::add_repeating`].
     pub(crate) fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         self.machine.add_repeating(config, named, tokens);
     }
 
-    /// Returns the tolerance of `config`, if a wide class of characters may follow. Probes the
-    /// automaton if the machine has no final answer.
+    /// Returns a tolerance of `config` if many characters may follow. Probes the automaton if the
+    /// machine has no final answer ([`probe::tolerance`]).
     pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         let known = self.known_tolerance(config);
         if known.is_some() || self.machine.tells_tolerance(config) {
@@ -239,8 +244,8 @@ impl Automaton {
         self.machine.tolerance(config)
     }
 
-    /// Returns the config after all of `bytes`; dead if one of them may not follow. Bytes that
-    /// begin the spelling of a token terminal are not text, and never follow.
+    /// Returns the config after all of `bytes`; dead if one of the bytes may not follow. Bytes that
+    /// begin the spelling of a token terminal are not text, so they never follow.
     pub(crate) fn run(&mut self, config: Config, bytes: &[u8]) -> Config {
         let mut at = config;
         for &byte in bytes {
@@ -260,20 +265,20 @@ impl Automaton {
         self.machine.closing_len(config)
     }
 
-    /// Returns a shortest completion.
+    /// Returns a shortest completion of `config`.
     pub(crate) fn closing(&mut self, config: Config) -> Vec<u8> {
         self.machine.closing(config)
     }
 
-    /// Returns the first byte of a shortest completion. `config` must not be accepting.
+    /// Returns the first byte of a shortest completion of `config`. `config` must not be accepting.
     pub(crate) fn closing_byte(&self, config: Config) -> u8 {
         self.machine.closing_byte(config)
     }
 
-    /// Returns the cost of a config: 1, plus its weight divided by [`PLACES`].
+    /// Returns the cost of `config`: 1, plus its weight divided by [`PLACES`].
     ///
-    /// The cost depends on the config alone, so a cost limit does not depend on what is cached. A
-    /// unit is about a microsecond and half a kilobyte.
+    /// The cost depends on the config alone, so limits on costs give the same results whatever is
+    /// cached. One unit stands for about a microsecond and half a kilobyte.
     pub(crate) fn cost(&self, config: Config) -> usize {
         1 + self.machine.weight(config) / PLACES
     }
@@ -283,18 +288,18 @@ impl Automaton {
         self.machine.work()
     }
 
-    /// Returns the text bytes that may follow.
+    /// Returns the text bytes that may follow `config`.
     pub(crate) fn following(&mut self, config: Config) -> ByteSet {
         let plausible = self.plausible(config);
         plausible.iter().filter(|&byte| self.step(config, byte) != Config::DEAD).collect()
     }
 
-    /// Reports whether the output may end and nothing else may follow.
+    /// Reports whether the output may end at `config` and nothing else may follow.
     pub(crate) fn only_ends(&mut self, config: Config) -> bool {
         self.accepting(config) && self.following(config).is_empty() && self.terminals(config).is_empty()
     }
 
-    /// Returns the bytes that every completion starts with, up to `limit` bytes.
+    /// Returns the bytes with which every completion of `config` starts, up to `limit` bytes.
     pub(crate) fn forced(&mut self, config: Config, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = config;

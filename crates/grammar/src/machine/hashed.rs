@@ -4,10 +4,10 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use rustc_hash::FxBuildHasher;
 
-/// A key with its hash.
+/// A hash table key that is stored together with its hash.
 ///
-/// A table that grows needs the hash of every key again. With tens of thousands of lists as keys,
-/// computing these hashes again would take milliseconds.
+/// A hash table computes the hash of every key again when it grows. With tens of thousands of lists
+/// as keys, this would take milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hashed<K> {
     hash: u64,

@@ -1,15 +1,15 @@
-//! Finds tolerances by probing.
+//! Finds a [`Tolerance`] by probing.
 //!
-//! Most character classes that a grammar repeats lead back to one config. For a machine that does
-//! not report this, the probe steps over every ASCII character, and over the bytes that encode all
-//! other characters.
+//! In most grammars, each character of a repeated character class leads back to the same config. If
+//! a machine does not report such a class, the probe finds it with steps. It steps over every ASCII
+//! character, and over the encodings of all other characters.
 
 use super::automaton::Automaton;
 use super::{Config, Tolerance};
 use crate::ByteSet;
 
-/// Returns a tolerance of unbounded length for `config`, if a wide class of characters may repeat
-/// there.
+/// Returns a tolerance of unbounded length for `config`, if more than [`WIDE`] characters may
+/// repeat there. Otherwise returns `None`.
 pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tolerance> {
     let plausible = automaton.plausible(config);
     let ascii: ByteSet = plausible.iter().take_while(u8::is_ascii).collect();
@@ -37,13 +37,14 @@ pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tol
     Some(Tolerance { class, chars: u32::MAX, exits, ends: false, accepting: None })
 }
 
-/// A class must have more bytes than this to be worth a [`Tolerance`].
+/// Number of bytes that a class must exceed to be worth a [`Tolerance`].
 pub(super) const WIDE: usize = 8;
 
-/// The continuation bytes of UTF-8.
+/// The range of a UTF-8 continuation byte.
 const NEXT: (u8, u8) = (0x80, 0xbf);
 
-/// First and last lead byte, and the range of each byte after the lead byte.
+/// Encodings of some characters: the first and last lead byte, and the range of each byte after the
+/// lead byte.
 pub(super) type Encodings = (u8, u8, &'static [(u8, u8)]);
 
 /// The UTF-8 encodings of all non-ASCII characters, grouped by lead byte.
@@ -58,21 +59,22 @@ pub(super) const CHARACTERS: [Encodings; 8] = [
     (0xf4, 0xf4, &[(0x80, 0x8f), NEXT, NEXT]),
 ];
 
-/// A search for a character that does not lead back to a config.
+/// A search that checks whether all characters of a range lead to the config `home`.
 struct Returns {
     home: Config,
-    /// Configs from which every sequence of the given number of continuation bytes leads home.
+    /// Pairs of a config and a number of continuation bytes. All sequences of this number of
+    /// continuation bytes lead from the config to `home`.
     known: Vec<(Config, usize)>,
     steps: usize,
 }
 
 impl Returns {
-    /// Maximum number of steps of a search. If all characters share their states, as is usual, a
-    /// search takes about 500.
+    /// Maximum number of steps of a search. A search takes about 500 steps if all characters lead
+    /// through the same configs, as is usual.
     const STEPS: usize = 2000;
 
     /// Reports whether `byte`, followed by any bytes in the ranges of `rest`, leads from `config`
-    /// to `home`. Also false once the search is out of steps.
+    /// to `home`. Returns false if the search is out of steps.
     fn after(&mut self, automaton: &mut Automaton, config: Config, byte: u8, rest: &[(u8, u8)]) -> bool {
         self.steps += 1;
         let next = automaton.step(config, byte);

@@ -1,11 +1,12 @@
-//! Tokens by the character classes that they consist of.
+//! Finds the tokens that consist of characters of one class.
 //!
 //! Inside `[a-z ]*`, after the first digit of a number, or in a string with a pattern, a machine
 //! accepts any characters of some class ([`Tolerance`]). Stepping over these characters one by one
-//! would be wasted work. Bytes are therefore partitioned into 64 *cells*. There are cells for
-//! groups of letters, for digits, for each punctuation mark, and for everything beyond ASCII.
-//! Tokens with the same cells form a group. The tokens of a class are the groups whose cells all
-//! lie in the class. The walk skips the parts of the trie that have no other tokens.
+//! would be wasted work. Bytes are therefore partitioned into fewer than 63 *cells*: groups of
+//! letters, the digits, each punctuation mark, the control characters, and two cells for characters
+//! beyond ASCII. Tokens with bytes in the same cells form a group. A class contains all tokens of a
+//! group if the class contains all cells of the group. The walk then skips the parts of the trie
+//! that have only such tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,20 +20,22 @@ use crate::machine::{Config, Tolerance};
 /// A set of cells, one bit each.
 type CellSet = u64;
 
-/// Bit for text that is not UTF-8. An unfinished last character does not set the bit.
+/// Bit for text that is not UTF-8. An incomplete last character does not set the bit.
 const ILL_FORMED: CellSet = 1 << 63;
 
-/// The cell of characters beyond ASCII.
+/// The cell of characters beyond ASCII, except those in [`ODD`].
 const BEYOND_ASCII: u32 = 62;
 
-/// Stands for the characters of [`ODD`] in a class. The byte never occurs in UTF-8.
+/// Byte that stands for all characters of [`ODD`] in the class of a [`Tolerance`]. The byte never
+/// occurs in UTF-8.
 pub(crate) const ODD_BYTE: u8 = 0xff;
 
-/// The cell of [`ODD`]: characters beyond ASCII that expressions often treat differently from the
-/// others.
+/// The cell of the characters in [`ODD`], which expressions often treat differently from other
+/// characters beyond ASCII.
 const ODD_CELL: u32 = 60;
 
-/// The white space and line breaks beyond ASCII. `\S` excludes all of them, and `.` excludes some.
+/// The white space and line breaks beyond ASCII, as inclusive ranges. In a pattern, `\S` excludes
+/// all of them, and `.` excludes some.
 pub(crate) const ODD: [(char, char); 8] = [
     ('\u{a0}', '\u{a0}'),
     ('\u{1680}', '\u{1680}'),
@@ -47,36 +50,40 @@ pub(crate) const ODD: [(char, char); 8] = [
 /// The cell of control characters, which JSON strings contain only as escapes.
 const CONTROL: u32 = 61;
 
-/// The tokens of a vocabulary, grouped by their cells.
+/// The tokens of a vocabulary, grouped by the cells of their characters.
 pub(crate) struct CharClasses {
     groups: Vec<ClassGroup>,
-    /// For each node of the trie, the cells of all tokens that start with the node's prefix.
+    /// For each node of the trie, the cells of all tokens that start with the node's prefix. The
+    /// cells of the prefix are included.
     within: Vec<CellSet>,
-    /// For each node, the cells of all bytes below the node. Bytes beyond ASCII count as
-    /// ill-formed.
+    /// For each node of the trie, the cells of the bytes below the node, without those of its
+    /// prefix. A byte from 0x80 up counts as [`ILL_FORMED`].
     below: Vec<CellSet>,
-    /// For each node, the number of bytes by which the longest token extends the node's prefix.
+    /// For each node of the trie, the length of the longest path below the node, in bytes.
     height: Vec<u32>,
-    /// Largest number of characters of a token.
+    /// Number of characters of the longest token.
     longest: u32,
-    /// Sets returned before, by their cells and maximum number of characters.
+    /// Results of [`CharClasses::tokens`], by the cells and maximum number of characters of the
+    /// tolerance.
     known: Mutex<FxHashMap<(CellSet, u32), Arc<TokenSet>>>,
 }
 
-/// Maximum number of cached sets. A few large schemas have about as many classes.
+/// Maximum number of results that [`CharClasses`] caches. A few large schemas have about as many
+/// classes.
 const REMEMBERED: usize = 64;
 
-/// Tokens with the same cells.
+/// The tokens that consist of the same cells.
 struct ClassGroup {
     cells: CellSet,
-    /// `(characters, token)` for each token, sorted.
+    /// `(characters, token)` for each token, sorted. `characters` is the token's number of
+    /// characters.
     tokens: Vec<(u32, TokenId)>,
-    /// The same tokens as a set, if the group is large.
+    /// The same tokens as a set; `None` if there are at most [`LARGE`] tokens.
     set: Option<TokenSet>,
 }
 
-/// Groups with more tokens also have a set. Adding a set over 128,000 tokens takes as long as
-/// adding 500 tokens.
+/// Groups with more tokens than this also have a set. Adding a set over 128,000 tokens to another
+/// takes as long as adding 500 single tokens.
 const LARGE: usize = 500;
 
 impl CharClasses {
@@ -106,7 +113,8 @@ impl CharClasses {
         Self { groups, within, below, height, longest, known: Mutex::default() }
     }
 
-    /// Returns the tokens that consist of text that `tolerance` allows. Does not step the machine.
+    /// Returns the tokens that consist only of text that `tolerance` allows. Does not step the
+    /// machine. `none` creates an empty set.
     pub(crate) fn tokens(&self, tolerance: &Tolerance, none: impl FnOnce() -> TokenSet) -> Arc<TokenSet> {
         let cells = within(tolerance.class);
         let key = (cells, tolerance.chars.min(self.longest));
@@ -126,10 +134,10 @@ impl CharClasses {
         tokens
     }
 
-    /// Reports whether each token that starts with `node` is in [`CharClasses::tokens`] or cannot
-    /// follow.
+    /// Reports whether the walk can skip the tokens below `node`. This is so if each of them is in
+    /// the result of [`CharClasses::tokens`], or certainly cannot follow.
     ///
-    /// The `depth` bytes of the node's prefix must be in the class.
+    /// The prefix of `node` has `depth` bytes, all in the class that `prospect` was created for.
     fn settles(&self, node: TrieNode, depth: u32, prospect: &Pruning) -> bool {
         // A text has at most as many characters as bytes.
         let longest = depth + self.height[node.index()];
@@ -137,7 +145,8 @@ impl CharClasses {
     }
 }
 
-/// ASCII text that may follow a config: any text of at most `chars` characters in `cells`.
+/// A simplified [`Tolerance`] without characters beyond ASCII. Any text of at most `chars`
+/// characters in `cells` may follow a config. If nothing is known about the config, `chars` is 0.
 #[derive(Clone, Copy)]
 pub(crate) struct AsciiRun {
     cells: CellSet,
@@ -155,20 +164,20 @@ impl AsciiRun {
         })
     }
 
-    /// Returns the field of the same name in [`Tolerance`].
+    /// Returns [`Tolerance::accepting`] of the tolerance that this run was created from.
     pub(crate) const fn accepting(self) -> Option<bool> {
         self.accepting
     }
 }
 
 impl CharClasses {
-    /// Reports whether every continuation of `node`'s prefix in the trie is text of `ascii_run`.
+    /// Reports whether `ascii_run` allows every path in the trie below `node`.
     pub(crate) fn goes_along(&self, node: TrieNode, ascii_run: AsciiRun) -> bool {
         self.below[node.index()] & !ascii_run.cells == 0 && self.height[node.index()] <= ascii_run.chars
     }
 
-    /// Walks the parts of the trie whose tokens go beyond tolerated text. Tokens must begin with a
-    /// byte in `first`.
+    /// Walks over the part of the trie that [`CharClasses::tokens`] does not decide, starting at
+    /// `config`. Tokens are visited only if their first byte is in `first`.
     pub(crate) fn beyond(
         &self,
         automaton: &mut Automaton,
@@ -206,31 +215,34 @@ impl CharClasses {
 /// The result of [`CharClasses::beyond`].
 #[derive(Default)]
 pub(crate) struct Beyond {
-    /// Visited nodes whose prefix is tolerated text.
+    /// Visited nodes whose prefix is tolerated text, each with the config after the prefix.
     pub(crate) tolerated: Vec<(TrieNode, Config)>,
-    /// Nodes at which the tolerated text has ended, preceded by their last byte.
+    /// Nodes at which the text first leaves the tolerance: the byte that leads to the node, the
+    /// node, and the config there. The config may be dead.
     pub(crate) left: Vec<(u8, TrieNode, Config)>,
-    /// True if names that were read on the way have been dropped ([`Automaton::without_names`]).
+    /// True if member names read on the way were dropped with [`Automaton::without_names`].
     pub(crate) forgets: bool,
 }
 
-/// The nodes of the trie that have children and end a character, grouped by the cells of their
-/// prefixes.
+/// The nodes of the trie that have children and whose prefix ends with a complete character. They
+/// are grouped by the cells of their prefixes.
 pub(crate) struct Paths(Vec<PathGroup>);
 
-/// Nodes whose prefixes have the same cells.
+/// Nodes whose prefixes consist of the same cells.
 struct PathGroup {
     cells: CellSet,
-    /// `(characters, node)` for each node, sorted. The characters are those of the node's prefix.
+    /// `(characters, node)` for each node, sorted. `characters` is the number of characters of the
+    /// node's prefix.
     nodes: Vec<(u32, TrieNode)>,
 }
 
-/// Composition of a node's prefix.
+/// The cells and the length of a node's prefix.
 #[derive(Clone, Copy, Default)]
 struct Path {
     cells: CellSet,
     chars: u32,
-    /// The bytes of an incomplete last character, as a big-endian number.
+    /// The bytes of an incomplete last character, as a big-endian number. 0 if the last character
+    /// is complete.
     unfinished: u32,
 }
 
@@ -260,7 +272,7 @@ impl Paths {
         Self(groups.collect())
     }
 
-    /// Returns the nodes with children whose prefix is text that `tolerance` allows.
+    /// Returns the nodes with children whose whole prefix is text that `tolerance` allows.
     pub(crate) fn along(&self, tolerance: &Tolerance) -> Vec<TrieNode> {
         let cells = within(tolerance.class);
         let mut along = Vec::new();
@@ -294,12 +306,12 @@ impl Path {
 
 /// Decides which parts of the trie a walk can skip.
 struct Pruning {
-    /// The cells that the class covers completely.
+    /// The cells whose bytes are all in the class of the tolerance.
     cells: CellSet,
-    /// The cells outside `cells` with a byte that may follow.
+    /// The other cells that contain a byte that may follow.
     exits: CellSet,
-    /// Maximum length, in bytes, of text in the class that needs no steps. Such text is known to
-    /// follow, or known not to follow.
+    /// Maximum length of a token that is decided without steps, in bytes. A token of this length
+    /// whose bytes are all in `cells` certainly follows, or certainly does not follow.
     bytes: u32,
 }
 
@@ -312,15 +324,16 @@ impl Pruning {
         Self { cells, exits, bytes: if tolerance.ends { u32::MAX } else { tolerance.chars } }
     }
 
-    /// Reports whether text with the last bytes `recent` stays within the cells. The last of these
-    /// bytes is `byte`.
+    /// Reports whether a text stays within `cells` with its last byte `byte`. `recent` has the last
+    /// four bytes of the text, including `byte`, as a big-endian number.
     fn tolerates(&self, byte: u8, recent: u32) -> bool {
         has_byte(self.cells, byte)
             && (has_byte(self.cells, ODD_BYTE) || byte.is_ascii() || !ends_in_odd(recent))
     }
 }
 
-/// Reports whether the character that ends with these bytes is in [`ODD`].
+/// Reports whether the last character of a text is in [`ODD`]. `recent` has the last four bytes of
+/// the text as a big-endian number.
 fn ends_in_odd(recent: u32) -> bool {
     let bytes = recent.to_be_bytes();
     let last = (1..=2).find_map(|from| str::from_utf8(&bytes[from..]).ok());
@@ -345,7 +358,8 @@ impl ClassGroup {
     }
 }
 
-/// Returns the cells of a token and its number of characters. An unfinished last character counts.
+/// Returns the cells and the number of characters of a token. An incomplete last character counts
+/// as one. The number of characters of ill-formed text is its number of bytes.
 fn measure(bytes: &[u8]) -> (CellSet, u32) {
     let mut cells = bytes.iter().fold(0, |cells, &byte| cells | 1 << cell(byte));
     let mut chars = 0;
@@ -373,15 +387,15 @@ fn is_odd(c: char) -> bool {
     ODD.iter().any(|&(low, high)| (low..=high).contains(&c))
 }
 
-/// The tables of [`CharClasses`] by node.
+/// The tables of [`CharClasses`] that have one entry for each node of the trie.
 struct NodeClasses {
     within: Vec<CellSet>,
     below: Vec<CellSet>,
     height: Vec<u32>,
 }
 
-/// Computes the tables by node. Calls `group` with each token, its cells and its number of
-/// characters.
+/// Computes the tables for all nodes of the trie. Calls `group(token, cells, characters)` for each
+/// token.
 fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet, u32)) -> NodeClasses {
     let trie = vocabulary.trie();
     let (mut within, mut below, mut height) = (vec![0; trie.len()], vec![0; trie.len()], vec![0; trie.len()]);
@@ -413,8 +427,8 @@ fn within(class: ByteSet) -> CellSet {
     !outside
 }
 
-/// Returns the cell of a byte. Cells are below 63, so a set of cells fits into 64 bits together
-/// with [`ILL_FORMED`].
+/// Returns the cell of a byte. Cells are less than 63, so that a [`CellSet`] has room for
+/// [`ILL_FORMED`].
 const fn cell(byte: u8) -> u32 {
     match byte {
         b'a'..=b'f' => 0,

@@ -1,10 +1,11 @@
-//! Computes the tokens that may follow a config.
+//! Computes masks: the sets of tokens that may follow a config.
 //!
 //! A token may follow if the machine can step over all its bytes. The tokens form a trie, so each
-//! shared prefix is stepped over once. Bytes that the machine reports as implausible are skipped.
+//! shared prefix is stepped over once. Bytes outside [`Automaton::plausible`] are skipped without a
+//! step.
 //!
 //! Precomputed tables replace most of the steps: see [`walk`](crate::mask::walk) for machines that
-//! read JSON, and [`spans`](crate::mask::spans) for machines that run rules. [`plain`] is the walk
+//! read JSON, and [`spans`](crate::mask::spans) for all other machines. [`plain`] walks the trie
 //! without tables.
 
 pub(crate) mod char_classes;
@@ -30,14 +31,14 @@ use crate::mask::walk::{TextMasks, Walk};
 /// The masks of one generation of the caches. Each mask is computed at most once.
 pub(crate) struct Masks {
     known: FxHashMap<Config, Arc<TokenSet>>,
-    /// Masks by a hash of their tokens.
+    /// Masks by the hash of their token set, for sharing equal masks.
     distinct: FxHashMap<u64, Arc<TokenSet>>,
     strategy: Strategy,
     pool: Arc<Pool>,
     bytes: usize,
 }
 
-/// Strategy for computing masks.
+/// Algorithm for computing masks.
 enum Strategy {
     /// For machines that read JSON strings.
     Strings(TextMasks),
@@ -45,8 +46,9 @@ enum Strategy {
     Rules(Spans),
 }
 
-/// Total size of the masks, in bytes, above which equal masks are shared. The search for an equal
-/// mask takes longer than composing a mask from known spans.
+/// Total size of the masks, in bytes, above which equal masks are shared. Below this size, sharing
+/// is not worthwhile: looking for an equal mask takes longer than composing a mask from known
+/// spans.
 const PLENTY: usize = 8 << 20;
 
 impl Masks {
@@ -69,8 +71,8 @@ impl Masks {
 
     /// Returns the tokens that are allowed at `config`.
     ///
-    /// These are the text tokens whose bytes can all follow, the tokens of the terminals that can
-    /// follow, and end-of-sequence if the output may end.
+    /// The mask has the text tokens whose bytes can all follow, the tokens of the token terminals
+    /// that can follow, and end-of-sequence if the output may end.
     pub(crate) fn at(
         &mut self,
         automaton: &mut Automaton,
@@ -86,10 +88,11 @@ impl Masks {
         mask
     }
 
-    /// Returns an existing mask that is equal to `mask`, or `mask` if there is none.
+    /// Returns a stored mask with the same tokens as `mask`, or `mask` itself if no such mask is
+    /// stored.
     ///
-    /// Many configs differ only in later text and have the same next tokens. Masks of JSON strings
-    /// are skipped, because they share their large sets already.
+    /// Many configs have equal masks, because they differ only in what can come much later. Masks
+    /// of JSON machines are returned unchanged, because those masks share their large sets already.
     fn shared(&mut self, mask: Arc<TokenSet>) -> Arc<TokenSet> {
         if Arc::strong_count(&mask) > 1 {
             return mask;
@@ -169,13 +172,11 @@ impl Drop for Masks {
     }
 }
 
-/// Walks the trie from `config`, and calls `visit` with each group of tokens that have the same
-/// bytes and may follow.
+/// Walks the trie from `config` and calls `visit(automaton, tokens, next)` for all tokens that may
+/// follow. `tokens` are tokens with the same bytes, and `next` is the config after them.
 ///
-/// `visit` also receives the config after the tokens.
-///
-/// The walk stops when its configs and steps have used up `cost_budget`. Each config and step is
-/// charged once, so the result is independent of the caches.
+/// The walk stops when the visited configs and steps have used up `cost_budget`. Each config and
+/// step is charged once, so the result does not depend on cached steps.
 pub(crate) fn plain(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,

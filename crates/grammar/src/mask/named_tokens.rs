@@ -1,7 +1,8 @@
-//! Tables of the tokens that hold a name of a JSON object, or a part of a name.
+//! Tables of the tokens that contain a name of a JSON object, or a part of such a name.
 //!
-//! Such a token may repeat a name. A mask tests only the tokens that hold or end a name seen
-//! before. Of the 128,000 tokens of Llama 3.1, about 140 hold a complete name.
+//! A name must not occur twice in an object, so a mask must exclude tokens that repeat a name. With
+//! these tables, a mask tests only the tokens that contain or end a name seen before. Of the
+//! 128,000 tokens of Llama 3.1, about 140 contain a complete name.
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -10,30 +11,34 @@ use crate::Profile;
 use crate::machine::json::classes::{StringRead, read_string};
 use crate::mask::tables::SPACES;
 
-/// The tokens of a vocabulary that hold names, as one [`Profile`] spells them.
+/// The tokens of a vocabulary that contain names, or parts of names, as one [`Profile`] spells
+/// them.
 ///
-/// A string counts as a name if the string begins the token, or follows a comma or an opening
-/// brace.
+/// A string in a token counts as a name if the token begins with the string, or if a comma or an
+/// opening brace precedes the string.
 pub(crate) struct NamedTokens {
-    /// Tokens that hold a complete name, by this name.
+    /// Tokens that contain a complete name, by this name. Example: `"a":`, by `a`.
     pub(crate) whole: ByText,
-    /// Tokens that begin a name and end between two of its characters, by the characters so far.
+    /// Tokens that end in a name, between two of its characters, by the characters so far. Example:
+    /// `, "na`, by `na`.
     pub(crate) begun: ByText,
-    /// Tokens that begin a name and end inside a character, by the complete characters before.
+    /// Tokens that end in a name, inside a character, by the complete characters before. Example:
+    /// `, "n\u00`, by `n`.
     pub(crate) within_char: ByText,
-    /// Tokens that begin inside a string and end the string, by the characters before the quote.
+    /// Tokens that begin inside a string and end the string, by the characters before the closing
+    /// quote. Example: `me":`, by `me`.
     pub(crate) ending: ByText,
-    /// Tokens that end a string and then hold the same string as a name. The key is the part of the
-    /// string before the token.
+    /// Tokens that end a string and then contain the same string as a name. The key is the
+    /// beginning of the string, which precedes the token. Example: `b","ab":`, by `a`.
     by_start: FxHashMap<String, Vec<TokenId>>,
-    /// Tokens that end a string and then hold a name, for the case that the string so far is
-    /// unknown.
+    /// Tokens that end a string and then contain a complete name. Used if the beginning of the
+    /// string is unknown.
     after_string: Vec<TokenId>,
-    /// Tokens that hold the same name twice.
+    /// Tokens that contain the same name twice.
     twice: Vec<TokenId>,
 }
 
-/// Tokens by a text.
+/// Tokens that are looked up by a text. The bytes of the text are the path to the token in `trie`.
 pub(crate) struct ByText {
     pub(crate) trie: TokenTrie,
     /// Tokens whose text is empty.
@@ -48,16 +53,16 @@ impl ByText {
 }
 
 impl ByText {
-    /// Returns all tokens.
+    /// Returns all tokens, whatever their texts are.
     pub(crate) fn all(&self) -> impl Iterator<Item = TokenId> {
         self.empty.iter().chain(self.trie.tokens_below(TrieNode::ROOT)).copied()
     }
 }
 
-/// The part of a name that has been read.
+/// The beginning of the name that is being read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NameRead {
-    /// The characters so far.
+    /// The characters read so far.
     Start(String),
     /// The characters are unknown, or the text ends inside a character.
     Unknown,
@@ -110,8 +115,8 @@ impl NamedTokens {
         Self { whole, begun, within_char, ending, by_start, after_string, twice }
     }
 
-    /// Returns the tokens that may repeat a name by themselves, or together with the name in
-    /// `read`.
+    /// Returns the tokens that contain the same name twice. If `read` is given, also returns the
+    /// tokens that may complete the name in `read` and then repeat it.
     pub(crate) fn repeating(&self, read: Option<&NameRead>) -> impl Iterator<Item = TokenId> {
         let after: &[TokenId] = match read {
             Some(NameRead::Start(start)) => self.by_start.get(start).map_or(&[], Vec::as_slice),
@@ -122,12 +127,13 @@ impl NamedTokens {
     }
 }
 
-/// Reports whether the bytes after a string's closing quote may follow a name.
+/// Reports whether `bytes`, which come after the closing quote of a string, may follow a name. This
+/// is so if the first byte after white space is a colon, or if there is only white space.
 fn may_follow_name(bytes: &[u8]) -> bool {
     bytes.iter().find(|byte| !SPACES.contains(byte)).is_none_or(|&byte| byte == b':')
 }
 
-/// Returns the offsets in a token at which a name may begin.
+/// Returns the offsets in a token right after a quote that may begin a name.
 fn name_starts(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let quotes = (0..bytes.len()).filter(|&at| bytes[at] == b'"');
     let starts = quotes.filter(|&at| {

@@ -2,13 +2,14 @@
 //! vocabulary and shared by all grammars.
 //!
 //! * [`Spaced`] has the tokens without their leading white space. Where JSON allows any white
-//!   space, ` {`, `\n{` and `{` have the same future.
+//!   space, ` {`, `\n{` and `{` lead to the same config.
 //! * [`Strings`] has the effect of each token inside a JSON string. Of the 128,000 tokens of Llama
-//!   3.1, 123,000 stay inside a string and 1,300 end the string, with 580 different continuations.
-//!   A mask inside a string is therefore a copy of a set, and a walk of a small trie.
+//!   3.1, 123,000 stay inside a string. 1,300 end the string, with 580 different texts after the
+//!   quote. A mask inside a string is therefore a copy of a set, together with the result of a walk
+//!   over a small trie.
 //!
-//! The tables use the machine's own decoder ([`StringReader`]). The two profiles spell strings
-//! differently, so each profile has its own tables.
+//! The tables are built with the decoder of the JSON machine ([`StringReader`]). The two profiles
+//! spell strings differently, so each profile has its own tables.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +22,8 @@ use crate::mask::named_tokens::NamedTokens;
 
 /// The tokens without their leading white space.
 pub(crate) struct Spaced {
-    /// The tokens whose remaining bytes begin with a byte in [`STARTS`], by these bytes.
+    /// The tokens by their bytes after the leading white space. Has only the tokens whose first
+    /// byte after the white space is in [`STARTS`]. Includes tokens without leading white space.
     pub(crate) trie: TokenTrie,
     /// The tokens that consist of white space only.
     pub(crate) blank: Vec<TokenId>,
@@ -32,8 +34,8 @@ pub(crate) struct Spaced {
 /// The white space of JSON.
 pub(crate) const SPACES: [u8; 4] = *b" \n\t\r";
 
-/// First bytes of the texts in [`Spaced::trie`]. Without this restriction, the trie would be six
-/// times as large.
+/// The bytes with which the texts in [`Spaced::trie`] begin: the first bytes of JSON tokens.
+/// Without this restriction, the trie would be six times as large.
 pub(crate) const STARTS: [u8; 21] = *b"\"-0123456789{}[],:tfn";
 
 impl Spaced {
@@ -58,26 +60,26 @@ impl Spaced {
     }
 }
 
-/// The effect of each token inside a JSON string, in one [`Profile`].
+/// The effect of each token inside a JSON string, as one [`Profile`] spells strings. Each token is
+/// read from a position between two characters of the string.
 pub(crate) struct Strings {
     /// The tokens that stay inside a string.
     inside: TokenSet,
-    /// For each number below [`COUNTED`], the tokens in `inside` with at most this number of
-    /// characters.
+    /// At index `n`, for `n` below [`COUNTED`]: the tokens in `inside` with at most `n` characters.
     shorter: Vec<TokenSet>,
     /// `(characters, token)` for the tokens in `inside` with at least [`COUNTED`] characters,
     /// sorted.
     longer: Vec<(u32, TokenId)>,
     /// The largest number of characters that a token adds to a string.
     longest: u32,
-    /// The tokens that end with the closing quote.
+    /// The tokens whose last byte is the closing quote of the string.
     pub(crate) closers: Vec<TokenId>,
-    /// The tokens that continue after the closing quote, by their bytes after the quote.
+    /// The tokens that end the string and have more bytes after the closing quote, by these bytes.
     pub(crate) suffixes: TokenTrie,
     /// For the tokens in `closers` and `suffixes`, the number of characters before the quote.
     before: FxHashMap<TokenId, u32>,
-    /// The tokens with three or more quotes. They may end a string and hold another complete
-    /// string.
+    /// The tokens with three or more quotes. Such a token may end a string and then contain another
+    /// complete string.
     pub(crate) repeats: Vec<TokenId>,
     pub(crate) names: NamedTokens,
     pub(crate) spaced: Arc<Spaced>,
@@ -86,7 +88,7 @@ pub(crate) struct Strings {
     pub(crate) suffix_notes: Notes,
 }
 
-/// Number of maximum lengths (0, 1, …) for which there is a precomputed set.
+/// Length of [`Strings::shorter`]: the sets for the maximum lengths 0 to 15 are precomputed.
 const COUNTED: u32 = 16;
 
 struct GenerateStrings(Arc<Strings>);
@@ -148,19 +150,22 @@ impl Strings {
         }
     }
 
-    /// Reports whether every token satisfies these bounds on the number of characters of a string.
+    /// Reports whether a string with at least `min` and at most `max` more characters allows every
+    /// token.
     pub(crate) fn is_free(&self, min: u32, max: u32) -> bool {
         min == 0 && self.longest <= max
     }
 
     /// Returns the tokens that stay inside a string of at most `max` more characters.
     ///
-    /// The result may also contain longer tokens. [`Strings::cut`] removes them.
+    /// If `max` is at least [`COUNTED`], the result may also contain tokens that are too long.
+    /// [`Strings::cut`] removes them.
     pub(crate) fn within(&self, max: u32) -> &TokenSet {
         self.shorter.get(max as usize).unwrap_or(&self.inside)
     }
 
-    /// Removes the tokens with more than `max` characters.
+    /// Removes the tokens with more than `max` characters from `tokens`, a copy of the result of
+    /// [`Strings::within`].
     pub(crate) fn cut(&self, max: u32, tokens: &mut TokenSet) {
         let fitting = self.longer.partition_point(|&(chars, _)| chars <= max);
         for &(_, token) in &self.longer[fitting..] {
@@ -168,14 +173,15 @@ impl Strings {
         }
     }
 
-    /// Returns the number of characters before the quote, for a token in [`Strings::closers`] or
-    /// [`Strings::suffixes`].
+    /// Returns the number of characters before the closing quote, for a token in
+    /// [`Strings::closers`] or [`Strings::suffixes`]. Returns 0 for all other tokens.
     pub(crate) fn before(&self, token: TokenId) -> u32 {
         self.before.get(&token).copied().unwrap_or(0)
     }
 }
 
-/// Returns the bytes after the string in which `bytes` begins.
+/// Returns the part of `bytes` after the closing quote. `bytes` begin inside a string. Returns an
+/// empty slice if the string does not end.
 fn after_string(bytes: &[u8], profile: Profile) -> &[u8] {
     let mut reader = StringReader::new(profile);
     for (at, &byte) in bytes.iter().enumerate() {
@@ -188,10 +194,10 @@ fn after_string(bytes: &[u8], profile: Profile) -> &[u8] {
     &[]
 }
 
-/// Notes about the nodes of a trie.
+/// Precomputed properties of the nodes of a trie.
 pub(crate) struct Notes {
-    /// Tokens below nodes that may be inside a string, between two characters. These are the nodes
-    /// right after a quote and, for some tries, the nodes of one byte.
+    /// The tokens below each node that may lie between two characters of a string. These are the
+    /// nodes right after a quote and, if requested, the nodes of one byte.
     insides: FxHashMap<TrieNode, Inside>,
     /// True for nodes with a quote below them.
     quotes: Vec<bool>,
@@ -200,8 +206,8 @@ pub(crate) struct Notes {
 impl Notes {
     /// Creates the notes of a trie.
     ///
-    /// If `first` is true, nodes of one byte are noted too. The byte may complete a character that
-    /// another token began.
+    /// If `first` is true, the nodes of one byte get an entry in `insides` too. Such a byte may be
+    /// the last byte of a character that another token began.
     fn new(trie: &TokenTrie, profile: Profile, first: bool) -> Self {
         let mut notes = Self { insides: FxHashMap::default(), quotes: vec![false; trie.len()] };
         // Children come after their parents.
@@ -234,13 +240,13 @@ impl Notes {
     }
 }
 
-/// The tokens below a node that is inside a string, between two characters.
+/// The tokens below one node, if the node lies between two characters of a string.
 pub(crate) struct Inside {
-    /// `(characters, token)` for the tokens that stay inside the string, sorted. Characters are
-    /// counted from the node.
+    /// `(characters, token)` for the tokens that stay inside the string, sorted. `characters` is
+    /// the number of characters from the node to the end of the token.
     tokens: Vec<(u32, TokenId)>,
-    /// `(characters, node)` for the nodes right after the closing quote, sorted. Characters are
-    /// counted up to the quote.
+    /// `(characters, node)` for the nodes right after the closing quote, sorted. `characters` is
+    /// the number of characters from the first node to the quote.
     ends: Vec<(u32, TrieNode)>,
 }
 
@@ -266,20 +272,21 @@ impl Inside {
         inside
     }
 
-    /// Returns the tokens of at most `max` characters that stay inside the string.
+    /// Returns the tokens that stay inside the string and add at most `max` characters.
     pub(crate) fn within(&self, max: u32) -> impl Iterator<Item = TokenId> {
         let fitting = self.tokens.partition_point(|&(chars, _)| chars <= max);
         self.tokens[..fitting].iter().map(|&(_, token)| token)
     }
 
-    /// Returns the nodes right after a closing quote that follows `min` to `max` characters.
+    /// Returns the nodes right after a closing quote that comes after `min` to `max` more
+    /// characters.
     pub(crate) fn ends(&self, min: u32, max: u32) -> impl Iterator<Item = TrieNode> {
         let ends = self.ends.iter().filter(move |&&(chars, _)| (min..=max).contains(&chars));
         ends.map(|&(_, node)| node)
     }
 }
 
-/// Unused token sets, kept for reuse.
+/// Token sets whose memory can be reused.
 ///
 /// A set over 128,000 tokens takes 16 KB, which the system provides page by page. Copying into a
 /// reused set takes a third of the time of a new copy.
@@ -288,11 +295,11 @@ pub(crate) struct Pool {
     sets: Mutex<Vec<TokenSet>>,
 }
 
-/// Maximum number of sets kept.
+/// Maximum number of sets in the pool.
 const POOLED: usize = 256;
 
 impl Pool {
-    /// Returns the pool of `vocabulary`.
+    /// Returns the pool for sets over `vocabulary`.
     pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
         vocabulary.derived(|vocabulary| Self { size: vocabulary.len(), sets: Mutex::default() })
     }
@@ -319,7 +326,7 @@ impl Pool {
         }
     }
 
-    /// Keeps `sets` for reuse, up to [`POOLED`] sets in the pool.
+    /// Puts `sets` into the pool. Drops sets that exceed [`POOLED`].
     pub(crate) fn take_back(&self, sets: impl Iterator<Item = TokenSet>) {
         let mut pooled = self.lock();
         let room = POOLED.saturating_sub(pooled.len());

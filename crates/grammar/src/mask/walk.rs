@@ -1,11 +1,10 @@
-//! Masks of machines that read JSON strings. Tables replace most of the steps.
+//! Computes the masks of machines that read JSON, with tables instead of most steps.
 //!
 //! Inside a string of any text, [`Strings`] has the tokens that stay inside as a set. The tokens
-//! that end the string form a small trie of their bytes after the closing quote. A name that may
-//! become a declared name counts as a string of any text, except for the few tokens that complete a
-//! declared name. [`Walk::differ`] finds these tokens. Strings that begin inside a token are
-//! handled in the same way. Where white space makes no difference, tokens are looked up without
-//! their leading white space.
+//! that end the string form a small trie of their bytes after the closing quote. A name counts as a
+//! string of any text, except for the few tokens that complete a declared name. [`Walk::differ`]
+//! finds these tokens. Strings that begin inside a token are handled in the same way. Where white
+//! space makes no difference, tokens are looked up without their leading white space.
 //!
 //! The masks are exact. Each token is tested by the machine's own steps, or by the steps of a
 //! config that the machine declares to be equivalent ([`ConfigPart`]).
@@ -21,25 +20,27 @@ use crate::machine::{Config, ConfigPart, Text};
 use crate::mask::char_classes::CharClasses;
 use crate::mask::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
 
-/// Tables that walks use, and masks that later walks reuse.
+/// Tables of the vocabulary, and masks that walks share.
 pub(crate) struct TextMasks {
     strings: Arc<Strings>,
     classes: Arc<CharClasses>,
-    /// Masks inside strings of any text, by the config after the closing quote.
+    /// Masks inside strings with any number of any characters, by the config after the closing
+    /// quote.
     free: Kept,
-    /// Masks of configs to which other configs are equivalent ([`ConfigPart::Equivalent`]).
+    /// Masks of the configs that [`ConfigPart::Equivalent`] names as `other`.
     likes: Kept,
 }
 
-/// Masks, each with the tokens that must still be tested one by one.
+/// By config: a mask, and the tokens of the mask that each user of the mask must test one by one.
 type Kept = FxHashMap<Config, (Arc<TokenSet>, Undecided)>;
 
-/// Tokens whose result was taken from another config, so that they must be tested one by one.
+/// Groups of tokens whose result was taken from an equivalent config, although it may differ. They
+/// must be tested one by one.
 #[derive(Clone, Copy, Default)]
 struct Undecided {
     /// True if the tokens in [`Strings::repeats`] must be tested.
     repeats: bool,
-    /// True if the tokens of the mask that hold a complete name ([`Strings::names`]) must be
+    /// True if the tokens of the mask that contain a complete name ([`Strings::names`]) must be
     /// tested.
     names: bool,
 }
@@ -71,7 +72,7 @@ impl TextMasks {
     }
 }
 
-/// A walk over the tokens that may follow a config.
+/// Computes one mask: a walk over the tokens that may follow a config.
 pub(crate) struct Walk<'a> {
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
@@ -80,15 +81,15 @@ pub(crate) struct Walk<'a> {
     texts: &'a mut Kept,
     likes: &'a mut Kept,
     pool: &'a Pool,
-    /// Nodes whose children must be visited, each with its config.
+    /// Nodes whose children must still be visited, each with the config at the node.
     open: Vec<(TrieNode, Config)>,
-    /// Nodes that may have a note about the inside of a string, each with its config.
+    /// Nodes that may have an entry in [`Notes`], each with the config at the node.
     noted: Vec<(TrieNode, Config)>,
     /// Tokens to test one by one at the end.
     undecided: Undecided,
 }
 
-/// A trie to walk, and a filter for its tokens.
+/// A trie to walk, the notes about its nodes, and a filter for its tokens.
 #[derive(Clone, Copy)]
 struct TrieView<'a> {
     trie: &'a TokenTrie,
@@ -96,7 +97,7 @@ struct TrieView<'a> {
     keep: TokenFilter<'a>,
 }
 
-/// A filter for tokens.
+/// The tokens of a trie that a walk adds to the mask.
 #[derive(Clone, Copy)]
 enum TokenFilter<'a> {
     All,
@@ -162,7 +163,8 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// Removes the tokens that would repeat a name of an object.
+    /// Tests the tokens that may repeat a name of an object. Removes a token from `mask` if it does
+    /// repeat a name.
     fn remove_repeated_names(&mut self, config: Config, mask: &mut Arc<TokenSet>) {
         let mut tokens = Vec::new();
         self.automaton.add_repeating(config, &self.strings.names, &mut tokens);
@@ -175,7 +177,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Tests each of `tokens` at `config`, and updates `mask` with the results.
+    /// Tests each of `tokens` with steps from `config`. Adds the token to `mask` if it may follow,
+    /// and removes it otherwise.
     fn decide(&mut self, config: Config, tokens: &[TokenId], mask: &mut TokenSet) {
         for &token in tokens {
             if self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD {
@@ -208,7 +211,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the mask of a config to which other configs are equivalent.
+    /// Returns the mask of `config`, which other configs are equivalent to. Computes each such mask
+    /// once.
     fn like(&mut self, strings: &'a Strings, config: Config) -> Arc<TokenSet> {
         if let Some((known, undecided)) = self.likes.get(&config) {
             self.undecided.add(*undecided);
@@ -232,12 +236,13 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// Returns the view of all tokens, from their first byte.
+    /// Returns the view for walking all tokens from their first byte.
     fn tokens(&self) -> TrieView<'a> {
         TrieView { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: TokenFilter::All }
     }
 
-    /// Computes the tokens that may follow a config about which nothing else is known.
+    /// Computes the tokens that may follow `config` with tolerances and steps, without looking at
+    /// the parts of the config.
     fn plain(&mut self, config: Config) -> TokenSet {
         let tolerance = self.automaton.tolerance(config);
         let mut mask = match tolerance {
@@ -277,9 +282,10 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// Returns the config after white space, if more white space leads to the same config.
+    /// Returns the config after one white-space byte, if further white space does not change it.
     ///
-    /// Also requires that only white space and the bytes in [`STARTS`] can follow.
+    /// Returns `None` in all other cases, and if bytes other than white space and [`STARTS`] may
+    /// follow there.
     fn after_spaces(&mut self, config: Config) -> Option<Config> {
         let after = self.automaton.step(config, SPACES[0]);
         let mut ends_there = |config| SPACES.iter().all(|&space| self.automaton.step(config, space) == after);
@@ -290,7 +296,7 @@ impl<'a> Walk<'a> {
         others.is_empty().then_some(after)
     }
 
-    /// Returns the tokens that may follow inside a string of any text, within the bounds of `text`.
+    /// Returns the tokens that may follow inside the string that `text` describes.
     fn text(&mut self, strings: &'a Strings, text: Text) -> Arc<TokenSet> {
         let free = strings.is_free(text.min, text.max);
         if free && let Some((known, undecided)) = self.texts.get(&text.after) {
@@ -318,8 +324,8 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// Returns `tokens`, except below the nodes in `different`. The tokens there are computed from
-    /// the nodes' configs.
+    /// Returns a copy of `tokens` in which the tokens below the nodes in `different` are computed
+    /// anew, from the config given with each node.
     fn except(&mut self, tokens: Arc<TokenSet>, different: Vec<(TrieNode, Config)>) -> Arc<TokenSet> {
         if different.is_empty() {
             return tokens;
@@ -338,7 +344,8 @@ impl<'a> Walk<'a> {
         Arc::new(mask)
     }
 
-    /// Visits all queued nodes, and adds their tokens to `mask`.
+    /// Visits all nodes in `open` and `noted`, which are nodes of the trie of `ground`, and adds
+    /// their tokens to `mask`.
     fn run(&mut self, ground: TrieView, mask: &mut TokenSet) {
         loop {
             while let Some(at) = self.open.pop() {
@@ -352,7 +359,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Steps from a node over the bytes in `among`, and arrives at each child.
+    /// Steps from a node to each child whose byte is in `among`, and calls [`arrive`](Self::arrive)
+    /// there.
     fn expand(
         &mut self,
         ground: TrieView,
@@ -371,8 +379,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the tokens that end at `node`, where the machine is in `config`. Queues the node if it
-    /// has children.
+    /// Adds the tokens that end at `node` to `mask`. The machine is in `config` there. If the node
+    /// has children, queues the node: in the field `noted` if the argument `noted` is true, and in
+    /// `open` otherwise.
     fn arrive(
         &mut self,
         ground: TrieView,
@@ -393,7 +402,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Applies the notes of a node at which the machine may be inside a string.
+    /// Adds the tokens below a node that may lie between two characters of a string. Strings of any
+    /// text use the precomputed `inside`. All other parts of the config queue the node in `open`.
     fn enter(&mut self, ground: TrieView, at: (TrieNode, Config), inside: &Inside, mask: &mut TokenSet) {
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(at.1, &mut parts);
@@ -426,10 +436,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Handles a node whose config is equivalent to `other`, except for some strings.
+    /// Handles a node whose config is equivalent to `other`, except inside some strings.
     ///
-    /// If `other` is a single text part, returns the text, and the nodes and configs of the
-    /// exceptions. Otherwise queues the node and returns `None`.
+    /// If `other` consists of a single [`ConfigPart::Text`], returns its text, and the nodes and
+    /// configs of the exceptions. Otherwise queues the node and returns `None`.
     fn alike(
         &mut self,
         ground: TrieView,
@@ -449,11 +459,12 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Returns the nodes below `node` at which `config` differs from its equivalent config.
+    /// Returns the nodes below `node` at which `config` first differs from its equivalent config
+    /// ([`Machine::equivalent_config`](crate::machine::Machine::equivalent_config)).
     ///
-    /// Each node comes with the config that `config` leads to. The two configs usually differ right
-    /// after the closing quote of a string. If `ends` is true, they cannot differ earlier, so
-    /// subtrees without a quote are skipped.
+    /// Each node comes with the config that the bytes from `node` lead to. The two configs usually
+    /// differ right after the closing quote of a string. If `ends` is true, they cannot differ
+    /// earlier, so subtrees without a quote are skipped.
     fn differ(
         &mut self,
         ground: TrieView,

@@ -1,4 +1,4 @@
-//! Matchers: a matcher follows one sequence, token by token.
+//! [`Matcher`] follows one sequence of a constraint, token by token.
 
 pub(crate) mod budget;
 pub(crate) mod guide;
@@ -15,14 +15,14 @@ use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
 use crate::{ByteSet, Constraint, mask};
 
-/// Maximum number of bytes to look ahead for forced tokens.
+/// Maximum number of bytes that [`Matcher::forced_bytes`] returns.
 const FORCED_BYTES: usize = 512;
 
-/// Cost limit of the walk in [`Matcher::mask_within`]. The check of closing paths has a separate
-/// limit of the same size.
+/// Cost budget of the walk in [`Matcher::mask_within`]. The checks whether the output can close
+/// after each token have a separate cost budget of the same size.
 const WITHIN_COST: usize = 1 << 13;
 
-/// The closing path of a matcher.
+/// The length and the first token of a matcher's closing path.
 struct OwnWay {
     tokens: usize,
     /// First token of the path; `None` if the path is empty.
@@ -54,18 +54,18 @@ struct OwnWay {
 pub struct Matcher {
     constraint: Constraint,
     generation: Arc<Generation>,
-    /// Config before each token and after the last one; dead after end-of-sequence.
+    /// Config before each token and after the last one. Dead after end-of-sequence.
     configs: Vec<Config>,
     tokens: Vec<TokenId>,
-    /// The closing path found by the last query, if any.
+    /// The closing path found by the last query. `None` if there is none or if it is not stored.
     way: Option<ClosingPath>,
 }
 
-/// The tokens and text that may come next.
+/// Describes the tokens and text that may come next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// Each possible continuation in words, inside the JSON text of a schema. Empty elsewhere;
-    /// `bytes` then describes the continuations alone.
+    /// Description of each possible continuation, if the output is inside JSON text of a schema.
+    /// Empty elsewhere: only `bytes` is then known.
     pub expected: Vec<String>,
     /// Bytes that may come next.
     pub bytes: ByteSet,
@@ -78,11 +78,12 @@ pub struct Explanation {
 /// The reason why a token is not allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejection {
-    /// Offset in the token of the first byte that is not allowed.
+    /// Offset in the token's bytes of the first byte that is not allowed. 0 if the token is not a
+    /// text token.
     pub offset: usize,
-    /// Possible continuations at that offset in words, as in [`Explanation`].
+    /// Description of each possible continuation at that offset, as in [`Explanation::expected`].
     pub expected: Vec<String>,
-    /// Bytes that may come at that offset.
+    /// Bytes that may come at `offset`.
     pub bytes: ByteSet,
 }
 
@@ -94,7 +95,7 @@ pub struct NotAllowed {
     pub token: TokenId,
     /// Number of tokens committed before the rejected token.
     pub position: usize,
-    /// Bytes that may come at this position.
+    /// Bytes that the grammar allows at this position.
     pub expected: ByteSet,
 }
 
@@ -120,8 +121,8 @@ impl Matcher {
         &self.tokens
     }
 
-    /// Returns the tokens that may come next. End-of-sequence is included exactly if the output may
-    /// end.
+    /// Returns the tokens that may come next. End-of-sequence is included if and only if the output
+    /// may end.
     pub fn mask(&mut self) -> Arc<TokenSet> {
         // A new generation starts only here, before a step: a bound promised for the token about to
         // be committed must not be lost.
@@ -131,15 +132,15 @@ impl Matcher {
         self.with_caches(|matcher, caches| caches.mask(matcher.constraint.vocabulary(), matcher.config()))
     }
 
-    /// Returns the tokens that may come next and after which the output can close within
-    /// `remaining - 1` more tokens.
+    /// Returns the tokens that may come next and still allow the output to close within `remaining`
+    /// tokens, including the token itself.
     ///
     /// End-of-sequence does not count towards `remaining`. If `remaining` is at least
-    /// [`Matcher::closing_tokens`], the set is never empty unless the output is complete.
+    /// [`Matcher::closing_tokens`], the set is empty only if the output is complete.
     ///
-    /// The work is bounded. If tokens lead to very many places or to long closing paths, some
-    /// tokens are omitted although the output could close after them. [`Matcher::allows_within`]
-    /// decides a single token.
+    /// The work is bounded. If tokens lead to very many different configs or to long closing paths,
+    /// some tokens are omitted although the output could close after them.
+    /// [`Matcher::allows_within`] decides a single token.
     pub fn mask_within(&mut self, remaining: usize) -> TokenSet {
         self.with_caches(|matcher, caches| {
             let vocabulary = matcher.constraint.vocabulary();
@@ -180,8 +181,8 @@ impl Matcher {
         })
     }
 
-    /// Reports whether `token` may come next and the output can then close within `remaining - 1`
-    /// more tokens.
+    /// Reports whether `token` may come next and still allows the output to close within
+    /// `remaining` tokens, including `token`.
     pub fn allows_within(&mut self, token: TokenId, remaining: usize) -> bool {
         self.with_caches(|matcher, caches| {
             if matcher.constraint.is_end(token) && matcher.accepting_in(caches) {
@@ -223,7 +224,7 @@ impl Matcher {
         })
     }
 
-    /// Removes the last `count` tokens, or all tokens if there are fewer.
+    /// Removes the last `count` committed tokens, or all of them if there are fewer.
     pub fn rollback(&mut self, count: usize) {
         self.tokens.truncate(self.tokens.len().saturating_sub(count));
         self.configs.truncate(self.tokens.len() + 1);
@@ -248,18 +249,19 @@ impl Matcher {
         })
     }
 
-    /// Reports whether the output is finished: it may end, and nothing more can follow.
+    /// Reports whether the output is finished: the output may end here, and nothing else can
+    /// follow.
     pub fn complete(&mut self) -> bool {
         self.with_caches(|matcher, caches| {
             matcher.config() == Config::DEAD || caches.automaton.only_ends(matcher.config())
         })
     }
 
-    /// Returns a number of tokens that suffices to close from here, without end-of-sequence. `None`
-    /// if the vocabulary cannot spell any completion.
+    /// Returns a number of tokens that suffices to close the output from here, without
+    /// end-of-sequence. Returns `None` if the vocabulary cannot spell any completion.
     ///
-    /// A caller can keep within this bound: at least one allowed token leads to a bound that is
-    /// smaller by one.
+    /// The bound can always be kept: unless it is 0, there is an allowed token after which the
+    /// bound is smaller by at least one.
     pub fn closing_tokens(&mut self) -> Option<usize> {
         self.with_caches(|matcher, caches| {
             let config = matcher.config();
@@ -287,7 +289,7 @@ impl Matcher {
         })
     }
 
-    /// Explains why `token` may not come next; `None` if `token` is allowed.
+    /// Explains why `token` may not come next. Returns `None` if `token` is allowed.
     pub fn explain_rejection(&mut self, token: TokenId) -> Option<Rejection> {
         if self.mask().contains(token) {
             return None;
@@ -313,7 +315,7 @@ impl Matcher {
         })
     }
 
-    /// Describes in words what may follow `bytes`.
+    /// Describes in words what may follow if `bytes` come next.
     fn expected_in(&self, caches: &mut Caches, bytes: &[u8]) -> Vec<String> {
         match self.config() {
             Config::DEAD => Vec::new(),
@@ -324,7 +326,7 @@ impl Matcher {
         }
     }
 
-    /// Returns the bytes that every completion starts with, looking ahead at most 512 bytes.
+    /// Returns the bytes with which every completion starts, at most 512 bytes.
     pub fn forced_bytes(&mut self) -> Vec<u8> {
         self.with_caches(|matcher, caches| match matcher.config() {
             Config::DEAD => Vec::new(),
@@ -332,11 +334,12 @@ impl Matcher {
         })
     }
 
-    /// Returns the forced bytes as the tokenizer spells them, as far as the spelling is certain.
+    /// Returns the tokens with which `tokenizer` spells the [forced bytes](Self::forced_bytes), up
+    /// to the first token that is uncertain.
     ///
-    /// A trailing token is omitted if the vocabulary has a longer token that continues from the
-    /// same place: the model should choose between them. All returned tokens are allowed, one after
-    /// the other.
+    /// A token is uncertain if another token of the vocabulary starts at the same offset, covers
+    /// all remaining forced bytes and continues beyond them. The model should then choose between
+    /// the two. Each returned token is allowed after the tokens before it.
     pub fn forced_tokens(&mut self, tokenizer: &Tokenizer) -> Vec<TokenId> {
         let forced = self.forced_bytes();
         let whole = match str::from_utf8(&forced) {
@@ -366,7 +369,7 @@ impl Matcher {
         }
     }
 
-    /// Reports whether the output is complete after `bytes`.
+    /// Reports whether the output is complete if `bytes` come next.
     fn ends_after(&mut self, bytes: &[u8]) -> bool {
         self.with_caches(|matcher, caches| {
             let at = caches.automaton.run(matcher.config(), bytes);
@@ -403,11 +406,12 @@ impl Matcher {
         result
     }
 
-    /// Returns how to close from here in no more tokens than promised before.
+    /// Returns the length and first token of a closing path that is at most as long as any bound
+    /// that a caller relies on.
     ///
-    /// At each committed token, the closing path becomes the rest of the previous path, if the
-    /// token was on that path. If the config's own path is shorter, the own path is used instead.
-    /// The result depends on the tokens alone, and not on earlier queries.
+    /// With each committed token, the closing path becomes the rest of the previous path, if the
+    /// token is the first token of that path. If the config's own path is shorter, that path is
+    /// used instead. The result depends on the committed tokens alone, and not on earlier queries.
     fn own_way(&mut self, caches: &mut Caches) -> Option<OwnWay> {
         let Caches { automaton, budget, .. } = caches;
         let vocabulary = self.constraint.vocabulary();
@@ -445,8 +449,8 @@ impl Matcher {
         Some(OwnWay { tokens, first: budget.first(automaton, vocabulary, config) })
     }
 
-    /// Replays the sequence in the current generation. Keeps the known closing path, so that a
-    /// bound given before still holds.
+    /// Moves to the current generation of the caches and replays the committed tokens there. Keeps
+    /// the closing path, so that a bound returned before still holds.
     fn move_on(&mut self) {
         let vocabulary = Arc::clone(self.constraint.vocabulary());
         std::mem::replace(&mut self.generation, self.constraint.generation()).release();

@@ -1,9 +1,9 @@
-//! Merges letters that a set of expressions cannot distinguish.
+//! Groups the code points that a set of expressions cannot distinguish.
 //!
 //! `\p{L}` has 650 ranges, but an automaton for `\p{L}{1,255}` needs only two letters: inside and
-//! outside the class. Derivatives look at a code point only through the classes of the expression.
-//! Stepping on one representative of each non-empty combination of these classes is therefore
-//! enough.
+//! outside the class. A derivative by a code point depends only on which character classes of the
+//! expression contain the code point. All code points in the same classes therefore form one
+//! letter, and derivatives are computed for one representative of each letter.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,24 +12,25 @@ use super::automaton::TooLarge;
 use super::charset::{LAST, after};
 use super::expression::{ExprId, Expressions, Node};
 
-/// Maximum number of overlaps. The sets cut the code points into ranges; each range counts once for
-/// every set that contains it.
+/// Maximum number of overlaps. The character classes cut the code points into ranges. Each range
+/// counts once for every class that contains it.
 const OVERLAPS: usize = 1 << 21;
 
-/// Classes of code points, numbered from 0 in the order of their first members.
+/// A partition of the code points into classes, which serve as letters. The classes are numbered
+/// from 0 in the order of their first members.
 #[derive(Debug)]
 pub(super) struct Alphabet {
     /// The code points of each class, as inclusive ranges.
     pub(super) classes: Vec<Vec<(u32, u32)>>,
-    /// One member of each class.
+    /// One code point of each class.
     representatives: Vec<char>,
 }
 
 impl Alphabet {
-    /// Creates the coarsest alphabet for some expressions and all their derivatives.
+    /// Creates the alphabet with the fewest classes for `languages` and all their derivatives.
     ///
     /// # Errors
-    /// Returns an error if the character classes overlap too often.
+    /// Returns an error if there are more than [`OVERLAPS`] overlaps.
     pub(super) fn new(expressions: &Expressions, languages: &[ExprId]) -> Result<Self, TooLarge> {
         let sets = sets_in(expressions, languages);
         let mut edges = Vec::new();
@@ -86,7 +87,8 @@ impl Alphabet {
         self.classes.len()
     }
 
-    /// Returns the classes that make up a set of code points, as inclusive ranges of class numbers.
+    /// Returns the classes that make up `set`, as inclusive ranges of class numbers. `set` must be
+    /// a union of classes.
     pub(super) fn classes_of(&self, set: &CharSet) -> Vec<(u32, u32)> {
         let mut ranges = Vec::new();
         for (class, &c) in self.representatives.iter().enumerate() {
@@ -98,8 +100,7 @@ impl Alphabet {
     }
 }
 
-/// Returns the code point before `first`, at which a range may end. Surrogates are skipped, because
-/// the set of all code points has an edge after them.
+/// Returns the last code point before `first`. Skips the surrogates, which belong to no set.
 fn before(first: u32) -> u32 {
     if first == 0xE000 { 0xD7FF } else { first - 1 }
 }
@@ -111,7 +112,7 @@ fn push_adjacent(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
     }
 }
 
-/// Returns the character class of every class node that the expressions contain.
+/// Returns the set of every [`Node::Class`] in `languages`.
 fn sets_in(expressions: &Expressions, languages: &[ExprId]) -> Vec<CharSet> {
     let mut seen: FxHashSet<ExprId> = languages.iter().copied().collect();
     let mut pending = seen.iter().copied().collect::<Vec<_>>();

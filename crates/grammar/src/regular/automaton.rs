@@ -1,13 +1,14 @@
 //! Minimal deterministic automata over code points, for several languages at once.
 //!
-//! A state is a tuple of derivatives, which say what each language still accepts. The tuples are
-//! explored from the start over an [alphabet](super::alphabet) of classes. States from which no
-//! language accepts are removed, and equivalent states are merged. The automaton is complete before
-//! its first use, so its size and its equivalent states are known.
+//! A state is a tuple of derivatives, one for each language: the texts that each language still
+//! accepts. The tuples are explored from the start, over an [alphabet](super::alphabet) of
+//! character classes. States from which no language accepts anything are removed, and equivalent
+//! states are merged. The automaton is complete before its first use, so its size is known.
 //!
 //! # Limits
-//! In the worst case, the number of states is exponential in the size of the expression (`.*x.{20}`
-//! needs 2²⁰). [`TextDfa::new`] stops at a limit on states, and at a limit on work in proportion.
+//! In the worst case, the number of states is exponential in the size of the expression: `.*x.{20}`
+//! needs 2²⁰ states. [`TextDfa::new`] therefore has a limit on states, and a limit on work that is
+//! proportional to the limit on states.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,20 +21,22 @@ use super::derivative::{Derivatives, Pieces, overlay_each};
 use super::expression::{ExprId, Expressions};
 use super::minimize::{Edge, Incoming, minimize};
 
-/// Steps of work allowed per allowed state. Ordinary expressions take 5 to 50 steps per state.
+/// Number of steps of work allowed for each allowed state. Ordinary expressions take 5 to 50 steps
+/// per state.
 const WORK_PER_STATE: usize = 1 << 8;
 
-/// Maximum number of ranges in the transitions of all states together.
+/// Maximum number of character ranges in the transitions of all states together.
 const TRANSITIONS: usize = 1 << 21;
 
-/// A deterministic automaton over code points for several languages. The label of a state says
-/// which languages accept there.
+/// A deterministic automaton over code points for several languages. Each state has a label: the
+/// set of languages that accept at the state.
 ///
-/// Every state except the start is live: some text leads from it to a state where a language
-/// accepts. No two states have the same labels for all continuations.
+/// From every state except the start, some text leads to a state at which a language accepts. No
+/// two states are equivalent: some text leads from them to states with different labels.
 #[derive(Debug)]
 pub(crate) struct TextDfa {
-    /// Index of each state's first transition, followed by the number of all transitions.
+    /// For each state, the index of its first transition in `transitions`. The last entry is the
+    /// number of all transitions.
     offsets: Vec<u32>,
     transitions: Vec<(u32, u32, u32)>,
     state_labels: Vec<u32>,
@@ -42,11 +45,12 @@ pub(crate) struct TextDfa {
 }
 
 impl TextDfa {
-    /// Builds the automaton of `languages`, with at most `limit` states and work in proportion.
+    /// Builds the automaton of `languages`, with at most `limit` states and at most 256 steps of
+    /// work per allowed state.
     ///
     /// # Errors
-    /// Returns an error if the automaton exceeds a limit, or if the ledger of `expressions` is
-    /// over.
+    /// Returns an error if the automaton exceeds a limit, or if the ledger of `expressions` exceeds
+    /// one of its limits.
     pub(crate) fn new(
         expressions: &mut Expressions,
         languages: &[ExprId],
@@ -71,7 +75,7 @@ impl TextDfa {
         self.state_labels.len()
     }
 
-    /// Returns the state after `c`; `None` if no language accepts any continuation.
+    /// Returns the state after `c`. `None` if no language accepts any text that continues this way.
     pub(crate) fn next(&self, state: u32, c: char) -> Option<u32> {
         let c = u32::from(c);
         let transitions = self.transitions(state);
@@ -80,14 +84,15 @@ impl TextDfa {
         (c <= high).then_some(target)
     }
 
-    /// Returns the transitions to live states, as inclusive ranges in order. Ranges contain no
-    /// surrogates, and neighbouring ranges with the same target are merged.
+    /// Returns the transitions of `state` as `(first, last, target)`, sorted. `first` and `last`
+    /// are the inclusive limits of a range of code points. The ranges contain no surrogates.
+    /// Adjacent ranges with the same target are merged.
     pub(crate) fn transitions(&self, state: u32) -> &[(u32, u32, u32)] {
         let state = state as usize;
         &self.transitions[self.offsets[state] as usize..self.offsets[state + 1] as usize]
     }
 
-    /// Returns the transitions that overlap the code points from `from` to `to`.
+    /// Returns the transitions of `state` whose ranges overlap `from..=to`.
     pub(crate) fn transitions_within(&self, state: u32, from: u32, to: u32) -> &[(u32, u32, u32)] {
         let transitions = self.transitions(state);
         let first = transitions.partition_point(|&(_, high, _)| high < from);
@@ -105,14 +110,14 @@ impl TextDfa {
         self.state_labels[state as usize]
     }
 
-    /// Returns the labels. A label says for each language whether it accepts. In label 0, no
-    /// language accepts.
+    /// Returns all labels. A label has one entry for each language, which is true if the language
+    /// accepts. In label 0, no language accepts.
     pub(crate) fn labels(&self) -> &[Box<[bool]>] {
         &self.labels
     }
 
-    /// Reports whether every text leads back to this state, so that its label holds for all
-    /// continuations.
+    /// Reports whether every text leads from `state` back to `state`. Its label then holds after
+    /// every continuation.
     pub(crate) fn is_free(&self, state: u32) -> bool {
         self.free[state as usize]
     }
@@ -121,34 +126,34 @@ impl TextDfa {
 /// The error of an automaton that would exceed a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooLarge {
-    /// The limited quantity.
+    /// Name of the limited quantity, for example `automaton states`.
     pub(crate) what: &'static str,
     pub(crate) given: usize,
     pub(crate) limit: usize,
 }
 
-/// The derivative of one language, which is not ∅, with the number of the language.
+/// The index of a language, and its derivative, which is not ∅.
 type Component = (u32, ExprId);
 
 struct Builder<'a> {
     expressions: &'a mut Expressions,
     derivatives: Derivatives,
     count: usize,
-    /// Components of all states, one state after the other. `ends` holds the end of each state's
-    /// components.
+    /// The components of all states, one state after the other. `ends` has the index at which each
+    /// state's components end.
     components: Vec<Component>,
     ends: Vec<u32>,
-    /// States with a single component. Most states have one, so they are stored apart from the
-    /// others.
+    /// Ids of the states with a single component, which most states have. All other states are in
+    /// `compound`.
     simple: FxHashMap<Component, u32>,
     compound: FxHashMap<Box<[Component]>, u32>,
     edges: Vec<Edge>,
     state_labels: Vec<u32>,
     labels: Vec<Box<[bool]>>,
     label_ids: FxHashMap<Box<[bool]>, u32>,
-    /// The label under construction.
+    /// Buffer for the label that is being computed.
     label: Vec<bool>,
-    /// Bytes charged for states and edges.
+    /// Memory charged for states and edges so far, in bytes.
     kept: usize,
 }
 
@@ -177,7 +182,7 @@ impl<'a> Builder<'a> {
         Ok(builder)
     }
 
-    /// Returns the id of a state, and creates the state if it is new.
+    /// Returns the id of the state with these components. Creates the state if it is new.
     fn state(&mut self, components: &[Component]) -> u32 {
         let known = match components {
             [component] => self.simple.get(component),
@@ -353,10 +358,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Number of code points, without surrogates.
+/// Number of code points, not counting surrogates.
 const LETTERS: u32 = LAST + 1 - 0x800;
 
-/// Reports for each state whether it reaches a state with a label other than 0.
+/// Returns for each state whether a state with a label other than 0 can be reached.
 fn live(edges: &[Edge], incoming: &Incoming, labels: &[u32]) -> Vec<bool> {
     let mut alive = labels.iter().map(|&label| label != 0).collect::<Vec<_>>();
     let mut pending = (0..labels.len() as u32).filter(|&state| alive[state as usize]).collect::<Vec<_>>();
@@ -371,11 +376,11 @@ fn live(edges: &[Edge], incoming: &Incoming, labels: &[u32]) -> Vec<bool> {
     alive
 }
 
-/// The merged states in breadth-first order from the start.
+/// The merged states, numbered in breadth-first order from the start.
 struct Numbers {
-    /// Number of each state; `u32::MAX` for states that are not reached.
+    /// For each state, the number of its merged state. `u32::MAX` if the state is not reached.
     of_state: Vec<u32>,
-    /// One member of each merged state.
+    /// For each merged state, one of the states that were merged.
     members: Vec<u32>,
 }
 

@@ -7,8 +7,8 @@ const AFTER_SURROGATES: u32 = 0xE000;
 
 /// A set of code points (Unicode scalar values): sorted, disjoint, non-adjacent inclusive ranges.
 ///
-/// No set contains surrogates, so no range contains one, and the set of all code points has two
-/// ranges.
+/// Surrogates are never members. The set of all code points therefore has two ranges, one before
+/// and one after the surrogates.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CharSet(Arc<[(u32, u32)]>);
 
@@ -29,7 +29,8 @@ impl CharSet {
         Self::from_code_points(ranges.into_iter().map(|(low, high)| (low.into(), high.into())))
     }
 
-    /// Like [`CharSet::new`], from numbers. Surrogates are dropped.
+    /// Creates the union of inclusive ranges of numbers, in any order. Surrogates in the ranges are
+    /// dropped.
     pub(crate) fn from_code_points(ranges: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let mut parts = Vec::new();
         for (low, high) in ranges {
@@ -123,7 +124,7 @@ impl CharSet {
     }
 }
 
-/// Returns the code point after `last`, at which a range may start. Surrogates are skipped.
+/// Returns the first code point after `last`. Skips the surrogates.
 pub(super) const fn after(last: u32) -> u32 {
     if last == BEFORE_SURROGATES { AFTER_SURROGATES } else { last + 1 }
 }

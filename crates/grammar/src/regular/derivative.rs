@@ -1,9 +1,10 @@
-//! Brzozowski derivatives, for a whole alphabet at once.
+//! Computes Brzozowski derivatives by all letters of an alphabet at once.
 //!
-//! The derivative of a language by a letter is the set of texts that may follow that letter. The
-//! derivatives of an expression by all letters are computed together, as a piecewise constant
-//! function. The function consists of sorted pieces `(first letter, derivative)`, starting at
-//! letter 0. A letter is a code point, or a class of an [`Alphabet`].
+//! The derivative of a language by a letter is the set of texts that may follow that letter in
+//! texts of the language. The derivatives of an expression by all letters are stored together as
+//! [`Pieces`]: sorted pairs `(first letter, derivative)`. Each pair holds up to the next pair's
+//! first letter, and the first pair starts at letter 0. A letter is a code point, or a class of an
+//! [`Alphabet`].
 //!
 //! (Brzozowski, *Derivatives of Regular Expressions*, 1964; Owens, Reppy and Turon,
 //! *Regular-expression derivatives re-examined*, 2009, for classes.)
@@ -17,13 +18,14 @@ use super::alphabet::Alphabet;
 use super::charset::after;
 use super::expression::{ExprId, Expressions, Node};
 
-/// A piecewise constant function from letters to expressions.
+/// A piecewise constant function from letters to expressions: sorted pairs of the first letter of a
+/// piece and the value in the piece.
 pub(super) type Pieces = Arc<[(u32, ExprId)]>;
 
 /// The derivatives computed so far.
 #[derive(Debug)]
 pub(super) struct Derivatives {
-    /// The classes that serve as letters; `None` if letters are code points.
+    /// The alphabet whose classes are the letters. `None` if letters are code points.
     alphabet: Option<Alphabet>,
     known: FxHashMap<ExprId, Pieces>,
 }
@@ -75,18 +77,18 @@ impl Derivatives {
         self.known(expr)
     }
 
-    /// Returns the bytes of an expression's derivatives, including their table entry.
+    /// Returns the memory of one expression's derivatives in bytes, including their table entry.
     fn charge(pieces: &Pieces) -> usize {
         size_of_val(&**pieces) + 2 * size_of::<(ExprId, Pieces)>()
     }
 
-    /// Returns the bytes of all derivatives.
+    /// Returns the memory of all derivatives, in bytes.
     pub(super) fn byte_len(&self) -> usize {
         self.known.values().map(Self::charge).sum()
     }
 
-    /// Returns the derivatives of an expression that is already computed. An expression that is
-    /// still being computed depends on itself, so its least solution is ∅.
+    /// Returns the computed derivatives of `expr`. If they are still being computed, `expr` depends
+    /// on itself without reading a letter, so its least solution is ∅.
     fn known(&self, expr: ExprId) -> Pieces {
         let nothing = || Arc::from([(0, Expressions::NOTHING)]);
         self.known.get(&expr).map_or_else(nothing, Arc::clone)
@@ -165,7 +167,7 @@ fn push(pieces: &mut Vec<(u32, ExprId)>, start: u32, expr: ExprId) {
     }
 }
 
-/// Applies `f` to each piece. Reuses the results for the last eight distinct values.
+/// Applies `f` to the value of each piece. Reuses the results for the last eight distinct values.
 fn map(pieces: &Pieces, mut f: impl FnMut(ExprId) -> ExprId) -> Pieces {
     let mut done: Vec<(ExprId, ExprId)> = Vec::new();
     let mut mapped = Vec::with_capacity(pieces.len());
@@ -181,14 +183,16 @@ fn map(pieces: &Pieces, mut f: impl FnMut(ExprId) -> ExprId) -> Pieces {
     mapped.into()
 }
 
-/// Combines the values of several functions, letter by letter.
+/// Combines several functions into one: `f` receives their values for the same letter, in order,
+/// and returns the new value.
 pub(super) fn overlay(functions: &[Pieces], mut f: impl FnMut(&[ExprId]) -> ExprId) -> Pieces {
     let mut combined = Vec::new();
     overlay_each(functions, |start, values| push(&mut combined, start, f(values)));
     combined.into()
 }
 
-/// Calls `f` for each range in which no function changes, with its start and the values there.
+/// Calls `f(start, values)` for each range of letters in which no function changes. `start` is the
+/// first letter of the range, and `values` are the values of all functions there.
 pub(super) fn overlay_each(functions: &[Pieces], mut f: impl FnMut(u32, &[ExprId])) {
     let mut places = vec![0; functions.len()];
     let mut values = vec![Expressions::NOTHING; functions.len()];

@@ -1,12 +1,13 @@
 //! Hash-consed regular expressions with intersection and complement.
 //!
-//! Each expression exists once, so equal ids mean equal expressions. The constructors apply laws
-//! that are cheap to check: neutral and absorbing elements, order and duplicates in unions and
-//! intersections, joined classes, and sums of counts. This keeps the number of derivatives finite
-//! and usually small. Equal *languages* may still have different ids; minimising the automaton
-//! merges their states.
+//! Each expression exists once, so equal ids mean equal expressions. The constructors normalise
+//! expressions with laws that are cheap to check. For example, they drop neutral elements, sort
+//! unions and intersections, join character classes and add up counts. This keeps the number of
+//! derivatives finite and usually small. Expressions with the same *language* may still have
+//! different ids. Minimising the automaton merges their states.
 //!
-//! Counted repetition is never unrolled: the derivative of `r{m,n}` is `r'·r{m-1,n-1}`.
+//! Counted repetitions are not expanded into copies: the derivative of `r{m,n}` is `r'·r{m-1,n-1}`,
+//! where `r'` is the derivative of `r`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,47 +23,51 @@ use crate::ledger::Ledger;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ExprId(pub(super) u32);
 
-/// The structure of an expression. Only [`Expressions::intern`] and [`Expressions::recursive`]
-/// create ids of nodes, after normalisation.
+/// The structure of an expression after normalisation. Only [`Expressions::intern`] and
+/// [`Expressions::recursive`] create ids of nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Node {
-    /// ∅, no text.
+    /// ∅, the language without texts.
     Nothing,
-    /// ε, the empty text.
+    /// ε, the language of the empty text alone.
     Empty,
-    /// One code point of a non-empty set.
+    /// The texts of one code point in a non-empty set.
     Class(CharSet),
-    /// Two expressions in sequence. The first is not a concatenation.
+    /// A text of the first expression followed by a text of the second. The first expression is not
+    /// a `Concat`.
     Concat(ExprId, ExprId),
-    /// A repetition, but never exactly once. If `inner` matches the empty text, `min` is 0.
+    /// `min` to `max` texts of `inner` in sequence, without an upper limit if `max` is `None`. The
+    /// counts are never both 1. If `inner` matches the empty text, `min` is 0.
     Repeat { inner: ExprId, min: u32, max: Option<u32> },
-    /// A union of at least two expressions, sorted. None of them is a union.
+    /// A union of at least two expressions, sorted by id. None of them is an `AnyOf`.
     AnyOf(Arc<[ExprId]>),
-    /// An intersection of at least two expressions, sorted. None of them is an intersection.
+    /// An intersection of at least two expressions, sorted by id. None of them is an `AllOf`.
     AllOf(Arc<[ExprId]>),
-    /// The complement. The complement of ∅ is the language of all texts.
+    /// The complement of an expression. The language of all texts is the complement of ∅.
     Not(ExprId),
-    /// The least solution of the equation with this index; see [`Expressions::recursive`].
+    /// The least solution of the equation with this index in [`Expressions::definitions`]; see
+    /// [`Expressions::recursive`].
     Recursive(u32),
 }
 
-/// Hash-consed regular expressions. Expressions that are equal after normalisation have equal ids.
+/// A collection of hash-consed regular expressions. Expressions that are equal after normalisation
+/// have equal ids.
 #[derive(Debug)]
 pub(crate) struct Expressions {
     nodes: Vec<Node>,
     facts: Vec<Facts>,
     ids: FxHashMap<Node, ExprId>,
-    /// Right-hand sides of the recursive expressions' equations.
+    /// For each recursive expression, the right-hand side of its equation.
     definitions: Vec<ExprId>,
     derivatives: Derivatives,
     work: usize,
     ledger: Option<Rc<Ledger>>,
 }
 
-/// Ledger steps per step of work in this module.
+/// Number of ledger steps that are charged for one step of work in this module.
 const STEP: usize = 7;
 
-/// Bytes of an expression, including its table entries.
+/// Memory charged for one expression in bytes, including its table entries.
 const BYTES: usize = 2 * size_of::<Node>() + size_of::<Facts>() + 24;
 
 /// Properties of an expression, computed on creation.
@@ -71,7 +76,8 @@ struct Facts {
     nullable: bool,
     /// True if a recursive expression occurs in the expression.
     recursive: bool,
-    /// Bounds on the lengths of texts, in code points. An upper bound of `u32::MAX` means none.
+    /// Minimum and maximum length of the texts, in code points. The maximum is `u32::MAX` if there
+    /// is none.
     lengths: (u32, u32),
 }
 
@@ -107,15 +113,16 @@ impl Expressions {
         expressions
     }
 
-    /// Creates expressions that charge their work and memory to the ledger of a compilation.
+    /// Creates an empty collection that charges its work and memory to the ledger of a compilation.
     ///
-    /// Operations on expressions never fail. [`TextDfa::new`](super::TextDfa::new) fails once the
-    /// ledger is over. Code that creates many expressions calls [`check`](Self::check).
+    /// Operations on expressions never fail. Once a limit of the ledger is exceeded,
+    /// [`TextDfa::new`](super::TextDfa::new) fails. Code that creates many expressions must call
+    /// [`check`](Self::check).
     pub(crate) fn with_ledger(ledger: &Rc<Ledger>) -> Self {
         Self { ledger: Some(Rc::clone(ledger)), ..Self::new() }
     }
 
-    /// Runs `act` without charging the ledger, for results that other compilations use too.
+    /// Runs `act` without charging the ledger. Used for results that other compilations reuse.
     pub(crate) fn uncharged<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let ledger = self.ledger.take();
         let result = act(self);
@@ -123,35 +130,35 @@ impl Expressions {
         result
     }
 
-    /// Charges bytes of memory.
+    /// Charges `bytes` of memory to the ledger. Does nothing without a ledger.
     pub(super) fn keep(&self, bytes: usize) {
         if let Some(ledger) = &self.ledger {
             ledger.keep(bytes);
         }
     }
 
-    /// Releases bytes that were charged.
+    /// Gives back `bytes` that were charged to the ledger. Does nothing without a ledger.
     pub(super) fn release(&self, bytes: usize) {
         if let Some(ledger) = &self.ledger {
             ledger.release(bytes);
         }
     }
 
-    /// Checks the ledger.
+    /// Checks the limits of the ledger. Never fails without a ledger.
     ///
     /// # Errors
-    /// Returns an error if the ledger is over.
+    /// Returns an error if a limit is exceeded.
     pub(crate) fn check(&self) -> Result<(), TooLarge> {
         let excess = self.ledger.as_ref().and_then(|ledger| ledger.excess());
         excess.map_or(Ok(()), |(what, given, limit)| Err(TooLarge { what, given, limit }))
     }
 
-    /// Returns the language of the single code points in a set.
+    /// Returns the language of all texts of one code point in `set`.
     pub(crate) fn class(&mut self, set: CharSet) -> ExprId {
         if set.is_empty() { Self::NOTHING } else { self.intern(Node::Class(set)) }
     }
 
-    /// Returns the language of exactly this text.
+    /// Returns the language whose only text is `text`.
     pub(crate) fn literal(&mut self, text: &str) -> ExprId {
         let mut expr = Self::EMPTY;
         for c in text.chars().rev() {
@@ -181,9 +188,9 @@ impl Expressions {
 
     /// Returns `head · tail`, where `head` is not a concatenation.
     ///
-    /// Neighbouring repetitions of the same expression become one repetition with added counts.
-    /// Next to an unlimited repetition of a class, optional repetitions of the same characters are
-    /// dropped.
+    /// Adjacent repetitions of the same expression become one repetition whose counts are the sums.
+    /// Next to an unlimited repetition of a class, optional repetitions of a subset of the class
+    /// are dropped.
     fn prepend(&mut self, mut head: ExprId, mut tail: ExprId) -> ExprId {
         loop {
             if head == Self::EMPTY {
@@ -212,7 +219,7 @@ impl Expressions {
         }
     }
 
-    /// Reports whether a repetition matches any number of characters of a class that contains the
+    /// Reports whether `outer{min,max}` is an unlimited repetition of a class that contains the
     /// class `inner`.
     pub(super) fn absorbs(&self, (outer, min, max): Counted, inner: ExprId) -> bool {
         match (self.node(outer), self.node(inner)) {
@@ -221,7 +228,8 @@ impl Expressions {
         }
     }
 
-    /// Returns the language of `min` to `max` texts of `expr` in sequence.
+    /// Returns the language of `min` to `max` texts of `expr` in sequence, without an upper limit
+    /// if `max` is `None`.
     pub(crate) fn repeat(&mut self, expr: ExprId, min: u32, max: Option<u32>) -> ExprId {
         if max.is_some_and(|max| max < min) {
             return Self::NOTHING;
@@ -253,17 +261,18 @@ impl Expressions {
         self.intern(Node::Repeat { inner: expr, min, max })
     }
 
-    /// Returns the union of some expressions.
+    /// Returns the union of `items`. The union of no expressions is ∅.
     pub(crate) fn any_of(&mut self, items: Vec<ExprId>) -> ExprId {
         self.union(items)
     }
 
-    /// Returns the intersection of some expressions.
+    /// Returns the intersection of `items`. The intersection of no expressions is the language of
+    /// all texts.
     pub(crate) fn all_of(&mut self, items: Vec<ExprId>) -> ExprId {
         self.intersection(items)
     }
 
-    /// Returns the complement of an expression.
+    /// Returns the complement of `expr`: all texts that are not in its language.
     pub(crate) fn not(&mut self, expr: ExprId) -> ExprId {
         match *self.node(expr) {
             Node::Not(inner) => inner,
@@ -275,42 +284,44 @@ impl Expressions {
     /// [`define`](Self::define) sets the equation.
     ///
     /// `nullable` says whether the solution contains the empty text. Repetitions with look-around
-    /// need such expressions: the condition of a round concerns all the text that follows, so a
-    /// round alone is not a language.
+    /// need such expressions. The condition of a round concerns all the text after the round, so a
+    /// round alone has no language.
     pub(super) fn recursive(&mut self, nullable: bool) -> ExprId {
         let node = Node::Recursive(self.definitions.len() as u32);
         self.definitions.push(Self::NOTHING);
         self.add(node, Facts { nullable, recursive: true, lengths: (0, u32::MAX) })
     }
 
-    /// Sets the right-hand side of a recursive expression's equation. The expression may occur
-    /// there itself, but only after at least one code point, and not under a complement.
+    /// Sets `definition` as the right-hand side of the equation of `recursive`. `recursive` may
+    /// occur in `definition`, but only after at least one code point, and not under a complement.
     pub(super) fn define(&mut self, recursive: ExprId, definition: ExprId) {
         if let Node::Recursive(index) = *self.node(recursive) {
             self.definitions[index as usize] = definition;
         }
     }
 
-    /// Reports whether the empty text is in the language.
+    /// Reports whether the language of `expr` contains the empty text.
     pub(crate) fn nullable(&self, expr: ExprId) -> bool {
         self.facts[expr.0 as usize].nullable
     }
 
-    /// Returns the derivative by `c`: the texts that may follow `c` in the language.
+    /// Returns the derivative of `expr` by `c`: the texts that may follow `c` in texts of the
+    /// language.
     pub(crate) fn derive(&mut self, expr: ExprId, c: char) -> ExprId {
         let pieces = self.pieces(expr);
         pieces[pieces.partition_point(|&(start, _)| start <= c.into()) - 1].1
     }
 
-    /// Returns the first code points of the ranges within which all derivatives agree, in order.
-    /// The first one is 0.
+    /// Returns the ranges of code points within which the derivative of `expr` is the same: the
+    /// first code point of each range, in order. The first range starts at 0.
     #[cfg(test)]
     pub(crate) fn partition(&mut self, expr: ExprId) -> Arc<[u32]> {
         self.pieces(expr).iter().map(|&(start, _)| start).collect()
     }
 
-    /// Returns the derivatives by ranges of code points, as pairs of a range's start and the
-    /// derivative within the range. The first range starts at 0.
+    /// Returns the derivatives of `expr` by all code points, as sorted pairs `(first, derivative)`.
+    /// `first` is the first code point of a range in which the derivative is the same. The first
+    /// range starts at 0.
     pub(crate) fn pieces(&mut self, expr: ExprId) -> Arc<[(u32, ExprId)]> {
         let mut derivatives = std::mem::replace(&mut self.derivatives, Derivatives::over_code_points());
         let pieces = derivatives.of(self, expr);
@@ -324,7 +335,7 @@ impl Expressions {
         self.nodes.len()
     }
 
-    /// Returns the number of steps taken so far, in proportion to the time spent.
+    /// Returns the number of steps of work so far, which is proportional to the time spent.
     pub(crate) fn work(&self) -> usize {
         self.work
     }
@@ -349,7 +360,8 @@ impl Expressions {
         self.facts[expr.0 as usize].recursive
     }
 
-    /// Returns the first expression of a concatenation, and the rest.
+    /// Splits a concatenation into its first expression and the rest. The rest of any other
+    /// expression is ε.
     pub(super) fn split(&self, expr: ExprId) -> (ExprId, ExprId) {
         match *self.node(expr) {
             Node::Concat(head, tail) => (head, tail),
@@ -357,8 +369,8 @@ impl Expressions {
         }
     }
 
-    /// Returns the repeated expression and its counts. An expression that is not a repetition
-    /// occurs once.
+    /// Returns a repetition as its repeated expression and its counts. Any other expression is
+    /// returned with the counts 1 and 1.
     pub(super) fn counted(&self, expr: ExprId) -> Counted {
         match *self.node(expr) {
             Node::Repeat { inner, min, max } => (inner, min, max),
@@ -367,7 +379,7 @@ impl Expressions {
         }
     }
 
-    /// Returns the id of a node, which no law makes simpler.
+    /// Returns the id of `node`, to which no law of normalisation applies any more.
     pub(super) fn intern(&mut self, node: Node) -> ExprId {
         self.spend(1);
         if let Some(&id) = self.ids.get(&node) {
@@ -392,8 +404,9 @@ impl Expressions {
         id
     }
 
-    /// Returns bounds on the lengths of texts, in code points. An upper bound of `u32::MAX` means
-    /// none. The bounds need not be tight.
+    /// Returns the minimum and maximum length of the texts of `expr`, in code points. The maximum
+    /// is `u32::MAX` if there is none. Shorter or longer texts cannot exist, but texts of exactly
+    /// these lengths need not exist.
     pub(super) fn lengths(&self, expr: ExprId) -> (u32, u32) {
         self.facts[expr.0 as usize].lengths
     }
@@ -450,11 +463,12 @@ impl Expressions {
     }
 }
 
-/// A repeated expression with its minimum and maximum count.
+/// A repeated expression with its minimum and maximum count. The maximum is `None` if there is
+/// none.
 pub(super) type Counted = (ExprId, u32, Option<u32>);
 
-/// Merges two neighbouring repetitions. `None` if their expressions differ, or if a count
-/// overflows.
+/// Merges two adjacent repetitions into one, whose counts are the sums. `None` if they repeat
+/// different expressions, or if a sum overflows.
 fn added((inner, min, max): Counted, (other, other_min, other_max): Counted) -> Option<Counted> {
     let min = min.checked_add(other_min).filter(|_| inner == other)?;
     let max = match (max, other_max) {

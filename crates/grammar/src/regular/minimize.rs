@@ -1,11 +1,12 @@
 //! Merges equivalent states of an automaton.
 //!
-//! This is Hopcroft's idea, in a form for automata with few transitions. Both states and
-//! transitions are partitioned; transitions by letter and by the class of their target. A class of
-//! transitions splits the states into its sources and the rest. A class of states splits the
-//! transitions into the transitions that enter it and the rest. Each split makes the smaller part
-//! the new class, so each transition is visited O(log n) times. The total time is O(m log n).
-//! Refinement in rounds would take n² steps for a chain of n states.
+//! This is Hopcroft's algorithm, in a form for automata with few transitions. It refines two
+//! partitions together: a partition of the states, and a partition of the transitions. At the end,
+//! the transitions are grouped by letter and by the class of their target. A class of transitions
+//! splits the states by whether they have such a transition. A class of states splits the
+//! transitions by whether they enter the class. In each split, the smaller part becomes the new
+//! class, so each transition is visited O(log n) times. The total time is O(m log n) for m
+//! transitions. Refinement in rounds would take n² steps for a chain of n states.
 //!
 //! (Valmari and Lehtinen, *Efficient minimization of DFAs with partial transition functions*,
 //! 2008.)
@@ -18,11 +19,11 @@ pub(crate) struct Edge {
     pub(crate) to: u32,
 }
 
-/// Returns the class of each state. States are in one class if they have equal labels after every
-/// continuation.
+/// Returns the class of each state. Two states are in one class if every text leads from both to
+/// states with equal labels.
 ///
-/// Every edge must lead to a state that reaches a label other than 0. Missing edges lead to label 0
-/// forever.
+/// Every edge must lead to a state from which a state with a label other than 0 can be reached. A
+/// missing edge stands for label 0, whatever follows.
 pub(crate) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> Vec<u32> {
     let mut states = Partition::by_key(labels.len(), |state| labels[state]);
     let mut transitions = Partition::by_key(edges.len(), |edge| edges[edge].letter);
@@ -48,15 +49,16 @@ pub(crate) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> V
     states.class_of
 }
 
-/// A partition of `0..n`. To refine it, elements are marked, and marked elements are split from the
-/// rest.
+/// A partition of `0..n` into classes. To refine the partition, elements are marked, and
+/// [`split`](Self::split) then separates the marked elements of each class from the others.
 struct Partition {
     /// Elements grouped by class. Marked elements come first within each class.
     elements: Vec<u32>,
     /// Index of each element in `elements`.
     places: Vec<u32>,
     class_of: Vec<u32>,
-    /// Start, end and number of marked elements of each class.
+    /// `(start, end, marked)` for each class: its range in `elements`, and the number of marked
+    /// elements.
     classes: Vec<(u32, u32, u32)>,
     touched: Vec<u32>,
 }
@@ -108,8 +110,8 @@ impl Partition {
         self.places[element as usize] = boundary;
     }
 
-    /// Splits each touched class into marked and unmarked elements, and clears the marks. The
-    /// smaller part becomes a new class.
+    /// Splits each class with marked elements into marked and unmarked elements, and removes the
+    /// marks. The smaller part becomes a new class.
     fn split(&mut self) {
         for class in std::mem::take(&mut self.touched) {
             let (begin, end, marked) = self.classes[class as usize];
@@ -132,11 +134,12 @@ impl Partition {
     }
 }
 
-/// The numbers below a count, grouped by a key.
+/// The numbers `0..count`, grouped by a key.
 struct Groups {
-    /// Start of each key's members, followed by the number of all members.
+    /// For each key, the index in `members` of its first member. The last entry is the number of
+    /// all members.
     offsets: Vec<u32>,
-    /// Members of all groups, in increasing order within each group.
+    /// The members of all groups, one group after the other, in increasing order within each group.
     members: Vec<u32>,
 }
 
@@ -161,7 +164,7 @@ impl Groups {
     }
 }
 
-/// The indices of the edges that enter each state.
+/// For each state, the indices of the edges that lead to the state.
 pub(crate) struct Incoming(Groups);
 
 impl Incoming {

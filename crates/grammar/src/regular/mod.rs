@@ -1,10 +1,9 @@
 //! Regular languages over Unicode code points.
 //!
 //! JSON Schema constrains texts with `pattern`, `patternProperties`, `propertyNames`, `format` and
-//! length bounds, and combines these constraints with `allOf`, `not` and related keywords. The
-//! languages here are therefore closed under boolean operations: an [expression](Expressions) may
-//! contain intersections and complements. Its automaton is built from Brzozowski's derivatives,
-//! which handle both without other machinery.
+//! length bounds, and combines these constraints with `allOf`, `not` and related keywords. An
+//! [expression](Expressions) may therefore contain intersections and complements. The automaton of
+//! an expression is built from its Brzozowski derivatives, which exist for both.
 //!
 //! - [`CharSet`]: sets of code points.
 //! - [`Expressions`]: hash-consed expressions, normalised on creation, and their derivatives.
@@ -12,8 +11,7 @@
 //! - [`ecma`]: the regular expressions of ECMA-262, the syntax of `pattern`.
 //!
 //! # What is not here
-//! Bytes and JSON escapes are not handled here. The letters are code points, so callers decode
-//! their input first.
+//! The letters of the languages are code points. Callers decode UTF-8 and JSON escapes first.
 
 mod alphabet;
 mod automaton;

@@ -1,21 +1,23 @@
-//! Normalises unions and intersections.
+//! Normalises unions and intersections of expressions.
 //!
-//! Each member of a union is read as `head · tail`. Members with equal tails are joined if their
-//! heads are classes, or counts of the same expression. Members with equal heads share the head.
-//! Thus `a·x | b·x` is `[ab]·x`, `r{1,3} | r{2,5}` is `r{1,5}`, and `a·x | a·y` is `a·(x | y)`.
-//! Without this, counted loops with overlapping rounds would keep every count apart.
+//! Each member of a union is split into a head and a tail: `head · tail`. Members with equal tails
+//! are joined into one if their heads are classes, or repetitions of the same expression. Members
+//! with equal heads are joined by the union of their tails. For example, `a·x | b·x` becomes
+//! `[ab]·x`, `r{1,3} | r{2,5}` becomes `r{1,5}`, and `a·x | a·y` becomes `a·(x | y)`. Otherwise,
+//! the derivatives of a counted repetition would contain a separate member for each count.
 
 use super::CharSet;
 use super::expression::{ExprId, Expressions, Node};
 
-/// Maximum depth to which the tails of equal heads are joined. Derivatives join deeper tails when
-/// they reach them.
+/// Maximum depth to which the tails of members with equal heads are joined. Deeper tails are joined
+/// when a derivative reaches them.
 const FACTORING: u32 = 8;
 
-/// Maximum number of parts into which an intersection of unions is multiplied out.
+/// Maximum number of members of a union that results from distributing an intersection over unions.
 const PARTS: usize = 1 << 10;
 
-/// Unions of at most this many members are searched pair by pair before they are sorted.
+/// Maximum size of a union whose members are first compared pair by pair. If no two members can be
+/// joined, sorting is then avoided.
 const SMALL: usize = 6;
 
 impl Expressions {
@@ -46,8 +48,8 @@ impl Expressions {
         }
     }
 
-    /// Flattens and sorts a union, and removes duplicates and redundant members. `None` means all
-    /// texts.
+    /// Flattens and sorts the members of a union, and removes duplicates and redundant members.
+    /// Returns `None` if the union contains all texts.
     fn flat_union(&mut self, items: Vec<ExprId>) -> Option<Vec<ExprId>> {
         self.spend(items.len());
         let mut flat = Vec::with_capacity(items.len());
@@ -81,8 +83,8 @@ impl Expressions {
         }
     }
 
-    /// Removes `r·x` if `x` is also a member and begins with an unlimited repetition that contains
-    /// `r`.
+    /// Removes each member `r·x` if `x` is also a member, and `x` begins with an unlimited
+    /// repetition of a class that contains `r`.
     fn drop_absorbed(&self, items: &mut Vec<ExprId>) {
         let is_absorbed = |&item: &ExprId| {
             let (head, tail) = self.split(item);
@@ -99,8 +101,8 @@ impl Expressions {
         self.absorbs(self.counted(self.split(tail).0), inner)
     }
 
-    /// Joins terms with equal tails if their heads are classes, or counts of one expression without
-    /// a gap.
+    /// Joins terms `(head, tail)` with equal tails if their heads are classes, or repetitions of
+    /// the same expression whose counts leave no gap.
     fn join_heads(&mut self, terms: &mut Vec<(ExprId, ExprId)>) {
         let is_class = |expr: ExprId| matches!(self.node(expr), Node::Class(_));
         let mut counts = Vec::new();
@@ -159,7 +161,7 @@ impl Expressions {
         }
     }
 
-    /// Joins terms with equal heads.
+    /// Joins terms `(head, tail)` with equal heads, up to `depth` levels deep.
     fn join_tails(&mut self, terms: &mut Vec<(ExprId, ExprId)>, depth: u32) {
         terms.sort_unstable();
         if depth == 0 || terms.windows(2).all(|pair| pair[0].0 != pair[1].0) {
@@ -227,7 +229,8 @@ impl Expressions {
         self.intersect_with(flat, excluded)
     }
 
-    /// Returns a set without the classes in `excluded`.
+    /// Returns `set` without the members of the classes in `excluded`, which may be a class or a
+    /// union.
     fn without_classes(&self, set: CharSet, excluded: ExprId) -> CharSet {
         let members = match self.node(excluded) {
             Node::AnyOf(members) => members,
@@ -239,7 +242,7 @@ impl Expressions {
         })
     }
 
-    /// Returns the texts that are in all of `flat` and not in `excluded`.
+    /// Returns the intersection of the expressions in `flat`, without the texts of `excluded`.
     fn intersect_with(&mut self, mut flat: Vec<ExprId>, excluded: ExprId) -> ExprId {
         flat.sort_unstable();
         flat.dedup();
@@ -271,8 +274,8 @@ impl Expressions {
         }
     }
 
-    /// Returns a repeated class with its counts. Repeated classes intersect to another repeated
-    /// class.
+    /// Returns a class with its minimum and maximum count, if `item` is a class or a repeated
+    /// class. An intersection of repeated classes is again a repeated class.
     fn run_of_class(&self, item: ExprId) -> Option<(CharSet, u32, Option<u32>)> {
         let (inner, min, max) = self.counted(item);
         match self.node(inner) {
@@ -281,8 +284,9 @@ impl Expressions {
         }
     }
 
-    /// Returns the index of the first recursive union to distribute over. `None` if there is none,
-    /// or if that would create too many parts.
+    /// Returns the index in `items` of the first union that contains a recursive expression. `None`
+    /// if there is no such union, or if distributing the intersection would create more than
+    /// [`PARTS`] parts.
     fn recursive_union(&self, items: &[ExprId]) -> Option<usize> {
         let mut first = None;
         let mut parts = 1_usize;
@@ -298,8 +302,9 @@ impl Expressions {
         first.filter(|_| parts <= PARTS)
     }
 
-    /// Distributes an intersection over a recursive union. Derivatives of a recursive expression
-    /// contain the expression again, so only a disjunctive normal form keeps their number finite.
+    /// Distributes the intersection of `items` over the union at index `at`: `x & (a | b)` becomes
+    /// `x & a | x & b`. Derivatives of a recursive expression contain the expression again, and
+    /// their number is finite only in disjunctive normal form.
     fn distribute(&mut self, mut items: Vec<ExprId>, at: usize) -> ExprId {
         let union = items.remove(at);
         let Node::AnyOf(members) = self.node(union).clone() else { return Self::NOTHING };

@@ -1,5 +1,5 @@
-//! Typed access to the values of a request. Each value knows its path, so that errors can name the
-//! field.
+//! Typed access to the values of a request. Each value carries its path, so that errors can name
+//! the field.
 
 use std::ops::RangeInclusive;
 
@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// A value and its path in the request, such as `messages[0].content`.
+/// Value in a request, with its path such as `messages[0].content`.
 #[derive(Clone)]
 pub(crate) struct Place {
     path: String,
     value: Value,
 }
 
-/// The unread fields of an object. Fields that are `null` count as absent.
+/// Fields of a JSON object that have not been read yet. Fields that are `null` are dropped.
 pub(crate) struct Fields {
-    /// Path of the object; empty for the body.
+    /// Path of the object. Empty for the body of the request.
     path: String,
     unread: Map<String, Value>,
 }
@@ -48,17 +48,18 @@ impl Fields {
         Some(Place { path: self.path_of(name), value })
     }
 
-    /// Returns the value of a field and leaves the field unread.
+    /// Returns the value of a field without marking the field as read.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.unread.get(name)
     }
 
-    /// Returns the unread fields as the caller sent them.
+    /// Returns the fields that have not been read yet, as the caller sent them.
     pub(crate) const fn unread(&self) -> &Map<String, Value> {
         &self.unread
     }
 
-    /// Parses a field if it is present, and marks it as read.
+    /// Parses a field with `read` and marks the field as read. Returns `None` if the field is
+    /// absent.
     pub(crate) fn read<T>(
         &mut self,
         name: &str,
@@ -118,8 +119,8 @@ impl Place {
         self.string()
     }
 
-    /// Parses a string with `known`, which returns `None` for unsupported values. `supported` lists
-    /// the supported values for the error.
+    /// Parses a string with the function `known`, which returns `None` for unsupported values.
+    /// `supported` lists the supported values for the error message.
     pub(crate) fn one_of<T>(
         &self,
         known: impl FnOnce(&str) -> Option<T>,
@@ -145,7 +146,8 @@ impl Place {
         Err(self.error(Problem::Range { given: self.value.to_string(), range }))
     }
 
-    /// Parses an integer of at least `min`. Integers above `i64::MAX` are clamped to it.
+    /// Parses an integer of at least `min`. Integers above `i64::MAX` become `i64::MAX`. `range`
+    /// describes the allowed integers for the error message.
     pub(crate) fn integer(&self, min: i64, range: &'static str) -> Result<i64, RequestError> {
         let given = match (self.value.as_i64(), self.value.as_u64()) {
             (Some(given), _) => given,
@@ -162,14 +164,14 @@ impl Place {
         Ok(self.integer(1, "at least 1")? as usize)
     }
 
-    /// Parses an integer in the range of token ids (`u32`).
+    /// Parses a token id: an integer in the range of `u32`.
     pub(crate) fn token(&self) -> Result<u32, RequestError> {
         let given = self.integer(0, "at least 0")?;
         let range = "0..=4294967295";
         u32::try_from(given).map_err(|_| self.error(Problem::Range { given: given.to_string(), range }))
     }
 
-    /// Parses an integer from 1 to `limit`.
+    /// Parses an integer from 1 to `limit`. `range` describes these integers for the error message.
     pub(crate) fn at_most(&self, limit: usize, range: &'static str) -> Result<usize, RequestError> {
         let given = self.integer(1, range)?;
         match usize::try_from(given) {
@@ -186,8 +188,8 @@ impl Place {
         }
     }
 
-    /// Parses any signed or unsigned 64-bit integer. Negative seeds are reinterpreted as unsigned,
-    /// since only equality matters.
+    /// Parses a signed or unsigned 64-bit integer. A negative seed becomes the unsigned integer
+    /// with the same bits, because a seed only matters by being equal or different.
     pub(crate) fn seed(self) -> Result<u64, RequestError> {
         let signed = self.value.as_i64().map(i64::cast_unsigned);
         signed.or_else(|| self.value.as_u64()).ok_or_else(|| self.wrong_type("a 64-bit integer"))
@@ -206,7 +208,7 @@ impl Place {
         }
     }
 
-    /// Returns the members of an object, with their names.
+    /// Returns the members of an object, as pairs of name and value.
     pub(crate) fn entries(self) -> Result<Vec<(String, Self)>, RequestError> {
         let path = self.path.clone();
         let entry = |(name, value)| {
@@ -221,7 +223,7 @@ impl Place {
         Ok(Fields::new(path, self.map()?))
     }
 
-    /// Parses a JSON Schema: an object or a boolean.
+    /// Parses a JSON Schema, which must be an object or a boolean.
     pub(crate) fn schema(self) -> Result<Value, RequestError> {
         match self.value {
             Value::Object(_) | Value::Bool(_) => Ok(self.value),
@@ -229,7 +231,7 @@ impl Place {
         }
     }
 
-    /// Parses a JSON Schema, or a string that contains one as JSON.
+    /// Parses a JSON Schema, or a string with the JSON text of a schema.
     pub(crate) fn schema_or_text(self) -> Result<Value, RequestError> {
         let Some(text) = self.value.as_str() else { return self.schema() };
         match formwork_json::from_str(text) {
@@ -239,7 +241,7 @@ impl Place {
     }
 }
 
-/// Shortens the caller's text for an error message.
+/// Shortens a text of the caller to 40 characters, for an error message.
 fn shortened(text: &str) -> String {
     const MAX: usize = 40;
     match text.char_indices().nth(MAX) {

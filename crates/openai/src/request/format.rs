@@ -5,30 +5,30 @@ use super::structural_tag::{self, StructuralTags};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// A format that an output must match.
+/// Format that an output must match. Each format is given by another request field.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Format {
     /// `response_format` of type `json_object`: any JSON object.
     JsonObject,
-    /// JSON that matches a schema.
+    /// JSON that matches a schema, from `response_format`, `guided_json` or `text`.
     JsonSchema {
-        /// The schema: an object or a boolean.
+        /// Schema to match: an object or a boolean.
         schema: Value,
-        /// Request field of the schema, such as `response_format` or `guided_json`.
+        /// Path of the schema in the request, such as `guided_json`.
         field: &'static str,
     },
-    /// `response_format` of type `structural_tag`.
+    /// `response_format` of type `structural_tag`: free text that contains constrained tags.
     StructuralTags(StructuralTags),
-    /// `grammar`: a GBNF grammar.
+    /// `grammar`: text that matches a GBNF grammar.
     Gbnf(String),
     /// `guided_regex`: a regular expression that the whole output must match.
     Regex(String),
-    /// `guided_choice`: one of these texts; at least one.
+    /// `guided_choice`: one of several texts. There is at least one.
     Choice(Vec<String>),
 }
 
 impl Format {
-    /// Returns the request field that holds the format.
+    /// Returns the path of the request field that gives the format.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::JsonObject | Self::StructuralTags(_) => "response_format",
@@ -40,17 +40,18 @@ impl Format {
     }
 }
 
-/// Undeclared members in generated objects: names that a schema with `properties` does not mention.
+/// Treatment of undeclared members in generated objects. A member is undeclared if its schema has
+/// `properties` and does not mention its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Undeclared {
-    /// Generate only members that are declared or that a keyword requires.
+    /// Only declared members, and members that a keyword requires, are generated.
     #[default]
     Omit,
-    /// Generate any members, as JSON Schema allows.
+    /// Any members may be generated, as JSON Schema allows.
     Allow,
 }
 
-/// Parses `undeclared`, an extension.
+/// Parses the field `undeclared`. The default is [`Undeclared::Omit`].
 pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, RequestError> {
     let known = |name: &str| match name {
         "omit" => Some(Undeclared::Omit),
@@ -60,7 +61,7 @@ pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, Request
     Ok(fields.read("undeclared", |at| at.one_of(known, "omit and allow"))?.unwrap_or_default())
 }
 
-/// Parses the format from the one field that gives it.
+/// Parses the format of the output. Returns `None` if no field gives a format.
 ///
 /// # Errors
 /// Returns an error if more than one field gives a format.
@@ -116,8 +117,8 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
     Ok(format)
 }
 
-/// Parses the schema within `json_schema`. The name and the description have no effect, and the
-/// schema is enforced even if `strict` is false.
+/// Parses the object `json_schema` and returns its schema. `name` and `description` have no effect.
+/// The schema is enforced even if `strict` is false.
 pub(crate) fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError> {
     fields.required("name")?.string()?;
     fields.take("description").map(Place::string).transpose()?;

@@ -6,18 +6,18 @@ use crate::error::Problem;
 /// Author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// System message; `developer` on the wire means the same.
+    /// Instructions for the model. On the wire, `developer` means the same as `system`.
     System,
     /// The user.
     User,
-    /// The model.
+    /// The model, in an earlier answer.
     Assistant,
-    /// The result of a tool call.
+    /// A tool, with the result of a call.
     Tool,
 }
 
 impl Role {
-    /// Returns the name that chat templates use.
+    /// Returns the name of the role in chat templates, such as `user`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -38,44 +38,44 @@ impl Role {
     }
 }
 
-/// One message of the conversation.
+/// Message of a conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChatMessage {
     /// Author of the message.
     pub role: Role,
-    /// Text of the message; `None` only if there are tool calls. Text parts are joined by line
-    /// breaks.
+    /// Text of the message. If the request has several text parts, they are joined by line breaks.
+    /// `None` for an assistant message that only calls tools.
     pub content: Option<String>,
-    /// Reasoning of the assistant.
+    /// Reasoning that precedes the message. Only for assistant messages.
     pub reasoning: Option<String>,
-    /// Tool calls of the assistant.
+    /// Tool calls in the message. Only for assistant messages.
     pub tool_calls: Vec<ToolCall>,
-    /// Id of the call that this message is the result of.
+    /// Id of the call whose result the message is. Only for tool messages.
     pub tool_call_id: Option<String>,
-    /// Name of the author or of the tool.
+    /// Name of the author or of the tool. `None` if the request has no name.
     pub name: Option<String>,
 }
 
-/// A tool call made by the assistant.
+/// Tool call in an assistant message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
     /// Id of the call, unique within the conversation.
     pub id: String,
-    /// Name of the function.
+    /// Name of the called function.
     pub name: String,
-    /// The arguments as the assistant wrote them.
+    /// Arguments of the call as JSON text, exactly as the assistant wrote them.
     pub arguments: String,
 }
 
 impl ChatMessage {
-    /// Creates a message with text only.
+    /// Creates a message with the text `content` and no other fields.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         let content = Some(content.into());
         Self { role, content, reasoning: None, tool_calls: Vec::new(), tool_call_id: None, name: None }
     }
 }
 
-/// Parses `messages`.
+/// Parses the array `messages`, which must not be empty.
 pub(super) fn read_all(at: Place) -> Result<Vec<ChatMessage>, RequestError> {
     let messages = at.list("an array of messages")?;
     if messages.is_empty() {
@@ -145,7 +145,8 @@ pub(crate) fn read_content(at: Place) -> Result<String, RequestError> {
     Ok(texts.join("\n"))
 }
 
-/// Parses a text part, which may have the type name of a request or of a response.
+/// Parses a text part and returns its text. The type of the part may be `text`, `input_text` or
+/// `output_text`.
 fn read_part(mut fields: Fields) -> Result<String, RequestError> {
     let known = |name: &str| ["text", "input_text", "output_text"].contains(&name).then_some(());
     fields.required("type")?.one_of(known, "text")?;

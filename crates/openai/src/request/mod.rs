@@ -1,4 +1,4 @@
-//! The body of `POST /v1/chat/completions`.
+//! Body of `POST /v1/chat/completions`.
 
 mod fields;
 mod format;
@@ -24,8 +24,8 @@ pub(crate) use tools::{ToolForm, read as read_tools};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Fields that are accepted without effect. They concern accounts, storage and caching of other
-/// services.
+/// Fields that are accepted, but have no effect. They concern accounts, storage and caching of
+/// OpenAI's service.
 const WITHOUT_EFFECT: [&str; 7] = [
     "user",
     "metadata",
@@ -36,33 +36,34 @@ const WITHOUT_EFFECT: [&str; 7] = [
     "prompt_cache_retention",
 ];
 
-/// A request for a chat completion.
+/// Request for a chat completion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChatRequest {
-    /// Served name of the model.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// The conversation so far, oldest message first; at least one message.
+    /// Messages of the conversation, oldest first. There is at least one.
     pub messages: Vec<ChatMessage>,
-    /// Streaming options, if the response is streamed.
+    /// Streaming options. `None` if the response is not streamed.
     pub stream: Option<StreamOptions>,
     /// Generation parameters.
     pub parameters: Parameters,
-    /// Number of likely tokens to report beside each token's log-probability; `None` reports none.
+    /// Number of likely tokens to report for each position, besides the generated token. If `None`,
+    /// no log-probabilities are reported.
     pub logprobs: Option<usize>,
-    /// Tools that the model may call.
+    /// Tools that the model may call, and rules for calling them.
     pub tools: ToolSet,
-    /// Format that the output must match; `None` for free text.
+    /// Format that the output must match. `None` if any text is allowed.
     pub format: Option<Format>,
-    /// Undeclared members in generated objects. An extension.
+    /// Treatment of undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
-    /// True if the prompt describes `format` to the model, which is the default. An extension.
+    /// True if the prompt describes `format` to the model. This is the default. An extension.
     pub schema_in_prompt: bool,
     /// Additional variables for the chat template. An extension.
     pub chat_template_kwargs: Map<String, Value>,
 }
 
 impl ChatRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
@@ -71,10 +72,11 @@ impl ChatRequest {
         Self::of(Fields::from_json(body)?)
     }
 
-    /// Parses a body that is already a JSON object.
+    /// Parses the body of a request that is already a JSON object.
     ///
     /// # Errors
-    /// Returns the errors of [`ChatRequest::from_json`].
+    /// Returns an error in the same cases as [`ChatRequest::from_json`], except that the body is
+    /// JSON.
     pub fn from_fields(body: Map<String, Value>) -> Result<Self, RequestError> {
         Self::of(Fields::of_fields(body))
     }
@@ -84,7 +86,7 @@ impl ChatRequest {
         Self::read(model, fields)
     }
 
-    /// Parses all fields except `model`.
+    /// Parses all fields of a request except `model`, whose value is given.
     pub(crate) fn read(model: String, mut fields: Fields) -> Result<Self, RequestError> {
         let request = Self {
             model,
@@ -108,19 +110,21 @@ impl ChatRequest {
     }
 }
 
-/// Takes the unsupported fields of completions and checks that their values are neutral.
+/// Marks the unsupported fields of a completion request as read. Returns an error if the value of
+/// one is not neutral.
 pub(crate) fn check_neutral_completion(fields: &mut Fields) -> Result<(), RequestError> {
     neutral::check(fields, &neutral::COMPLETION)
 }
 
-/// Takes the fields that have no effect here.
+/// Marks the fields without effect as read.
 pub(crate) fn take_without_effect(fields: &mut Fields) {
     for name in WITHOUT_EFFECT {
         fields.take(name);
     }
 }
 
-/// Parses `chat_template_kwargs` and `reasoning_effort`, which is also a template variable.
+/// Returns the variables for the chat template. They come from `chat_template_kwargs` and from
+/// `reasoning_effort`.
 fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, RequestError> {
     let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
     if let Some(effort) = fields.take("reasoning_effort") {
@@ -129,7 +133,8 @@ fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, Re
     Ok(variables)
 }
 
-/// Adds the reasoning effort to the template variables.
+/// Adds the variable `reasoning_effort`, unless it is already set. The effort `none` also sets
+/// `enable_thinking` to false.
 pub(crate) fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
     const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
     let known = |name: &str| EFFORTS.into_iter().find(|effort| *effort == name);

@@ -1,7 +1,8 @@
-//! Unsupported fields and their neutral values, which request nothing beyond the default behavior.
+//! Unsupported fields with their neutral values. A neutral value requests only the default
+//! behavior.
 //!
 //! Clients send many fields with their default values, so neutral values are accepted. Any other
-//! value is an error, since ignoring it would silently change the output.
+//! value is an error, because ignoring it would silently change the output.
 
 use serde_json::Value;
 
@@ -9,8 +10,10 @@ use super::fields::Fields;
 use crate::RequestError;
 use crate::error::Problem;
 
-/// An unsupported field, a predicate for its neutral values, and their description for error
-/// messages.
+/// Unsupported field of a request.
+///
+/// `asks_nothing` reports whether a value is neutral. `accepted` describes the neutral values, and
+/// `hint` names an alternative, both for the error message.
 pub(super) struct Unsupported {
     name: &'static str,
     asks_nothing: fn(&Value) -> bool,
@@ -22,12 +25,13 @@ const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &
     Unsupported { name, asks_nothing, accepted, hint: "" }
 }
 
-/// llama.cpp's name of a supported field.
+/// llama.cpp's name for the field `repetition_penalty`, which is supported under this name only.
 const REPEAT_PENALTY: Unsupported =
     Unsupported { hint: "use `repetition_penalty`", ..field("repeat_penalty", is_one, "1") };
 const GUIDED_GRAMMAR: Unsupported =
     Unsupported { hint: "use `grammar`", ..field("guided_grammar", never, "null") };
-/// vLLM's options for output text. Their defaults describe what the server does.
+/// Options of vLLM for the text of outputs. Only the defaults are accepted, because the server
+/// behaves accordingly.
 const STOP_STRING: Unsupported = field("include_stop_str_in_output", is_false, "false");
 const SPECIAL_TOKENS: Unsupported = field("skip_special_tokens", is_true, "true");
 const SPACES: Unsupported = field("spaces_between_special_tokens", is_true, "true");
@@ -68,7 +72,8 @@ pub(super) const COMPLETION: [Unsupported; 8] = [
 /// Unsupported fields of `stream_options`.
 pub(super) const STREAM_OPTIONS: [Unsupported; 1] = [field("include_obfuscation", is_false, "false")];
 
-/// Unsupported fields of an assistant's message, which clients send back as they received it.
+/// Unsupported fields of an assistant message. Clients send such messages back as they received
+/// them.
 pub(super) const ASSISTANT: [Unsupported; 4] = [
     field("function_call", never, "null"),
     field("annotations", is_empty, "[]"),
@@ -76,10 +81,10 @@ pub(super) const ASSISTANT: [Unsupported; 4] = [
     field("audio", never, "null"),
 ];
 
-/// Takes the fields of `table`.
+/// Marks the fields in `table` as read.
 ///
 /// # Errors
-/// Returns an error if a field's value is not neutral.
+/// Returns an error if the value of one of these fields is not neutral.
 pub(super) fn check(fields: &mut Fields, table: &[Unsupported]) -> Result<(), RequestError> {
     for known in table {
         if let Some(at) = fields.take(known.name)

@@ -2,92 +2,101 @@ use super::fields::{Fields, Place};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Maximum number of stop strings, and of stop tokens.
+/// Maximum number of stop strings. Also the maximum number of stop tokens.
 const MAX_STOPS: usize = 16;
-/// Maximum number of sequence breakers.
+/// Maximum number of sequence breakers of the DRY penalty.
 const MAX_BREAKERS: usize = 64;
 const MAX_BREAKER_BYTES: usize = 64;
-/// Maximum number of outputs of a request.
+/// Maximum value of `n`.
 const MAX_CHOICES: usize = 128;
 /// Maximum value of `top_logprobs`.
 const MAX_TOP_LOGPROBS: usize = 20;
 
-/// Generation parameters that chats, completions and responses share.
+/// Generation parameters, which requests for chats, completions and responses have in common. If a
+/// parameter is `None`, the default of the engine or model applies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
-    /// Maximum number of output tokens, at least 1.
+    /// Maximum number of output tokens. If `None`, the server sets the limit.
     pub max_tokens: Option<TokenLimit>,
-    /// Number of outputs, at least 1.
+    /// Number of outputs for each prompt, from 1 to 128.
     pub n: usize,
     /// Sampling temperature, in 0..=2.
     pub temperature: Option<f32>,
-    /// Probability mass of nucleus sampling, in 0..=1.
+    /// Probability mass of nucleus sampling, in 0..=1: less likely tokens beyond this mass are
+    /// dropped.
     pub top_p: Option<f32>,
-    /// Number of likeliest tokens to keep; 0 keeps all, as does -1 on the wire. An extension.
-    pub top_k: Option<usize>,
-    /// Minimum probability relative to the likeliest token, in 0..=1. An extension.
-    pub min_p: Option<f32>,
-    /// Probability mass of locally typical sampling, in 0..=1; 1 keeps all tokens. An extension.
-    pub typical_p: Option<f32>,
-    /// Subtracted from the logit of each token that the output contains. In -2..=2; 0 has no
-    /// effect.
-    pub presence_penalty: f32,
-    /// Subtracted from a token's logit for each occurrence in the output. In -2..=2; 0 has no
-    /// effect.
-    pub frequency_penalty: f32,
-    /// Divides the positive logits of tokens in prompt and output, and multiplies the negative
-    /// ones. In 0.01..=100; 1 has no effect. An extension.
-    pub repetition_penalty: f32,
-    /// Settings of the DRY penalty on repeated sequences. An extension; the fields are named as in
-    /// llama.cpp.
-    pub dry: Dry,
-    /// XTC sampling as `(probability, threshold)`. With `probability`, in 0..=1, the likeliest tokens
-    /// are excluded. A token counts as likeliest if its own probability reaches `threshold`. An
+    /// Number of most likely tokens to keep. 0 keeps all tokens, and so does -1 in a request. An
     /// extension.
+    pub top_k: Option<usize>,
+    /// Minimum probability of a token, as a fraction of the probability of the most likely token.
+    /// In 0..=1. An extension.
+    pub min_p: Option<f32>,
+    /// Probability mass of locally typical sampling, in 0..=1. 1 keeps all tokens. An extension.
+    pub typical_p: Option<f32>,
+    /// Penalty for tokens that occur in the output. Subtracted once from the token's logit. In
+    /// -2..=2, and 0 has no effect.
+    pub presence_penalty: f32,
+    /// Penalty for tokens that occur in the output. Subtracted from the token's logit once for each
+    /// occurrence. In -2..=2, and 0 has no effect.
+    pub frequency_penalty: f32,
+    /// Penalty for tokens that occur in the prompt or output. A positive logit is divided by the
+    /// penalty, and a negative logit is multiplied by it. In 0.01..=100, and 1 has no effect. An
+    /// extension.
+    pub repetition_penalty: f32,
+    /// DRY penalty, for tokens that continue a repeated sequence. Its fields have the same names as
+    /// in llama.cpp. An extension.
+    pub dry: Dry,
+    /// XTC sampling, as `(probability, threshold)`, both in 0..=1. XTC excludes likely tokens, to
+    /// make outputs more varied. It is applied to a position with the given probability. Then it
+    /// excludes all tokens whose probability reaches the threshold, except the least likely of
+    /// them. An extension.
     pub xtc: (f32, f32),
-    /// Token ids, and the number in -100..=100 that is added to each token's logit.
+    /// Token ids with numbers in -100..=100 that are added to the logits of these tokens.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of random draws.
+    /// Seed of the random numbers. If `None`, the server chooses a seed.
     pub seed: Option<u64>,
-    /// Strings that end the output; none is empty.
+    /// Strings that end the output. No string is empty.
     pub stop: Vec<String>,
-    /// Token ids that end the output. An extension.
+    /// Ids of tokens that end the output. An extension.
     pub stop_token_ids: Vec<u32>,
-    /// True if a constrained output is cut off at the token limit; false if it is closed within the
-    /// limit. An extension.
+    /// True if a constrained output is cut off at the token limit (`on_budget` is `length`). False
+    /// if it is closed early, so that it is complete within the limit. An extension.
     pub cut_off: bool,
-    /// Maximum number of reasoning tokens. An extension.
+    /// Maximum number of reasoning tokens. If `None`, reasoning has no limit of its own. An
+    /// extension.
     pub reasoning_budget: Option<usize>,
 }
 
-/// Penalty on tokens that would continue a sequence that already occurred.
+/// DRY penalty: applies to tokens that would continue a sequence which has occurred before.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dry {
-    /// Strength of the penalty; 0 turns it off.
+    /// Strength of the penalty. 0 disables the penalty.
     pub multiplier: f32,
-    /// Factor by which the penalty grows with each token of the sequence.
+    /// Factor by which the penalty grows with each further token of the repeated sequence.
     pub base: f32,
-    /// Longest repeated sequence without a penalty, in tokens.
+    /// Length up to which a repeated sequence gets no penalty, in tokens.
     pub allowed_length: usize,
-    /// Number of last tokens to search; `None` searches all.
+    /// Number of last tokens in which repeated sequences are searched. If `None`, all tokens are
+    /// searched.
     pub penalty_last_n: Option<usize>,
-    /// Strings that end a sequence; `None` uses the engine's default.
+    /// Strings at which repeated sequences end. If `None`, the engine's default strings are used.
     pub sequence_breakers: Option<Vec<String>>,
 }
 
-/// A limit on the number of output tokens, with the field that set it.
+/// Limit on the number of output tokens, with the name of the request field that set it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenLimit {
     /// Number of tokens, at least 1.
     pub tokens: usize,
-    /// `max_completion_tokens`, its older name `max_tokens`, or `max_output_tokens`.
+    /// Name of the request field: `max_completion_tokens`, its older name `max_tokens`, or
+    /// `max_output_tokens`.
     pub field: &'static str,
 }
 
 /// Options of a streamed response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamOptions {
-    /// True if a last chunk reports the usage.
+    /// True if an additional last chunk must report the token counts.
     pub include_usage: bool,
 }
 
@@ -144,7 +153,7 @@ impl Dry {
     }
 }
 
-/// Parses `stream` and `stream_options`.
+/// Parses `stream` and `stream_options`. Returns `None` if the response is not streamed.
 pub(crate) fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, RequestError> {
     let stream = fields.read("stream", Place::bool)?.unwrap_or(false);
     let Some(options) = fields.take("stream_options") else {
@@ -160,7 +169,8 @@ pub(crate) fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, 
     Ok(Some(StreamOptions { include_usage }))
 }
 
-/// Parses `logprobs` and `top_logprobs` of a chat. Returns the number of likely tokens to report.
+/// Parses `logprobs` and `top_logprobs` of a chat request. Returns the number of likely tokens to
+/// report, or `None` if no log-probabilities are requested.
 pub(crate) fn read_logprobs(fields: &mut Fields) -> Result<Option<usize>, RequestError> {
     let asked = fields.read("logprobs", Place::bool)?.unwrap_or(false);
     let Some(at) = fields.take("top_logprobs") else { return Ok(asked.then_some(0)) };
@@ -174,8 +184,8 @@ pub(crate) fn read_logprobs(fields: &mut Fields) -> Result<Option<usize>, Reques
     Ok(asked.then_some(top))
 }
 
-/// Parses the token limit of a chat, which has two names. Some clients send both, which is accepted
-/// if the values agree.
+/// Parses the token limit of a chat request, whose field has two names. Some clients send both,
+/// which is accepted if the values are equal.
 fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestError> {
     let mut read = |field| -> Result<_, RequestError> {
         let tokens = fields.read(field, Place::positive)?;
@@ -190,7 +200,7 @@ fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestErr
     }
 }
 
-/// Parses `reasoning_budget`, which vLLM also calls `thinking_token_budget`.
+/// Parses `reasoning_budget`. vLLM's name for the field, `thinking_token_budget`, is accepted too.
 fn read_reasoning_budget(fields: &mut Fields) -> Result<Option<usize>, RequestError> {
     let mut read = |name| fields.read(name, |at| at.integer(0, "at least 0"));
     let (own, other) = (read("reasoning_budget")?, read("thinking_token_budget")?);
@@ -219,7 +229,7 @@ fn read_logit_bias(at: Place) -> Result<Vec<(u32, f32)>, RequestError> {
         .collect()
 }
 
-/// Parses `top_k`; -1 is a common way to keep all tokens, so it becomes 0.
+/// Parses `top_k`. Some clients send -1 to keep all tokens, so -1 becomes 0.
 fn read_top_k(at: &Place) -> Result<usize, RequestError> {
     let given = at.integer(-1, "at least -1")?;
     Ok(usize::try_from(given).unwrap_or(0))

@@ -1,32 +1,33 @@
-//! `response_format` of type `structural_tag`. Accepts vLLM's form with `structures`, and
-//! `XGrammar`'s form with a `format` of type `triggered_tags`.
+//! `response_format` of type `structural_tag`. Two forms are accepted: vLLM's form with a field
+//! `structures`, and `XGrammar`'s form with a field `format` of type `triggered_tags`.
 
 use serde_json::Value;
 
 use super::fields::{Fields, Place};
 use crate::RequestError;
 
-/// Free text with tags: after each trigger, the text must continue with one of the tags.
+/// Free text that contains tags. After a trigger occurs in the text, the text must continue with
+/// one of the tags.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTags {
-    /// Strings that start a tag.
+    /// Strings with which tags begin.
     pub triggers: Vec<String>,
-    /// The tags.
+    /// Tags that may occur.
     pub tags: Vec<StructuralTag>,
-    /// True if the output must start with a tag.
+    /// True if the output must begin with a tag.
     pub at_least_one: bool,
-    /// True if the output ends after the first tag.
+    /// True if the output must end after its first tag.
     pub stop_after_first: bool,
 }
 
-/// A tag.
+/// Tag with constrained content, such as `<call>{"city": "Oslo"}</call>`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTag {
-    /// Start of the tag, including the trigger.
+    /// Text at which the tag begins. The text starts with a trigger.
     pub begin: String,
-    /// Constraint on the tag's content.
+    /// Constraint on the text between `begin` and `end`.
     pub content: TagContent,
-    /// End of the tag.
+    /// Text at which the tag ends.
     pub end: String,
 }
 
@@ -41,7 +42,7 @@ pub enum TagContent {
     Regex(String),
 }
 
-/// Parses the fields of a `response_format` beside its `type`.
+/// Parses the fields of a `response_format` of type `structural_tag`, except `type`.
 pub(super) fn read(fields: &mut Fields) -> Result<StructuralTags, RequestError> {
     let Some(structures) = fields.take("structures") else {
         return read_format(fields.required("format")?.fields()?);
@@ -74,7 +75,7 @@ fn read_triggers(at: Place) -> Result<Vec<String>, RequestError> {
     at.list("an array of strings")?.into_iter().map(Place::non_empty_string).collect()
 }
 
-/// Parses `{"begin", "schema", "end"}`.
+/// Parses a tag in vLLM's form: `{"begin", "schema", "end"}`.
 fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
     let mut fields = at.fields()?;
     let tag = StructuralTag {
@@ -86,7 +87,7 @@ fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
     Ok(tag)
 }
 
-/// Parses `{"type": "tag", "begin", "content": {"type", …}, "end"}`.
+/// Parses a tag in `XGrammar`'s form: `{"type": "tag", "begin", "content": {"type", …}, "end"}`.
 fn read_tag(at: Place) -> Result<StructuralTag, RequestError> {
     let mut fields = at.fields()?;
     if let Some(name) = fields.take("type") {

@@ -7,33 +7,36 @@ use crate::error::Problem;
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 256;
 
-/// The tools of a request.
+/// Tools of a request, and rules for calling them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ToolSet {
-    /// Functions that the model may call, after applying `tool_choice`; empty if that is `none`.
+    /// Functions that the model may call. `tool_choice` has been applied: for `none`, for example,
+    /// the list is empty.
     pub tools: Vec<Function>,
-    /// True if the model must call a function.
+    /// True if the model must call at least one function.
     pub required: bool,
     /// True if the model may call several functions in one message.
     pub parallel: bool,
-    /// True if a tool whose schema cannot be enforced takes any object. An extension.
+    /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced.
+    /// If false, such a tool is an error. An extension.
     pub any_object: bool,
 }
 
-/// A function that the model may call.
+/// Function that the model may call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
-    /// Name of the function: letters, digits, `_`, `-` and `.`.
+    /// Name of the function: 1 to 128 letters, digits, `_`, `-` and `.`.
     pub name: String,
-    /// Description of the function.
+    /// Description of the function for the model. `None` if the request has none.
     pub description: Option<String>,
-    /// JSON Schema of the arguments, which must be an object.
+    /// JSON Schema of the arguments. Its type is `object`.
     pub parameters: Value,
     /// Path of the schema in the request, such as `tools[0].function.parameters`.
     pub place: String,
 }
 
-/// Form of the tools: nested in a `function` object as in chats, or flat as in responses.
+/// Form of a tool in a request. In a chat request, the fields are nested in an object `function`.
+/// In a request for a response, the form is flat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToolForm {
     Nested,
@@ -78,7 +81,7 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, Reque
     Ok(set)
 }
 
-/// The value of `tool_choice`.
+/// Value of `tool_choice`.
 enum Choice {
     None,
     Auto,
@@ -207,8 +210,8 @@ fn read_function(mut fields: Fields, place: String) -> Result<Function, RequestE
     Ok(Function { name: text, description, parameters, place })
 }
 
-/// Parses the schema of a function's arguments, which are always an object. Adds `"type": "object"`
-/// if the schema has no type.
+/// Parses the schema of a function's arguments. If the schema has no type, adds `"type": "object"`,
+/// because arguments are always an object. Another type is an error.
 fn read_parameters(at: &Place) -> Result<Value, RequestError> {
     let mut schema = at.clone().map()?;
     match schema.get("type") {

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A response, finished or in progress.
+/// Response to a request to `/v1/responses`, finished or in progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Response {
     /// Unique id that starts with `resp_`.
@@ -10,62 +10,63 @@ pub struct Response {
     pub object: String,
     /// Creation time, in seconds since 1970.
     pub created_at: u64,
-    /// Progress of the response.
+    /// State of the response.
     pub status: Status,
-    /// Reason why the response failed.
+    /// Reason why the response failed. `null` unless the status is `failed`.
     pub error: Option<ResponseError>,
-    /// Reason why the response is incomplete.
+    /// Reason why the response is incomplete. `null` unless the status is `incomplete`.
     pub incomplete_details: Option<IncompleteDetails>,
-    /// The model that answers.
+    /// Name under which the server offers the model.
     pub model: String,
-    /// The output items.
+    /// Output items so far, in order.
     pub output: Vec<Item>,
     /// Always `false`: the server stores nothing.
     pub store: bool,
-    /// Token counts; `null` before the end.
+    /// Token counts. `null` while the response is in progress.
     pub usage: Option<ResponseUsage>,
-    /// True if the output was closed early to stay within its token budget. An extension.
+    /// True if a constrained output was closed early to stay within the token limit. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
-    /// Tools whose schemas could not be enforced; calls to them take any object. An extension.
+    /// Names of tools whose schemas could not be enforced. The arguments of calls to these tools
+    /// are any JSON object. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_schemas: Vec<String>,
-    /// Request fields that the response repeats.
+    /// Fields of the request that the response repeats, such as `temperature`.
     #[serde(flatten)]
     pub repeated: Map<String, Value>,
 }
 
-/// Progress of a response or an item.
+/// State of a response or of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Still being generated.
+    /// The response or item is still being generated.
     InProgress,
-    /// Finished.
+    /// The response or item is complete.
     Completed,
-    /// Cut off by the token limit.
+    /// The response or item was cut off by the token limit.
     Incomplete,
-    /// Ended by an error.
+    /// The response ended with an error.
     Failed,
 }
 
 /// Reason why a response failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseError {
-    /// `server_error`, or a more precise reason if it has a name.
+    /// Machine-readable reason. `server_error` for errors without a more precise name.
     pub code: String,
-    /// Human-readable message of one line.
+    /// Message for a person, in one line.
     pub message: String,
 }
 
 /// Reason why a response is incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IncompleteDetails {
-    /// Always `max_output_tokens`.
+    /// Always `max_output_tokens`: the token limit is the only reason.
     pub reason: String,
 }
 
-/// One output item.
+/// Item of the output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
@@ -73,11 +74,11 @@ pub enum Item {
     Reasoning {
         /// Unique id that starts with `rs_`.
         id: String,
-        /// Always empty: reasoning is sent in full.
+        /// Always empty, because reasoning is not summarized but sent in full.
         summary: Vec<Value>,
-        /// The reasoning text.
+        /// Text of the reasoning.
         content: Vec<ContentPart>,
-        /// Progress of the item.
+        /// State of the item.
         status: Status,
     },
     /// A message of the model.
@@ -86,27 +87,27 @@ pub enum Item {
         id: String,
         /// Always `assistant`.
         role: String,
-        /// Progress of the item.
+        /// State of the item.
         status: Status,
-        /// The text of the message.
+        /// Text of the message.
         content: Vec<ContentPart>,
     },
     /// A function call of the model.
     FunctionCall {
         /// Unique id that starts with `fc_`.
         id: String,
-        /// Id that the call's result refers to; starts with `call_`.
+        /// Id of the call, which the message with the result must repeat. Starts with `call_`.
         call_id: String,
         /// Name of the function.
         name: String,
-        /// The arguments: a JSON object, as text.
+        /// Arguments of the call: the text of a JSON object.
         arguments: String,
-        /// Progress of the item.
+        /// State of the item.
         status: Status,
     },
 }
 
-/// A content part of a message or of reasoning.
+/// Part of the content of a message or of reasoning.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
@@ -124,22 +125,22 @@ pub enum ContentPart {
 pub struct OutputText {
     /// The text.
     pub text: String,
-    /// Always empty.
+    /// Always empty, because the server does not annotate texts.
     pub annotations: Vec<Value>,
-    /// Always empty.
+    /// Always empty, because the server reports no log-probabilities here.
     pub logprobs: Vec<Value>,
 }
 
 /// Token counts of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseUsage {
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub input_tokens: usize,
-    /// Details about the prompt.
+    /// Details about the tokens of the prompt.
     pub input_tokens_details: crate::chat::PromptDetails,
-    /// Tokens of the output.
+    /// Number of tokens of the output.
     pub output_tokens: usize,
-    /// Details about the output.
+    /// Details about the tokens of the output.
     pub output_tokens_details: crate::chat::CompletionDetails,
     /// Sum of input and output tokens.
     pub total_tokens: usize,
@@ -158,7 +159,7 @@ impl From<crate::Usage> for ResponseUsage {
 }
 
 impl IncompleteDetails {
-    /// Creates the details of a response that reached its token limit.
+    /// Creates the details for a response that reached its token limit.
     pub fn max_output_tokens() -> Self {
         Self { reason: "max_output_tokens".to_owned() }
     }

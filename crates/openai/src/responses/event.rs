@@ -3,8 +3,8 @@ use serde_json::Value;
 
 use super::answer::{ContentPart, Item, Response};
 
-/// An event of a streamed response. On the wire, each event also has its sequence number in the
-/// stream, from 0.
+/// Event of a streamed response. In a stream, each event also has a field `sequence_number`, which
+/// counts events from 0.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[allow(
@@ -12,19 +12,19 @@ use super::answer::{ContentPart, Item, Response};
     reason = "the fields are those of every event: which item, which part of it, what is new or whole"
 )]
 pub enum ResponseEvent {
-    /// First event of the stream.
+    /// The response has been created. First event of a stream.
     #[serde(rename = "response.created")]
     Created { response: Response },
-    /// Second event of the stream.
+    /// The response is being generated. Second event of a stream.
     #[serde(rename = "response.in_progress")]
     InProgress { response: Response },
-    /// Start of an item.
+    /// An item begins. `output_index` is its index in `Response::output`.
     #[serde(rename = "response.output_item.added")]
     ItemAdded { output_index: usize, item: Item },
-    /// Start of a content part.
+    /// A content part begins. `content_index` is its index in the content of the item.
     #[serde(rename = "response.content_part.added")]
     PartAdded { item_id: String, output_index: usize, content_index: usize, part: ContentPart },
-    /// New text of a message.
+    /// New text of a message follows the text so far.
     #[serde(rename = "response.output_text.delta")]
     TextDelta {
         item_id: String,
@@ -33,7 +33,7 @@ pub enum ResponseEvent {
         delta: String,
         logprobs: Vec<Value>,
     },
-    /// Whole text of a message.
+    /// The text of a message part is complete.
     #[serde(rename = "response.output_text.done")]
     TextDone {
         item_id: String,
@@ -42,37 +42,37 @@ pub enum ResponseEvent {
         text: String,
         logprobs: Vec<Value>,
     },
-    /// New reasoning text.
+    /// New reasoning text follows the text so far.
     #[serde(rename = "response.reasoning_text.delta")]
     ReasoningDelta { item_id: String, output_index: usize, content_index: usize, delta: String },
-    /// Whole reasoning text.
+    /// The text of a reasoning part is complete.
     #[serde(rename = "response.reasoning_text.done")]
     ReasoningDone { item_id: String, output_index: usize, content_index: usize, text: String },
-    /// End of a content part.
+    /// A content part is complete.
     #[serde(rename = "response.content_part.done")]
     PartDone { item_id: String, output_index: usize, content_index: usize, part: ContentPart },
-    /// New part of a call's arguments.
+    /// New text follows the arguments of a call so far.
     #[serde(rename = "response.function_call_arguments.delta")]
     ArgumentsDelta { item_id: String, output_index: usize, delta: String },
-    /// Whole arguments of a call.
+    /// The arguments of a call are complete.
     #[serde(rename = "response.function_call_arguments.done")]
     ArgumentsDone { item_id: String, output_index: usize, name: String, arguments: String },
-    /// End of an item.
+    /// An item is complete.
     #[serde(rename = "response.output_item.done")]
     ItemDone { output_index: usize, item: Item },
-    /// Last event of a complete response.
+    /// The response is complete. Last event of a stream.
     #[serde(rename = "response.completed")]
     Completed { response: Response },
-    /// Last event of a response that reached its token limit.
+    /// The response was cut off by its token limit. Last event of a stream.
     #[serde(rename = "response.incomplete")]
     Incomplete { response: Response },
-    /// Last event of a response that ended with an error.
+    /// The response ended with an error. Last event of a stream.
     #[serde(rename = "response.failed")]
     Failed { response: Response },
 }
 
 impl ResponseEvent {
-    /// Returns the event's name, which is also its `type`.
+    /// Returns the name of the event, which is also the value of its field `type`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Created { .. } => "response.created",

@@ -7,27 +7,27 @@ use crate::request::{
 };
 use crate::{ChatRequest, Format, RequestError, StreamOptions};
 
-/// A request for a response.
+/// Request to `/v1/responses`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ResponseRequest {
-    /// The request as a chat request.
+    /// The request, converted to a chat request.
     pub chat: ChatRequest,
-    /// Request fields that the response repeats, with defaults for absent ones.
+    /// Fields that the response repeats. Fields that the request lacks have their default values.
     pub repeated: Map<String, Value>,
 }
 
-/// One item of a conversation.
+/// Item of the conversation in a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InputItem {
-    /// A message.
+    /// Message of any role.
     Message(ChatMessage),
-    /// A function call made by the assistant.
+    /// Function call of the assistant.
     Call(ToolCall),
-    /// Reasoning of the assistant.
+    /// Text of the assistant's reasoning.
     Reasoning(String),
 }
 
-/// Returns the fields that the response repeats, with their default values.
+/// Returns the default values of the fields that the response repeats.
 fn repeated_defaults() -> Map<String, Value> {
     let defaults = json!({
         "instructions": null, "max_output_tokens": null, "metadata": {}, "parallel_tool_calls": true,
@@ -42,7 +42,7 @@ fn repeated_defaults() -> Map<String, Value> {
 }
 
 impl ResponseRequest {
-    /// Parses a request's body.
+    /// Parses the body of a request.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
@@ -88,10 +88,10 @@ impl ResponseRequest {
     }
 }
 
-/// Takes fields without effect, and unsupported fields with neutral values.
+/// Marks the fields without effect and the unsupported fields as read.
 ///
 /// # Errors
-/// Returns an error if an unsupported field has another value.
+/// Returns an error if the value of an unsupported field is not neutral.
 fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     type Check = fn(&Value) -> bool;
     // Obfuscation pads a stream against observers who measure packet sizes. Here it would only add
@@ -128,8 +128,8 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Reports whether an `include` entry adds nothing to the response. Reasoning is never encrypted,
-/// so there is no encrypted reasoning to include.
+/// Reports whether an entry of `include` has no effect on the response. The server never encrypts
+/// reasoning, so there is no encrypted reasoning that could be included.
 fn adds_nothing(included: &Value) -> bool {
     included == "reasoning.encrypted_content"
 }
@@ -146,7 +146,8 @@ fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<(), R
     fields.finish()
 }
 
-/// Parses `text`: the format, without the wrapper object that chats have.
+/// Parses the field `text`. Its `format` corresponds to the `response_format` of a chat request,
+/// but without the object `json_schema` around the schema.
 fn read_text(at: Place) -> Result<Option<Format>, RequestError> {
     let mut fields = at.fields()?;
     if let Some(verbosity) = fields.take("verbosity") {
@@ -243,8 +244,8 @@ fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
     Ok(InputItem::Reasoning(if content.is_empty() { summary } else { content }.join("\n")))
 }
 
-/// Converts items to messages. Merges consecutive reasoning, text and calls of the assistant into
-/// one message.
+/// Converts the items of a conversation to messages. Reasoning is added to the assistant message
+/// that follows. Calls are added to the assistant message before, or form a new assistant message.
 fn as_messages(items: Vec<InputItem>) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut thought: Option<String> = None;

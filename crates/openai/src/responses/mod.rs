@@ -1,5 +1,5 @@
-//! `/v1/responses`: chats whose items are messages, calls, or results of calls. The server stores
-//! nothing.
+//! `/v1/responses`: chats whose items are messages, calls and results of calls. The server does not
+//! store responses.
 
 mod answer;
 mod event;

@@ -1,4 +1,4 @@
-//! Parsing of requests and serialization of responses.
+//! Tests of the parsing of requests and the serialization of responses.
 
 mod completions;
 mod directives;

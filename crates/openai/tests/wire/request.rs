@@ -1,7 +1,7 @@
 use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TagContent, TokenLimit, Undeclared};
 use serde_json::{Value, json};
 
-/// Builds a minimal request with additional `fields`.
+/// Returns the body of a minimal request with the additional members of `fields`.
 fn body(fields: &Value) -> Value {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     for (name, value) in fields.as_object().expect("an object") {

@@ -4,7 +4,7 @@ use formwork_openai::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Checks the exact serialization of `value`, and that parsing it returns an equal value.
+/// Checks that `value` is serialized as `text`, and that parsing `text` returns an equal value.
 fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
     assert_eq!(serde_json::to_string(value).expect("serializable"), text);
     assert_eq!(&serde_json::from_str::<T>(text).expect("readable"), value);

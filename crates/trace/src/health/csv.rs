@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::{Count, Health, Named, Tally};
 
-/// Leading columns of a line.
+/// First three columns of a line.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     part: &'a str,
@@ -10,7 +10,7 @@ struct Place<'a> {
     bucket: &'a str,
 }
 
-/// Value of a column: a number or arbitrary text.
+/// Content of a cell. A text may need protection from being run as a formula.
 #[derive(Clone, Copy)]
 enum Cell<'a> {
     Number(&'a str),
@@ -55,7 +55,7 @@ pub(super) fn csv(health: &Health) -> String {
     text
 }
 
-/// Writes the numbers of a tally. Zeros are omitted, except for runs and coercions.
+/// Appends the lines of a tally. Counts of zero are omitted, except for runs and coercions.
 fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
     line(text, place, "", "runs", Cell::Number(&tally.runs.to_string()));
     line(text, place, "", "coercions", Cell::Number(&tally.coercions.successes.to_string()));
@@ -109,13 +109,13 @@ fn line(text: &mut String, place: Place<'_>, stage: &str, metric: &str, value: C
     let _ = write!(text, "{part},{name},{bucket},{stage},{metric},{}\r\n", field(value));
 }
 
-/// Characters at which spreadsheets recognize a formula.
+/// First characters by which spreadsheets recognize a formula.
 const FORMULA: [char; 7] = ['=', '+', '-', '@', '\t', '\r', '\n'];
 
-/// Formats a field and quotes it if necessary.
+/// Formats a cell and quotes it if necessary.
 ///
-/// Texts that a spreadsheet would run as a formula get an apostrophe as a prefix, as OWASP advises.
-/// Names may come from a model or another untrusted source.
+/// A text that a spreadsheet would run as a formula gets an apostrophe as a prefix, as OWASP
+/// advises. This matters because names may come from a model or another untrusted source.
 fn field(cell: Cell<'_>) -> String {
     let text = match cell {
         Cell::Text(text) if text.starts_with(FORMULA) => format!("'{text}"),

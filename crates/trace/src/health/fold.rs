@@ -1,4 +1,4 @@
-//! Aggregation of a scan into a report.
+//! Aggregation of scanned counts into a report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use super::scan::{Buckets, NameId, Part, Scan};
 use super::{Bucket, Count, Filters, HEALTH_VERSION, Health, HealthOptions, Named, Tally, Window, recommend};
 use crate::{Event, Timestamp};
 
-/// Counts by name and bucket. `None` as the name stands for all records.
+/// Counts by name and bucket. The name `None` stands for all records.
 type Tallies = HashMap<(Option<NameId>, u32), Tally>;
 
 pub(super) fn fold(
@@ -51,7 +51,8 @@ pub(super) fn fold(
     Ok(health)
 }
 
-/// Returns the counts by name and bucket, and the number of skipped constraints by model.
+/// Returns the counts by name and bucket. Also returns, by model, how often a constraint was
+/// skipped.
 fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
     let (mut tallies, mut skips) = (Tallies::new(), HashMap::new());
     for (&(name, bucket), &runs) in &scan.runs {
@@ -74,7 +75,7 @@ fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
     (tallies, skips)
 }
 
-/// Merges the buckets of each name.
+/// Returns the counts by name, summed over all buckets.
 fn whole(tallies: &Tallies) -> HashMap<Option<NameId>, Tally> {
     let mut whole: HashMap<_, Tally> = HashMap::new();
     for ((name, _), tally) in tallies {
@@ -89,10 +90,10 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Returns the names of a part that have counts.
+    /// Returns the names of a dimension with their counts, without names that have no counts.
     ///
-    /// They are sorted by coercions in 100 runs, then by coercions, highest first, and then by
-    /// name.
+    /// Names with more coercions per 100 runs come first, then names with more coercions.
+    /// Otherwise, names are in alphabetical order.
     fn of(&self, part: Part) -> Vec<Named> {
         let names = (0..).zip(&self.scan.names.all).filter(|(_, (of, _))| *of == part);
         let mut named: Vec<_> = names
@@ -142,15 +143,15 @@ fn trends(
     Ok(trends)
 }
 
-/// Sorts by count, highest first, and then by name.
+/// Sorts names by count, highest first. Names with equal counts are in alphabetical order.
 fn most(counts: HashMap<String, u64>) -> Vec<Count> {
     let mut counts: Vec<_> = counts.into_iter().map(|(name, count)| Count { name, count }).collect();
     counts.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name)));
     counts
 }
 
-/// Formats a time in RFC 3339 with a resolution of one second, using the calendar functions of
-/// `SQLite`.
+/// Formats a time as in RFC 3339, rounded down to whole seconds. `SQLite` converts the time to a
+/// date.
 fn rfc3339(connection: &Connection, time: Timestamp) -> Result<String, rusqlite::Error> {
     let seconds = time.0.div_euclid(1_000_000);
     connection.query_row(
@@ -160,7 +161,7 @@ fn rfc3339(connection: &Connection, time: Timestamp) -> Result<String, rusqlite:
     )
 }
 
-/// Formats a time in RFC 3339, with microseconds unless it is a whole second.
+/// Formats a time as in RFC 3339. The microseconds are included unless they are zero.
 fn rfc3339_exact(connection: &Connection, time: Timestamp) -> Result<String, rusqlite::Error> {
     let text = rfc3339(connection, time)?;
     Ok(match (time.0.rem_euclid(1_000_000), text.strip_suffix('Z')) {

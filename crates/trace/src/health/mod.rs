@@ -1,4 +1,5 @@
-//! Health reports: how often outputs need corrections, by step and model, with recommendations.
+//! Health reports, which show how often outputs need corrections, by step and by model. A report
+//! also contains recommendations.
 //!
 //! ```
 //! use formwork_trace::health::{Health, HealthOptions};
@@ -17,22 +18,26 @@
 //!
 //! # What is counted
 //! - A *coercion* is an `output.coercion.success` event: a stage changed an output.
-//! - A *failure* is an `output.coercion.fail` event if no later stage recovered the output.
-//! - A *recovered* failure was corrected by a later stage and does not count as a failure. For
+//! - A *failure* is an `output.coercion.fail` event, if no later stage recovered the output.
+//! - A *recovered* failure is not counted as a failure. A later stage corrected the output. For
 //!   example, a syntax repair recovers an extraction that found no JSON.
-//! - A *run*, in `runs` and in rates, means a run of a step. For a model, an agent or a pipeline,
-//!   it counts runs of steps with this name, on the step itself or on one of its attempts.
+//! - A *run*, in `runs` and in rates, is a run of a step. A run counts for a model, an agent or a
+//!   pipeline if the step or one of its attempts names it.
 //!
-//! Rates may exceed 100, since several stages can change one output.
+//! Several stages can change one output, so there can be more than 100 coercions per 100 runs.
 //!
-//! Events belong to the window in which they happened. Runs belong to the window in which the step
-//! or one of its attempts started. Records dated after the end of the window, by a clock that is
-//! ahead, are included. Corrections that a step in shadow mode would have made are not counted.
+//! Reports cover a window of time. An event counts if it happened in the window. A run counts if
+//! the step or one of its attempts started in the window.
+//!
+//! Records dated after the end of the window are included, because the clock of another process may
+//! be ahead. Corrections that a step in shadow mode only computed are not counted.
 //!
 //! # Limits
-//! Events are read once, and names that are not in [`Event`](super::Event) are skipped. Memory
-//! grows with the number of runs of steps in the window. A million events in 250,000 runs of steps
-//! take about one second on one core (`cargo bench -p formwork-benches --bench traces`).
+//! Events are read once. Events with names that are not in [`Event`](super::Event) are skipped.
+//! Memory use grows with the number of runs of steps in the window.
+//!
+//! Reading a million events in 250,000 runs of steps takes about one second on one core (`cargo
+//! bench -p formwork-benches --bench traces`).
 
 mod csv;
 mod fold;
@@ -57,26 +62,26 @@ use super::{Timestamp, TraceError};
 /// Version of the JSON format of [`Health`].
 pub const HEALTH_VERSION: u32 = 1;
 
-/// Maximum wait for another process that locks the database.
+/// Maximum time to wait while another process locks the database.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Selection of the records to report on. Filters that are `None` include all names.
+/// Selection of the records for a report. A filter that is `None` includes all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthOptions {
     /// Current time, which is the end of the window.
     pub now: Timestamp,
-    /// Length of the window before `now`. If `None`, the window is from the first record to the
-    /// last.
+    /// Length of the window, which ends at `now`. If `None`, the window contains all records.
     pub since: Option<Duration>,
-    /// Number of parts of equal length into which the window is divided for trends; 0 for none.
+    /// Number of buckets into which the window is divided, to show trends. Buckets have equal
+    /// length. If 0, the report has no trends.
     pub buckets: u32,
-    /// Name of the only pipeline to include.
+    /// Filter: includes only records of the pipeline with this name.
     pub pipeline: Option<String>,
-    /// Name of the only step to include.
+    /// Filter: includes only records of the step with this name.
     pub step: Option<String>,
-    /// Name of the only agent to include.
+    /// Filter: includes only records of the agent with this name.
     pub agent: Option<String>,
-    /// Name of the only model to include.
+    /// Filter: includes only records of the model with this name.
     pub model: Option<String>,
 }
 
@@ -87,23 +92,24 @@ impl HealthOptions {
     }
 }
 
-/// Health report. Its JSON starts with `version` and `generated_at`, and times are in RFC 3339.
+/// Health report. Its JSON starts with `version` and `generated_at`. Times are formatted as in RFC
+/// 3339.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Health {
-    /// Format version, [`HEALTH_VERSION`].
+    /// Version of the JSON format: [`HEALTH_VERSION`].
     pub version: u32,
     /// Time at which the report was created.
     pub generated_at: String,
-    /// The reported time window.
+    /// Time window that the report covers.
     pub window: Window,
-    /// The filters applied.
+    /// Filters that selected the records.
     pub filters: Filters,
-    /// Number of runs of pipelines.
+    /// Number of runs of pipelines. [`Tally::runs`] counts runs of steps instead.
     pub traces: u64,
-    /// Counts over all records.
+    /// Counts over all selected records.
     pub overall: Tally,
-    /// Counts by pipeline. These lists are sorted by the number of coercions in 100 runs, highest
-    /// first.
+    /// Counts by pipeline. This list and the following three are sorted by coercions per 100 runs,
+    /// highest first.
     pub pipelines: Vec<Named>,
     /// Counts by step.
     pub steps: Vec<Named>,
@@ -111,38 +117,38 @@ pub struct Health {
     pub agents: Vec<Named>,
     /// Counts by model.
     pub models: Vec<Named>,
-    /// Number of uses of each transform, highest first.
+    /// Number of uses of each transform, such as `str->int`, highest first.
     pub transforms: Vec<Count>,
-    /// Number of skipped constraints by model, highest first. Events without a model have an empty
-    /// name.
+    /// For each model, how often a constraint was skipped (`aros.soe.skipped`), highest first. The
+    /// name is empty for events without a model.
     pub soe_skips: Vec<Count>,
-    /// Parts of the window, if requested.
+    /// Counts by bucket, in the order of time. Empty if no buckets were requested.
     pub trends: Vec<Bucket>,
-    /// Recommended actions.
+    /// Recommended actions. There is at least one, which may be that there is nothing to do.
     pub recommendations: Vec<Recommendation>,
 }
 
 /// Time window of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Window {
-    /// Length of the window in hours, if given.
+    /// Length of the window in hours. `None` if the window contains all records.
     pub since_hours: Option<f64>,
-    /// Start of the window; `None` if there are no records.
+    /// Start of the window. `None` if there are no records.
     pub from: Option<String>,
-    /// End of the window.
+    /// End of the window. `None` if there are no records.
     pub until: Option<String>,
 }
 
-/// Filters of a report. `None` includes all names.
+/// Filters of a report. A filter that is `None` includes all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filters {
-    /// Name of the pipeline.
+    /// Name of the only pipeline that is included.
     pub pipeline: Option<String>,
-    /// Name of the step.
+    /// Name of the only step that is included.
     pub step: Option<String>,
-    /// Name of the agent.
+    /// Name of the only agent that is included.
     pub agent: Option<String>,
-    /// Name of the model.
+    /// Name of the only model that is included.
     pub model: Option<String>,
 }
 
@@ -151,7 +157,7 @@ pub struct Filters {
 pub struct Named {
     /// Name of the pipeline, step, agent or model.
     pub name: String,
-    /// The counts.
+    /// Counts of the records with this name.
     #[serde(flatten)]
     pub tally: Tally,
 }
@@ -165,26 +171,27 @@ pub struct Count {
     pub count: u64,
 }
 
-/// Part of the window.
+/// Counts of one bucket, which is a part of the window.
 ///
-/// Times have a resolution of one second, or one microsecond if parts are shorter than a second.
+/// Times have a resolution of one second, or of one microsecond if buckets are shorter than a
+/// second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bucket {
-    /// Start of the part.
+    /// Start of the bucket.
     pub from: String,
-    /// End of the part, exclusive.
+    /// End of the bucket, exclusive.
     pub until: String,
-    /// Counts over all records of the part.
+    /// Counts over all selected records in the bucket.
     #[serde(flatten)]
     pub tally: Tally,
-    /// Counts by step.
+    /// Counts by name of the step.
     pub steps: BTreeMap<String, Tally>,
-    /// Counts by model.
+    /// Counts by name of the model.
     pub models: BTreeMap<String, Tally>,
 }
 
 impl Health {
-    /// Reads a database, which may be written to at the same time.
+    /// Creates a report from a trace database. Other processes may write to the database meanwhile.
     ///
     /// # Errors
     /// Returns an error if the file is missing, is not a trace database, or was created by a newer
@@ -207,13 +214,15 @@ impl Health {
 
     /// Returns the report as CSV (RFC 4180).
     ///
-    /// Each line has one number, with the columns `part`, `name`, `bucket`, `stage`, `metric` and
+    /// Each line has one value, with the columns `part`, `name`, `bucket`, `stage`, `metric` and
     /// `value`.
     ///
-    /// `part` is `overall`, `pipeline`, `step`, `agent`, `model`, `transform`, `soe_skip`,
-    /// `bucket`, `bucket_step`, `bucket_model` or `recommendation`. The value of a `recommendation`
-    /// is a text. `bucket` is the start of a bucket. Texts that a spreadsheet would read as a
-    /// formula start with an apostrophe.
+    /// - `part` is `overall`, `pipeline`, `step`, `agent`, `model`, `transform`, `soe_skip`,
+    ///   `bucket`, `bucket_step`, `bucket_model` or `recommendation`.
+    /// - `bucket` is the start of a bucket.
+    /// - `value` is a number, except that it is a text for a `recommendation`.
+    ///
+    /// A text that a spreadsheet would run as a formula starts with an apostrophe.
     pub fn to_csv(&self) -> String {
         csv::csv(self)
     }

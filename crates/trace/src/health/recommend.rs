@@ -1,6 +1,6 @@
-//! Rules that derive recommendations from the counts.
+//! Rules that derive recommendations from the counts of a report.
 //!
-//! Thresholds are low, since the advice is for a person who sees the figures next to it.
+//! The thresholds are low, because a person reads the recommendations next to the counts.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,29 @@ use serde::Serialize;
 
 use super::{Bucket, Health, Named, Tally};
 
-/// Minimum number of cases for advice on a stage or a trend.
+/// Minimum number of coercions for a recommendation about a stage, and minimum increase of
+/// coercions for one about a trend.
 const FEW: u64 = 3;
-/// Number of coercions per 100 runs from which constraints are recommended.
+/// Minimum number of coercions per 100 runs for recommending constraints.
 const OFTEN: f64 = 10.0;
-/// Share of failures from which they are reported.
+/// Minimum share of failures for a recommendation about failures, from 0 to 1.
 const FAILING: f64 = 0.2;
-/// Share of a stage among all coercions from which the stage is reported.
+/// Minimum share of a stage among all coercions for a recommendation about the stage, from 0 to 1.
 const MUCH: f64 = 0.3;
-/// Factor of growth from which a rate is reported as rising.
+/// Minimum ratio of the later to the earlier rate for a recommendation about a trend.
 const RISING: f64 = 1.25;
 
-/// Basis of a recommendation.
+/// Basis of a recommendation, from which its step, model or stage follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
-    /// All selected records.
+    /// Counts over all selected records.
     Basic,
-    /// The step or model that needs the most corrections.
+    /// Counts of the step or model that needs the most corrections.
     Targeted,
-    /// The stages that make the most corrections.
+    /// Counts of the stages that make the most corrections.
     Stage,
-    /// A step, model or stage with a rising rate.
+    /// Rising rate of corrections of a step, model or stage.
     Trend,
 }
 
@@ -38,16 +39,16 @@ pub enum Advice {
 pub struct Recommendation {
     /// Basis of the recommendation.
     pub kind: Advice,
-    /// Name of the step it concerns.
+    /// Name of the step that the recommendation concerns. `None` if it does not concern a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Name of the model it concerns.
+    /// Name of the model that the recommendation concerns. `None` if it does not concern a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Name of the stage it concerns.
+    /// Name of the stage that the recommendation concerns. `None` if it does not concern a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Text of the recommendation.
+    /// Recommended action and its reason, in English.
     pub text: String,
 }
 
@@ -69,7 +70,7 @@ impl Recommendation {
     }
 }
 
-/// Returns the recommendations, always at least one.
+/// Returns the recommendations for a report. There is always at least one.
 pub(super) fn recommend(health: &Health) -> Vec<Recommendation> {
     let mut all = basic(health);
     all.extend(targeted(health));
@@ -165,7 +166,7 @@ fn rate(tally: &Tally) -> String {
     }
 }
 
-/// Returns advice for stages with a large share of the coercions.
+/// Returns a recommendation for each stage that makes a large share of all coercions.
 fn stages(overall: &Tally) -> Vec<Recommendation> {
     let all = overall.stages.values().map(|coercions| coercions.successes).sum();
     let much = overall
@@ -194,8 +195,8 @@ fn stages(overall: &Tally) -> Vec<Recommendation> {
     .collect()
 }
 
-/// Returns the step, model and stage that rise most from the first half of the buckets to the
-/// second.
+/// Returns recommendations for the step, the model and the stage whose rates of coercions rise most.
+/// The rates of the first half of the buckets are compared with those of the second half.
 fn trends(buckets: &[Bucket], overall: &Tally) -> Vec<Recommendation> {
     let stages = || overall.stages.keys();
     let half = buckets.len() / 2;
@@ -225,7 +226,7 @@ fn trends(buckets: &[Bucket], overall: &Tally) -> Vec<Recommendation> {
     all
 }
 
-/// Coercions and runs by name.
+/// Number of coercions and number of runs, by name.
 type Rates = BTreeMap<String, (u64, u64)>;
 
 fn of_names(buckets: &[Bucket], names: impl Fn(&Bucket) -> &BTreeMap<String, Tally>) -> Rates {
@@ -237,7 +238,8 @@ fn of_names(buckets: &[Bucket], names: impl Fn(&Bucket) -> &BTreeMap<String, Tal
     rates
 }
 
-/// Stages have no runs of their own, so each is compared to the runs of all steps.
+/// Returns the rates of stages. Stages have no runs of their own, so the number of runs is that of
+/// all steps.
 fn of_stages<'a>(buckets: &[Bucket], stages: impl Iterator<Item = &'a String>) -> Rates {
     let runs = buckets.iter().map(|bucket| bucket.tally.runs).sum();
     let of = |stage: &String| {
@@ -247,9 +249,8 @@ fn of_stages<'a>(buckets: &[Bucket], stages: impl Iterator<Item = &'a String>) -
     stages.map(|stage| (stage.clone(), (of(stage), runs))).collect()
 }
 
-/// Returns the name with the largest rise in coercions per run, and a description of the rise.
-///
-/// Names without earlier runs are skipped.
+/// Returns the name with the largest rise in coercions per run, and a text that describes the rise.
+/// Returns `None` if no rate rises enough. Names without runs in `early` are skipped.
 fn steepest(early: &Rates, late: &Rates) -> Option<(String, String)> {
     let rises = late.iter().filter_map(|(name, &(after, late_runs))| {
         let &(before, runs) = early.get(name)?;

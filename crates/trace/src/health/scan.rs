@@ -1,5 +1,5 @@
-//! Counts combinations of attributes in one pass over spans and one over events. Names are replaced
-//! by numbers.
+//! Counts of events and runs in a database, by combinations of attributes. The scan reads all spans
+//! once and all events once. Names are replaced by numbers.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::HealthOptions;
 use crate::{Event, Timestamp};
 
-/// Dimension by which records are counted.
+/// Dimension of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     Pipeline,
@@ -20,31 +20,32 @@ pub(super) enum Part {
     Model,
 }
 
-/// ID of a name in a dimension.
+/// Number of a name: its index in [`Names::all`].
 pub(super) type NameId = u32;
 
-/// Combination of attributes by which events are counted.
+/// Combination of attributes by which events are counted. `subject` is the row ID of the subject,
+/// `stage` the index in [`Stages::all`], and `bucket` the index of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cell {
     pub(super) subject: i64,
     pub(super) event: Event,
-    /// For a failure: true if a later stage recovered the output.
+    /// True for a failure from which a later stage recovered the output.
     pub(super) is_recovered: bool,
     pub(super) stage: Option<u32>,
     pub(super) bucket: u32,
 }
 
-/// Result of the scan.
+/// Counts found in the database.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Start and end of the window; `None` if there are no records.
+    /// Start and end of the window. `None` if there are no records.
     pub(super) window: Option<(Timestamp, Timestamp)>,
     pub(super) names: Names,
     pub(super) subjects: FxHashMap<i64, Subject>,
     pub(super) stages: Stages,
     pub(super) cells: FxHashMap<Cell, u64>,
     pub(super) transforms: HashMap<String, u64>,
-    /// Number of runs of steps by name and bucket. `None` as the name stands for all records.
+    /// Number of runs of steps by name and bucket. The name `None` stands for all records.
     pub(super) runs: FxHashMap<(Option<NameId>, u32), u64>,
     pub(super) traces: u64,
 }
@@ -55,7 +56,7 @@ pub(super) struct Names {
     ids: HashMap<(Part, String), NameId>,
 }
 
-/// Names in a subject.
+/// Names in one subject: their numbers, and the name of the model.
 #[derive(Default)]
 pub(super) struct Subject {
     pub(super) names: Vec<NameId>,
@@ -90,7 +91,7 @@ impl Stages {
     }
 }
 
-/// Division of the window into parts whose lengths differ by at most one microsecond.
+/// Division of the window into `count` buckets, whose lengths differ by at most one microsecond.
 #[derive(Clone, Copy)]
 pub(super) struct Buckets {
     from: Timestamp,
@@ -105,8 +106,8 @@ impl Buckets {
         Self { from, length, count }
     }
 
-    /// Returns the bucket of a time. Times after the end, by a clock that is ahead, are in the last
-    /// bucket.
+    /// Returns the index of the bucket that contains the time `at`. A time after the window, from a
+    /// clock that is ahead, belongs to the last bucket.
     fn of(self, at: i64) -> u32 {
         if self.count <= 1 {
             return 0;
@@ -116,7 +117,8 @@ impl Buckets {
         bucket.min(i128::from(self.count - 1)) as u32
     }
 
-    /// Returns start and end of each bucket, consistent with [`of`](Self::of).
+    /// Returns the start and the end of each bucket. [`of`](Self::of) assigns times by the same
+    /// limits.
     pub(super) fn bounds(self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         let (length, count) = (i128::from(self.length), i128::from(self.count.max(1)));
         let at = move |bucket: u32| {
@@ -126,8 +128,8 @@ impl Buckets {
         (0..self.count).map(move |bucket| (at(bucket), at(bucket + 1)))
     }
 
-    /// Reports whether each bucket is at least a second long, so that the starts differ at that
-    /// resolution.
+    /// Reports whether each bucket is at least a second long. If not, whole seconds do not
+    /// distinguish the starts of buckets.
     pub(super) fn are_of_seconds(self) -> bool {
         self.length / i64::from(self.count.max(1)) >= 1_000_000
     }
@@ -145,7 +147,8 @@ pub(super) fn scan(connection: &Connection, options: &HealthOptions) -> Result<S
     Ok(scan)
 }
 
-/// Returns the requested window, or the window from the first record to the last.
+/// Returns the window of the options, or the window that contains all records. Returns `None` if
+/// there are no records.
 fn window(
     connection: &Connection,
     options: &HealthOptions,
@@ -163,7 +166,7 @@ fn window(
     Ok(first.zip(last).map(|(first, last)| (Timestamp(first), Timestamp(last.saturating_add(1)))))
 }
 
-/// Collects the subjects that match the filters.
+/// Adds the subjects that match the filters of the options to `scan`.
 fn subjects(
     connection: &Connection,
     options: &HealthOptions,
@@ -195,7 +198,8 @@ fn subjects(
     Ok(())
 }
 
-/// Counts runs of steps. A run counts once per name, from the step or any of its attempts.
+/// Counts the runs of steps. A run counts once for each name that occurs in the step or in one of
+/// its attempts.
 fn spans(
     connection: &Connection,
     since: Option<Timestamp>,
@@ -269,16 +273,17 @@ fn events(
     Ok(())
 }
 
-/// Serialized attributes. Quotes inside JSON strings are escaped, so strings cannot match.
+/// Text of an attribute in serialized attributes. It cannot occur inside a JSON string, because
+/// quotes in strings are escaped.
 const SHADOW: &str = "\"shadow\":true";
 const RECOVERED: &str = "\"recovered\":true";
 
-/// Reports whether the attributes of an event contain `attribute`.
+/// Reports whether the serialized attributes of an event contain the text `attribute`.
 fn has(row: &Row<'_>, attribute: &str) -> Result<bool, rusqlite::Error> {
     Ok(text(row, 5)?.is_some_and(|attributes| attributes.contains(attribute)))
 }
 
-/// Reports whether an event describes an adaptation of an output.
+/// Reports whether an event is about the adaptation of an output.
 const fn is_of_adaptation(event: Event) -> bool {
     matches!(
         event,
@@ -294,15 +299,16 @@ const fn is_of_adaptation(event: Event) -> bool {
     )
 }
 
-/// Returns the result of a `reasoning.validation` event.
+/// Returns the attribute `result` of a `reasoning.validation` event, or an empty string if it is
+/// missing.
 fn result(attributes: Option<&str>) -> String {
     let attributes: Value = attributes.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     attributes.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Calls `see` for each row since a time.
+/// Calls `see` for each row of `query` whose column `time` is not before `since`.
 ///
-/// Without `since`, the table is scanned in storage order, which is faster than an index scan.
+/// If `since` is `None`, the table is read in storage order, which is faster than reading an index.
 fn each(
     connection: &Connection,
     query: &str,
@@ -322,7 +328,8 @@ fn each(
     Ok(())
 }
 
-/// Returns the text of a column, or `None` for NULL and for other types, which are never written.
+/// Returns the text in a column. Returns `None` if the value is NULL or, in a damaged database, not
+/// a text.
 fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, rusqlite::Error> {
     match row.get_ref(column)? {
         ValueRef::Text(bytes) => Ok(std::str::from_utf8(bytes).ok()),

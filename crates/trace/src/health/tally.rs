@@ -6,31 +6,31 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::Event;
 
-/// Counts of runs and events.
+/// Counts of runs and events for one name, one bucket or a whole report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of runs of steps.
     pub runs: u64,
-    /// Changes of outputs (`output.coercion.*`).
+    /// Counts of changes of outputs by all stages (`output.coercion.*`).
     pub coercions: Coercions,
-    /// Changes of outputs by stage.
+    /// The same counts by stage.
     pub stages: BTreeMap<String, Coercions>,
-    /// Repairs of broken JSON (`aros.aop.syntactic.*`).
+    /// Counts of repairs of broken JSON (`aros.aop.syntactic.*`).
     pub syntactic: Outcomes,
-    /// Conversions of types (`aros.aop.coercion.*`).
+    /// Counts of conversions of values to other types (`aros.aop.coercion.*`).
     pub semantic: Outcomes,
-    /// Constraints during decoding.
+    /// Counts of constraints during decoding (`aros.soe.*` and `grammar.applied`).
     pub soe: Soe,
-    /// Checks before generations.
+    /// Counts of checks before a generation (`aros.reasoning.precheck.*`).
     pub precheck: Precheck,
-    /// Judgements of plans.
+    /// Counts of judgements of plans (`reasoning.validation`).
     pub validation: Validation,
 }
 
 /// Counts of `output.coercion.*` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coercions {
-    /// Number of times a stage started.
+    /// Number of times a stage began to process an output.
     pub attempts: u64,
     /// Number of times a stage changed an output.
     pub successes: u64,
@@ -43,20 +43,20 @@ pub struct Coercions {
 /// Counts of `aros.aop.syntactic.*` or `aros.aop.coercion.*` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
-    /// Number of successes.
+    /// Number of events whose name ends in `success`.
     pub success: u64,
-    /// Number of times there was nothing to do.
+    /// Number of events whose name ends in `skip`: there was nothing to do.
     pub skip: u64,
-    /// Number of failures.
+    /// Number of events whose name ends in `fail`.
     pub fail: u64,
 }
 
 /// Counts of `aros.soe.*` and `grammar.applied` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Soe {
-    /// Number of constrained outputs.
+    /// Number of outputs that were constrained during decoding.
     pub enabled: u64,
-    /// Number of outputs that should have been constrained but were not.
+    /// Number of outputs that were not constrained, although the configuration requested it.
     pub skipped: u64,
     /// Number of requests that asked the backend for a schema or grammar constraint.
     pub applied: u64,
@@ -69,7 +69,7 @@ pub struct Precheck {
     pub pass: u64,
     /// Number of prechecks that failed.
     pub fail: u64,
-    /// Number of prechecks with nothing to check.
+    /// Number of prechecks that were skipped because there was nothing to check.
     pub skipped: u64,
 }
 
@@ -83,12 +83,13 @@ pub struct Validation {
 }
 
 impl Tally {
-    /// Returns the number of coercions in 100 runs, or `None` without runs.
+    /// Returns the number of coercions per 100 runs. Returns `None` if there are no runs.
     pub fn per_100_runs(&self) -> Option<f64> {
         (self.runs > 0).then(|| self.coercions.successes as f64 * 100.0 / self.runs as f64)
     }
 
-    /// Adds `count` events. For failures, `is_recovered` selects the counter.
+    /// Adds `count` events. For a failure, `is_recovered` selects the counter. For a validation,
+    /// `stage` is the result.
     pub(super) fn add(&mut self, (event, is_recovered): (Event, bool), stage: Option<&str>, count: u64) {
         let counter = match event {
             Event::GrammarApplied => &mut self.soe.applied,
@@ -123,7 +124,7 @@ impl Tally {
 }
 
 impl Tally {
-    /// Adds the counts of another tally.
+    /// Adds the counts of `other`.
     pub(super) fn merge(&mut self, other: &Self) {
         self.runs += other.runs;
         self.coercions += other.coercions;
@@ -149,7 +150,7 @@ impl Coercions {
     }
 }
 
-/// Implements addition of counts field by field.
+/// Implements `AddAssign` for structs of counts.
 macro_rules! added {
     ($($counters:ident { $($counter:ident),+ }),+) => {
         $(impl AddAssign for $counters {
@@ -169,8 +170,8 @@ added!(
 );
 
 impl Precheck {
-    /// Returns the share of failed prechecks, not counting skipped ones, or `None` without
-    /// prechecks.
+    /// Returns the number of failed prechecks as a share of all passed and failed ones, from 0 to
+    /// 1. Returns `None` if no precheck passed or failed.
     pub fn failure_rate(self) -> Option<f64> {
         let checks = self.pass + self.fail;
         (checks > 0).then(|| self.fail as f64 / checks as f64)

@@ -11,10 +11,10 @@ use crate::tests::attributes;
 use crate::{Event, MemorySink, Record, Span, SpanKind, SqliteOptions, SqliteSink, Status, Tracer};
 
 const HOUR: i64 = 3_600_000_000;
-/// 2026-01-01T00:00:00Z.
+/// 2026-01-01T00:00:00Z, in microseconds since 1970.
 const START: i64 = 1_767_225_600_000_000;
 
-/// Database with a tracer on an adjustable clock.
+/// Trace database with a tracer whose clock the test sets.
 struct World {
     folder: tempfile::TempDir,
     tracer: Tracer,
@@ -40,7 +40,8 @@ impl World {
         self.now.store(START + hours * HOUR, Ordering::Relaxed);
     }
 
-    /// Records a run of a step with one attempt by `model`, and calls `happens` in the attempt.
+    /// Records a run with one attempt at the step `step` by `model`. Calls `happens` inside the
+    /// attempt.
     fn step(&self, step: &str, model: &str, happens: impl Fn(&Span)) {
         let run = self.tracer.run("support");
         run.set_agent("writer");
@@ -66,7 +67,7 @@ fn success(span: &Span, stage: &str, transforms: &[&str]) {
     span.event(Event::OutputSuccess, attributes(json!({ "stage": stage, "transforms": transforms })));
 }
 
-/// Records two models and three steps over six hours. `plan` has a rising rate, and `chat` needs no
+/// Records two models and three steps over six hours. The rate of `plan` rises, and `chat` needs no
 /// corrections.
 fn example() -> World {
     let world = World::new();
@@ -449,10 +450,10 @@ fn rejects_files_that_are_not_databases() {
     assert!(error.to_string().ends_with("other.db: not a trace database"), "{error}");
 }
 
-/// Event in an attempt: hour, step, model, event and stage.
+/// Numbers of the hour, step, model, event and stage of an event in an attempt.
 type Happening = (i64, u8, u8, u8, u8);
 
-/// Computes the expected counts directly from the records.
+/// Computes the expected counts from the records: runs, coercions and failures by name.
 fn by_hand(records: &[Record], from: i64, wanted: Option<&str>) -> BTreeMap<String, (u64, u64, u64)> {
     let mut tallies: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     let mut seen = HashSet::new();

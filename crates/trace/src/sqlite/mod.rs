@@ -16,18 +16,19 @@ use super::{Record, Sink, TraceError};
 use rows::Rows;
 use writer::{Losses, Message, Writer};
 
-/// Options for writing a database. The defaults suit everything except tests.
+/// Options for writing a trace database. The defaults suit everything except tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// True to write the correction ledger (`correction_ledger_enabled` in the configuration).
+    /// True to write corrections to the correction ledger. The configuration calls this option
+    /// `correction_ledger_enabled`.
     pub correction_ledger: bool,
-    /// Maximum time that a record waits for a commit together with others.
+    /// Maximum time between the first record of a batch and the commit of the batch.
     pub interval: Duration,
-    /// Maximum number of records in one commit.
+    /// Maximum number of records in one batch, which is committed at once.
     pub batch: usize,
-    /// Maximum number of records in the queue.
+    /// Maximum number of records that wait for the writer thread.
     pub queue: usize,
-    /// Maximum wait for a lock held by another process.
+    /// Maximum time to wait while another process locks the database.
     pub busy: Duration,
 }
 
@@ -43,8 +44,8 @@ impl Default for SqliteOptions {
     }
 }
 
-/// Sink that writes to an `SQLite` database on its own thread. Several processes may write to the
-/// same database.
+/// Sink that writes records to an `SQLite` database, on a thread of its own. Several processes may
+/// write to the same database.
 ///
 /// ```
 /// use formwork_trace::{SqliteOptions, SqliteSink, Status, Tracer};
@@ -57,22 +58,23 @@ impl Default for SqliteOptions {
 /// ```
 ///
 /// # Commits
-/// Records are committed in batches, and each batch is committed completely or not at all. A commit
-/// happens:
-/// - After the end of a run, as soon as the queue is empty.
+/// Records are committed in batches. A batch is committed completely or not at all, at the earliest
+/// of these moments:
+/// - The end of a run, as soon as the queue is empty.
 /// - 100 ms after the first record of the batch.
-/// - When the batch has 4,096 records.
-/// - On [`flush`](Sink::flush), which returns after everything recorded before is committed.
-/// - When the sink is dropped.
+/// - The batch has 4,096 records.
+/// - A call of [`flush`](Sink::flush), which returns after the commit of everything recorded
+///   before.
+/// - The sink is dropped.
 ///
 /// Committed records survive the end of the process, even if it is killed. A power failure may lose
 /// the last commits but keeps the database consistent (`synchronous = NORMAL`).
 ///
 /// # Limits
-/// The queue holds 16,384 records. If it is full, recording blocks. A slow disk or another process
-/// that locks the database then slows down the traced work.
+/// The queue holds 16,384 records. If the queue is full, recording blocks. The traced work is
+/// therefore slowed down if the disk is slow or another process locks the database.
 ///
-/// A batch is lost if the database stays locked for 10 seconds or the write fails.
+/// A batch is lost if the database stays locked for 10 seconds, or if the write fails.
 /// [`lost`](Self::lost) and the next `flush` report the loss. Later batches are written normally.
 pub struct SqliteSink {
     path: PathBuf,
@@ -82,11 +84,11 @@ pub struct SqliteSink {
 }
 
 impl SqliteSink {
-    /// Opens a database or creates it. The folder must exist.
+    /// Opens the database at `path`, or creates it. The folder must exist.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened or created, has other content than traces, or
-    /// was created by a newer version of this program.
+    /// Returns an error if the file cannot be opened or created, or if it is not a trace database.
+    /// Also returns an error if it was created by a newer version of this program.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, TraceError> {
         let path = path.as_ref();
         let rows = Rows::new(schema::open(path, options.busy)?, options.correction_ledger);

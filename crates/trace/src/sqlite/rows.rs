@@ -1,4 +1,4 @@
-//! Conversion of records to rows.
+//! Conversion of records to database rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,24 +9,25 @@ use crate::Attributes;
 use crate::record::{CorrectionRecord, EventRecord, SpanRecord};
 use crate::{Record, RunId, SpanId, SpanKind, Subject};
 
-/// Maximum number of cached subjects. The number of subjects is unbounded, since their names are
-/// arbitrary.
+/// Maximum number of subjects whose row IDs are cached. Names are arbitrary, so the number of
+/// subjects has no other limit.
 const KNOWN_SUBJECTS: usize = 4096;
 
-/// Writes records and keeps the row IDs of open runs and spans.
+/// Writes records to the database. Keeps the row IDs of open runs and spans between writes.
 pub(super) struct Rows {
     connection: Connection,
     places: Places,
     ledger: bool,
 }
 
-/// Row IDs that later rows refer to.
+/// Row IDs of runs, spans and subjects, to which later rows refer.
 #[derive(Default)]
 struct Places {
     runs: HashMap<RunId, i64>,
     spans: HashMap<SpanId, i64>,
     subjects: HashMap<Subject, i64>,
-    /// Runs and spans added in the current transaction.
+    /// Runs added in the current transaction, like the spans in `new_spans`. They are forgotten if
+    /// the transaction fails.
     new_runs: HashSet<RunId>,
     new_spans: HashSet<SpanId>,
 }
@@ -37,7 +38,7 @@ impl Rows {
         Self { connection, places: Places::default(), ledger }
     }
 
-    /// Writes all records or none.
+    /// Writes all records in one transaction. If an error occurs, writes none.
     pub(super) fn write(&mut self, records: &[Record]) -> Result<(), rusqlite::Error> {
         let written = self.try_write(records);
         let places = &mut self.places;
@@ -74,7 +75,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Inserts a row for a span.
+    /// Inserts a row for a span and returns its row ID.
     fn insert(&mut self, span: &SpanRecord) -> Result<i64, rusqlite::Error> {
         let (run, subject) = (self.run(span)?, self.subject(&span.subject)?);
         let parent = span.parent.and_then(|parent| self.places.spans.get(&parent));
@@ -98,7 +99,7 @@ impl Batch<'_> {
         Ok(row)
     }
 
-    /// Returns the row of a span. Inserts a new row if the row from its start was lost.
+    /// Returns the row ID of a span. If the start of the span was lost, inserts a row now.
     fn span(&mut self, span: &SpanRecord) -> Result<i64, rusqlite::Error> {
         match self.places.spans.get(&span.id) {
             Some(&row) => Ok(row),
@@ -201,7 +202,7 @@ impl Batch<'_> {
     }
 }
 
-/// Serializes attributes as JSON, or `None` if there are none.
+/// Serializes attributes as JSON. Returns `None` if there are no attributes.
 fn json(attributes: &Attributes) -> Option<String> {
     // A map with string keys always serializes.
     (!attributes.is_empty()).then(|| serde_json::to_string(attributes).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Tables of a trace database and functions to open it.
+//! Tables of a trace database, and functions that open a database.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,16 +8,18 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use crate::TraceError;
 use crate::error::Kind;
 
-/// `application_id` in the file's header: `FWTR`.
+/// `application_id` in the header of the file: the bytes `FWTR`.
 const APPLICATION: i64 = 0x4657_5452;
-/// Version of the tables (`user_version`).
+/// Version of the tables, stored as `user_version` in the header of the file.
 pub(crate) const VERSION: i64 = 1;
 
 /// Definitions of the tables.
 ///
-/// Times are in microseconds since 1970-01-01 UTC. Unknown values in `subjects` are empty strings,
-/// so that each combination is unique. `stage` and `transforms` repeat values of `attributes`, so
-/// that counting parses no JSON.
+/// Times are in microseconds since 1970-01-01 UTC. In `subjects`, an unknown value is an empty
+/// string instead of NULL, so that the uniqueness constraint applies.
+///
+/// In `events`, the columns `stage` and `transforms` repeat values of `attributes`, so that
+/// counting need not parse JSON.
 const TABLES: &str = "
     CREATE TABLE traces (
         id INTEGER PRIMARY KEY,
@@ -75,7 +77,7 @@ const TABLES: &str = "
     );
 ";
 
-/// Opens a database for writing and creates it if necessary.
+/// Opens a database for writing, or creates it. `busy` is the maximum time to wait for a lock.
 pub(super) fn open(path: &Path, busy: Duration) -> Result<Connection, TraceError> {
     let fail = |error| TraceError::new(path, Kind::Open(error));
     let flags =
@@ -92,7 +94,7 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<Connection, TraceError
     Ok(connection)
 }
 
-/// Opens a database for reading. Returns `None` if it is still empty.
+/// Opens a database for reading. Returns `None` if the database has no tables yet.
 pub(crate) fn open_to_read(path: &Path, busy: Duration) -> Result<Option<Connection>, TraceError> {
     if !path.exists() {
         return Err(TraceError::new(path, Kind::Missing));
@@ -105,19 +107,20 @@ pub(crate) fn open_to_read(path: &Path, busy: Duration) -> Result<Option<Connect
     Ok(version.map(|_| connection))
 }
 
-/// Creates an empty database in memory.
+/// Creates a trace database in memory, without records.
 pub(crate) fn nothing() -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_in_memory()?;
     connection.execute_batch(TABLES)?;
     Ok(connection)
 }
 
-/// Reads [`version`] in a transaction, since another process may be creating the tables.
+/// Calls [`version`] in a transaction, because another process may be creating the tables.
 fn version_at_once(connection: &Connection) -> Result<Option<i64>, Kind> {
     version(&*connection.unchecked_transaction().map_err(Kind::Open)?)
 }
 
-/// Returns the version of the tables, or `None` if the database is empty. Requires a transaction.
+/// Returns the version of the tables, or `None` if the database has no tables. Must be called in a
+/// transaction.
 fn version(connection: &Connection) -> Result<Option<i64>, Kind> {
     let number = |query| connection.query_row(query, [], |row| row.get::<_, i64>(0)).map_err(Kind::Open);
     let application = number("PRAGMA application_id")?;
@@ -135,8 +138,9 @@ fn version(connection: &Connection) -> Result<Option<i64>, Kind> {
 
 /// Enables write-ahead logging, so that readers and the writer do not block each other.
 ///
-/// Commits then survive the end of the process. `SQLite` may report a busy database at once instead
-/// of waiting while another process changes the mode, so this function retries for up to `busy`.
+/// A committed transaction survives the end of the process. While another process changes the
+/// journal mode, `SQLite` may report a busy database at once instead of waiting. This function
+/// therefore retries for up to `busy`.
 fn write_ahead(connection: &Connection, busy: Duration) -> Result<(), rusqlite::Error> {
     let start = Instant::now();
     loop {
@@ -151,7 +155,7 @@ fn write_ahead(connection: &Connection, busy: Duration) -> Result<(), rusqlite::
     }
 }
 
-/// Creates the tables unless another process has created them in the meantime.
+/// Creates the tables, unless another process has created them since the version was read.
 fn create(connection: &mut Connection) -> Result<(), Kind> {
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Kind::Open)?;

@@ -16,7 +16,7 @@ fn tracer(path: &Path, options: SqliteOptions) -> Tracer {
     Tracer::default().with_sink(SqliteSink::open(path, options).expect("a database"))
 }
 
-/// Returns every row as text with columns joined by bars.
+/// Returns every row of `query` as a text, with bars between the columns.
 fn rows(path: &Path, query: &str) -> Vec<String> {
     let connection = Connection::open(path).expect("a database");
     let mut statement = connection.prepare(query).expect("a query");

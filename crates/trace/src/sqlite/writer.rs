@@ -1,4 +1,4 @@
-//! Thread that writes records to the database.
+//! Thread that writes records to a trace database.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use super::rows::Rows;
 use crate::error::Kind;
 use crate::{Record, SpanKind, TraceError};
 
-/// Message to the writer.
+/// Message to the writer thread.
 pub(super) enum Message {
     Record(Record),
-    /// Commit everything received before, then reply.
+    /// Request to commit everything received before, and to reply after the commit.
     Flush(SyncSender<()>),
 }
 
@@ -24,7 +24,8 @@ pub(super) struct Writer {
     pub(super) losses: Arc<Losses>,
 }
 
-/// Records to commit together and the caller that waits for the commit.
+/// Records to commit together. `waiting` is the caller of `flush` that waits for the commit, if
+/// any.
 #[derive(Default)]
 struct Batch {
     records: Vec<Record>,
@@ -32,7 +33,7 @@ struct Batch {
 }
 
 impl Writer {
-    /// Writes records until all senders are gone.
+    /// Writes records in batches until all senders are dropped.
     pub(super) fn run(mut self, queue: &Receiver<Message>) {
         while let Ok(first) = queue.recv() {
             let batch = self.gather(first, queue);
@@ -48,8 +49,8 @@ impl Writer {
         }
     }
 
-    /// Collects records until the commit is due. No transaction is open meanwhile, so other
-    /// processes can write.
+    /// Collects the records of a batch until the commit is due. No transaction is open meanwhile,
+    /// so other processes can write.
     fn gather(&self, first: Message, queue: &Receiver<Message>) -> Batch {
         let due = Instant::now() + self.options.interval;
         let (mut batch, mut message, mut run_ended) = (Batch::default(), first, false);
@@ -76,11 +77,12 @@ impl Writer {
     }
 }
 
-/// Records that could not be written.
+/// Number of records that could not be written, with the error to report.
 pub(super) struct Losses {
     path: PathBuf,
     count: AtomicU64,
-    /// Number of losses that `flush` has not reported yet, and the first error.
+    /// Number of lost records that `flush` has not reported, and the first error. `None` if all
+    /// losses have been reported.
     untold: Mutex<Option<(u64, rusqlite::Error)>>,
 }
 
@@ -93,7 +95,7 @@ impl Losses {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Counts a record that arrived after the writer ended.
+    /// Counts a record as lost because it arrived after the writer thread had ended.
     pub(super) fn add_one(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -108,7 +110,7 @@ impl Losses {
         };
     }
 
-    /// Returns the losses since the last report as an error.
+    /// Returns an error if records have been lost since the last call.
     pub(super) fn tell(&self) -> Result<(), TraceError> {
         match self.untold.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some((lost, first)) => Err(TraceError::new(&self.path, Kind::Lost { lost, first })),

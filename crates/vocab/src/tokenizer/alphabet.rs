@@ -7,7 +7,8 @@
 /// First code point after the alphabet.
 const END: usize = 0x100 + 68;
 
-/// The byte that each code point below [`END`] stands for.
+/// For each code point below [`END`], the byte that it stands for. `None` if the code point is not
+/// in the alphabet.
 static BYTES: [Option<u8>; END] = bytes();
 
 const fn is_printable(byte: u8) -> bool {
@@ -32,8 +33,8 @@ const fn bytes() -> [Option<u8>; END] {
     }
 }
 
-/// Appends the bytes that `spelling` stands for. A spelling with characters outside the alphabet is
-/// plain text.
+/// Appends the bytes that `spelling` stands for. If a character is outside the alphabet, appends
+/// the UTF-8 bytes of `spelling` instead.
 pub(super) fn decode(spelling: &str, bytes: &mut Vec<u8>) {
     let from = bytes.len();
     for c in spelling.chars() {

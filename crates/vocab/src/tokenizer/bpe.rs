@@ -1,8 +1,8 @@
 //! Byte-pair encoding with a list of merges, as in GGUF files of model `gpt2` and `gemma4`.
 //!
-//! Regular expressions split the text into words. Within a word, pairs are merged in the order of
-//! the list. The first symbols of a word are bytes (`gpt2`), or characters with byte tokens for
-//! unknown ones (`gemma4`).
+//! Regular expressions split the text into words. Within a word, adjacent tokens are merged in the
+//! order of the list. A word starts as single bytes (`gpt2`) or single characters (`gemma4`). In
+//! `gemma4`, characters that are not in the vocabulary become byte tokens.
 //!
 //! The regular-expression engine is that of the `tokenizers` crate, because the expressions are
 //! written for this engine. Merging is implemented here, because the crate's model keeps every
@@ -21,17 +21,17 @@ use super::sentencepiece::{ByteTokens, SPACE, fall_back, spaces};
 use crate::error::Kind;
 use crate::{TokenId, VocabError, Vocabulary};
 
-/// The first symbols of a word, and how the file spells them.
+/// Units that a word starts with, before any merge. The units determine how the file spells tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Units {
-    /// Bytes, spelt in the byte-level alphabet.
+    /// Bytes, spelt in the byte-level alphabet of the module `alphabet`.
     Bytes,
-    /// Characters, with `▁` for a space.
+    /// Characters, spelt as themselves, except that a space is spelt `▁`.
     Characters,
 }
 
 impl Units {
-    /// Appends the bytes that `spelling` stands for.
+    /// Appends the bytes that the spelling of a token stands for.
     pub(super) fn decode(self, spelling: &str, bytes: &mut Vec<u8>) {
         match self {
             Self::Bytes => alphabet::decode(spelling, bytes),
@@ -41,7 +41,7 @@ impl Units {
     }
 }
 
-/// Tables of the encoder. The vocabulary owns the bytes of the tokens.
+/// Encoder with a list of merges. The vocabulary owns the bytes of the tokens.
 #[derive(Debug)]
 pub(super) struct Bpe {
     words: Vec<SysRegex>,
@@ -52,12 +52,13 @@ pub(super) struct Bpe {
     merges: Merges,
 }
 
-/// Maps a pair of tokens to its position in the list and to the merged token.
+/// For each pair of tokens that can be merged, the position of the pair in the list of merges, and
+/// the merged token.
 type Merges = FxHashMap<(TokenId, TokenId), (u32, TokenId)>;
 
 impl Bpe {
-    /// Builds the tables. `members` are the tokens that text may be encoded to. Only
-    /// [`Units::Characters`] uses `byte_tokens`.
+    /// Builds the encoder. `members` are the tokens that text may be encoded to. `byte_tokens` is
+    /// only used with [`Units::Characters`].
     pub(super) fn new(
         vocabulary: &Vocabulary,
         members: impl Iterator<Item = TokenId>,
@@ -81,7 +82,8 @@ impl Bpe {
         })
     }
 
-    /// Appends the tokens of `text`, which starts at byte `at` of the whole text.
+    /// Appends the tokens of `text` to `ids`. `at` is the offset of `text` in the whole text, in
+    /// bytes, for error messages.
     pub(super) fn encode(
         &self,
         vocabulary: &Vocabulary,
@@ -117,8 +119,9 @@ impl Bpe {
         Ok(())
     }
 
-    /// Returns the words of `text` with their offsets. Each expression splits the pieces of the one
-    /// before into matches and gaps.
+    /// Returns the words of `text`, each with its offset in bytes. The first expression splits the
+    /// text into matches and the gaps between them. Each further expression splits the resulting
+    /// pieces.
     fn split<'t>(&self, text: &'t str) -> Vec<(usize, &'t str)> {
         let mut pieces = vec![(0, text)];
         for words in &self.words {
@@ -138,7 +141,8 @@ impl Bpe {
         pieces
     }
 
-    /// Returns the token for all of `word`, if the word is exempt from merging.
+    /// Returns the token whose bytes are all of `word`, if such words are not merged from smaller
+    /// tokens. Otherwise returns `None`.
     fn whole(&self, vocabulary: &Vocabulary, word: &str) -> Option<TokenId> {
         // The merges of `gemma4` cannot produce the tokens for several line feeds.
         let line_feeds = self.units == Units::Characters && word.bytes().all(|byte| byte == b'\n');
@@ -158,8 +162,8 @@ impl Bpe {
     }
 }
 
-/// Reads the merges. Skips merges with tokens that are not in the vocabulary, because they can
-/// never apply.
+/// Converts the list of merges to a map. Merges with tokens that are not in the vocabulary can
+/// never apply, and are skipped.
 fn read_merges(
     vocabulary: &Vocabulary,
     index: &Index,

@@ -1,9 +1,11 @@
 //! Recognition of tokens that end a sequence, by their names.
 //!
-//! Files name one or a few end tokens. Chat models also end a turn with tokens that often occur in
-//! their template only. Such tokens have few names, and a control token with one of these names has
-//! no other meaning. The token must be a control token: in Gemma's vocabulary, for example, `</s>`
-//! is also an HTML tag.
+//! A file names one or a few end tokens. Chat models also end a turn with tokens that often occur
+//! in their chat template only. Such tokens have few different names, and a control token with one
+//! of these names has no other meaning.
+//!
+//! Other tokens can have such a name by accident. In Gemma's vocabulary, for example, `</s>` is
+//! also an HTML tag.
 
 use crate::TokenId;
 
@@ -29,8 +31,8 @@ const NAMES: [&str; 19] = [
     "[EOT]",
 ];
 
-/// Returns the tokens that end a sequence. `control` are the spellings and ids of all control
-/// tokens.
+/// Returns the tokens that end a sequence. `control` contains the spelling and id of every control
+/// token.
 pub(super) fn named<'a>(control: impl Iterator<Item = (&'a str, TokenId)>) -> Vec<TokenId> {
     let mut ends: Vec<_> = control.filter(|(name, _)| NAMES.contains(name)).collect();
     let has = |name| ends.iter().any(|&(given, _)| given == name);

@@ -1,9 +1,9 @@
 //! Tokenizers from the metadata of GGUF files.
 //!
 //! The format stores a tokenizer as lists under `tokenizer.ggml.*`: spellings, types, and either
-//! merges or scores. The name in `tokenizer.ggml.pre` stands for the missing parts, such as the
-//! regular expressions. The model crate reads the file, and this module turns its fields into a
-//! [`Tokenizer`].
+//! merges or scores. The field `tokenizer.ggml.pre` contains a name for everything else, such as
+//! the regular expressions. The model crate reads the file, and this module builds a [`Tokenizer`]
+//! from the fields.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use super::{Encoder, Tokenizer, ends, pre};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
-/// The tokenizer fields of a GGUF file, unchanged. Missing fields have their default value.
+/// Tokenizer fields of a GGUF file, as the file stores them. A field that the file does not have is
+/// empty or `None`.
 ///
 /// ```
 /// use formwork_vocab::tokenizer::GgufTokenizer;
@@ -33,33 +34,36 @@ use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct GgufTokenizer {
-    /// `general.name`. Identifies Phi-3, whose special tokens absorb the white space after them. No
-    /// other field does.
+    /// `general.name`. Used only to recognise Phi-3, whose special tokens absorb the white space
+    /// after them.
     pub name: Option<String>,
     /// `tokenizer.ggml.model`: `gpt2`, `llama` or `gemma4`.
     pub model: String,
-    /// `tokenizer.ggml.pre`: name of the rules that split text into words, for `gpt2`.
+    /// `tokenizer.ggml.pre`: name of the rules that split text into words. Used with model `gpt2`.
     pub pre: Option<String>,
     /// `tokenizer.ggml.tokens`: the spelling of each token.
     pub tokens: Vec<String>,
-    /// `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6
-    /// byte. If the list is empty, all tokens are normal.
+    /// `tokenizer.ggml.token_type`: for each token, 1 normal, 2 unknown, 3 control, 4 user-defined,
+    /// 5 unused, 6 byte. If the list is empty, all tokens are normal.
     pub token_type: Vec<i32>,
-    /// `tokenizer.ggml.scores`: one per token, for `llama`.
+    /// `tokenizer.ggml.scores`: the score of each token. Pairs with a higher score are merged
+    /// first. Used with model `llama`.
     pub scores: Vec<f32>,
-    /// `tokenizer.ggml.merges`: pairs of spellings separated by a space, for `gpt2` and `gemma4`.
+    /// `tokenizer.ggml.merges`: pairs of spellings separated by a space, in the order of merging.
+    /// Used with models `gpt2` and `gemma4`.
     pub merges: Vec<String>,
-    /// `tokenizer.ggml.bos_token_id`: the beginning of a sequence.
+    /// `tokenizer.ggml.bos_token_id`: token for the beginning of a sequence.
     pub bos: Option<u32>,
-    /// `tokenizer.ggml.eos_token_id`: the end of a sequence.
+    /// `tokenizer.ggml.eos_token_id`: token for the end of a sequence.
     pub eos: Option<u32>,
-    /// `tokenizer.ggml.eot_token_id`: the end of a turn.
+    /// `tokenizer.ggml.eot_token_id`: token for the end of a turn.
     pub eot: Option<u32>,
-    /// `tokenizer.ggml.eom_token_id`: the end of a message.
+    /// `tokenizer.ggml.eom_token_id`: token for the end of a message.
     pub eom: Option<u32>,
     /// `tokenizer.ggml.add_bos_token`: true if prompts start with the beginning-of-sequence token.
     pub add_bos: Option<bool>,
-    /// `tokenizer.ggml.add_space_prefix`: true if a whole text gets a leading space, for `llama`.
+    /// `tokenizer.ggml.add_space_prefix`: true if a whole text gets a leading space. Used with
+    /// model `llama`.
     pub add_space_prefix: Option<bool>,
 }
 
@@ -72,11 +76,11 @@ const BYTE: i32 = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Model {
-    /// Merges over bytes.
+    /// Byte-pair encoding with a list of merges. Words start as bytes.
     Gpt2,
-    /// Scores over characters.
+    /// SentencePiece with scores. Words start as characters.
     Llama,
-    /// Merges over characters.
+    /// Byte-pair encoding with a list of merges. Words start as characters.
     Gemma4,
 }
 
@@ -99,9 +103,12 @@ impl Tokenizer {
     /// Builds the tokenizer that the fields of a GGUF file describe.
     ///
     /// # Errors
-    /// Returns an error if the model or the splitting rules are unknown, if a list has a wrong
-    /// length, or if an id is invalid. Also returns an error if a byte token or a merge is
-    /// malformed, or if there are no tokens or too many.
+    /// Returns an error if:
+    ///
+    /// - the model or the splitting rules are unknown,
+    /// - a list has a wrong length, or an id is invalid,
+    /// - a byte token or a merge is malformed,
+    /// - there are no tokens or too many.
     pub fn from_gguf(mut fields: GgufTokenizer) -> Result<Self, VocabError> {
         let model = Model::named(&fields.model)?;
         let splitting = match model {
@@ -148,8 +155,8 @@ impl Tokenizer {
 }
 
 impl GgufTokenizer {
-    /// Checks that lists and ids match the vocabulary. Fills in missing fields with the defaults of
-    /// `model`.
+    /// Checks that the lengths of lists and the ids match the vocabulary. Missing fields get the
+    /// defaults of `model`, and unknown token types become normal.
     fn check(&mut self, model: Model) -> Result<(), VocabError> {
         let limit = self.tokens.len();
         if self.token_type.is_empty() {
@@ -186,7 +193,7 @@ impl GgufTokenizer {
         Ok(())
     }
 
-    /// Returns the ids of the tokens whose type is in `types`.
+    /// Returns the ids of the tokens whose type is one of `types`, in increasing order.
     fn of_type<'a>(&'a self, types: &'a [i32]) -> impl Iterator<Item = TokenId> + 'a {
         self.token_type.iter().zip(0..).filter(|(kind, _)| types.contains(kind)).map(|(_, id)| TokenId(id))
     }
@@ -201,7 +208,8 @@ impl GgufTokenizer {
         Ok(tokens)
     }
 
-    /// Returns the tokens that are recognised in text by their spelling.
+    /// Returns the tokens that are recognised in text by their spelling: unknown, control and
+    /// user-defined tokens.
     fn partition(&self) -> Partition {
         let spelt: Vec<Entry> = self
             .of_type(&[UNKNOWN, CONTROL, USER_DEFINED])
@@ -219,7 +227,8 @@ impl GgufTokenizer {
         Partition::new(&spelt, trimming)
     }
 
-    /// Returns the tokens that end a sequence. `spellings` are those of all tokens.
+    /// Returns the tokens that end a sequence, by the fields of the file and by their names.
+    /// `spellings` contains the spelling of every token.
     fn ends(&self, spellings: &[String]) -> Vec<TokenId> {
         let control = self.of_type(&[CONTROL]).map(|token| (spellings[token.index()].as_str(), token));
         let mut ends = ends::named(control);
@@ -228,7 +237,8 @@ impl GgufTokenizer {
     }
 }
 
-/// Returns the byte that `<0xNN>` stands for.
+/// Returns the byte that a spelling of the form `<0xNN>` stands for, or `None` for another
+/// spelling.
 pub(super) fn byte(spelling: &str) -> Option<u8> {
     let digits = spelling.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
@@ -257,7 +267,8 @@ fn token(spelling: String, kind: i32, units: Units) -> Token {
     Token { bytes, kind }
 }
 
-/// Encodes text as llama.cpp does, the program that the GGUF format comes from.
+/// Encoder for the tokenizers of GGUF files. The results equal those of llama.cpp, which defines
+/// the format.
 #[derive(Debug)]
 pub(super) struct GgufEncoder {
     partition: Partition,
@@ -271,8 +282,10 @@ enum Words {
 }
 
 impl GgufEncoder {
-    /// Appends the tokens of `text`. If `special`, spellings of control tokens are encoded as these
-    /// tokens. If `whole`, the text does not continue other text and may get a leading space.
+    /// Appends the tokens of `text` to `ids`.
+    ///
+    /// If `special` is true, spellings of control tokens in the text are encoded as these tokens.
+    /// If `whole` is true, the text does not continue other text, so it may get a leading space.
     pub(super) fn encode(
         &self,
         vocabulary: &Vocabulary,

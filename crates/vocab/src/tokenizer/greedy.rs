@@ -1,7 +1,7 @@
 use crate::error::Kind;
 use crate::{TokenId, VocabError, Vocabulary};
 
-/// Appends the longest token at each position.
+/// Appends the tokens of `text` to `ids`, by taking the longest matching token at each position.
 pub(super) fn encode(vocabulary: &Vocabulary, text: &str, ids: &mut Vec<TokenId>) -> Result<(), VocabError> {
     let mut at = 0;
     while at < text.len() {

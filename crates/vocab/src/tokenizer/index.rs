@@ -6,21 +6,22 @@ use crate::{TokenId, Vocabulary};
 
 const FREE: u64 = u64::MAX;
 
-/// Finds a token by its exact bytes.
+/// Hash table that finds a token by its exact bytes.
 ///
-/// This is an open-addressing table of ids, and the vocabulary owns the bytes. For 262,144 tokens,
-/// the table takes 4 MB and a few milliseconds to build. A map with owned keys would copy every
-/// string.
+/// The table uses open addressing and stores only ids, because the vocabulary owns the bytes. For
+/// 262,144 tokens, the table takes 4 MB and a few milliseconds to build. A map with owned keys
+/// would copy every byte string.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The upper half of a slot is the upper half of the hash, and the lower half is the token.
+    /// Entries of the table. The upper 32 bits are the upper half of the hash, and the lower 32 bits
+    /// are the token id.
     slots: Box<[u64]>,
     max_len: usize,
 }
 
 impl Index {
-    /// Indexes `members`. Of several tokens with the same bytes, the first one counts. Skips tokens
-    /// without bytes.
+    /// Builds the table of the tokens `members`. If several tokens have the same bytes, the table
+    /// contains the first one. Tokens without bytes are skipped.
     pub(super) fn new(vocabulary: &Vocabulary, members: impl Iterator<Item = TokenId>) -> Self {
         let size = (2 * vocabulary.len()).next_power_of_two();
         let mut index = Self { slots: vec![FREE; size].into_boxed_slice(), max_len: 0 };
@@ -37,13 +38,13 @@ impl Index {
         index
     }
 
-    /// Returns the token with exactly these bytes.
+    /// Returns the token with exactly these bytes, or `None` if the table has no such token.
     pub(super) fn find(&self, vocabulary: &Vocabulary, bytes: &[u8]) -> Option<TokenId> {
         if bytes.len() > self.max_len { None } else { self.probe(vocabulary, bytes).ok() }
     }
 
-    /// Returns the token with these bytes, or the free slot for them. The search ends because the
-    /// table is at most half full.
+    /// Returns the token with these bytes. If there is none, returns the free slot for such a token
+    /// as an error. The search ends because the table is at most half full.
     fn probe(&self, vocabulary: &Vocabulary, bytes: &[u8]) -> Result<TokenId, usize> {
         let hash = hash(bytes);
         let mask = self.slots.len() - 1;

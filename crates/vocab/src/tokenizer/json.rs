@@ -1,9 +1,10 @@
 //! Tokenizers from a `tokenizer.json`, the format of the `tokenizers` crate.
 //!
-//! The crate does the encoding, but step by step instead of in one call. This way, control tokens
-//! are recognised in text only on request, and a fragment gets no leading space. The crate cannot
-//! report the bytes of a single token, because its decoders work on whole texts. The bytes are
-//! therefore derived from the kind of decoder.
+//! The `tokenizers` crate does the encoding. This module calls its steps one by one. Control tokens
+//! are therefore recognised in text only on request, and a fragment gets no leading space.
+//!
+//! The crate cannot report the bytes of a single token, because its decoders work on whole texts.
+//! The bytes are therefore derived from the kind of decoder.
 
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 impl Tokenizer {
     /// Builds the tokenizer that a `tokenizer.json` describes.
     ///
-    /// The tokens that end a sequence are recognised by their names. [`Tokenizer::with_ends`] adds
-    /// more.
+    /// Tokens that end a sequence are recognised by their names. Use [`Tokenizer::with_ends`] to
+    /// add others.
     ///
     /// # Errors
     /// Returns an error if the file is malformed, or if its decoder is neither byte-level nor
@@ -46,7 +47,7 @@ impl Tokenizer {
     }
 }
 
-/// Reports whether decoding removes a leading space, which encoding then adds.
+/// Reports whether the decoder removes a leading space from a text. The encoder then adds one.
 fn strips_space(decoder: Option<&DecoderWrapper>) -> bool {
     match decoder {
         Some(DecoderWrapper::Sequence(sequence)) => {
@@ -71,10 +72,10 @@ struct Added {
     content: String,
 }
 
-/// Checks the ids of added tokens.
+/// Returns an error if the `tokenizers` crate assigns other ids to added tokens than the file.
 ///
-/// The crate numbers added tokens by their order. If a file has gaps between their ids, the crate
-/// only logs a warning. The model was trained with the ids of the file.
+/// The crate numbers added tokens by their order. If the ids in the file have gaps, the crate only
+/// logs a warning. The ids in the file are correct, because the model was trained with them.
 fn check_added(bytes: &[u8], json: &tokenizers::Tokenizer) -> Result<(), VocabError> {
     let file: File = serde_json::from_slice(bytes).map_err(|error| Kind::Json(error.into()))?;
     for added in file.added_tokens {
@@ -86,12 +87,13 @@ fn check_added(bytes: &[u8], json: &tokenizers::Tokenizer) -> Result<(), VocabEr
     Ok(())
 }
 
-/// Spelling of bytes in a vocabulary.
+/// Notation in which the file spells the bytes of tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spelling {
-    /// In the byte-level alphabet.
+    /// The byte-level alphabet, in which every byte is one character.
     Alphabet,
-    /// As text with `▁` for a space. May have byte tokens `<0xNN>`.
+    /// Plain text, except that a space is spelt `▁`. If `byte_tokens` is true, a spelling `<0xNN>`
+    /// stands for a single byte.
     Text { byte_tokens: bool },
 }
 
@@ -127,7 +129,7 @@ impl Spelling {
         }
     }
 
-    /// Returns the token that the model's own vocabulary spells `spelling`.
+    /// Converts an entry of the model's vocabulary, given by its spelling.
     fn token(self, spelling: &str) -> Token {
         let byte = if self == (Self::Text { byte_tokens: true }) { gguf::byte(spelling) } else { None };
         let mut bytes = Vec::new();
@@ -139,7 +141,8 @@ impl Spelling {
         Token { bytes, kind: TokenKind::Text }
     }
 
-    /// Returns a token that was added to the model's own vocabulary.
+    /// Converts an entry of `added_tokens`, given by its content. `special` is its flag in the
+    /// file.
     fn added(self, content: &str, special: bool) -> Token {
         let kind = if special { TokenKind::Control } else { TokenKind::Text };
         let bytes = match (self, kind) {
@@ -150,7 +153,8 @@ impl Spelling {
     }
 }
 
-/// Returns all tokens by id, and the tokens that end a sequence. Ids without a token are unused.
+/// Returns all tokens, indexed by id, and the tokens that end a sequence. Ids without an entry in
+/// the file become unused tokens.
 fn tokens(json: &tokenizers::Tokenizer, spelling: Spelling) -> (Vec<Token>, Vec<TokenId>) {
     let unused = Token { bytes: Vec::new(), kind: TokenKind::Unused };
     let mut tokens = Vec::with_capacity(json.get_vocab_size(true));
@@ -173,7 +177,8 @@ fn tokens(json: &tokenizers::Tokenizer, spelling: Spelling) -> (Vec<Token>, Vec<
     (tokens, ends)
 }
 
-/// The beginning-of-sequence token, and whether texts start with it.
+/// Beginning-of-sequence token, if the model has one. `add` is true if a text starts with this
+/// token.
 struct Bos {
     token: Option<TokenId>,
     add: bool,
@@ -192,7 +197,8 @@ impl Bos {
     }
 }
 
-/// Returns the special token that a post-processor's template puts before the text.
+/// Returns the special token that the template of a post-processor puts before the text. Returns
+/// `None` if there is no such template or token.
 fn first_special(post: &Value) -> Option<&str> {
     match post.get("type")?.as_str()? {
         "TemplateProcessing" => post["single"].get(0)?.get("SpecialToken")?.get("id")?.as_str(),
@@ -201,17 +207,17 @@ fn first_special(post: &Value) -> Option<&str> {
     }
 }
 
-/// Encodes with the `tokenizers` crate.
+/// Encoder that uses the `tokenizers` crate.
 #[derive(Debug)]
 pub(super) struct JsonEncoder {
     json: tokenizers::Tokenizer,
-    /// The added tokens, with special tokens left as text.
+    /// Added tokens for text in which special tokens are not recognised.
     plain: AddedVocabulary,
-    /// The tokenizer's own normalizer for text that continues other text, without the leading
-    /// space.
+    /// Normalizer for text that continues other text: the tokenizer's own normalizer, without the
+    /// step that adds a leading space.
     normalizer: Option<NormalizerWrapper>,
-    /// The tokenizer's own pre-tokenizer for text that continues other text, without the leading
-    /// space.
+    /// Pre-tokenizer for text that continues other text: the tokenizer's own pre-tokenizer, without
+    /// the leading space.
     pre_tokenizer: Option<PreTokenizerWrapper>,
     unknown: Option<u32>,
 }
@@ -235,8 +241,10 @@ impl JsonEncoder {
         }
     }
 
-    /// Appends the tokens of `text`. `special` and `whole` have the same meaning as for the other
-    /// encoders.
+    /// Appends the tokens of `text` to `ids`.
+    ///
+    /// If `special` is true, spellings of special tokens in the text are encoded as these tokens.
+    /// If `whole` is true, the text does not continue other text, so it may get a leading space.
     pub(super) fn encode(
         &self,
         text: &str,

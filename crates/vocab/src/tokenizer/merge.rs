@@ -1,14 +1,16 @@
 //! The merge loop of both kinds of byte-pair encoding.
 //!
-//! A word starts as a chain of symbols. The loop repeatedly replaces the adjacent pair with the
-//! lowest rank, the leftmost among equals, by a single symbol. The loop ends when the vocabulary
-//! can merge no pair. The encoder determines a pair's rank: its position in the list of merges, or
-//! the score of the merged token.
+//! A word starts as a chain of symbols, which are bytes or characters. The loop repeatedly replaces
+//! two adjacent symbols by a single one. It chooses the pair with the lowest rank, and the leftmost
+//! of several such pairs. The loop ends when no pair can be merged.
 //!
-//! A chain of n symbols takes O(n log n): each merge removes a symbol and queues at most two new
-//! pairs. Pairs stay in the queue when they become stale, which happens if one of their symbols is
-//! merged away or grows. A stale pair is recognised by its total length, because a symbol's start
-//! never moves and its length only grows.
+//! The rank of a pair is its position in the list of merges, or is derived from the score of the
+//! merged token.
+//!
+//! For a chain of n symbols, the loop takes O(n log n): each merge removes a symbol and queues at
+//! most two new pairs. A queued pair becomes stale if another merge changes one of its symbols.
+//! Stale pairs stay in the queue. They are recognised by their total length, because the start of a
+//! symbol never changes and its length only grows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,14 +19,15 @@ use crate::TokenId;
 
 const NONE: u32 = u32::MAX;
 
-/// A part of the word that is becoming a token.
+/// Part of a word: a byte, a character, or several of them that have been merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Symbol {
     /// Offset in the word, in bytes.
     pub(super) start: u32,
-    /// Length in bytes. 0 once the symbol is merged into the one before.
+    /// Length in bytes. Zero if the symbol has been merged into the symbol before.
     len: u32,
-    /// The token with these bytes. `None` if the vocabulary has no such token.
+    /// The token with the symbol's bytes. `None` if the caller did not give one and the symbol has
+    /// not been merged.
     pub(super) token: Option<TokenId>,
     previous: u32,
     next: u32,
@@ -37,7 +40,7 @@ impl Symbol {
     }
 }
 
-/// A pair that may be merged. Pairs are ordered by rank, then from left to right.
+/// Two adjacent symbols that can be merged. Pairs are ordered by rank, then from left to right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Pair {
     rank: u32,
@@ -48,8 +51,7 @@ struct Pair {
     token: TokenId,
 }
 
-/// The symbols of one word. A chain that is reused for several words allocates only for the
-/// longest.
+/// The symbols of one word. Reusing a chain for several words avoids allocations.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     symbols: Vec<Symbol>,
@@ -63,7 +65,7 @@ impl Chain {
         self.queue.clear();
     }
 
-    /// Appends a symbol of `len` bytes.
+    /// Appends a symbol of `len` bytes, with its token if known.
     pub(super) fn push(&mut self, len: usize, token: Option<TokenId>) {
         let index = self.symbols.len() as u32;
         let start = self.symbols.last().map_or(0, Symbol::end);
@@ -74,7 +76,8 @@ impl Chain {
         self.symbols.push(Symbol { start, len: len as u32, token, previous, next: NONE });
     }
 
-    /// Merges pairs as long as `rank` returns a rank and a token for some pair.
+    /// Merges pairs until no pair can be merged. `rank` returns the rank of a pair and the merged
+    /// token, or `None` if the pair cannot be merged.
     pub(super) fn merge(&mut self, rank: impl Fn(Symbol, Symbol) -> Option<(u32, TokenId)>) {
         for right in 1..self.symbols.len() as u32 {
             self.queue(right - 1, right, &rank);
@@ -106,7 +109,7 @@ impl Chain {
         }
     }
 
-    /// Returns an iterator over the remaining symbols, in the order of the text.
+    /// Returns an iterator over the symbols that remain after merging, in the order of the text.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Symbol> {
         self.symbols.iter().filter(|symbol| symbol.len > 0)
     }

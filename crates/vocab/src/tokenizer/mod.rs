@@ -1,12 +1,12 @@
 //! Conversion of text to token ids and back.
 //!
-//! A `tokenizer.json` is handled by the `tokenizers` crate, which defines that format. The metadata
-//! of GGUF files describes byte pairs with a list of merges or with scores. These have encoders of
-//! their own, so that loading a model is fast. For both sources, the [`Vocabulary`] of a tokenizer
-//! holds the bytes that each token adds to the output.
+//! The `tokenizers` crate encodes text for tokenizers from a `tokenizer.json`, because it defines
+//! that format. Tokenizers from GGUF metadata have encoders of their own, so that loading a model
+//! is fast. In both cases, the [`Vocabulary`] of the tokenizer holds the bytes that each token adds
+//! to the output.
 //!
-//! Some vocabularies put a space before a text, for example that of Llama 2. Decoding tokens
-//! returns this space, because a token does not know its position in the text.
+//! Some tokenizers add a space before a text, for example that of Llama 2. [`Tokenizer::decode`]
+//! keeps this space, because a token does not know its position in the text.
 //! [`Tokenizer::decode_text`] decodes a whole text and removes the space.
 
 mod alphabet;
@@ -29,21 +29,21 @@ use crate::error::Kind;
 
 use crate::{TokenId, TokenKind, VocabError, Vocabulary};
 
-/// Maximum length of a text that is encoded at once, in bytes. Longer than any context, but short
-/// enough that the regular expressions for words do not give up.
+/// Maximum length of a text that is encoded at once, in bytes. Such a text is longer than any
+/// context, but short enough for the regular expressions that split text into words.
 const MAX_TEXT: usize = 1 << 23;
 
 /// Options for encoding a whole text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EncodeOptions {
-    /// True to encode the spellings of control tokens, such as `<|im_start|>`, as these tokens
-    /// instead of as text.
+    /// True to encode the spellings of control tokens, such as `<|im_start|>`, as control tokens.
+    /// False to encode these spellings as ordinary text.
     pub special: bool,
     /// True to put the beginning-of-sequence token first, if the model has one.
     pub bos: bool,
 }
 
-/// Converts text to token ids and back.
+/// Converts text to token ids, and token ids to text.
 ///
 /// ```
 /// use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
@@ -60,7 +60,7 @@ pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     bos: Option<TokenId>,
     add_bos: bool,
-    /// True if a whole text gets a leading space.
+    /// True if the encoder adds a leading space to a whole text.
     space_prefix: bool,
     encoder: Encoder,
 }
@@ -73,8 +73,8 @@ enum Encoder {
 }
 
 impl Tokenizer {
-    /// Creates a tokenizer that takes the longest token at each position, for tests and for
-    /// vocabularies without known merges.
+    /// Creates a tokenizer that takes the longest matching token at each position. Such a tokenizer
+    /// serves tests and vocabularies whose merges are unknown.
     pub fn greedy(vocabulary: Vocabulary) -> Self {
         Self {
             vocabulary: Arc::new(vocabulary),
@@ -85,26 +85,27 @@ impl Tokenizer {
         }
     }
 
-    /// Returns the tokens and their bytes.
+    /// Returns the vocabulary, with the bytes of each token.
     pub const fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
     }
 
-    /// Returns the beginning-of-sequence token, if the model has one.
+    /// Returns the beginning-of-sequence token, or `None` if the model has none.
     pub const fn bos(&self) -> Option<TokenId> {
         self.bos
     }
 
-    /// Reports whether the model expects the beginning-of-sequence token before a prompt.
+    /// Reports whether a prompt for the model must start with the beginning-of-sequence token.
     pub const fn add_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Encodes a whole text.
+    /// Encodes a whole text, such as a prompt.
     ///
     /// # Errors
-    /// Returns an error if no token covers some part of the text, which happens only if the
-    /// vocabulary lacks some bytes. Also returns an error if the text is longer than 8 MiB.
+    /// Returns an error if no token covers some part of the text. This only happens if the
+    /// vocabulary lacks tokens for some bytes. Also returns an error if the text is longer than 8
+    /// MiB.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<TokenId>, VocabError> {
         let mut ids = Vec::new();
         if let (true, Some(bos)) = (options.bos, self.bos) {
@@ -114,19 +115,21 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Encodes a piece of text that continues other text. Adds nothing before it, and treats
-    /// control tokens as text.
+    /// Encodes a text that continues other text. No leading space or beginning-of-sequence token is
+    /// added, and the spellings of control tokens are encoded as ordinary text.
     ///
     /// # Errors
-    /// Returns an error as [`Tokenizer::encode`] does.
+    /// Returns an error in the same cases as [`Tokenizer::encode`].
     pub fn encode_fragment(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
         let mut ids = Vec::new();
         self.append(text, (false, false), &mut ids)?;
         Ok(ids)
     }
 
-    /// Appends the tokens of `text`. `special` allows control tokens in the text, and `whole` marks
-    /// a whole text.
+    /// Appends the tokens of `text` to `ids`.
+    ///
+    /// If `special` is true, spellings of control tokens are encoded as control tokens. If `whole`
+    /// is true, the text does not continue other text.
     fn append(
         &self,
         text: &str,
@@ -143,8 +146,8 @@ impl Tokenizer {
         }
     }
 
-    /// Adds `ends` to the tokens that end a sequence, for example from a model's generation
-    /// settings.
+    /// Makes the tokens `ends` end a sequence too. A model's generation settings, for example, can
+    /// name such tokens.
     ///
     /// # Errors
     /// Returns an error if one of `ends` is outside the vocabulary.
@@ -155,13 +158,14 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// Returns the bytes that `ids` add to the output. Control tokens add none.
+    /// Returns the bytes that the tokens add to the output, in order. Control tokens add no bytes.
     pub fn decode(&self, ids: &[TokenId]) -> Vec<u8> {
         self.decode_where(ids, TokenKind::is_text)
     }
 
-    /// Returns the whole text that `ids` stand for, without the leading space that
-    /// [`Tokenizer::encode`] may add. If `special`, spells out control tokens.
+    /// Returns the whole text that the tokens stand for, as bytes. The leading space that
+    /// [`Tokenizer::encode`] may have added is removed. If `special` is true, control tokens are
+    /// spelt out.
     pub fn decode_text(&self, ids: &[TokenId], special: bool) -> Vec<u8> {
         let mut text = if special { self.decode_special(ids) } else { self.decode(ids) };
         if self.space_prefix && text.first() == Some(&b' ') {
@@ -170,7 +174,7 @@ impl Tokenizer {
         text
     }
 
-    /// Returns the bytes of `ids`, with control tokens spelt out.
+    /// Returns the bytes of the tokens, in order, with control tokens spelt out.
     pub fn decode_special(&self, ids: &[TokenId]) -> Vec<u8> {
         self.decode_where(ids, |_| true)
     }

@@ -3,30 +3,31 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::{TokenId, TokenTrie};
 
-/// Finds tokens that are recognised in text before it is encoded: always user-defined tokens, and
-/// control tokens on request.
+/// Splits text at tokens that are recognised by their spelling before the rest is encoded.
+/// User-defined tokens are always recognised, and control tokens on request.
 ///
-/// Longer spellings are taken first, anywhere in the text. Among equal lengths, lower ids are taken
-/// first, then positions from left to right.
+/// Longer spellings take precedence, anywhere in the text. Among spellings of equal length, lower
+/// ids take precedence, then positions further left.
 #[derive(Debug)]
 pub(super) struct Partition {
     defined: TokenTrie,
-    /// User-defined and control tokens.
+    /// All recognised tokens: user-defined and control tokens. `defined` contains the user-defined
+    /// tokens only.
     all: TokenTrie,
-    /// Tokens that absorb the white space after them, in increasing order.
+    /// Tokens that absorb the white space after them, in increasing order of id.
     trimming: Vec<TokenId>,
 }
 
-/// A piece of a text.
+/// A piece of a text that has been split at recognised tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part<'t> {
-    /// Text to encode, with its offset in bytes.
+    /// Text that must be encoded, preceded by its offset in the whole text, in bytes.
     Text(usize, &'t str),
     /// A token that was recognised by its spelling.
     Token(TokenId),
 }
 
-/// Spelling of a token, its id, and whether it is a control token.
+/// Spelling of a token, its id, and true if the token is a control token.
 pub(super) type Entry = (String, TokenId, bool);
 
 impl Partition {
@@ -38,7 +39,8 @@ impl Partition {
         Self { defined: trie(false), all: trie(true), trimming }
     }
 
-    /// Splits `text` at the tokens that are spelt in it.
+    /// Splits `text` at the tokens that are spelt in it. Control tokens are recognised only if
+    /// `control` is true.
     pub(super) fn split<'t>(&self, text: &'t str, control: bool) -> Vec<Part<'t>> {
         let mut parts = Vec::new();
         let mut done = 0;
@@ -62,11 +64,12 @@ impl Partition {
         parts
     }
 
-    /// Returns the tokens in `text` that do not overlap, by their start: `(end, token)`.
+    /// Finds the tokens that are spelt in `text` and do not overlap. Maps the start of each to its
+    /// end and the token, with positions in bytes.
     ///
-    /// The queue holds the longest spelling for each position. A position that a longer spelling
-    /// already covers is dropped. If a spelling runs into a taken token, its position is queued
-    /// again with the longest spelling that ends before the token.
+    /// The queue holds, for each position, the longest spelling that starts there. A position
+    /// inside a token already found is dropped. If a spelling runs into such a token, its position
+    /// is queued again with the longest spelling that ends before the token.
     fn find(&self, text: &str, control: bool) -> BTreeMap<usize, (usize, TokenId)> {
         let trie = if control { &self.all } else { &self.defined };
         let mut taken: BTreeMap<usize, (usize, TokenId)> = BTreeMap::new();

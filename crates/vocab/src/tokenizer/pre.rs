@@ -1,13 +1,14 @@
-//! The rules for splitting text into words, by their names in `tokenizer.ggml.pre`.
+//! Rules for splitting text into words, by the names that GGUF files use.
 //!
-//! A GGUF file does not contain the regular expressions of its tokenizer, only a name for them. The
-//! table below maps names to expressions. Several expressions are applied one after the other, each
-//! to the pieces of the one before. Text between matches is a word too, so an expression need not
-//! end in `|\s+`.
+//! A GGUF file does not contain the regular expressions of its tokenizer. The field
+//! `tokenizer.ggml.pre` contains only a name, which the table below maps to expressions.
 //!
-//! Some expressions cannot run in the engine of the converters, which replace them. The table then
-//! has the original from the model's `tokenizer.json`. Contractions are always spelt out instead of
-//! using `(?i:…)`, which would also match `ſ` for `s`.
+//! If there are several expressions, each splits the pieces that the expression before has
+//! produced. Text between two matches is a word too, so an expression need not end in `|\s+`.
+//!
+//! llama.cpp replaces some expressions, because its own engine cannot run them. The table then has
+//! the original expression from the model's `tokenizer.json`. Contractions are always written out
+//! as in `'[sS]`, because `(?i:'s)` would also match `'ſ`.
 
 use crate::VocabError;
 use crate::error::Kind;
@@ -15,23 +16,24 @@ use crate::error::Kind;
 /// Rules for splitting text into words.
 #[derive(Debug)]
 pub(super) struct Splitting {
-    /// Regular expressions in Oniguruma's syntax.
+    /// Regular expressions in Oniguruma's syntax, in the order in which they split the text.
     pub(super) patterns: &'static [&'static str],
-    /// True if a word that is a token is not merged from its parts.
+    /// True if a word that is a token of its own becomes this token, even if merging would yield
+    /// other tokens.
     pub(super) whole_words: bool,
-    /// True if the model expects the beginning-of-sequence token when the file does not specify
-    /// this.
+    /// Default of `tokenizer.ggml.add_bos_token`: true if prompts start with the
+    /// beginning-of-sequence token.
     pub(super) add_bos: bool,
 }
 
-/// Name of the rules for a file without a name.
+/// Name of the rules for a file without the field `tokenizer.ggml.pre`.
 pub(super) const UNNAMED: &str = "default";
 
-/// Rules for model `gemma4`, which needs no name.
+/// Rules for model `gemma4`, which does not use `tokenizer.ggml.pre`.
 pub(super) const LINES: Splitting =
     Splitting { patterns: &[r"[^\n]+|[\n]+"], whole_words: false, add_bos: true };
 
-/// Returns the rules with the given name.
+/// Returns the rules called `name`, or an error that lists the known names.
 pub(super) fn splitting(name: &str) -> Result<Splitting, VocabError> {
     let known = || TABLE.iter().flat_map(|row| row.0.iter().copied());
     let unknown = || {
@@ -45,7 +47,8 @@ pub(super) fn splitting(name: &str) -> Result<Splitting, VocabError> {
 
 type Patterns = &'static [&'static str];
 
-/// Rows of names, expressions, `whole_words` and `add_bos`.
+/// Rows of the table: names, expressions, and the values of [`Splitting::whole_words`] and
+/// [`Splitting::add_bos`].
 #[rustfmt::skip]
 static TABLE: &[(&[&str], Patterns, bool, bool)] = &[
     (&["default"], DEFAULT, false, false),

@@ -1,12 +1,12 @@
 //! SentencePiece BPE with scores, as in GGUF files of model `llama` (Llama 2, Gemma 3, Phi-3).
 //!
-//! The file has no list of merges. A pair may be merged if the vocabulary has its text, and the
-//! token with the highest score is merged first. The text is not split into words. Characters
-//! without a token become byte tokens.
+//! The file has no list of merges. Two adjacent symbols can be merged if the vocabulary contains
+//! their joined text. The pair whose merged token has the highest score is merged first. The text
+//! is not split into words. Characters without a token become byte tokens.
 //!
-//! The file spells a space as `▁` (U+2581) and cannot distinguish the two, so this module works
-//! with spaces only. A merge never produces a control, byte or unused token, so no text can produce
-//! a control token by its spelling.
+//! The file spells a space as `▁` (U+2581) and cannot distinguish the two characters. This module
+//! replaces every `▁` by a space. Only normal and user-defined tokens can result from a merge, so
+//! no text can produce a control token by its spelling.
 
 use super::index::Index;
 use super::merge::Chain;
@@ -16,21 +16,22 @@ use crate::{TokenId, VocabError, Vocabulary};
 /// SentencePiece's spelling of a space.
 pub(super) const SPACE: &str = "\u{2581}";
 
-/// Tables of the encoder. The vocabulary owns the bytes of the tokens.
+/// Encoder with scores. The vocabulary owns the bytes of the tokens.
 #[derive(Debug)]
 pub(super) struct SentencePiece {
     index: Index,
-    /// Rank of each token. Lower ranks are merged earlier.
+    /// Rank of each token, by id. A pair whose merged token has a lower rank is merged earlier.
     ranks: Vec<u32>,
     byte_tokens: ByteTokens,
 }
 
-/// The token of each single byte. `None` if the vocabulary has no such token.
+/// For each byte, the token that stands for this byte alone. `None` if the vocabulary has no such
+/// token.
 pub(super) type ByteTokens = Box<[Option<TokenId>; 256]>;
 
 impl SentencePiece {
-    /// Builds the tables. `members` are the tokens that text may be encoded to. Of two tokens with
-    /// the same bytes, the first one is used.
+    /// Builds the encoder. `members` are the tokens that text may be encoded to. If two of them
+    /// have the same bytes, the first one is used.
     pub(super) fn new(
         vocabulary: &Vocabulary,
         members: impl Iterator<Item = TokenId>,
@@ -41,8 +42,8 @@ impl SentencePiece {
         Self { index: Index::new(vocabulary, members), ranks, byte_tokens }
     }
 
-    /// Appends the tokens of `text`, which starts at byte `at` of the whole text. If `prefix`, adds
-    /// a leading space.
+    /// Appends the tokens of `text` to `ids`. If `prefix` is true, adds a leading space to the
+    /// text. `at` is the offset of `text` in the whole text, in bytes, for error messages.
     pub(super) fn encode(
         &self,
         vocabulary: &Vocabulary,
@@ -72,7 +73,8 @@ impl SentencePiece {
     }
 }
 
-/// Appends a byte token for each of `bytes`, which are at offset `at` of the text.
+/// Appends the byte token of each of `bytes` to `ids`. Returns an error with the offset `at` if a
+/// byte has no token.
 pub(super) fn fall_back(
     byte_tokens: &ByteTokens,
     bytes: &[u8],
@@ -85,8 +87,7 @@ pub(super) fn fall_back(
     Ok(())
 }
 
-/// Returns `text` with `▁` replaced by a space, as the vocabulary spells it. If `prefix`, adds a
-/// leading space.
+/// Returns `text` with every `▁` replaced by a space. If `prefix` is true, adds a leading space.
 pub(super) fn spaces(text: &str, prefix: bool) -> String {
     let mut spaced = String::with_capacity(text.len() + 1);
     if prefix {
@@ -101,8 +102,7 @@ pub(super) fn spaces(text: &str, prefix: bool) -> String {
     spaced
 }
 
-/// Maps a score to an integer that decreases as the score increases. Equal scores have equal
-/// integers.
+/// Maps a score to a rank: a higher score has a lower rank, and equal scores have equal ranks.
 fn descending(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits(); // Turns -0.0 into 0.0.
     if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits }

@@ -1,4 +1,4 @@
-//! A minimal reader for the tokenizer fields of a GGUF file. Trusts the file.
+//! A minimal reader for the tokenizer fields of a GGUF file. Malformed files are not detected.
 
 use formwork_vocab::tokenizer::GgufTokenizer;
 
@@ -64,7 +64,7 @@ impl Value {
     }
 }
 
-/// Returns the tokenizer fields of a file with these bytes.
+/// Returns the tokenizer fields of the GGUF file with the content `bytes`.
 pub(crate) fn read(bytes: &[u8]) -> GgufTokenizer {
     let mut cursor = Cursor(bytes);
     assert_eq!(&cursor.take(), b"GGUF");

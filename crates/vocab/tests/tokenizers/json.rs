@@ -1,4 +1,4 @@
-//! Tests of small `tokenizer.json` files, one for each way to spell bytes.
+//! Tests of small `tokenizer.json` files, one for each notation of bytes.
 
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, TokenKind, Tokenizer};

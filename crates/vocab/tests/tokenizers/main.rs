@@ -1,7 +1,7 @@
 //! Tests of tokenizers against known ids.
 //!
-//! The tests have small vocabularies of their own. If `FORMWORK_TOKENIZER_VECTORS` is set to a
-//! folder, they also test the vocabularies of real models in that folder.
+//! Most tests use small vocabularies of their own. If `FORMWORK_TOKENIZER_VECTORS` is set to a
+//! folder, the vocabularies of real models in this folder are tested too.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its data has failed")]
 

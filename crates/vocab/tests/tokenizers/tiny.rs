@@ -1,4 +1,4 @@
-//! Tests of small vocabularies from GGUF fields, one for each property.
+//! Tests of small vocabularies that are given as GGUF fields.
 
 use formwork_vocab::tokenizer::{EncodeOptions, GgufTokenizer};
 use formwork_vocab::{TokenId, TokenKind, Tokenizer};

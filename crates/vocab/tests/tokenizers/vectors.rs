@@ -8,8 +8,8 @@ use crate::gguf_file;
 
 const BETWEEN_TEXTS: &str = "\n__ggml_vocab_test__\n";
 
-/// Checks that every vocabulary in the folder encodes the texts next to it to the recorded ids, and
-/// decodes the ids to the texts.
+/// Checks every vocabulary in the folder with the texts next to it. Each text must be encoded to
+/// the recorded ids, and the ids must be decoded to the text.
 #[test]
 fn recorded_ids() {
     let Some(folder) = env::var_os("FORMWORK_TOKENIZER_VECTORS") else { return };

@@ -82,7 +82,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses `digits` hexadecimal digits as a code point.
+    /// Parses `digits` hexadecimal digits as a code point. `start` is the byte offset of the
+    /// escape's backslash.
     fn hex(&mut self, start: usize, digits: usize) -> Result<char, GrammarError> {
         let mut value = 0;
         for _ in 0..digits {

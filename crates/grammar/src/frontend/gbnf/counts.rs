@@ -16,7 +16,7 @@ use crate::ir::expr::{Expr, RuleId, Rules};
 /// Largest repetition count in the output.
 const COUNT: u32 = 1000;
 
-/// Exclusive upper bound for a count times the symbols of its item.
+/// Exclusive upper bound for the count of a repetition times the number of symbols of its item.
 const PRODUCT: usize = 2000;
 
 /// Rewrites the rules so that all counts are small enough for llama.cpp's parser.
@@ -34,6 +34,7 @@ pub(super) fn bounded(rules: &Rules) -> Cow<'_, Rules> {
     Cow::Owned(splitter.rules)
 }
 
+/// Splits large repetition counts of one grammar.
 struct Splitter {
     rules: Rules,
     names: FxHashSet<String>,
@@ -84,7 +85,9 @@ impl Splitter {
         self.product(item, count, |count| (0, count))
     }
 
-    /// Repeats an item of one symbol `count` times: as a multiple of 1,000 plus a remainder.
+    /// Returns expressions that together repeat `item`, which has one symbol, `count` times. They
+    /// are a multiple of 1,000, through an extra rule, and the remainder. `counts` returns the
+    /// bounds of each repetition: `(n, n)` for exactly `n` copies, or `(0, n)` for at most `n`.
     fn product(&mut self, item: &Expr, count: u32, counts: impl Fn(u32) -> (u32, u32) + Copy) -> Vec<Expr> {
         let repeat = |item: Expr, count: u32| {
             let (min, max) = counts(count);
@@ -109,8 +112,10 @@ impl Splitter {
         parts
     }
 
-    /// Returns a reference to a rule with this expression, and adds the rule if needed. The rule is
-    /// named after the repeated rule `of`, or after the current rule.
+    /// Returns a reference to a rule with the expression `expr`, and adds the rule if needed. If
+    /// `of` is given, `expr` repeats `of` 1,000 times, and the rule is called `<name>-thousand`.
+    /// Otherwise the rule is called `<name>-part`. The name is that of the rule `of`, or of the
+    /// current rule if `of` is no rule.
     fn rule_of(&mut self, expr: Expr, of: Option<&Expr>) -> Expr {
         if let Some(&known) = self.known.get(&expr) {
             return Expr::Rule(known);
@@ -134,7 +139,8 @@ impl Splitter {
     }
 }
 
-/// Returns the number of symbols of each copy of an item: 1, or the symbols of the group around the item.
+/// Returns the number of symbols that each copy of `item` adds. An item without parentheses adds 1.
+/// A group adds 1 and the symbols inside.
 fn brought(item: &Expr) -> usize {
     if is_single(item) { 1 } else { 1 + symbols(item) }
 }
@@ -152,7 +158,8 @@ fn is_single(item: &Expr) -> bool {
     }
 }
 
-/// Returns an upper bound on the symbols of an expression.
+/// Returns an upper bound on the symbols inside `expr`, as llama.cpp counts them. If a repetition
+/// in `expr` exceeds the limit of llama.cpp, the result is at least [`PRODUCT`].
 fn symbols(expr: &Expr) -> usize {
     match expr {
         Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => 0,

@@ -8,13 +8,14 @@ use crate::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules, complement};
 use crate::tokens::{TokenTerminal, spelt};
 
-/// Longest line in bytes. Longer rules are broken at their alternatives.
+/// Maximum length of a line, in bytes. A longer rule has one line for each of its alternatives.
 const LINE: usize = 100;
 
 /// Maximum size of the GBNF text in bytes.
 const BYTES: usize = 16 << 20;
 
-/// Prints the root rule first and then the others in order. Schema rules are printed where they are used.
+/// Prints `rules` as GBNF: the root rule first, and then the others in order. An embedded schema is
+/// printed as `%json` and its source, wherever its rule is used.
 ///
 /// # Errors
 /// Returns an error if the text exceeds 16 MiB or if the rules match bytes that are not UTF-8.
@@ -55,7 +56,8 @@ fn check(bytes: usize) -> Result<(), GrammarError> {
 /// A class that contains no character.
 const NOTHING: &str = "[^\\x00-\\U0010FFFF]";
 
-/// Context of an expression, from the loosest binding to the tightest.
+/// Position of an expression within its parent, from the loosest binding to the tightest. The
+/// position decides whether the expression needs parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Alternative,
@@ -109,7 +111,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Returns the token terminal with this spelling.
+    /// Returns the token terminal whose spelling is `bytes`, or `None` if `bytes` is ordinary text.
     fn token(&self, bytes: &[u8]) -> Option<&TokenTerminal> {
         self.rules.tokens.get(spelt(bytes.try_into().ok()?)?)
     }

@@ -1,4 +1,4 @@
-//! The token terminals of llama.cpp's notation, and `%json` for JSON text.
+//! Parses token terminals such as `<[7]>` and `!<think>`, and embedded schemas after `%json`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::tokens::{NamedToken, Origin, TERMINALS, TokenTerminal, spelling};
 pub(super) const JSON: &str = "%json";
 
 impl Parser<'_> {
-    /// Parses `<[id]>` or `<text>`. A leading `!` selects all other tokens.
+    /// Parses `<[id]>` or `<text>`. A leading `!` selects all tokens except the named one.
     pub(super) fn token(&mut self) -> Result<Expr, GrammarError> {
         let start = self.at;
         let negated = self.take("!");
@@ -52,7 +52,8 @@ impl Parser<'_> {
         self.error(start, GbnfProblem::TokenTerminal { text: shown(rest[..len].trim_end()) })
     }
 
-    /// Parses `%json` and a schema, and adds an unnamed rule for the schema.
+    /// Parses `%json` and a schema. Adds a rule without a name for the schema and returns a
+    /// reference to the rule.
     pub(super) fn json(&mut self) -> Result<Expr, GrammarError> {
         let start = self.at;
         self.at += JSON.len();
@@ -83,8 +84,8 @@ impl Parser<'_> {
         Ok(Expr::Rule(rule))
     }
 
-    /// Converts a line and column of the text at `from`, both counted from 1, to a byte offset of
-    /// the source.
+    /// Converts a position in the text that starts at the byte offset `from` to a byte offset in
+    /// the source. `line` and `column` are counted from 1, and columns count bytes.
     fn offset(&self, from: usize, line: usize, column: usize) -> usize {
         let text = &self.source[from..];
         let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();

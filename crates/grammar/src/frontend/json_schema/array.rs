@@ -1,4 +1,4 @@
-//! Keywords for arrays.
+//! Reads the keywords for arrays.
 
 use serde_json::Value;
 

@@ -20,15 +20,16 @@ pub(super) struct Atom {
     pub(super) number: NumberRule,
     pub(super) min_length: u32,
     pub(super) max_length: Option<u32>,
-    /// The strings that `pattern` and `format` allow.
+    /// The language of the strings that `pattern` and `format` allow.
     pub(super) text: ExprId,
-    /// The strings, numbers, booleans and null that `enum` and `const` list.
+    /// The strings, numbers, booleans and null that `enum` and `const` list. `None` without these
+    /// keywords.
     pub(super) scalars: Option<BTreeSet<Scalar>>,
     /// The values that a negated `enum` or `const` excludes.
     pub(super) excluded: BTreeSet<Scalar>,
     pub(super) array: ArrayKeywords,
     pub(super) object: ObjectKeywords,
-    /// Atoms that must hold in addition: those of `allOf`, then those of `$ref`.
+    /// Atoms that must hold for the same value: those of `allOf`, then those of `$ref`.
     pub(super) all: Vec<AtomId>,
     /// Choices between branches. Every choice must be satisfied.
     pub(super) any: Vec<Choice>,
@@ -58,26 +59,29 @@ pub(super) enum ChoiceKind {
     One(Rc<str>),
 }
 
+/// The keywords for arrays.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrayKeywords {
+    /// Atoms of `prefixItems`.
     pub(super) prefix: Vec<AtomId>,
+    /// Atom for all items after `prefix`.
     pub(super) rest: Option<AtomId>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
-    /// Place of a `uniqueItems`: no two items may be equal.
+    /// If no two items may be equal, the place of the `uniqueItems` that requires this.
     pub(super) unique: Option<String>,
-    /// Place of a negated `uniqueItems`: two items must be equal.
+    /// If two items must be equal, the place of the negated `uniqueItems` that requires this.
     pub(super) repeated: Option<String>,
-    /// Atoms of `contains`: items that satisfy one of them are evaluated.
+    /// Atoms of `contains`. Items that satisfy one of these atoms are evaluated.
     pub(super) contained: Vec<AtomId>,
-    /// Atom for the items that nothing else evaluates.
+    /// Atom of `unevaluatedItems`, for the items that nothing else evaluates.
     pub(super) unevaluated: Option<AtomId>,
-    /// Atom that some unevaluated item must satisfy: the negation of `unevaluatedItems`.
+    /// Atom that some unevaluated item must satisfy, because of a negated `unevaluatedItems`.
     pub(super) some_unevaluated: Option<AtomId>,
 }
 
-/// Bounds on the number of items that satisfy an atom.
+/// Bounds on the number of items that satisfy `atom`.
 #[derive(Clone, Debug)]
 pub(super) struct Contains {
     /// Index of the first item that counts.
@@ -89,22 +93,25 @@ pub(super) struct Contains {
     pub(super) pointer: String,
 }
 
+/// The keywords for objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectKeywords {
+    /// Names of members, each with the atom of the value.
     pub(super) properties: Vec<(String, AtomId)>,
-    /// Atoms for the members whose name is in a language.
+    /// Languages of names, each with the atom of the values: `patternProperties`.
     pub(super) patterns: Vec<(ExprId, AtomId)>,
     pub(super) required: Vec<String>,
     /// Atom for all members that neither `properties` nor `patterns` names.
     pub(super) additional: Option<AtomId>,
-    /// Atom for the members that nothing else evaluates.
+    /// Atom of `unevaluatedProperties`, for the members that nothing else evaluates.
     pub(super) unevaluated: Option<AtomId>,
-    /// Atom that some unevaluated member must satisfy: the negation of `unevaluatedProperties`.
+    /// Atom that some unevaluated member must satisfy, because of a negated
+    /// `unevaluatedProperties`.
     pub(super) some_unevaluated: Option<AtomId>,
-    /// Atoms that all names must satisfy. Their languages are computed on demand, because they may
-    /// refer back to this atom.
+    /// Atoms of `propertyNames`, which all names must satisfy. Their languages are computed on
+    /// demand, because they may refer back to this atom.
     pub(super) names: Vec<AtomId>,
-    /// Atoms that not all names may satisfy: for each atom, at least one name must violate it.
+    /// Atoms of negated `propertyNames`. For each atom, at least one name must violate the atom.
     pub(super) other_names: Vec<AtomId>,
     /// True if the subschema has `properties`, even without entries.
     pub(super) declares: bool,
@@ -118,7 +125,8 @@ pub(super) struct ObjectKeywords {
     pub(super) max: Option<u32>,
 }
 
-/// A member that must exist, with any name in a language and a value that satisfies an atom.
+/// A member that must exist. Its name may be any name in the language `names`, and its value must
+/// satisfy `atom`.
 #[derive(Clone, Debug)]
 pub(super) struct SomeMember {
     pub(super) names: ExprId,
@@ -146,6 +154,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
+    /// Returns the type of the value.
     pub(super) const fn types(&self) -> Types {
         match self {
             Self::Null => Types::NULL,
@@ -174,10 +183,12 @@ impl Types {
         self.0 == 0
     }
 
+    /// Returns true if the two sets have a type in common.
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
+    /// Returns the types that are not in `other`.
     pub(super) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -211,13 +222,15 @@ impl Atom {
         self.array.some_unevaluated.is_some() || self.object.some_unevaluated.is_some()
     }
 
-    /// Returns true if the atom constrains objects, and does so only through `properties` and `required`.
+    /// Returns true if the atom constrains objects only through `properties` and `required`, has at
+    /// least one of them, and has no nested atoms in `all` and `any`.
     pub(super) fn asks_for_members_only(&self) -> bool {
         let asks = !self.object.properties.is_empty() || !self.object.required.is_empty();
         asks && self.all.is_empty() && self.any.is_empty() && self.says_only_of_members()
     }
 
-    /// Returns the member that the atom requires, if the atom requires nothing else of objects.
+    /// Returns the member that the atom requires, if the atom requires exactly one [`SomeMember`]
+    /// and nothing else of objects. Otherwise returns `None`.
     pub(super) fn asks_for_one_member(&self) -> Option<&SomeMember> {
         let [some] = self.object.some.as_slice() else { return None };
         let rest = ObjectKeywords { some: Vec::new(), ..self.object.clone() };
@@ -226,7 +239,8 @@ impl Atom {
         (alone && !refused && self.types.has(Types::OBJECT)).then_some(some)
     }
 
-    /// Returns true if the atom's own keywords constrain objects only through `properties` and `required`.
+    /// Returns true if the atom allows objects, and its own keywords constrain objects only through
+    /// `properties` and `required`. Ignores the atoms in `all` and `any`.
     pub(super) fn says_only_of_members(&self) -> bool {
         let object = &self.object;
         let by_name = object.patterns.is_empty() && object.names.is_empty() && !object.asks_for_some();
@@ -262,7 +276,8 @@ impl Atom {
         }
     }
 
-    /// Returns the number of parts that a conjunction with the atom visits.
+    /// Returns the number of entries in the lists of the atom, as a measure of the work to merge
+    /// the atom.
     pub(super) fn size(&self) -> usize {
         let lists = self.scalars.as_ref().map_or(0, BTreeSet::len) + self.excluded.len();
         let object = &self.object;
@@ -270,7 +285,7 @@ impl Atom {
         lists + names + object.patterns.len() + object.some.len() + self.array.prefix.len() + self.any.len()
     }
 
-    /// Creates the atom of all values of some types.
+    /// Creates the atom that accepts exactly the values of `types`.
     pub(super) fn of(types: Types) -> Self {
         Self { types, ..Self::any() }
     }
@@ -280,8 +295,8 @@ impl Atom {
         self.is_all() && self.all.is_empty()
     }
 
-    /// Returns true if the atom has no keywords except atoms that must hold in addition, like a
-    /// lone `$ref`.
+    /// Returns true if the atom has no keywords, except that atoms may be in `all`. A lone `$ref`
+    /// gives such an atom.
     pub(super) fn is_all(&self) -> bool {
         self.types == Types::ALL
             && self.number == NumberRule::ANY
@@ -295,17 +310,17 @@ impl Atom {
             && self.refusals.is_empty()
     }
 
-    /// Creates an atom that holds if all of `atoms` hold.
+    /// Creates an atom that accepts the values that all of `atoms` accept.
     pub(super) fn all(atoms: Vec<AtomId>) -> Self {
         Self { all: atoms, ..Self::any() }
     }
 
-    /// Creates an atom that holds if at least one of `branches` holds.
+    /// Creates an atom that accepts the values that at least one of `branches` accepts.
     pub(super) fn one_of(branches: Vec<AtomId>) -> Self {
         Self { any: vec![Choice { branches: branches.into(), kind: ChoiceKind::Any }], ..Self::any() }
     }
 
-    /// Restricts the listed scalars to those in `values`.
+    /// Restricts the atom to the scalars in `values`, in addition to earlier restrictions.
     pub(super) fn list(&mut self, values: BTreeSet<Scalar>) {
         self.scalars = Some(match self.scalars.take() {
             Some(before) => before.intersection(&values).cloned().collect(),

@@ -1,8 +1,8 @@
-//! Finds the keywords that clash at a place that no value satisfies.
+//! Finds the keywords that clash in subschemas that no value satisfies.
 //!
-//! The keywords that apply to the place are separated, each with the siblings that affect its
-//! meaning. Each keyword is then dropped if the remaining ones still allow no value. The result is
-//! a minimal set of keywords that clash.
+//! Each keyword of the subschemas becomes a schema of its own, with the siblings that affect its
+//! meaning. A keyword is then dropped if the remaining ones still allow no value. The result is a
+//! minimal set of keywords that clash.
 
 use serde_json::{Map, Value};
 
@@ -14,21 +14,23 @@ use crate::GrammarError;
 use crate::limits::Limits;
 use crate::options::SchemaOptions;
 
-/// Maximum number of keywords of one place. A place with more keywords is reported without them.
+/// Maximum number of keywords that are tested. For more keywords, the error names no keywords.
 const KEYWORDS: usize = 48;
 
 /// Maximum number of subschemas that are visited from one place, through references and `allOf`.
 const PLACES: usize = 64;
 
-/// A keyword, its place, and a schema with only this keyword and the siblings that affect its meaning.
+/// A keyword, the place of its subschema, and a schema with only this keyword and the siblings that
+/// affect its meaning.
 struct KeywordSchema {
     place: String,
     keyword: String,
     schema: Value,
 }
 
-/// Returns the keywords that leave no value at some places, each with the place of its subschema.
-/// Returns an empty list if the keywords cannot be determined.
+/// Returns the keywords that clash in the subschemas at `places`, which apply to one value
+/// together. Each keyword comes with the place of its subschema. Returns an empty list if the
+/// keywords cannot be determined.
 pub(super) fn clash(
     document: &mut Document<'_>,
     places: &[String],
@@ -57,7 +59,8 @@ pub(super) fn clash(
     parts.into_iter().map(|part| (part.place, part.keyword)).collect()
 }
 
-/// Collects the keywords at a place, and those reached through `allOf` and references.
+/// Adds to `parts` the keywords of the subschema at `place`, and the keywords that it reaches
+/// through `allOf` and references. `visited` counts the subschemas.
 fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<KeywordSchema>, visited: &mut usize) {
     *visited += 1;
     if *visited > PLACES || parts.len() > KEYWORDS {
@@ -94,7 +97,8 @@ fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<KeywordSchem
     }
 }
 
-/// Returns a schema with one keyword and the siblings that affect its meaning.
+/// Returns the keyword `name` of the subschema at `place`, as a schema with the siblings that
+/// affect its meaning. Returns `None` for keywords that allow every value by themselves.
 fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<KeywordSchema> {
     let beside: &[&str] = match name {
         "$defs" | "definitions" | "$id" | "id" | "$schema" | "$comment" | "title" | "description"
@@ -125,7 +129,8 @@ fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Keywor
     Some(KeywordSchema { place: place.to_owned(), keyword: name.to_owned(), schema: Value::Object(schema) })
 }
 
-/// Returns true if no value satisfies the keywords together.
+/// Returns true if no value satisfies all of `parts`. Returns false if the limits of this test are
+/// too small to find out.
 fn is_empty(parts: &[KeywordSchema], dialect: Dialect, options: SchemaOptions) -> bool {
     let all: Vec<Value> = parts.iter().map(|part| part.schema.clone()).collect();
     let mut schema = Map::new();

@@ -1,4 +1,4 @@
-//! Builds the graph of nodes, with one node for each set of atoms that applies to one place.
+//! Builds the graph of nodes. Each node stands for a set of atoms that apply to one value together.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -33,33 +33,39 @@ pub(super) struct Draft {
     /// Conjunctions of two branches of a `oneOf`, which should have no value. Each entry holds the
     /// node with the `oneOf`, the node of the conjunction, and the branches.
     pub(super) exclusions: Vec<(NodeId, NodeId, Overlap)>,
-    /// Languages that classify undeclared names.
+    /// Automata that give each undeclared name a label, for [`DraftObject::labels`].
     pub(super) languages: Vec<Arc<Texts>>,
-    /// Branches of choices that were tried, with the node of the choice.
+    /// The branches that were tried for choices, each with the node of the choice.
     pub(super) tried: FxHashSet<(NodeId, AtomId)>,
 }
 
-/// Two branches of the `oneOf` at a place that may share a value. The larger index comes first.
+/// Two branches of a `oneOf` that may share a value: the place of the `oneOf`, and the indices of
+/// the branches. The larger index comes first.
 pub(super) type Overlap = (Rc<str>, usize, usize);
 
-/// The types of the values that two branches of a `oneOf` share, by the place of the `oneOf`.
+/// For each pair of branches of a `oneOf`, the types of the values that the branches share. The
+/// outer key is the place of the `oneOf`.
 #[derive(Clone, Default)]
 pub(super) struct Overlaps(FxHashMap<Rc<str>, Pairs>);
 
-/// The types of shared values, by the indices of two branches. The larger index comes first.
+/// For each pair of branches of one `oneOf`, the types of the values that the branches share. The
+/// key has the indices of the branches, the larger one first.
 pub(super) type Pairs = FxHashMap<(usize, usize), Types>;
 
 impl Overlaps {
+    /// Returns the pairs of the `oneOf` at the place `pointer`.
     pub(super) fn of(&self, pointer: &str) -> Option<&Pairs> {
         self.0.get(pointer)
     }
 
+    /// Adds `types` to the types of the values that two branches share.
     pub(super) fn add(&mut self, (pointer, first, second): Overlap, types: Types) {
         let known = self.0.entry(pointer).or_default().entry((first, second)).or_insert(Types::NONE);
         *known = *known | types;
     }
 
-    /// Takes the pairs of one `oneOf`. The caller must [put them back](Self::put_back).
+    /// Removes and returns the pairs of the `oneOf` at the place `pointer`. The caller must [put
+    /// them back](Self::put_back).
     pub(super) fn take(&mut self, pointer: &str) -> Pairs {
         self.0.get_mut(pointer).map(std::mem::take).unwrap_or_default()
     }
@@ -71,79 +77,95 @@ impl Overlaps {
     }
 }
 
-/// The values at one place: the union of all fields.
+/// The values that satisfy a set of atoms: all values that at least one of the fields accepts.
 #[derive(Default)]
 pub(super) struct DraftNode {
     /// The atoms whose conjunction is this node.
     pub(super) atoms: Box<[AtomId]>,
-    /// The contribution of each alternative.
+    /// The alternatives of the atoms, each with its part of the fields below.
     pub(super) alternatives: Vec<DraftAlternative>,
     pub(super) null: bool,
+    /// True for each accepted boolean: `false` first, then `true`.
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
     /// Place of the first `multipleOf` that applies to `numbers`.
     pub(super) divisor: Option<String>,
+    /// Strings by language and length.
     pub(super) texts: Vec<StringSet>,
+    /// Strings that `enum` or `const` lists.
     pub(super) words: Vec<String>,
     pub(super) arrays: Vec<DraftArray>,
     pub(super) objects: Vec<DraftObject>,
 }
 
-/// The contribution of one alternative to its node.
+/// One alternative of a node, with its part of the node's values.
 pub(super) struct DraftAlternative {
     pub(super) atoms: Box<[AtomId]>,
     /// True if the alternative has a value that is neither an array nor an object.
     pub(super) scalars: bool,
-    /// Indices into the arrays and the objects of the node.
+    /// Indices of the alternative's arrays in [`DraftNode::arrays`].
     pub(super) arrays: Vec<usize>,
+    /// Indices of the alternative's objects in [`DraftNode::objects`].
     pub(super) objects: Vec<usize>,
 }
 
+/// The arrays that one alternative accepts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct DraftArray {
+    /// For each of the first items, its choices.
     pub(super) prefix: Vec<Vec<NodeChoice>>,
+    /// The choices for every later item.
     pub(super) rest: Vec<NodeChoice>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) counters: Vec<Counter>,
-    /// Place of the keyword of the first counter.
+    /// Place of the `contains` of the first counter, for error messages.
     pub(super) counted: Option<String>,
-    /// Place of a `uniqueItems`: no two items may be equal.
+    /// If no two items may be equal, the place of the `uniqueItems` that requires this.
     pub(super) unique: Option<String>,
-    /// Place of a negated `uniqueItems`: two items must be equal.
+    /// If two items must be equal, the place of the negated `uniqueItems` that requires this.
     pub(super) repeated: Option<String>,
 }
 
+/// The objects that one alternative accepts.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct DraftObject {
+    /// The declared members: the name, the node of the value, and true if the member is required.
     pub(super) members: Vec<(String, NodeId, bool)>,
-    /// Choices for an undeclared member, by the label of its name.
+    /// For each label of names, the choices for an undeclared member with such a name.
     pub(super) others: Vec<Vec<NodeChoice>>,
-    /// Index of the language that labels undeclared names. `None` if all of them have label 0.
+    /// Index in [`Draft::languages`] of the automaton that labels undeclared names. If `None`, all
+    /// undeclared names have label 0.
     pub(super) labels: Option<u32>,
     /// True if undeclared members are omitted: see [`Undeclared`](crate::options::Undeclared).
     pub(super) omits: bool,
+    /// The obligations that undeclared members must meet, one bit for each.
     pub(super) obligations: u8,
     pub(super) min: u32,
+    /// Place of the `minProperties` that gives `min`, for error messages.
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
     pub(super) groups: Vec<DraftGroup>,
 }
 
-/// Members of an object that depend on each other, as indices.
+/// Members of an object that depend on each other.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct DraftGroup {
+    /// Indices of the members in [`DraftObject::members`].
     pub(super) members: Vec<u32>,
-    /// For each alternative, the node of each member, and true if the member is required.
+    /// For each alternative of the group, and for each of its members: the node of the value, and
+    /// true if the member is required.
     pub(super) alternatives: Vec<Vec<(NodeId, bool)>>,
 }
 
+/// Builds a [`Draft`].
 pub(super) struct Builder<'a> {
     pub(super) atoms: Atoms<'a>,
     order: Order,
     undeclared: Undeclared,
     pub(super) limits: &'a Limits,
     pub(super) draft: Draft,
+    /// The node of each key.
     ids: FxHashMap<NodeKey, NodeId>,
     /// Nodes that have an id but no content yet.
     queue: VecDeque<(NodeId, NodeKey)>,
@@ -152,14 +174,15 @@ pub(super) struct Builder<'a> {
     /// Known overlaps between branches of `oneOf`s. Two branches exclude each other for the types
     /// in which they overlap.
     pub(super) overlaps: Overlaps,
-    /// Indices of the languages that classify undeclared names, by the expressions of a language.
+    /// Index in [`Draft::languages`] of each automaton, by the expressions that it was built from.
     pub(super) languages: FxHashMap<Vec<ExprId>, u32>,
 }
 
-/// Identity of a node: its atoms, and true for a probe.
+/// Identity of a node: its atoms, and true if the node is a probe.
 ///
-/// A probe only tells whether some value satisfies all atoms, and reads `oneOf` as `anyOf`. So a probe may
-/// report an overlap that does not exist. The branches then exclude each other twice, which does no harm.
+/// A probe only answers whether some value satisfies all atoms. For this purpose, `oneOf` is read
+/// as `anyOf`. So a probe may report an overlap that does not exist. The branches then exclude each
+/// other twice, which does no harm.
 type NodeKey = (Box<[AtomId]>, bool);
 
 impl<'a> Builder<'a> {
@@ -198,7 +221,7 @@ impl<'a> Builder<'a> {
         Ok(root)
     }
 
-    /// Fills a node with the values of its alternatives.
+    /// Adds the values of all alternatives to a new node. `atoms` are the atoms of the node.
     fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
         let mut known: [Deduplicated; 4] = Default::default();
         for Alternative { atoms, groups } in self.alternatives(node, atoms)? {
@@ -223,12 +246,12 @@ impl<'a> Builder<'a> {
         self.undeclared == Undeclared::Omit && !self.probing
     }
 
-    /// Charges the ledger for visiting a number of atoms or members.
+    /// Charges the ledger for visiting `steps` atoms or members.
     pub(super) fn spend(&self, steps: usize) -> Result<(), GrammarError> {
         self.atoms.ledger.spend(STEP * steps)
     }
 
-    /// Returns the node of a set of atoms. Adds the node if there is none.
+    /// Returns the node for the conjunction of `atoms`, and adds the node if it is new.
     pub(super) fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
         let mut key: Vec<AtomId> = Vec::with_capacity(atoms.len());
         let mut todo: Vec<AtomId> = atoms.into_iter().rev().collect();
@@ -270,6 +293,8 @@ impl<'a> Builder<'a> {
         Ok(node)
     }
 
+    /// Adds the values of one alternative to `node`. `known` finds equal numbers, texts, arrays and
+    /// objects.
     fn add_alternative(
         &mut self,
         node: NodeId,
@@ -311,12 +336,14 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Finds duplicates in a list by hash, because alternatives are numerous and expensive to compare.
+/// Positions of the elements of a list, by hash. Finds duplicates without comparing all pairs,
+/// because alternatives are numerous and expensive to compare.
 #[derive(Default)]
 struct Deduplicated(FxHashMap<u64, Vec<usize>>);
 
 impl Deduplicated {
-    /// Appends the elements that are new, and returns the position of each element.
+    /// Appends to `all` those elements of `new` that `all` does not contain yet. Returns the
+    /// position in `all` of each element of `new`.
     fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Vec<usize> {
         let mut places = Vec::new();
         for one in new {

@@ -1,7 +1,7 @@
 //! Expands a set of atoms into alternatives, in which every choice is made.
 //!
-//! The choices at one place multiply, so they are pruned early. A choice is dropped if one of its
-//! branches holds anyway. A branch is dropped if it contradicts what already holds
+//! The choices about one value multiply, so they are pruned early. A choice is dropped if one of
+//! its branches holds anyway. A branch is dropped if it contradicts the atoms that already hold
 //! ([`contradiction`](super::contradiction)).
 
 use std::collections::VecDeque;
@@ -14,18 +14,21 @@ use super::groups::{Alternative, Grouped};
 use crate::error::GrammarError;
 use crate::ir::json::program::NodeId;
 
-/// Maximum number of alternatives of one node: the product of its choices.
+/// Maximum number of alternatives of one node.
 const ALTERNATIVES: usize = 4096;
 
-/// A partial alternative, some of whose choices are still open.
+/// An alternative under construction, with choices that are not made yet.
 #[derive(Clone)]
 pub(super) struct Open {
+    /// The atoms that hold.
     pub(super) conjunction: Vec<AtomId>,
+    /// The types that all these atoms allow.
     pub(super) types: Types,
+    /// The choices that are not made yet.
     pub(super) choices: VecDeque<Choice>,
-    /// True if the set of evaluated items and members matters.
+    /// True if some atom makes it matter which items and members are evaluated.
     pub(super) unevaluated: bool,
-    /// True if the choices may become groups.
+    /// True if [`Builder::grouped`] may still turn the choices into groups.
     pub(super) may_group: bool,
 }
 
@@ -47,13 +50,15 @@ impl Open {
 }
 
 impl Choice {
-    /// Returns true if it matters for the alternative which branches hold.
+    /// Returns true if it matters for `open` which branches hold, because each branch that holds
+    /// evaluates items and members.
     fn counts(&self, open: &Open) -> bool {
         open.unevaluated && matches!(self.kind, ChoiceKind::Each | ChoiceKind::Optional)
     }
 
-    /// Returns the remaining choice once one branch holds. Each branch from index `from` on may
-    /// hold as well.
+    /// Returns the choice that remains after one branch has been chosen: each branch from index
+    /// `from` on may hold as well. Returns `None` if it does not matter which of these branches
+    /// hold.
     fn left(&self, open: &Open, from: usize) -> Option<Self> {
         let branches = self.branches[from..].iter().copied();
         let branches: Rc<[_]> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
@@ -63,7 +68,7 @@ impl Choice {
 }
 
 impl Builder<'_> {
-    /// Returns every way to satisfy all atoms of `key`.
+    /// Returns the alternatives of `node`: every way to satisfy all atoms of `key`.
     pub(super) fn alternatives(
         &mut self,
         node: NodeId,
@@ -87,7 +92,8 @@ impl Builder<'_> {
         self.expand(node, start)
     }
 
-    /// Returns every way to make the choices of a conjunction.
+    /// Returns the alternatives that result from `start` by making its choices in every possible
+    /// way.
     pub(super) fn expand(&mut self, node: NodeId, start: Open) -> Result<Vec<Alternative>, GrammarError> {
         let mut done = Vec::new();
         let mut open = vec![start];
@@ -164,7 +170,8 @@ impl Builder<'_> {
         Ok(done)
     }
 
-    /// Returns the next choice that is not already decided.
+    /// Removes and returns the next choice of `open` that is not already decided. Drops decided
+    /// choices. Returns `None` if no choice remains.
     fn next_choice(&mut self, open: &mut Open) -> Result<Option<Choice>, GrammarError> {
         let mut facts = None;
         while let Some(choice) = open.choices.pop_front() {
@@ -197,7 +204,7 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Returns true if one of the branches certainly accepts every value of `types`.
+    /// Returns true if one of the `branches` certainly accepts every value of `types`.
     fn takes_all(&mut self, branches: &[AtomId], types: Types) -> Result<bool, Problem> {
         for &branch in branches {
             self.atoms.check_grounded(branch)?;
@@ -208,8 +215,9 @@ impl Builder<'_> {
         Ok(false)
     }
 
-    /// Negates the branches before index `end`, if it matters that they do not hold. Returns false
-    /// if no value remains.
+    /// Excludes the branches of `choice` with an index below `end`, if it matters that they do not
+    /// hold. Adds their negations to `open` for this purpose. Returns false if `open` accepts no
+    /// value afterwards.
     fn leave_out(&mut self, choice: &Choice, end: usize, open: &mut Open) -> Result<bool, GrammarError> {
         if self.atoms.asks_for_unevaluated && choice.counts(open) {
             for &branch in &choice.branches[..end] {
@@ -223,7 +231,7 @@ impl Builder<'_> {
         Ok(!open.types.is_empty())
     }
 
-    /// Returns true if a quick check finds that no value satisfies all of the atoms.
+    /// Returns true if a quick check finds that no value satisfies all of the `atoms`.
     pub(super) fn is_contradiction(&mut self, atoms: &[AtomId]) -> Result<bool, GrammarError> {
         let mut all = Open::new(false);
         for &atom in atoms {
@@ -233,7 +241,7 @@ impl Builder<'_> {
         Ok(all.types.is_empty() || self.atoms.contradict(&all)?)
     }
 
-    /// Adds an atom and all atoms that must hold in addition.
+    /// Adds the atom `id` to `open`, with all atoms that must hold in addition.
     pub(super) fn include(&mut self, open: &mut Open, id: AtomId) -> Result<(), GrammarError> {
         let mut todo = vec![id];
         while let Some(id) = todo.pop() {

@@ -16,13 +16,15 @@ use crate::ir::json::number::{Bound, NumberRule, normalize};
 use crate::ir::json::program::TextRule;
 use crate::regular::{ExprId, Expressions};
 
-/// The values that satisfy several atoms at once, apart from their choices. Items and members are
-/// given as sets of atoms.
+/// The values that satisfy several atoms at once, ignoring the choices of the atoms. Each item and
+/// member is given as the set of atoms that apply to it.
 pub(super) struct Conjunction {
     pub(super) null: bool,
+    /// True for each accepted boolean: `false` first, then `true`.
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
     pub(super) text: Option<StringSet>,
+    /// Strings that `enum` or `const` lists.
     pub(super) words: Vec<String>,
     pub(super) array: Option<ArraySets>,
     pub(super) object: Option<ObjectSets>,
@@ -35,30 +37,36 @@ pub(super) struct StringSet {
     pub(super) language: ExprId,
 }
 
+/// The arrays of a [`Conjunction`].
 pub(super) struct ArraySets {
+    /// For each of the first items, the atoms that apply.
     pub(super) prefix: Vec<Vec<AtomId>>,
+    /// The atoms that apply to every later item.
     pub(super) rest: Vec<AtomId>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
-    /// Place of a `uniqueItems`: no two items may be equal.
+    /// If no two items may be equal, the place of the `uniqueItems` that requires this.
     pub(super) unique: Option<String>,
-    /// Place of a negated `uniqueItems`: two items must be equal.
+    /// If two items must be equal, the place of the negated `uniqueItems` that requires this.
     pub(super) repeated: Option<String>,
 }
 
+/// The objects of a [`Conjunction`].
 #[derive(Clone)]
 pub(super) struct ObjectSets {
     /// The declared members, in declaration order.
     pub(super) members: Vec<MemberSet>,
     /// The distinct languages of `patternProperties`.
     pub(super) patterns: Vec<ExprId>,
-    /// The rules of each subschema for undeclared names.
+    /// For each subschema, its rules for undeclared names.
     pub(super) scopes: Vec<Scope>,
-    /// The language of the allowed names.
+    /// The language of the names that `propertyNames` allows.
     pub(super) names: ExprId,
+    /// Members that must exist and have no fixed name.
     pub(super) some: Vec<SomeMember>,
-    /// True if some subschema has `properties`, and no keyword applies to the undeclared names.
+    /// True if some subschema has `properties`, and no keyword applies to undeclared members. The
+    /// option [`Undeclared`](crate::options::Undeclared) decides about these members.
     pub(super) silent: bool,
     pub(super) min: u32,
     /// Place of the largest `minProperties`.
@@ -66,9 +74,11 @@ pub(super) struct ObjectSets {
     pub(super) max: Option<u32>,
 }
 
+/// A declared member.
 #[derive(Clone)]
 pub(super) struct MemberSet {
     pub(super) name: String,
+    /// The atoms that apply to the value.
     pub(super) atoms: Vec<AtomId>,
     pub(super) required: bool,
     /// True if `propertyNames` allows the name.
@@ -77,8 +87,9 @@ pub(super) struct MemberSet {
     pub(super) only_grouped: bool,
 }
 
-/// The rules of one subschema for names: `patternProperties`, as indices into
-/// [`ObjectSets::patterns`], and `additionalProperties`.
+/// The rules of one subschema for members by name. `patterns` holds `patternProperties`: an index
+/// into [`ObjectSets::patterns`], and the atom of the value. `additional` holds
+/// `additionalProperties`.
 ///
 /// A scope can also hold an `unevaluatedProperties`. Its patterns then match the evaluated names
 /// and have no atom.
@@ -89,8 +100,9 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Returns the atoms for a name. `own` is the entry of the name in `properties`, and `matches`
-    /// tests a pattern.
+    /// Returns the atoms that apply to a member with some name. `own` holds the entry of the name
+    /// in `properties`, if any. `matches` returns true for the index of a pattern that matches the
+    /// name.
     fn of_name(&self, own: &[Option<AtomId>], matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
         let named: Vec<_> = own.iter().copied().chain(patterns).collect();
@@ -103,13 +115,15 @@ impl Scope {
 }
 
 impl ObjectSets {
-    /// Returns the atoms for an undeclared name. `matches` tests a pattern.
+    /// Returns the atoms that apply to a member with an undeclared name. `matches` returns true for
+    /// the index of a pattern that matches the name.
     pub(super) fn of_name(&self, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         self.scopes.iter().flat_map(|scope| scope.of_name(&[], &matches)).collect()
     }
 }
 
-/// Merges the keywords of `atoms`.
+/// Merges the keywords of `atoms`. `ids` has the id of each atom. `groups` has choices about
+/// members that are left open.
 ///
 /// # Errors
 /// Returns an error if a keyword cannot be enforced on the remaining values.
@@ -188,6 +202,8 @@ impl Conjunction {
     }
 }
 
+/// Returns the values in `scalars` that have one of the `types`, satisfy `number` and are in
+/// `text`.
 fn listed(
     scalars: &BTreeSet<Scalar>,
     types: Types,
@@ -237,7 +253,8 @@ fn conjoin_strings(atoms: &[Rc<Atom>], excluded: &BTreeSet<&Scalar>, all: &mut A
     StringSet { length, language: all.expressions.all_of(languages) }
 }
 
-/// Splits the numbers of a rule at the excluded values, and returns the gaps between them.
+/// Returns the numbers of `rule` without the excluded values, as the intervals between these
+/// values.
 fn without(rule: NumberRule, excluded: &BTreeSet<&Scalar>) -> Vec<NumberRule> {
     let mut values: Vec<_> = excluded
         .iter()
@@ -300,7 +317,7 @@ fn too_large_multiple(id: AtomId, places: &Atoms<'_>) -> Problem {
     Problem::new(&pointer, "multipleOf", SchemaProblem::UnsupportedForm { reason })
 }
 
-/// Returns the arrays of a conjunction, or `None` if no array remains.
+/// Returns the arrays that satisfy the atoms `ids`, or `None` if no array does.
 fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> Option<ArraySets> {
     let some = unevaluated::some_items(by_id, ids, all)?;
     let arrays = || ids.iter().map(|id| &by_id[id].array);
@@ -330,7 +347,7 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> O
     })
 }
 
-/// Returns the objects of a conjunction, or `None` if no object remains.
+/// Returns the objects that satisfy the atoms `ids`, or `None` if no object does.
 fn conjoin_objects(
     ids: &[AtomId],
     by_id: &Members<'_>,
@@ -403,20 +420,21 @@ fn conjoin_objects(
     Ok(Some(sets))
 }
 
-/// The rules of subschemas for the names that they declare.
+/// For each declared name, the subschemas that declare it.
 #[derive(Default)]
 struct Declared<'a> {
     /// Number of subschemas added so far.
     count: usize,
-    /// For each name, the subschemas that declare the name and the atom that applies. The atom is
-    /// `None` if the name is only evaluated.
+    /// For each name, the indices of the subschemas that declare the name, each with the atom of
+    /// the value. The atom is `None` if the name is only evaluated.
     by_name: FxHashMap<&'a str, Vec<(usize, Option<AtomId>)>>,
-    /// Index of the subschema that each scope belongs to.
+    /// For each scope, the index of the subschema that the scope belongs to.
     owners: Vec<usize>,
 }
 
 impl<'a> Declared<'a> {
-    /// Adds a subschema. Drops a scope without rules for other names.
+    /// Adds a subschema, which declares `names`. Appends `scope` to `scopes`, unless the scope has
+    /// no rules for other names.
     fn add(
         &mut self,
         scope: Scope,
@@ -437,7 +455,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns the atoms for a declared name.
+    /// Returns the atoms that apply to the member called `name`, in the order of the subschemas.
     fn of(&self, name: &str, sets: &ObjectSets, all: &mut Atoms<'_>) -> Vec<AtomId> {
         let expressions = &mut all.expressions;
         let matched: Vec<bool> =

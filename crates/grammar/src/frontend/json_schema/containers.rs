@@ -1,7 +1,7 @@
 //! Turns the sets of atoms for items and members into nodes.
 //!
-//! Some keywords require an item or member without naming it: `contains`, and the negations of
-//! `items`, `additionalProperties` and related keywords.
+//! Some keywords require an item or member without fixing its index or name: `contains`, and the
+//! negations of `items`, `additionalProperties` and related keywords.
 //! - In an array, each item then has several choices. A choice raises the counters of the atoms
 //!   that the item satisfies. The array may end only if all counters are in bounds.
 //! - In an object, a declared member can meet the requirement, with one alternative for each such member.
@@ -23,16 +23,17 @@ use crate::ir::json::program::{COUNTERS, Counter, NodeChoice};
 use crate::ir::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa};
 
-/// Largest bound of a counter.
+/// Largest minimum or maximum of a counter.
 const COUNT: u32 = 1 << 12;
 
-/// Maximum number of combinations of subschemas that one item may satisfy.
+/// Maximum number of combinations of counted subschemas that one item may satisfy.
 const WAYS: usize = 256;
 
 /// Maximum number of obligations of one object that only undeclared members can meet.
 const OBLIGATIONS: usize = 4;
 
 impl Builder<'_> {
+    /// Turns the sets of atoms for items into nodes.
     pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {
         let (contains, banned) = counted(&sets.contains);
         let counters = counters(&contains)?;
@@ -53,8 +54,9 @@ impl Builder<'_> {
         Ok(DraftArray { prefix, rest, min, max, counters, counted, unique, repeated })
     }
 
-    /// Returns the choices for the item at an index: for each set of counters, the node of an item
-    /// that raises these counters.
+    /// Returns the choices for the item at `index`: for each set of counters, the node of an item
+    /// that raises these counters. `base` has the atoms of the item. `contains` has the counted
+    /// atoms, and `banned` has the atoms that no item may satisfy.
     fn item(
         &mut self,
         base: &[AtomId],
@@ -99,6 +101,7 @@ impl Builder<'_> {
         Ok(ways)
     }
 
+    /// Turns the sets of atoms for members into nodes.
     pub(super) fn object(
         &mut self,
         sets: &ObjectSets,
@@ -139,7 +142,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Returns the node of each member of a group, for each alternative.
+    /// Turns the groups of an object into nodes. `omits` is true if undeclared members are omitted.
     fn groups(
         &mut self,
         sets: &ObjectSets,
@@ -181,8 +184,8 @@ impl Builder<'_> {
         Ok(drafts)
     }
 
-    /// Returns the choices for undeclared members by the label of their names, and the language
-    /// that gives the labels.
+    /// Returns the index of the automaton that labels undeclared names, and the choices for an
+    /// undeclared member by the label of its name. Returns no automaton if one label is enough.
     fn others(&mut self, sets: &ObjectSets) -> Result<(Option<u32>, Vec<Vec<NodeChoice>>), GrammarError> {
         if sets.patterns.is_empty() && sets.some.is_empty() && sets.names == Expressions::EVERYTHING {
             let node = self.node(sets.of_name(|_| false))?;
@@ -203,6 +206,9 @@ impl Builder<'_> {
         Ok((Some(language), others))
     }
 
+    /// Returns the choices for an undeclared member: for each set of obligations that it meets, its
+    /// node. `base` has the atoms of the member, and `meets` has one flag for each obligation,
+    /// which is true if the name can meet it.
     fn ways(
         &mut self,
         base: &[AtomId],
@@ -221,7 +227,8 @@ impl Builder<'_> {
         Ok(ways)
     }
 
-    /// Returns the automaton that labels undeclared names. A label consists of these flags:
+    /// Returns the index of the automaton that labels undeclared names. A label consists of these
+    /// flags:
     /// - one flag that is true if the name is undeclared and allowed;
     /// - one flag for each pattern, true if the pattern matches the name;
     /// - one flag for each obligation, true if the name can meet the obligation.
@@ -250,8 +257,8 @@ impl Builder<'_> {
     }
 }
 
-/// Merges the bounds on equal atoms. Returns the bounds that need a counter, and the bounds that
-/// allow no item.
+/// Merges the bounds on equal atoms. Returns the bounds that need a counter, and then the bounds
+/// that allow no item at all.
 fn counted(contains: &[Contains]) -> (Vec<Contains>, Vec<Contains>) {
     let mut kept: Vec<Contains> = Vec::new();
     for counted in contains {
@@ -266,6 +273,7 @@ fn counted(contains: &[Contains]) -> (Vec<Contains>, Vec<Contains>) {
     kept.into_iter().partition(|counted| counted.min > 0 || counted.max != Some(0))
 }
 
+/// Returns the counters for `contains`.
 fn counters(contains: &[Contains]) -> Result<Vec<Counter>, Problem> {
     let refused = |at: usize, reason| {
         Problem::new(&contains[at].pointer, "contains", SchemaProblem::UnsupportedForm { reason })

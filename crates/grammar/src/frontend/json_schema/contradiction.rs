@@ -1,7 +1,7 @@
 //! Detects early that no object satisfies a conjunction.
 //!
-//! Branches often all require the same member, but each with a different value. Many choices at one
-//! place multiply, and so do the pairs of branches of a long `oneOf`. Nearly all combinations
+//! Branches often all require the same member, but each with a different value. The choices about
+//! one value multiply, and so do the pairs of branches of a long `oneOf`. Nearly all combinations
 //! contradict themselves in such a member. The keywords alone reveal this, so these combinations
 //! are never built. The solver finds all other contradictions.
 
@@ -17,27 +17,30 @@ use super::read::Atoms;
 use super::text::matches;
 use crate::regular::ExprId;
 
-/// The members that distinguish an atom from others: members with listed or excluded values, or
-/// without any value.
+/// The distinguishing members of an atom, by name. These are the `properties` whose atom lists
+/// values, excludes values or accepts no value, so that they can contradict those of another atom.
 pub(super) type Marks = Rc<[(String, Rc<Atom>)]>;
 
-/// Facts that the atoms of a conjunction imply about the members of an object.
+/// Facts about the members of every object that satisfies a conjunction.
 #[derive(Default)]
 pub(super) struct Facts {
+    /// Names of required members.
     required: FxHashSet<String>,
-    /// Members with listed values, by name.
+    /// For each name, the atoms in `properties` that list the member's values.
     listed: FxHashMap<String, Vec<Rc<Atom>>>,
+    /// The entries of `properties`: the name, and the atom of the value.
     properties: FxHashSet<(String, AtomId)>,
     /// Members that must exist: the language of the name, and the atom of the value.
     some: Vec<(ExprId, AtomId)>,
-    /// All allowed names, if some atom allows only the names in its `properties`.
+    /// The allowed names, if some atom allows only the names in its `properties`. Otherwise `None`.
     names: Option<Vec<String>>,
     /// For each language, one flag for each entry of `names`: true if the language contains the name.
     members: FxHashMap<ExprId, Rc<[bool]>>,
 }
 
 impl Atoms<'_> {
-    /// Removes the object type if the atoms require a member without a possible value.
+    /// Removes the object type from `open` if the atoms require a member that cannot exist: no
+    /// value is possible for the member, or its name is not allowed.
     pub(super) fn narrow(&mut self, open: &mut Open) -> Result<(), Problem> {
         if !open.types.has(Types::OBJECT) {
             return Ok(());
@@ -77,7 +80,8 @@ impl Atoms<'_> {
         Ok(false)
     }
 
-    /// Returns the required members whose values are listed, with these values.
+    /// Returns the required members of `open` whose values are listed: the name and the listed
+    /// values.
     pub(super) fn keys(&mut self, open: &Open) -> Result<FxHashMap<String, Vec<Scalar>>, Problem> {
         let mut keys: FxHashMap<String, Vec<Scalar>> = FxHashMap::default();
         let mut required: FxHashSet<String> = FxHashSet::default();
@@ -95,7 +99,7 @@ impl Atoms<'_> {
         Ok(keys)
     }
 
-    /// Collects the facts about members from the atoms of a conjunction.
+    /// Collects the facts about members from the atoms of `open`.
     pub(super) fn facts(&mut self, open: &Open) -> Result<Facts, Problem> {
         let mut facts = Facts::default();
         for &id in &open.conjunction {
@@ -119,12 +123,14 @@ impl Atoms<'_> {
         Ok(facts)
     }
 
-    /// Returns true if at least one of the branches certainly holds for all objects of a conjunction.
+    /// Returns true if at least one of the branches certainly holds for all objects that have the
+    /// `facts`.
     ///
     /// The check recognises two kinds of branches:
-    /// - A branch that constrains objects only through `properties` and `required`. Its names must be
-    ///   required already, and its properties must hold already. A property holds if the conjunction
-    ///   has the same property, or lists only values that the property does not exclude.
+    /// - A branch that constrains objects only through `properties` and `required`. Its names must
+    ///   be required already, and its properties must hold already. A property holds if the
+    ///   conjunction has the same property, or lists only values that the property does not
+    ///   exclude.
     /// - A branch that requires one member, with any value. All allowed names must be known, and a
     ///   required member must match.
     pub(super) fn implied(&mut self, facts: &mut Facts, branches: &[AtomId]) -> Result<bool, Problem> {
@@ -144,6 +150,8 @@ impl Atoms<'_> {
         Ok(false)
     }
 
+    /// Returns true if all objects that have the `facts` satisfy the `properties` and `required` of
+    /// `atom`.
     fn has_members(&mut self, atom: &Atom, facts: &Facts) -> Result<bool, Problem> {
         if !atom.object.required.iter().all(|name| facts.required.contains(name)) {
             return Ok(false);
@@ -162,7 +170,8 @@ impl Atoms<'_> {
         Ok(true)
     }
 
-    /// Returns true if a member with a name in the language exists in every object.
+    /// Returns true if all objects that have the `facts` have a member whose name is in the
+    /// language `names`.
     fn has_some(&mut self, facts: &mut Facts, names: ExprId) -> bool {
         let Some(own) = &facts.names else { return false };
         let mut members = |names: ExprId| -> Rc<[bool]> {
@@ -180,7 +189,8 @@ impl Atoms<'_> {
             || own.iter().zip(&*wanted).any(|(name, &wanted)| wanted && facts.required.contains(name))
     }
 
-    /// Returns true if the types and the listed and excluded scalars of the atoms leave no value.
+    /// Returns true if the types of the atoms, and the values that they list and exclude, leave no
+    /// value.
     pub(super) fn contradict(&mut self, open: &Open) -> Result<bool, Problem> {
         let mut atoms = Vec::with_capacity(open.conjunction.len());
         for &id in &open.conjunction {
@@ -189,6 +199,7 @@ impl Atoms<'_> {
         Ok(is_contradiction(&atoms))
     }
 
+    /// Returns the distinguishing members of the atom `id`.
     fn marks(&mut self, id: AtomId) -> Result<Marks, Problem> {
         if let Some(known) = self.marks.get(&id) {
             return Ok(Rc::clone(known));
@@ -206,7 +217,8 @@ impl Atoms<'_> {
     }
 }
 
-/// Returns true if the atoms have no type in common, or if none of the values that they list remains.
+/// Returns true if the atoms have no type in common. If some atoms list values, also returns true
+/// if each listed value is ruled out by the types, by another list or by an exclusion.
 fn is_contradiction(atoms: &[Rc<Atom>]) -> bool {
     let types = atoms.iter().fold(Types::ALL, |types, atom| types & atom.types);
     if types.is_empty() {

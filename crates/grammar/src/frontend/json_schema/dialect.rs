@@ -26,7 +26,7 @@ impl Draft {
     }
 }
 
-/// The dialect of a subschema.
+/// The draft by which a subschema is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Dialect {
     pub(super) draft: Draft,
@@ -39,7 +39,8 @@ impl Dialect {
     /// The dialect of a schema whose root names no dialect or an unknown one.
     pub(super) const DEFAULT: Self = Self { draft: Draft::D2020, stated: false };
 
-    /// Returns the dialect that a `$schema` names, or `None`. The scheme and an empty fragment are ignored.
+    /// Returns the dialect that `uri`, the value of a `$schema`, names. Ignores the difference of
+    /// `http` and `https`, and an empty fragment. Returns `None` if the URI names no known dialect.
     pub(super) fn named(uri: &str) -> Option<Self> {
         let uri = uri.trim().trim_end_matches(['#', '/']);
         let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;

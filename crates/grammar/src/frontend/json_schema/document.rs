@@ -15,8 +15,9 @@ use crate::Warning;
 use crate::error::SchemaProblem;
 use crate::ledger::Ledger;
 
-/// Schema documents by URI without fragment, as references name them, or by a relative name such as
-/// `types/base.json`. References also find a document by its own `$id`.
+/// Schema documents that references may reach, by name. A name is a URI without fragment, as
+/// references give it, or a relative name such as `types/base.json`. References also find a
+/// document by its own `$id`.
 pub type Remotes = BTreeMap<String, Value>;
 
 /// A schema document, the documents that it refers to, and their identifiers.
@@ -26,22 +27,27 @@ pub type Remotes = BTreeMap<String, Value>;
 pub(super) struct Document<'a> {
     root: &'a Value,
     remotes: &'a Remotes,
-    /// Other documents in use, by absolute URI without fragment. Each comes with its key in `remotes`.
+    /// The loaded documents that references reach, by absolute URI without fragment. Each entry
+    /// holds the document's key in `remotes` and its content. The key of a built-in metaschema is
+    /// empty.
     documents: FxHashMap<String, (&'a str, &'a Value)>,
-    /// Keys of `remotes` by the identifier inside each document. Filled on the first lookup.
+    /// The key in `remotes` of each document that has an `$id`, by the absolute URI of this `$id`.
+    /// Filled on the first lookup.
     by_id: Option<FxHashMap<String, &'a str>>,
-    /// Places of the resources, by absolute URI without fragment.
+    /// The place of each resource, by absolute URI without fragment. A resource is a document, or a
+    /// subschema with its own `$id`.
     resources: FxHashMap<String, String>,
-    /// Places of the anchors, by the URI of the resource and the name of the anchor.
+    /// The place of each anchor, by the URI of its resource and the name of the anchor.
     anchors: FxHashMap<(String, String), String>,
-    /// Names of the dynamic anchors, by the URI of the resource. [`RECURSIVE`] stands for
-    /// `$recursiveAnchor`.
+    /// The names of the dynamic anchors of each resource, by the resource's URI. [`RECURSIVE`]
+    /// stands for `$recursiveAnchor`.
     dynamic: FxHashMap<String, Vec<String>>,
-    /// Base URI and dialect of each indexed subschema, by place.
+    /// The base URI and the dialect of each indexed subschema, by place.
     scopes: FxHashMap<String, (String, Dialect)>,
     warnings: Vec<Warning>,
     /// True if some subschema has `unevaluatedItems` or `unevaluatedProperties`.
     unevaluated: bool,
+    /// Maximum nesting depth of a schema.
     nesting: usize,
     ledger: Rc<Ledger>,
 }
@@ -49,8 +55,8 @@ pub(super) struct Document<'a> {
 /// The name of `$recursiveAnchor` among the dynamic anchors. Real anchors are never empty.
 const RECURSIVE: &str = "";
 
-/// URIs of the resources with dynamic anchors that evaluation has entered, the outermost first. A
-/// resource is left out if outer resources already have all its dynamic anchors.
+/// URIs of the resources that evaluation has entered and that have dynamic anchors, the outermost
+/// first. A resource is omitted if outer resources already have all its dynamic anchors.
 pub(super) type DynamicScope = Rc<[String]>;
 
 /// Keywords whose value is a schema.
@@ -99,8 +105,9 @@ impl<'a> Document<'a> {
         Ok(document)
     }
 
-    /// Records the identifiers in a subschema and below. `scope` is the base URI and the dialect
-    /// around the subschema.
+    /// Records the identifiers and anchors of the subschema at `pointer` and of all subschemas
+    /// inside. `scope` is the base URI and the dialect of the surrounding schema. `depth` is the
+    /// number of surrounding subschemas.
     fn index(
         &mut self,
         schema: &Value,
@@ -143,8 +150,10 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// Returns the dialect that a `$schema` names, following the given metaschemas. If the dialect
-    /// is unknown, warns and returns the dialect around the subschema.
+    /// Returns the dialect that the `$schema` of the subschema at `pointer` names. `uri` is the
+    /// value of `$schema`. If `uri` leads to a known metaschema of another dialect, follows that
+    /// metaschema's own `$schema`. If the dialect is unknown, warns and returns `outer`, the
+    /// dialect around the subschema.
     fn dialect(&mut self, pointer: &str, uri: &str, outer: Dialect) -> Result<Dialect, Problem> {
         let place = child_pointer(pointer, "$schema");
         let mut uri = uri.to_owned();
@@ -166,6 +175,8 @@ impl<'a> Document<'a> {
         Ok(Dialect { stated: false, ..outer })
     }
 
+    /// Records the `$id` and the anchors of the subschema `map` at `pointer`. Updates the base URI
+    /// in `scope` if the subschema has an `$id`.
     fn identify(
         &mut self,
         map: &Map<String, Value>,
@@ -205,6 +216,7 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// Returns the value at `place`, or `None` if the place leads nowhere.
     pub(super) fn get(&self, place: &str) -> Option<&'a Value> {
         if place.is_empty() || place.starts_with('/') {
             return self.root.pointer(place);
@@ -213,6 +225,8 @@ impl<'a> Document<'a> {
         self.documents.get(uri)?.1.pointer(pointer)
     }
 
+    /// Returns the base URI and the dialect that apply at the place `pointer`. They belong to the
+    /// innermost indexed subschema at or around the place.
     fn scope(&self, pointer: &str) -> (&str, Dialect) {
         let mut place = pointer;
         loop {
@@ -227,7 +241,7 @@ impl<'a> Document<'a> {
         self.scope(pointer).1
     }
 
-    /// Takes the warnings about identifiers and references found so far.
+    /// Removes and returns the warnings about identifiers and references found so far.
     pub(super) fn warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
@@ -247,7 +261,8 @@ impl<'a> Document<'a> {
         self.unevaluated
     }
 
-    /// Resolves the reference in a keyword of the subschema at `place`.
+    /// Returns the place that the reference in `keyword` leads to. `place` is the subschema with
+    /// the keyword. Loads the document of the target if needed, and warns if the target is a guess.
     pub(super) fn follow(&mut self, place: &str, keyword: &Keyword<'_>) -> Result<String, Problem> {
         let reference = keyword.value.as_str().ok_or_else(|| keyword.malformed("a URI reference"))?;
         let (written, fragment) = reference.split_once('#').unwrap_or((reference, ""));
@@ -270,7 +285,8 @@ impl<'a> Document<'a> {
         Ok(found)
     }
 
-    /// Resolves a fragment within a resource: a JSON pointer or the name of an anchor.
+    /// Returns the place that `fragment` names in the resource at the place `resource`. A fragment
+    /// is a JSON pointer or the name of an anchor. Returns `None` if the fragment leads nowhere.
     fn locate(&self, resource: &str, fragment: &str) -> Option<String> {
         let place = if fragment.is_empty() || fragment.starts_with('/') {
             format!("{resource}{fragment}")
@@ -281,8 +297,9 @@ impl<'a> Document<'a> {
         self.get(&place).is_some().then_some(place)
     }
 
-    /// Guesses the intended place of a fragment that leads nowhere. Returns the place and the
-    /// reason for the warning.
+    /// Guesses the intended place of a fragment that leads nowhere in the resource at the place
+    /// `resource`. Returns the place and the reason for the warning, or `None` if no guess leads
+    /// anywhere.
     fn locate_meant(&self, resource: &str, fragment: &str) -> Option<(String, &'static str)> {
         let decoded = percent_decoded(fragment);
         let root = root_of(resource);
@@ -310,8 +327,8 @@ impl<'a> Document<'a> {
         guesses.into_iter().find_map(found)
     }
 
-    /// Indexes the document at a URI, which the subschema at `place` refers to as `written`. Does
-    /// nothing if that document was not given.
+    /// Loads and indexes the document with the absolute URI `uri`. The subschema at `place` refers
+    /// to the document as `written`. Does nothing if no such document was given.
     fn load(&mut self, uri: &str, written: &str, place: &str) -> Result<(), Problem> {
         let Some((name, schema)) = self.find(uri).or_else(|| self.find_named(written, place)) else {
             return Ok(());
@@ -326,8 +343,9 @@ impl<'a> Document<'a> {
         self.index(schema, &place, (uri.to_owned(), dialect), 0)
     }
 
-    /// Finds a document by absolute URI among the given documents and the metaschemas. Returns its
-    /// name and content.
+    /// Finds a document by its absolute URI among the given documents and the built-in metaschemas.
+    /// Returns the document's key in `remotes` and its content. The key of a built-in metaschema is
+    /// empty. Returns `None` if there is no such document.
     fn find(&mut self, uri: &str) -> Option<(&'a str, &'a Value)> {
         let remotes = self.remotes;
         let by_id = self.by_id.get_or_insert_with(|| {
@@ -350,8 +368,10 @@ impl<'a> Document<'a> {
         at(uri).or_else(|| at(&with_other_scheme(uri)?)).or_else(|| at(&extended))
     }
 
-    /// Finds the document that the relative reference `written` names, in the document that
-    /// contains the place `from`.
+    /// Finds a given document by the relative reference `written`. The reference is resolved
+    /// against the name of the document that contains the place `from`. Returns the document's key
+    /// in `remotes` and its content. Returns `None` if the reference is absolute or names no given
+    /// document.
     fn find_named(&self, written: &str, from: &str) -> Option<(&'a str, &'a Value)> {
         if written.is_empty() || scheme_of(written).is_some() {
             return None;
@@ -364,7 +384,9 @@ impl<'a> Document<'a> {
         found.map(|(name, schema)| (name.as_str(), schema))
     }
 
-    /// Resolves a `$dynamicRef` or `$recursiveRef` in the dynamic scope `scope`.
+    /// Returns the place that the `$dynamicRef` or `$recursiveRef` in `keyword` leads to. If the
+    /// first target has the matching dynamic anchor, the outermost resource of `scope` with this
+    /// anchor is the target.
     pub(super) fn follow_dynamic(
         &mut self,
         place: &str,
@@ -395,8 +417,8 @@ impl<'a> Document<'a> {
         self.dynamic.get(resource).is_some_and(|names| names.iter().any(|known| known == name))
     }
 
-    /// Returns the dynamic scope of the subschema at `place` if evaluation enters the subschema
-    /// from `scope`.
+    /// Returns the dynamic scope inside the subschema at `place`, if evaluation enters the
+    /// subschema from a schema with the dynamic scope `scope`.
     pub(super) fn enter(&self, scope: &DynamicScope, place: &str) -> DynamicScope {
         if self.dynamic.is_empty() {
             return Rc::clone(scope);
@@ -411,12 +433,12 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Returns true if the fragment of a URI reference is the anchor `name`.
+/// Returns true if the fragment of the URI reference is the anchor `name`.
 fn ends_with_anchor(reference: &str, name: &str) -> bool {
     reference.split_once('#').is_some_and(|(_, fragment)| percent_decoded(fragment) == name)
 }
 
-/// Returns the root of the document that contains a place.
+/// Returns the place of the root of the document that contains `place`.
 fn root_of(place: &str) -> &str {
     if place.is_empty() || place.starts_with('/') {
         return "";

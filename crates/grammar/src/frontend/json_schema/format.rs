@@ -40,7 +40,8 @@ use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
 
 type FormatCache = FxHashMap<(String, Draft), Arc<Texts>>;
 
-/// Returns the automaton of a format, whose expression is `language`.
+/// Returns the automaton of the format called `name`, whose expression is `language`. The automaton
+/// may have at most `limit` states.
 ///
 /// The automaton is built once per process. Formats are the same in every schema, and some take
 /// longer to build than the rest of a compilation.
@@ -62,7 +63,8 @@ pub(super) fn texts(
     Ok(texts)
 }
 
-/// Returns the language of a format, or `None` if no specification defines the name.
+/// Returns the language of the format called `name` in `draft`. Returns `None` if no specification
+/// defines the name.
 pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) -> Option<ExprId> {
     let rules = &mut Abnf::new(expressions);
     Some(match name {
@@ -89,17 +91,18 @@ pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) ->
     })
 }
 
-/// Returns UUIDs of any version and variant (RFC 4122, section 3).
+/// Returns the language of UUIDs of any version and variant (RFC 4122, section 3).
 fn uuid(rules: &mut Abnf<'_>) -> ExprId {
     rules.pattern("[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 }
 
-/// Returns JSON pointers (RFC 6901, section 3).
+/// Returns the language of JSON pointers (RFC 6901, section 3).
 fn json_pointer(rules: &mut Abnf<'_>) -> ExprId {
     rules.pattern("(?:/(?:[^/~]|~[01])*)*")
 }
 
-/// Returns relative JSON pointers (draft-handrews-relative-json-pointer-01, section 3).
+/// Returns the language of relative JSON pointers (draft-handrews-relative-json-pointer-01, section
+/// 3).
 fn relative_json_pointer(rules: &mut Abnf<'_>) -> ExprId {
     rules.pattern("(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^/~]|~[01])*)*)")
 }

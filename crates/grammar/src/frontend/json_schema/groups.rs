@@ -16,10 +16,10 @@ use super::choose::Open;
 use crate::error::GrammarError;
 use crate::ir::json::program::{GROUP_ALTERNATIVES, NodeId};
 
-/// Largest product of alternatives that is expanded without groups.
+/// Largest number of combinations of branches that is expanded without groups.
 const PRODUCT: usize = 16;
 
-/// All ways to make some choices about members.
+/// Choices about members of one object that depend on each other, with all ways to make them.
 #[derive(Debug)]
 pub(super) struct Group {
     /// The names that the choices mention.
@@ -28,10 +28,11 @@ pub(super) struct Group {
     pub(super) alternatives: Vec<Vec<AtomId>>,
 }
 
-/// A way to satisfy a node. Every choice is made, except those in groups.
+/// An alternative of a node. Every choice is made, except the choices in `groups`.
 pub(super) struct Alternative {
+    /// The atoms that hold.
     pub(super) atoms: Vec<AtomId>,
-    /// Groups of choices. Objects satisfy one alternative of each group.
+    /// Groups of choices that are left open. An object satisfies one alternative of each group.
     pub(super) groups: Vec<Group>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Alternative {
 pub(super) enum Grouped {
     /// All choices are in groups.
     All(Alternative),
-    /// No value satisfies one of the groups.
+    /// One of the groups has no alternative, so no object satisfies the conjunction.
     Nothing,
     /// The choice at this index concerns more than members and must be made first.
     Other(usize),
@@ -47,15 +48,17 @@ pub(super) enum Grouped {
     Useless,
 }
 
-/// A choice with its alternatives and the names that they mention.
+/// A choice about members, as a group of its own.
 struct Local {
+    /// Index of the choice in [`Open::choices`].
     at: usize,
     choice: Choice,
     group: Group,
 }
 
 impl Builder<'_> {
-    /// Groups the choices of a conjunction of objects, if the choices are numerous and independent.
+    /// Turns the choices of `open`, which allows only objects, into groups. Does so only if the
+    /// choices have many combinations and concern members only.
     pub(super) fn grouped(&mut self, node: NodeId, open: &Open) -> Result<Grouped, GrammarError> {
         let mut object = Open { choices: VecDeque::new(), ..open.clone() };
         let mut locals = Vec::with_capacity(open.choices.len());
@@ -93,7 +96,8 @@ impl Builder<'_> {
         Ok(Grouped::All(Alternative { atoms: object.conjunction, groups }))
     }
 
-    /// Returns true if groups may help. Neither the number of members nor evaluation may matter.
+    /// Returns true if groups may help: the choices of `open` have many combinations, and neither
+    /// the number of members nor their evaluation matters.
     pub(super) fn may_group(&mut self, open: &Open) -> Result<bool, Problem> {
         let product =
             open.choices.iter().fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
@@ -115,8 +119,8 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// Returns the group of one choice. Returns `None` if the choice concerns more than members or
-    /// has many alternatives.
+    /// Returns `choice` as a group of its own. `object` is the conjunction without its choices.
+    /// Returns `None` if the choice concerns more than members or has many alternatives.
     fn local(&mut self, node: NodeId, object: &Open, choice: &Choice) -> Result<Option<Group>, GrammarError> {
         if choice.branches.len() > GROUP_ALTERNATIVES || choice.kind == ChoiceKind::Optional {
             return Ok(None);
@@ -145,7 +149,7 @@ impl Builder<'_> {
         self.group(node, open)
     }
 
-    /// Returns the group of several choices together. Returns `None` if the group would be too large.
+    /// Returns one group for all choices of `open`. Returns `None` if the group would be too large.
     fn joint_group(&mut self, node: NodeId, open: Open) -> Result<Option<Group>, GrammarError> {
         let choices = open.choices.iter();
         let product = choices.fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
@@ -155,6 +159,7 @@ impl Builder<'_> {
         self.group(node, open)
     }
 
+    /// Expands the choices of `open` into the alternatives of one group.
     fn group(&mut self, node: NodeId, open: Open) -> Result<Option<Group>, GrammarError> {
         let before = open.conjunction.len();
         let alternatives = self.expand(node, Open { may_group: false, ..open })?;
@@ -169,7 +174,8 @@ impl Builder<'_> {
         self.group_of(alternatives)
     }
 
-    /// Returns the group of some alternatives. Returns `None` if they concern more than members.
+    /// Returns the group with the given `alternatives`. Returns `None` if one of their atoms
+    /// constrains more than members.
     fn group_of(&mut self, alternatives: Vec<Vec<AtomId>>) -> Result<Option<Group>, GrammarError> {
         let mut names = Vec::new();
         for alternative in &alternatives {
@@ -188,7 +194,8 @@ impl Builder<'_> {
     }
 }
 
-/// Partitions the choices so that choices with a common name are together.
+/// Partitions the choices into independent sets. Two choices that mention a common name are in the
+/// same set.
 fn components(locals: Vec<Local>) -> Vec<Vec<Local>> {
     let mut component: Vec<usize> = (0..locals.len()).collect();
     let mut by_name: FxHashMap<&str, usize> = FxHashMap::default();

@@ -1,4 +1,5 @@
-//! The keywords `$ref`, `allOf`, `anyOf`, `oneOf`, `not` and `if`.
+//! Reads `$ref`, `allOf`, `anyOf`, `oneOf`, `not` and `if`, and the related keywords of other
+//! drafts.
 
 use super::atom::{Atom, AtomId, Choice, ChoiceKind};
 use super::read::{Atoms, Keyword};
@@ -43,6 +44,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
+    /// Returns the atoms of the subschemas in the keyword's array.
     fn branches(&mut self, keyword: &Keyword<'_>) -> Result<Vec<AtomId>, Problem> {
         let schemas = keyword.value.as_array().filter(|schemas| !schemas.is_empty());
         let schemas = schemas.ok_or_else(|| keyword.malformed("a non-empty array of schemas"))?;

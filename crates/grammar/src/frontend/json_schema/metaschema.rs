@@ -39,8 +39,8 @@ const SOURCES: [(&str, &str); 19] = documents! {
     "https://json-schema.org/draft/2020-12/meta/content": "2020-12/meta/content",
 };
 
-/// Returns the metaschema at a URI without fragment. `http://json-schema.org/schema` names the
-/// latest draft.
+/// Returns the built-in metaschema with the URI `uri`, which must have no fragment. Returns `None`
+/// if no built-in metaschema has this URI. `http://json-schema.org/schema` names the latest draft.
 pub(super) fn metaschema(uri: &str) -> Option<&'static Value> {
     let latest = "https://json-schema.org/draft/2020-12/schema";
     let uri = if uri == "http://json-schema.org/schema" { latest } else { uri };

@@ -3,9 +3,10 @@
 //! Compilation has three steps:
 //! - *Reading*: each reachable subschema becomes an [`Atom`](atom::Atom). An atom holds the checked
 //!   keywords of the subschema and the ids of nested subschemas.
-//! - *Conjunction*: several atoms can apply to the same value, through `$ref`, `allOf` and the chosen
-//!   branch of `anyOf`. So each node of the program stands for a set of atoms. Merging their keywords gives
-//!   the sets of atoms for items and members. The number of sets is finite, so recursive schemas terminate.
+//! - *Conjunction*: several atoms can apply to the same value, through `$ref`, `allOf` and the
+//!   chosen branch of `anyOf`. So each node of the program stands for a set of atoms. Merging the
+//!   keywords of these atoms gives, for each item and member, the set of atoms that applies. The
+//!   number of sets is finite, so recursive schemas terminate.
 //! - *Solving*: a least fixpoint finds the shortest value of each node, or finds that there is
 //!   none. Unsatisfiable parts are removed.
 //!
@@ -14,15 +15,19 @@
 //! branches ([`one_of`]). If the fixpoint finds a value of such a pair, the graph is built again.
 //! The two branches then exclude each other for the types of the shared values.
 //!
-//! The alternatives of several choices at one place multiply. A choice that is already decided is
-//! dropped ([`choose`]). Independent choices about members become groups ([`groups`]), and an
+//! The alternatives of several choices about one value multiply. A choice that is already decided
+//! is dropped ([`choose`]). Independent choices about members become groups ([`groups`]), and an
 //! object satisfies one alternative of each group.
 //!
 //! Every step charges the [ledger](crate::ledger) of the compilation. A schema without values is
-//! rejected at its innermost unsatisfiable place, with the keywords that clash ([`blame`]).
+//! rejected with the innermost subschema that no value satisfies, and with the keywords that clash
+//! there ([`blame`]).
 //!
 //! Constraints on strings are regular languages ([`text`], [`format`](mod@format)). Regular
 //! languages also classify the undeclared names of an object.
+//!
+//! The *place* of a subschema or keyword is its location in the schema document: a JSON pointer,
+//! with a URI in front if the document is not the main one ([`Document`](document::Document)).
 //!
 //! # Unsupported schemas
 //! A schema is rejected if a keyword cannot be enforced, and if values of the constrained types can
@@ -35,9 +40,9 @@
 //! - `uniqueItems` with more than 64 required items;
 //! - `uniqueItems` next to a `contains` that requires several items, if the counts depend on the
 //!   index of an item, on each other or on `maxContains`;
-//! - more than 32 counts of items at one place, more than 256 combinations of these counts, or a
-//!   count above 4,096;
-//! - more than four negations at one place that require undeclared members;
+//! - more than 32 `contains` conditions for one array, more than 256 combinations of conditions for
+//!   one item, or a count above 4,096;
+//! - more than four negations that require undeclared members of one object;
 //! - a pattern with back-references or with too many states.
 //!
 //! A maximum length or count of 2³² − 1 or more is treated as unlimited. A minimum of that size is
@@ -53,9 +58,9 @@
 //! - A JSON pointer that leads nowhere from the nearest `$id` is resolved from the root of the document.
 //!
 //! # Numbers
-//! Integers that fit into 64 bits are exact. All other numbers of a schema are parsed as doubles.
-//! They stand for the shortest decimal of the double, which JSON tools print: 9223372036854776000
-//! for `9223372036854775807.0`.
+//! Integers that fit into 64 bits are exact. All other numbers of a schema are parsed as doubles. A
+//! double stands for the shortest decimal that reads back as the same double, which JSON tools
+//! print. For example, `9223372036854775807.0` stands for 9223372036854776000.
 
 mod array;
 mod atom;
@@ -111,7 +116,7 @@ pub(crate) struct Compiled {
 #[derive(Clone, Copy)]
 pub(crate) struct Schemas<'a> {
     pub(crate) options: SchemaOptions,
-    /// The documents that the schemas may refer to.
+    /// The documents that references in the schemas may reach.
     pub(crate) remotes: &'a Remotes,
     /// The ledger that compilation charges.
     pub(crate) ledger: &'a Rc<Ledger>,
@@ -121,13 +126,14 @@ pub(crate) struct Schemas<'a> {
 static NO_REMOTES: Remotes = Remotes::new();
 
 impl Schemas<'_> {
-    /// Creates schemas without remote documents, under the default limits.
+    /// Creates a context for schemas without remote documents. Its ledger has the default limits.
     #[cfg(test)]
     pub(crate) fn alone(options: SchemaOptions) -> Self {
         let ledger = Box::leak(Box::new(Ledger::new(&Limits::default())));
         Self { options, remotes: &NO_REMOTES, ledger }
     }
 
+    /// Compiles one schema. An error about a limit without a place names the root of the schema.
     pub(crate) fn compile(self, schema: &Value, limits: &Limits) -> Result<Compiled, GrammarError> {
         let compiled = compile_with(schema, self.remotes, self.options, limits, self.ledger);
         compiled.map_err(|error| error.at(""))
@@ -146,6 +152,10 @@ pub(crate) fn compile(
 }
 
 /// Compiles a schema of drafts 4 to 2020-12. A schema without `$schema` is read as 2020-12.
+///
+/// # Errors
+/// Returns an error if the schema is malformed or unsupported, or if a limit is exceeded. If no
+/// value satisfies the schema, the error names the keywords that clash.
 fn compile_with(
     schema: &Value,
     remotes: &Remotes,
@@ -156,7 +166,8 @@ fn compile_with(
     let document = || document::Document::new(schema, remotes, limits.nesting, ledger);
     match solve(schema, remotes, options, limits, ledger)? {
         Ok(mut solution) => {
-            // Dead places only cause warnings, so a schema close to its limits is compiled without them.
+            // Subschemas without values only cause warnings. If a schema is close to its limits, it
+            // is compiled without these warnings.
             if let Ok(mut document) = document() {
                 for place in &solution.dead {
                     if document.get(place) == Some(&Value::Bool(false)) {
@@ -200,12 +211,13 @@ fn compile_plainly(
 struct Solution {
     program: JsonProgram,
     warnings: Vec<Warning>,
-    /// Places of members and branches that are never written.
+    /// Places of the subschemas of members and branches that no value can have.
     dead: Vec<String>,
 }
 
-/// Solves a schema. If no value satisfies the schema, the inner error holds the subschemas of each
-/// unsatisfiable place, with the innermost place last.
+/// Builds and solves the graph of `schema`. If no value satisfies the schema, the inner error is
+/// the chain of unsatisfiable nodes from the root to the innermost cause, which is last. It holds
+/// the places of each node's subschemas.
 fn solve(
     schema: &Value,
     remotes: &Remotes,
@@ -234,6 +246,8 @@ fn solve(
     }
 }
 
+/// Returns the error for subschemas at `places` that no value satisfies together. `clash` lists the
+/// clashing keywords, each with the place of its subschema, or is empty if they are unknown.
 fn unsatisfiable(places: &[String], clash: &[(String, String)]) -> Problem {
     let place = places.first().map_or("", String::as_str);
     let Some(((first, keyword), others)) = clash.split_first() else {

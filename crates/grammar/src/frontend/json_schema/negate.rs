@@ -25,7 +25,7 @@ use crate::ir::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;
 
 impl Atoms<'_> {
-    /// Returns the atom that holds exactly if `id` does not hold.
+    /// Returns the atom that accepts exactly the values that the atom `id` rejects.
     pub(super) fn negate(&mut self, id: AtomId) -> AtomId {
         if let Some(&known) = self.negations.get(&id) {
             return known;
@@ -36,7 +36,7 @@ impl Atoms<'_> {
         negation
     }
 
-    /// Computes the negation of an atom.
+    /// Computes the negation of the atom `id`.
     pub(super) fn read_negation(&mut self, id: AtomId) -> Result<Atom, Problem> {
         let atom = self.get(id)?;
         let mut branches = Vec::new();
@@ -194,8 +194,9 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Adds the negations of `unevaluatedItems` and `unevaluatedProperties`: all other keywords
-    /// hold, and some unevaluated item or member violates the keyword.
+    /// Adds the branches for negated `unevaluatedItems` and `unevaluatedProperties` of `atom`. In
+    /// such a branch, all other keywords hold, and some unevaluated item or member violates the
+    /// keyword.
     fn negate_unevaluated(&mut self, atom: &Rc<Atom>, branches: &mut Vec<Atom>) -> Result<(), Problem> {
         let rest = |types| {
             let mut rest = Atom { types: atom.types & types, ..Atom::clone(atom) };
@@ -221,7 +222,8 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Returns the names that neither `properties` nor `patternProperties` of one subschema mentions.
+    /// Returns the language of the names that neither `properties` nor `patternProperties` of
+    /// `object` mentions.
     fn other_names(&mut self, object: &ObjectKeywords) -> crate::regular::ExprId {
         let expressions = &mut self.expressions;
         let mut named: Vec<_> = object.properties.iter().map(|(name, _)| expressions.literal(name)).collect();

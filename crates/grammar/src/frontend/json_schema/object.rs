@@ -1,4 +1,4 @@
-//! Keywords for objects.
+//! Reads the keywords for objects.
 
 use serde_json::{Map, Value};
 
@@ -56,8 +56,9 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Reads dependencies. An object either lacks the name, or also has the required names or
-    /// satisfies the schema.
+    /// Reads `dependencies`, `dependentRequired` or `dependentSchemas`. Each entry becomes a
+    /// choice: either the object lacks the entry's name, or the object has the name and meets the
+    /// entry's requirement. The requirement is a list of names or a schema.
     fn read_dependent(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
         for (name, asked) in members(keyword)? {
             let mut present = Atom::any();
@@ -84,7 +85,8 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Returns an atom that accepts values without a member of this name, including values of other types.
+    /// Returns an atom that accepts every value except the objects that have a member called
+    /// `name`.
     pub(super) fn absent(&mut self, name: &str) -> AtomId {
         let nothing = self.nothing();
         let mut atom = Atom::any();
@@ -93,7 +95,8 @@ impl Atoms<'_> {
     }
 }
 
-/// Returns true if a property's own schema makes the property required, as in draft 3.
+/// Returns true if a property's own schema has `required: true`, which makes the property required
+/// in draft 3.
 fn is_required(schema: &Value) -> bool {
     schema.get("required") == Some(&Value::Bool(true)) && schema.get("$ref").is_none()
 }

@@ -1,5 +1,5 @@
 //! Members that must exist without a fixed name, as the negations of `additionalProperties` and
-//! similar keywords require.
+//! similar keywords require. Each such requirement is an *obligation*.
 //!
 //! A declared member can meet an obligation, with one alternative of the object for each such
 //! member. An undeclared member can also meet an obligation. An obligation is dropped if a required
@@ -14,7 +14,7 @@ use super::groups::Group;
 use super::text::matches;
 use crate::error::GrammarError;
 
-/// Maximum number of alternatives that the obligations of one object may produce.
+/// Maximum number of alternatives of one object that its obligations may produce.
 const ALTERNATIVES: usize = 4096;
 
 /// An obligation and the ways to meet it.
@@ -29,17 +29,19 @@ struct Obligation {
     any_value: bool,
 }
 
-/// An object with obligations that are not met yet.
+/// An object under construction, with obligations that are not met yet.
 #[derive(Clone)]
 struct OpenObject {
     sets: ObjectSets,
+    /// The obligations that are not met yet.
     left: Vec<Obligation>,
     /// Obligations that an undeclared member must meet.
     undeclared: Vec<SomeMember>,
 }
 
 impl Builder<'_> {
-    /// Returns the alternatives of an object, one for each way to meet all of its obligations.
+    /// Returns the alternatives of the object `sets`, one for each way to meet all of its
+    /// obligations.
     pub(super) fn objects(
         &mut self,
         mut sets: ObjectSets,
@@ -87,7 +89,7 @@ impl Builder<'_> {
         Ok(done)
     }
 
-    /// Finds the ways to meet each obligation.
+    /// Returns an obligation for each entry of `some`, with the ways to meet it.
     fn obligations(
         &mut self,
         sets: &ObjectSets,
@@ -113,7 +115,7 @@ impl Builder<'_> {
         Ok(obligations)
     }
 
-    /// Returns true if the types show that no value satisfies the atoms.
+    /// Returns true if one of the `atoms` allows no type, so that no value satisfies all of them.
     fn has_nothing(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
         for &atom in atoms {
             if self.atoms.get(atom)?.types.is_empty() {
@@ -123,8 +125,8 @@ impl Builder<'_> {
         Ok(false)
     }
 
-    /// Drops redundant obligations and sorts the others, so that the obligation with the fewest
-    /// ways is last. Returns false if an obligation cannot be met.
+    /// Drops redundant obligations of `open` and sorts the others, so that the obligation with the
+    /// fewest ways to meet it is last. Returns false if an obligation cannot be met.
     fn simplify(&self, open: &mut OpenObject) -> Result<bool, GrammarError> {
         let members = &open.sets.members;
         open.left.retain(|obligation| {
@@ -151,7 +153,7 @@ impl Builder<'_> {
 }
 
 impl Obligation {
-    /// Returns true if every way to meet the other obligation also meets this one.
+    /// Returns true if every way to meet `other` also meets this obligation.
     fn follows_from(&self, other: &Self) -> bool {
         let value = self.any_value || self.some.atom == other.some.atom;
         let names = !other.undeclared || self.some.names == other.some.names;

@@ -21,22 +21,26 @@ use super::read::Atoms;
 use crate::error::GrammarError;
 use crate::ir::json::program::NodeId;
 
-/// Maximum depth of `allOf`, `$ref` and choices in the search for types that are accepted completely.
+/// Maximum depth of the recursion in `Atoms::free_types`, through `allOf`, `$ref` and choices.
 const DEPTH: usize = 64;
 
-/// Facts about a branch of a `oneOf`.
+/// Facts about a branch of a `oneOf`, among the values that satisfy the atoms around the `oneOf`.
 struct Branch {
+    /// The types that the branch and the surrounding atoms allow.
     types: Types,
     /// True if the branch certainly accepts the empty object.
     takes_empty: bool,
-    /// True if the negation of the branch has a single alternative for objects.
+    /// True if the negation of the branch has a single alternative for objects: see
+    /// [`Builder::is_plain`].
     is_plain: bool,
-    /// Values of the property that distinguishes the objects of the branches.
+    /// The values that the branch lists for the key property. The key property is a required
+    /// property that distinguishes the objects of the branches. `None` if the branch does not
+    /// require it with listed values.
     key: Option<Vec<Scalar>>,
 }
 
 impl Builder<'_> {
-    /// Removes a type if more than one branch accepts every value of the type.
+    /// Removes a type from `open` if two of the `branches` accept every value of the type.
     pub(super) fn drop_free_types(
         &mut self,
         branches: &[AtomId],
@@ -56,13 +60,16 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Restricts a conjunction to values of some types.
+    /// Restricts `open` to values of `types`.
     pub(super) fn restrict(&mut self, open: &mut Open, types: Types) -> Result<(), GrammarError> {
         let atom = self.atoms.of_types(types);
         self.include(open, atom)
     }
 
-    /// Records the pairs of branches that must not share a value, given what already holds.
+    /// Adds a probe for each pair of `branches` that may share a value, among the values that
+    /// satisfy `open`. `node` is the node with the `oneOf`, and `pointer` is the place of the
+    /// `oneOf`. If excluding the objects of a pair is cheap or certainly needed, records an overlap
+    /// instead.
     pub(super) fn exclude(
         &mut self,
         node: NodeId,
@@ -96,7 +103,7 @@ impl Builder<'_> {
                 let plain = known[at].is_plain && known[before].is_plain;
                 let empty = takes_empty && known[at].takes_empty && known[before].takes_empty;
                 if types.has(Types::OBJECT) && (plain || empty) {
-                    // The branches overlap, or mutual exclusion is cheap.
+                    // The branches share the empty object, or mutual exclusion is cheap.
                     let known = pairs.entry((at, before)).or_insert(Types::NONE);
                     *known = *known | Types::OBJECT;
                     types = types.without(Types::OBJECT);
@@ -119,8 +126,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Returns the facts about each branch, given what already holds. Chooses the property that
-    /// distinguishes most branches.
+    /// Returns the facts about each branch, among the values that satisfy `open`. The key property
+    /// is the property that most branches require with listed values.
     fn branches(&mut self, open: &Open, branches: &[AtomId]) -> Result<Vec<Branch>, GrammarError> {
         let mut known = Vec::with_capacity(branches.len());
         let mut keys: Vec<FxHashMap<String, Vec<Scalar>>> = Vec::with_capacity(branches.len());
@@ -146,7 +153,8 @@ impl Builder<'_> {
         Ok(known)
     }
 
-    /// Returns true if the empty object satisfies the atoms, apart from the `oneOf` that an atom may have.
+    /// Returns true if the empty object certainly satisfies the `atoms`. An atom may have one
+    /// `oneOf`, which is ignored.
     fn takes_empty(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
         for &atom in atoms {
             let atom = self.atoms.get(atom)?;
@@ -164,7 +172,7 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// Returns true if the negation of a branch has a single alternative for objects: a name is
+    /// Returns true if the negation of a branch has a single alternative for objects: one name is
     /// absent or has another value. `atoms` are the atoms of the branch.
     fn is_plain(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
         let mut names = 0;
@@ -181,8 +189,9 @@ impl Builder<'_> {
         Ok(names == 1)
     }
 
-    /// Splits a conjunction with one branch of a `oneOf` by type. Adds the negation of each other
-    /// branch for the types in which the branches are known to overlap.
+    /// Returns the alternatives of `taken`, in which the branch with index `at` of `choice` has
+    /// been chosen. For a `oneOf`, splits `taken` by type. For the types in which this branch and
+    /// another one are known to overlap, adds the negation of the other branch.
     pub(super) fn without_overlaps(
         &mut self,
         choice: &Choice,
@@ -230,8 +239,8 @@ impl Builder<'_> {
         Ok(left)
     }
 
-    /// Returns false if a quick check finds that no value of the types satisfies both branches,
-    /// given what already holds.
+    /// Returns false if a quick check finds that no value of `types` satisfies both `a` and `b`,
+    /// among the values that satisfy `open`.
     fn may_overlap(&mut self, open: &Open, a: AtomId, b: AtomId, types: Types) -> Result<bool, GrammarError> {
         let mut both = Open { choices: std::collections::VecDeque::new(), ..open.clone() };
         both.types = both.types & types;
@@ -242,6 +251,7 @@ impl Builder<'_> {
     }
 }
 
+/// Returns true if the key properties of two branches have no value in common.
 fn are_apart(a: &Branch, b: &Branch) -> bool {
     match (&a.key, &b.key) {
         (Some(a), Some(b)) => !a.iter().any(|value| b.contains(value)),
@@ -250,7 +260,7 @@ fn are_apart(a: &Branch, b: &Branch) -> bool {
 }
 
 impl Atoms<'_> {
-    /// Returns the atom of all values of some types.
+    /// Returns the atom that accepts exactly the values of `types`.
     pub(super) fn of_types(&mut self, types: Types) -> AtomId {
         if let Some(&known) = self.of_types.get(&types) {
             return known;
@@ -260,7 +270,8 @@ impl Atoms<'_> {
         id
     }
 
-    /// Returns types whose values all satisfy an atom. May miss some of these types.
+    /// Returns the types whose values all satisfy the atom `id`. Some of these types may be missing
+    /// from the result. `depth` is the depth of the recursion.
     pub(super) fn free_types(&mut self, id: AtomId, depth: usize) -> Result<Types, Problem> {
         if depth > DEPTH {
             return Ok(Types::NONE);

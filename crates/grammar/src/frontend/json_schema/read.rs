@@ -20,14 +20,16 @@ use crate::regular::{ExprId, Expressions};
 pub(super) struct Atoms<'a> {
     pub(super) document: Document<'a>,
     pub(super) formats: Formats,
-    /// The languages of formats, with the name and draft of the format.
+    /// The formats read so far, by language: the name and the draft of each format.
     pub(super) formats_met: FxHashMap<ExprId, (String, Draft)>,
     /// The languages of the patterns read so far, by source.
     pub(super) patterns: FxHashMap<String, ExprId>,
     slots: Vec<Slot>,
+    /// The atom of each subschema, by place and dynamic scope.
     by_place: FxHashMap<(String, DynamicScope), AtomId>,
     /// Dynamic scope of the subschema that is being read.
     scope: DynamicScope,
+    /// The place of each atom that has one.
     places: FxHashMap<AtomId, String>,
     warnings: Vec<Warning>,
     /// Atoms known not to require themselves for the same value.
@@ -35,37 +37,42 @@ pub(super) struct Atoms<'a> {
     /// Each atom and its negation, in both directions.
     pub(super) negations: FxHashMap<AtomId, AtomId>,
     pub(super) expressions: Expressions,
-    /// Members that distinguish the objects of an atom, computed on demand.
+    /// The distinguishing members of each atom, computed on demand.
     pub(super) marks: FxHashMap<AtomId, Marks>,
-    /// True if some atom requires an item or member that nothing else evaluates.
+    /// True if some atom requires an unevaluated item or member, because of a negated
+    /// `unevaluatedItems` or `unevaluatedProperties`.
     pub(super) asks_for_unevaluated: bool,
+    /// The atom that [`Atoms::any_of`] returned for each list of branches.
     unions: FxHashMap<Vec<AtomId>, AtomId>,
-    /// The languages of the names that satisfy an atom, computed on demand.
+    /// For each atom, the language of the names that satisfy the atom. Computed on demand.
     pub(super) name_languages: FxHashMap<AtomId, ExprId>,
-    /// The atoms that accept exactly the values of some types.
+    /// For each set of types, the atom that accepts exactly the values of these types.
     pub(super) of_types: FxHashMap<Types, AtomId>,
-    /// The types whose values all satisfy an atom, computed on demand.
+    /// For each atom, the types whose values all satisfy the atom. Computed on demand.
     pub(super) free_types: FxHashMap<AtomId, Types>,
     pub(super) ledger: Rc<Ledger>,
+    /// The atom that no value satisfies, once it is needed.
     nothing: Option<AtomId>,
+    /// The atom that every value satisfies, once it is needed.
     anything: Option<AtomId>,
 }
 
-/// The languages of strings and the places of atoms, after all subschemas are read.
+/// The results of reading that the solver needs: the languages of strings, and the places of atoms.
 pub(super) struct Strings {
     pub(super) expressions: Expressions,
-    /// The languages of formats, with the name and draft of the format.
+    /// The formats, by language: the name and the draft of each format.
     pub(super) formats: FxHashMap<ExprId, (String, Draft)>,
-    /// Places of the atoms in the document.
+    /// The place of each atom that has one.
     pub(super) places: FxHashMap<AtomId, String>,
 }
 
-/// An atom, or the input for reading it.
+/// An atom, or the information for reading the atom on demand.
 pub(super) enum Slot {
-    /// The subschema at a place, with its dynamic scope.
+    /// The subschema at a place, entered with a dynamic scope.
     Unread(String, DynamicScope),
     /// The negation of another atom.
     Negation(AtomId),
+    /// The atom itself.
     Read(Rc<Atom>),
 }
 
@@ -73,7 +80,7 @@ pub(super) enum Slot {
 pub(super) struct Keyword<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a Value,
-    /// Place of the value.
+    /// Place of the keyword.
     pub(super) pointer: String,
     /// The subschema that contains the keyword.
     pub(super) siblings: &'a Map<String, Value>,
@@ -92,7 +99,8 @@ impl Keyword<'_> {
         self.problem(SchemaProblem::malformed(expected, self.value))
     }
 
-    /// Returns an error about a malformed member or item of the keyword's value.
+    /// Returns an error about `value`, which is malformed. It is the member or item `key` of the
+    /// keyword's value. `expected` describes a correct one.
     pub(super) fn malformed_at(&self, key: &str, value: &Value, expected: &'static str) -> Problem {
         let problem = SchemaProblem::malformed(expected, value);
         Problem::new(&child_pointer(&self.pointer, key), self.name, problem)
@@ -102,7 +110,8 @@ impl Keyword<'_> {
         Refusal { types, pointer: self.pointer.clone(), keyword: self.name.to_owned(), problem }
     }
 
-    /// Returns another keyword of the same subschema.
+    /// Returns the keyword `name` of the same subschema, or `None` if the subschema does not have
+    /// it.
     pub(super) fn sibling(&self, name: &'static str) -> Option<Self> {
         let value = self.siblings.get(name)?;
         let schema = self.pointer.rfind('/').map_or("", |slash| &self.pointer[..slash]);
@@ -116,13 +125,14 @@ impl Keyword<'_> {
         })
     }
 
-    /// Returns true if `items` is an array that is read as `prefixItems`.
+    /// Returns true if the `items` of the same subschema is an array that is read as `prefixItems`.
     pub(super) fn has_prefix_in_items(&self) -> bool {
         let old = self.draft < Draft::D2020 || !self.stated && !self.siblings.contains_key("prefixItems");
         old && matches!(self.siblings.get("items"), Some(Value::Array(_)))
     }
 
-    /// Parses a length or a number of items: a non-negative integer, clamped to `u32::MAX`.
+    /// Parses the keyword's value as a non-negative integer, such as a length or a number of items.
+    /// Values above `u32::MAX` become `u32::MAX`.
     pub(super) fn count(&self) -> Result<u32, Problem> {
         let integral = self.value.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0);
         let value = self.value.as_u64().or(integral.map(|value| value as u64));
@@ -130,18 +140,20 @@ impl Keyword<'_> {
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// Parses an upper bound. Returns `None`, which means unlimited, for `u32::MAX` and more.
+    /// Parses the keyword's value as an upper bound. Returns `None`, which means unlimited, for
+    /// values of `u32::MAX` or more.
     pub(super) fn most(&self) -> Result<Option<u32>, Problem> {
         Ok(Some(self.count()?).filter(|&count| count < u32::MAX))
     }
 
-    /// Parses a lower bound, which must be less than `u32::MAX`.
+    /// Parses the keyword's value as a lower bound, which must be less than `u32::MAX`.
     pub(super) fn least(&self) -> Result<u32, Problem> {
         let reason = "a lower bound of 2^32 - 1 or more is not supported";
         let least = Some(self.count()?).filter(|&count| count < u32::MAX);
         least.ok_or_else(|| self.problem(SchemaProblem::UnsupportedForm { reason }))
     }
 
+    /// Parses the keyword's value as an array of strings.
     pub(super) fn strings(&self) -> Result<Vec<String>, Problem> {
         let items = self.value.as_array().ok_or_else(|| self.malformed("an array of strings"))?;
         let string = |(at, item): (usize, &Value)| {
@@ -179,13 +191,15 @@ impl<'a> Atoms<'a> {
         }
     }
 
+    /// Returns the languages and places for the solver, and all warnings.
     pub(super) fn finish(mut self) -> (Strings, Vec<Warning>) {
         self.warnings.splice(0..0, self.document.warnings());
         let (expressions, formats, places) = (self.expressions, self.formats_met, self.places);
         (Strings { expressions, formats, places }, self.warnings)
     }
 
-    /// Returns the atom of the subschema at a place, entered from the subschema that is being read.
+    /// Returns the atom of the subschema at `place`, entered from the subschema that is being read.
+    /// The subschema is read when [`Atoms::get`] first needs the atom.
     pub(super) fn at(&mut self, place: &str) -> AtomId {
         let scope = self.document.enter(&self.scope, place);
         let key = (place.to_owned(), scope);
@@ -201,7 +215,8 @@ impl<'a> Atoms<'a> {
         id
     }
 
-    /// Returns the target of a `$dynamicRef` or `$recursiveRef` in the subschema that is being read.
+    /// Returns the atom of the target of `keyword`, a `$dynamicRef` or `$recursiveRef`. `schema` is
+    /// the place of the subschema that is being read.
     pub(super) fn at_dynamic(&mut self, schema: &str, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
         let place = self.document.follow_dynamic(schema, keyword, &self.scope)?;
         Ok(self.at(&place))
@@ -230,7 +245,7 @@ impl<'a> Atoms<'a> {
         *self.anything.insert(id)
     }
 
-    /// Returns an atom that holds if at least one of the branches holds.
+    /// Returns an atom that accepts the values that at least one of the `branches` accepts.
     pub(super) fn any_of(&mut self, branches: Vec<AtomId>) -> AtomId {
         if let [only] = *branches {
             return only;
@@ -243,13 +258,14 @@ impl<'a> Atoms<'a> {
         id
     }
 
-    /// Returns the place of an atom, or of the atom that it negates. Returns the root for atoms
-    /// without a place.
+    /// Returns the place of the atom `id`. For a negation, returns the place of the original atom.
+    /// For an atom without a place, returns the place of the root.
     pub(super) fn place(&self, id: AtomId) -> String {
         let original = self.negations.get(&id).filter(|&&other| other < id).copied().unwrap_or(id);
         self.places.get(&original).cloned().unwrap_or_default()
     }
 
+    /// Returns the atom `id`, and reads its subschema on first use.
     pub(super) fn get(&mut self, id: AtomId) -> Result<Rc<Atom>, Problem> {
         let atom = match &self.slots[id as usize] {
             Slot::Read(atom) => return Ok(Rc::clone(atom)),
@@ -268,7 +284,7 @@ impl<'a> Atoms<'a> {
         Ok(atom)
     }
 
-    /// Returns the exceeded limit of the ledger as an error at the place of an atom.
+    /// Returns the error for the exceeded limit of the ledger, at the place of the atom `id`.
     fn over(&self, id: AtomId) -> Problem {
         let error = self.ledger.check().err();
         error.map_or_else(|| self.circular(id), |error| error.at(&self.place(id)).into())
@@ -317,6 +333,7 @@ impl<'a> Atoms<'a> {
         });
     }
 
+    /// Reads the subschema at the place `pointer`.
     fn read(&mut self, pointer: &str) -> Result<Atom, Problem> {
         let last = pointer.rsplit('/').next().unwrap_or_default();
         let schema = match self.document.get(pointer) {
@@ -410,7 +427,8 @@ const ANNOTATIONS: [&str; 22] = [
     "writeOnly",
 ];
 
-/// Returns true if the draft has the keyword. Every draft has all annotations.
+/// Returns true if the keyword exists in the draft of its subschema. Annotations and unknown
+/// keywords count as keywords of every draft.
 fn in_draft(keyword: &Keyword<'_>) -> bool {
     let draft = keyword.draft;
     match keyword.name {

@@ -1,4 +1,4 @@
-//! The keywords `type`, `enum` and `const`, and the keywords for numbers and strings.
+//! Reads `type`, `enum` and `const`, and the keywords for numbers and strings.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::ir::json::decimal::Decimal;
 use crate::ir::json::number::{Bound, Multiple, NumberForm};
 use crate::options::Formats;
 
-/// Maximum number of digits after the decimal point of a divisor.
+/// Maximum number of digits after the decimal point of a `multipleOf`.
 const PLACES: usize = 18;
 
 impl Atoms<'_> {
@@ -149,8 +149,8 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Warns about the meaning of `nullable`, a keyword of `OpenAPI`. Reading `type` adds null to
-    /// the types.
+    /// Warns about the effect of `nullable`, a keyword of `OpenAPI` 3.0. Null itself is added to
+    /// the types where `type` is read.
     fn read_nullable(&mut self, keyword: &Keyword<'_>) {
         let reason = match keyword.value {
             Value::Bool(false) => return,
@@ -198,6 +198,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
+    /// Adds the values of `enum` or `const` to `atom`.
     fn one_of_values(
         &mut self,
         atom: &mut Atom,
@@ -233,6 +234,8 @@ impl Atoms<'_> {
         }
     }
 
+    /// Returns an atom that accepts only the array or object `value`. `depth` is the number of
+    /// surrounding arrays and objects.
     fn container(&mut self, value: &Value, keyword: &Keyword<'_>, depth: usize) -> Result<AtomId, Problem> {
         let limit = self.document.nesting();
         if depth >= limit {
@@ -261,7 +264,8 @@ impl Atoms<'_> {
     }
 }
 
-/// Returns true if `type` accepts null because of `nullable`, as in `OpenAPI`.
+/// Returns true if `keyword` is a `type` next to `nullable: true`, which makes null acceptable as
+/// in `OpenAPI` 3.0.
 fn is_nullable(keyword: &Keyword<'_>) -> bool {
     keyword.name == "type" && keyword.siblings.get("nullable") == Some(&Value::Bool(true))
 }
@@ -273,6 +277,8 @@ fn lists_no_null(keyword: &Keyword<'_>) -> bool {
     listed.is_some_and(|values| !values.contains(&Value::Null)) || only.is_some_and(|value| !value.is_null())
 }
 
+/// Returns the scalar for a value of `enum` or `const`, or `None` if the value is an array or an
+/// object.
 fn scalar(value: &Value, keyword: &Keyword<'_>) -> Result<Option<Scalar>, Problem> {
     Ok(match value {
         Value::Null => Some(Scalar::Null),
@@ -283,6 +289,7 @@ fn scalar(value: &Value, keyword: &Keyword<'_>) -> Result<Option<Scalar>, Proble
     })
 }
 
+/// Converts a number of the schema to a decimal.
 fn exact(number: &Number, keyword: &Keyword<'_>) -> Result<Decimal, Problem> {
     let reason = "a number with more than 4096 digits is not supported";
     let too_long = || keyword.problem(SchemaProblem::UnsupportedForm { reason });

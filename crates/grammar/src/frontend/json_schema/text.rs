@@ -16,7 +16,8 @@ use crate::regular::{CharSet, ExprId, Expressions, TextDfa, TooLarge, ecma};
 const PATTERN_BYTES: usize = 1 << 16;
 
 impl Atoms<'_> {
-    /// Returns the language of a pattern. `pointer` is the place of the pattern.
+    /// Returns the language of the strings that the regular expression `source` matches. `pointer`
+    /// is the place of the expression for error messages.
     pub(super) fn pattern(
         &mut self,
         keyword: &Keyword<'_>,
@@ -38,7 +39,7 @@ impl Atoms<'_> {
         Ok(language)
     }
 
-    /// Returns the language of the names that satisfy an atom.
+    /// Returns the language of the member names that satisfy the atom `id`, for `propertyNames`.
     pub(super) fn name_language(&mut self, id: AtomId) -> Result<ExprId, Problem> {
         if let Some(&known) = self.name_languages.get(&id) {
             return Ok(known);
@@ -51,7 +52,7 @@ impl Atoms<'_> {
         Ok(language)
     }
 
-    /// Returns the strings that an atom lists as its values.
+    /// Returns the strings among the values that the atom `id` lists through `enum` or `const`.
     pub(super) fn listed_names(&mut self, id: AtomId) -> Result<Vec<String>, Problem> {
         let atom = self.get(id)?;
         let words = atom.scalars.iter().flatten().filter_map(|scalar| match scalar {
@@ -61,8 +62,8 @@ impl Atoms<'_> {
         Ok(words.collect())
     }
 
-    /// Returns the language of the strings that satisfy an atom, or the refusal of a keyword. The
-    /// atom must be grounded.
+    /// Returns the language of the strings that satisfy the atom `id`. The inner error is a keyword
+    /// that cannot be enforced on strings. The atom must have passed [`Atoms::check_grounded`].
     pub(super) fn strings_of(&mut self, id: AtomId) -> Result<Result<ExprId, Refusal>, Problem> {
         let mut known = FxHashMap::default();
         let mut todo = vec![id];
@@ -86,6 +87,8 @@ impl Atoms<'_> {
         Ok(Ok(known[&id]))
     }
 
+    /// Returns the language of the strings that satisfy `atom`. `known` has the languages of its
+    /// parts.
     fn own_strings(&mut self, atom: &Atom, known: &FxHashMap<AtomId, ExprId>) -> ExprId {
         if !atom.types.has(Types::STRING) {
             return Expressions::NOTHING;
@@ -103,6 +106,8 @@ impl Atoms<'_> {
         self.expressions.all_of(all)
     }
 
+    /// Returns the language of the strings that satisfy `choice`. `known` has the languages of its
+    /// branches.
     fn choice(&mut self, choice: &Choice, known: &FxHashMap<AtomId, ExprId>) -> ExprId {
         let branches: Vec<_> = choice.branches.iter().map(|branch| known[branch]).collect();
         if !matches!(choice.kind, ChoiceKind::One(_)) {
@@ -125,7 +130,7 @@ impl Atoms<'_> {
         self.expressions.repeat(any, min, max)
     }
 
-    /// Returns the language of the strings among some values.
+    /// Returns the language that consists of the strings among `values`.
     pub(super) fn words<'a>(&mut self, values: impl Iterator<Item = &'a Scalar>) -> ExprId {
         let words = values.filter_map(|value| match value {
             Scalar::String(word) => Some(self.expressions.literal(word)),
@@ -137,7 +142,7 @@ impl Atoms<'_> {
 }
 
 impl Strings {
-    /// Restricts a language to texts of at least `min` code points.
+    /// Returns the texts of `language` that have at least `min` code points.
     pub(super) fn at_least(&mut self, language: ExprId, min: u32) -> ExprId {
         if min == 0 || (min == 1 && !self.expressions.nullable(language)) {
             return language;
@@ -147,7 +152,8 @@ impl Strings {
         self.expressions.all_of(vec![language, length])
     }
 
-    /// Returns the automaton of a language. The automata of formats are cached.
+    /// Returns the automaton of `language`, which may have at most `limit` states. The automata of
+    /// formats are cached.
     pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, TooLarge> {
         match self.formats.get(&language) {
             Some((name, draft)) => format::texts(&mut self.expressions, language, name, *draft, limit),
@@ -156,7 +162,7 @@ impl Strings {
     }
 }
 
-/// Returns true if a text is in a language.
+/// Returns true if `text` is in `language`.
 pub(super) fn matches(expressions: &mut Expressions, language: ExprId, text: &str) -> bool {
     if language == Expressions::EVERYTHING {
         return true;

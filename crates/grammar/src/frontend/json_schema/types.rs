@@ -4,7 +4,7 @@ use crate::error::SchemaProblem;
 
 const NAMES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// Names that other languages use for the types of JSON.
+/// For each JSON type, names that programming languages and databases use for the type.
 const OTHERS: [(&str, &[&str]); 7] = [
     ("string", &["str", "text", "varchar", "char", "date", "datetime", "uuid", "enum"]),
     ("number", &["float", "float32", "float64", "double", "decimal", "numeric", "real"]),
@@ -15,8 +15,8 @@ const OTHERS: [(&str, &[&str]); 7] = [
     ("null", &["none", "nil", "undefined", "void", "nonetype"]),
 ];
 
-/// Returns the error for an unknown type. The error suggests a known type if the name is similar or
-/// a common synonym.
+/// Returns the error for the unknown type `given`. The error suggests a JSON type if `given` is
+/// similar to its name or is a common synonym.
 pub(super) fn unknown_type(given: &str) -> SchemaProblem {
     SchemaProblem::UnknownType { given: given.chars().take(40).collect(), meant: meant(given) }
 }
@@ -30,7 +30,7 @@ fn meant(given: &str) -> Option<&'static str> {
     other.or_else(|| NAMES.into_iter().find(|name| distance(name, &given) <= 2))
 }
 
-/// Returns the number of letters to insert, delete or replace to turn one word into the other.
+/// Returns the number of letters to insert, delete or replace to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

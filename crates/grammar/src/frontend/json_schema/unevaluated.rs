@@ -1,14 +1,16 @@
 //! The keywords `unevaluatedItems` and `unevaluatedProperties`.
 //!
-//! They apply to the items and members that nothing else has evaluated: neither an adjacent
-//! keyword, nor a subschema of an adjacent keyword that applies to the same value and holds. Every
-//! choice of a conjunction is made, so these subschemas are known. They are the atoms of the
-//! conjunction that the keyword's own atom leads to.
+//! An `unevaluated…` keyword applies to the items or members that are not *evaluated*. An item or
+//! member is evaluated if a keyword next to the `unevaluated…` keyword applies to it. Keywords of a
+//! subschema count as well, if the subschema holds for the same array or object, such as the target
+//! of an adjacent `$ref`. In a conjunction every choice is made, so the subschemas that hold are
+//! known. They are the atoms of the conjunction that can be reached from the atom with the
+//! `unevaluated…` keyword.
 //!
-//! A branch may hold without being chosen. This does not matter, because another conjunction
-//! includes that branch, and this conjunction merely evaluates less. It does matter for the
-//! negations, because they require something unevaluated. If the schema has such negations,
-//! branches that are not chosen must not hold.
+//! A branch of `anyOf` may hold although it is not chosen. Then fewer items or members count as
+//! evaluated than the specification says. The value is not lost, because another conjunction
+//! includes the branch. A negation is different, because it requires an unevaluated item or member.
+//! If the schema has such negations, branches that are not chosen must not hold.
 
 use std::rc::Rc;
 
@@ -21,25 +23,27 @@ use crate::regular::ExprId;
 /// The atoms of a conjunction, by id.
 pub(super) type Members<'a> = FxHashMap<AtomId, &'a Rc<Atom>>;
 
-/// An `unevaluatedItems` keyword.
+/// The items to which the `unevaluatedItems` of one atom applies.
 pub(super) struct UnevaluatedItems {
-    /// Index of the first item that is not evaluated.
+    /// Index of the first of these items. All earlier items are evaluated.
     pub(super) from: usize,
-    /// Atom for all other items.
+    /// Atom that each of these items must satisfy.
     pub(super) atom: AtomId,
 }
 
-/// An `unevaluatedProperties` keyword.
+/// The members to which the `unevaluatedProperties` of one atom applies.
 pub(super) struct UnevaluatedMembers<'a> {
-    /// Names that are evaluated.
+    /// Names of evaluated members.
     pub(super) names: FxHashSet<&'a str>,
-    /// Languages of names that are evaluated.
+    /// Languages whose names belong to evaluated members.
     pub(super) patterns: Vec<ExprId>,
-    /// Atom for all other members.
+    /// Atom that each member with another name must satisfy.
     pub(super) atom: AtomId,
 }
 
-/// Returns the atoms of a conjunction that `start` leads to, with `start` first. Silent atoms are skipped.
+/// Returns the atoms of the conjunction `members` that can be reached from `start` through `all`
+/// and `any`, with `start` first. Skips atoms that evaluate nothing ([`Atom::silent`]) and atoms
+/// that are reached only through them.
 fn reached<'a>(start: AtomId, members: &Members<'a>) -> Vec<&'a Atom> {
     let mut met = FxHashSet::from_iter([start]);
     let mut todo = vec![start];
@@ -56,7 +60,9 @@ fn reached<'a>(start: AtomId, members: &Members<'a>) -> Vec<&'a Atom> {
     reached
 }
 
-/// Returns the `unevaluatedItems` of a conjunction that apply to any item.
+/// Returns the items of each `unevaluatedItems` in the conjunction `members`. Skips keywords that
+/// apply to no item, because all items are evaluated. `order` has the ids of the conjunction's
+/// atoms.
 pub(super) fn items(members: &Members<'_>, order: &[AtomId], all: &mut Atoms<'_>) -> Vec<UnevaluatedItems> {
     let mut items = Vec::new();
     for &id in order {
@@ -67,8 +73,9 @@ pub(super) fn items(members: &Members<'_>, order: &[AtomId], all: &mut Atoms<'_>
     items
 }
 
-/// Returns the counts that negations of `unevaluatedItems` require. Returns `None` if one of the
-/// negations applies to no item, because all items are evaluated.
+/// Returns the conditions of the negated `unevaluatedItems` in the conjunction `members`: at least
+/// one unevaluated item must violate the keyword. Returns `None` if all items are evaluated for one
+/// of these keywords, so that no array satisfies its negation.
 pub(super) fn some_items(
     members: &Members<'_>,
     order: &[AtomId],
@@ -85,8 +92,9 @@ pub(super) fn some_items(
     Some(some)
 }
 
-/// Returns the items that neither an atom nor the atoms that it leads to evaluate: their first
-/// index, and an atom for them. The returned atom also accepts the items that `contains` evaluates.
+/// Returns the items that neither the atom `id` nor the atoms reachable from it evaluate. These
+/// items must satisfy `unevaluated`, or the atom of a `contains`, which also evaluates items.
+/// Returns `None` if all items are evaluated.
 fn other_items(
     id: AtomId,
     unevaluated: AtomId,
@@ -104,14 +112,17 @@ fn other_items(
     Some(UnevaluatedItems { from, atom })
 }
 
-/// Returns the `unevaluatedProperties` of a conjunction that apply to any member.
+/// Returns the members of each `unevaluatedProperties` in the conjunction `members`. Skips keywords
+/// that apply to no member, because all members are evaluated. `order` has the ids of the
+/// conjunction's atoms.
 pub(super) fn properties<'a>(members: &Members<'a>, order: &[AtomId]) -> Vec<UnevaluatedMembers<'a>> {
     let unevaluated = order.iter().filter_map(|&id| members[&id].object.unevaluated.map(|atom| (id, atom)));
     unevaluated.filter_map(|(id, atom)| other_members(id, atom, members)).collect()
 }
 
-/// Returns the members that negations of `unevaluatedProperties` require. Returns `None` if one of
-/// the negations applies to no member, because all members are evaluated.
+/// Returns the members that the negated `unevaluatedProperties` in the conjunction `members`
+/// require: at least one unevaluated member must violate the keyword. Returns `None` if all members
+/// are evaluated for one of these keywords, so that no object satisfies its negation.
 pub(super) fn some_properties(
     members: &Members<'_>,
     order: &[AtomId],
@@ -130,8 +141,8 @@ pub(super) fn some_properties(
     Some(some)
 }
 
-/// Returns the names that an atom and the atoms that it leads to evaluate, and the atom for all
-/// other members. Returns `None` if all members are evaluated.
+/// Returns the names that the atom `id` and the atoms reachable from it evaluate. All other members
+/// must satisfy `atom`. Returns `None` if all members are evaluated.
 fn other_members<'a>(id: AtomId, atom: AtomId, members: &Members<'a>) -> Option<UnevaluatedMembers<'a>> {
     let beside = reached(id, members);
     let inner = beside.iter().skip(1).any(|atom| atom.object.unevaluated.is_some());

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Resolves a URI reference without fragment against a base URI (RFC 3986, section 5.2).
+/// Resolves the URI reference `reference`, which has no fragment, against the URI `base` (RFC 3986,
+/// section 5.2).
 pub(super) fn resolve(base: &str, reference: &str) -> String {
     if scheme_of(reference).is_some() {
         return reference.to_owned();
@@ -24,19 +25,22 @@ pub(super) fn resolve(base: &str, reference: &str) -> String {
     format!("{root}{}", without_dots(&format!("{slash}{folder}{reference}")))
 }
 
-/// Returns the length of a URI's scheme with its colon, or `None` for a relative reference.
+/// Returns the length of the scheme of `uri` with its colon, in bytes. Returns `None` for a
+/// relative reference, which has no scheme.
 pub(super) fn scheme_of(uri: &str) -> Option<usize> {
     let colon = uri.find(':')?;
     let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
     (colon > 0 && uri.bytes().take(colon).all(valid)).then_some(colon + 1)
 }
 
-/// Swaps the schemes `http` and `https`. Returns `None` for any other scheme.
+/// Returns `uri` with the other of the schemes `http` and `https`. Returns `None` if `uri` has
+/// another scheme.
 pub(super) fn with_other_scheme(uri: &str) -> Option<String> {
     let secure = uri.strip_prefix("https://").map(|rest| format!("http://{rest}"));
     secure.or_else(|| uri.strip_prefix("http://").map(|rest| format!("https://{rest}")))
 }
 
+/// Removes the segments `.` and `..` from a path.
 fn without_dots(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     let parts: Vec<_> = path.split('/').collect();
@@ -57,6 +61,7 @@ fn without_dots(path: &str) -> String {
     segments.join("/")
 }
 
+/// Decodes percent-encoded bytes. Invalid UTF-8 becomes U+FFFD.
 pub(super) fn percent_decoded(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);

@@ -33,8 +33,8 @@ pub(super) fn read(pattern: &str, limits: &Limits) -> Option<Expr> {
     translate(&hir.ok()?, Edges { start: true, end: true })
 }
 
-/// Replaces `\d` and `\w`, and `\s` if `spaces` is set, by the sets of ECMA-262. The parser bounds
-/// the depth.
+/// Replaces `\d` and `\w` by the sets of ECMA-262, and also `\s` if `spaces` is true. Recursion is
+/// safe, because the parser limits the nesting depth.
 fn replace(ast: &mut Ast, spaces: bool) {
     match ast {
         Ast::ClassPerl(class) => {
@@ -101,7 +101,8 @@ fn bracketed(class: &ClassPerl, spaces: bool) -> Option<ClassBracketed> {
     Some(ClassBracketed { span, negated: class.negated, kind })
 }
 
-/// Translates an expression. Drops anchors that always hold, and returns `None` for any other assertion.
+/// Translates an expression at the position `edges`. Drops anchors that always hold there. Returns
+/// `None` if the expression has any other assertion.
 fn translate(hir: &Hir, edges: Edges) -> Option<Expr> {
     Some(match hir.kind() {
         HirKind::Empty => Expr::empty(),

@@ -6,7 +6,7 @@ use super::needs::Amount;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shortest {
     pub(crate) len: u32,
-    /// Meaningless if `len` is 0.
+    /// First byte of the text. Meaningless if `len` is 0.
     pub(crate) first: u8,
 }
 
@@ -25,6 +25,7 @@ impl Shortest {
         if bytes == 0 { self } else { Self { len: self.len.saturating_add(bytes), first } }
     }
 
+    /// Returns the shorter of this text and `other`, or this text if they are equally long.
     pub(crate) fn or(self, other: Option<Self>) -> Self {
         other.filter(|other| other.len < self.len).unwrap_or(self)
     }
@@ -41,11 +42,14 @@ impl Shortest {
 /// thus depends on the depth. For example, `[\n  0\n]` has 7 bytes at depth 0 and 11 bytes at depth
 /// 1, where a string of 10 bytes is shorter.
 ///
-/// The cost is the minimum of several lines `bytes + 2 · lines · depth`. No stored line lies above
-/// another one at all depths. All other layouts have a single line with slope 0.
+/// The cost is the minimum of several lines `bytes + 2 · lines · depth`, which are functions of the
+/// depth. No stored line lies above another one at all depths. All other layouts have a single line
+/// with slope 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cost(Vec<Line>);
 
+/// The function `bytes + 2 · lines · depth`, for a text with `lines` line breaks. `first` is the
+/// first byte of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Line {
     bytes: u32,
@@ -57,21 +61,23 @@ impl Cost {
     /// The cost if no value exists.
     pub(crate) const NONE: Self = Self(Vec::new());
 
+    /// Creates the cost of a text without line breaks.
     pub(crate) fn new(bytes: u32, first: u8) -> Self {
         Self(vec![Line { bytes, lines: 0, first }])
     }
 
-    /// Returns the cost of a gap, given as `(bytes, lines)`, that is `levels` deeper than the value
-    /// around it.
+    /// Returns the cost of a gap of white space with `bytes` bytes at depth 0 and `lines` line
+    /// breaks. The gap is `levels` deeper than the value around it.
     pub(crate) fn gap((bytes, lines): (u32, u32), levels: u32) -> Self {
         Self(vec![Line { bytes: bytes + 2 * lines * levels, lines, first: b' ' }])
     }
 
+    /// Creates the cost of a text with the given amount and first byte.
     pub(crate) fn of(Amount { bytes, lines }: Amount, first: u8) -> Self {
         Self(vec![Line { bytes, lines, first }])
     }
 
-    /// Returns the least line at a depth.
+    /// Returns the line with the fewest bytes at `depth`, or `None` if no value exists.
     pub(crate) fn line_at(&self, depth: u32) -> Option<Amount> {
         let lines = self.0.iter().map(|&Line { bytes, lines, .. }| Amount { bytes, lines });
         lines.min_by_key(|line| line.at(depth))
@@ -81,6 +87,8 @@ impl Cost {
         self.0.is_empty()
     }
 
+    /// Returns the length and first byte of the shortest text at `depth`, or `None` if no value
+    /// exists.
     pub(crate) fn at(&self, depth: u32) -> Option<Shortest> {
         let lens = self.0.iter().map(|line| {
             let indent = line.lines.saturating_mul(2).saturating_mul(depth);
@@ -124,7 +132,7 @@ impl Cost {
         self.0 = kept;
     }
 
-    /// Returns the cost of one value followed by another.
+    /// Returns the cost of a text with this cost, followed by a text with the cost `other`.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut sum = Self::NONE;
         for a in &self.0 {
@@ -140,7 +148,7 @@ impl Cost {
         sum
     }
 
-    /// Returns the cost of `count` consecutive values of the same cost.
+    /// Returns the cost of `count` consecutive texts that each have this cost.
     pub(crate) fn times(&self, count: u32) -> Self {
         let scaled = |line: &Line| Line {
             bytes: line.bytes.saturating_mul(count),
@@ -150,7 +158,7 @@ impl Cost {
         Self(self.0.iter().map(scaled).collect())
     }
 
-    /// Returns the cost of the value one level deeper.
+    /// Returns the cost of the same value one level deeper.
     pub(crate) fn indented(&self) -> Self {
         let deeper =
             |line: &Line| Line { bytes: line.bytes.saturating_add(line.lines.saturating_mul(2)), ..*line };

@@ -2,14 +2,15 @@ use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// An exact decimal number, as digits without leading and trailing zeros.
+/// An exact decimal number. Each digit is a value from 0 to 9. There are no leading zeros before
+/// the point and no trailing zeros after it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Decimal {
     /// Always false for zero.
     pub(crate) negative: bool,
     /// Digits before the point, most significant first. Empty for numbers below 1.
     pub(crate) integer: Vec<u8>,
-    /// Digits after the point.
+    /// Digits after the point, from left to right.
     pub(crate) fraction: Vec<u8>,
 }
 
@@ -17,7 +18,7 @@ pub(crate) struct Decimal {
 const DIGITS: usize = 4096;
 
 impl Decimal {
-    /// Returns the number as JSON tools print it.
+    /// Creates the number that JSON tools print for `number`.
     ///
     /// Integers of 64 bits are exact. A double is the shortest decimal that reads back as the same
     /// double. Returns `None` for more than [`DIGITS`] digits, which no double has.
@@ -25,6 +26,7 @@ impl Decimal {
         Self::parse(&number.to_string())
     }
 
+    /// Parses a number in JSON notation. Returns `None` for more than [`DIGITS`] digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -57,8 +59,8 @@ impl Decimal {
         self.integer.is_empty() && self.fraction.is_empty()
     }
 
-    /// Returns the number multiplied by `10^places`, without its sign, if the result is an integer
-    /// of 64 bits.
+    /// Returns the absolute value multiplied by `10^places`. Returns `None` if the result is no
+    /// integer, or does not fit into 64 bits.
     pub(crate) fn scaled(&self, places: usize) -> Option<u64> {
         let zeros = places.checked_sub(self.fraction.len())?;
         let digits = self.integer.iter().chain(&self.fraction).copied().chain(std::iter::repeat_n(0, zeros));

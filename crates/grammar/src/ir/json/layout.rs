@@ -1,15 +1,16 @@
 use super::cost::Cost;
 use crate::options::{Layout, Profile};
 
-/// Maximum white space that [`Layout::Flexible`] allows in one gap of a generated text, in bytes.
+/// Maximum size of one gap of a generated text with [`Layout::Flexible`], in bytes.
 const GENERATED_GAP: u8 = 16;
 
-/// The white space at each kind of position.
+/// The white space between the tokens of a JSON text, by position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing {
-    /// Before and after the whole value.
+    /// White space before and after the whole value.
     pub(crate) around: Gap,
-    /// After `[` and `{`, and before `]` and `}`, in arrays and objects that are not empty.
+    /// White space after `[` and `{`, and before `]` and `}`, in arrays and objects that are not
+    /// empty.
     pub(crate) bracket: Gap,
     pub(crate) before_comma: Gap,
     pub(crate) after_comma: Gap,
@@ -17,20 +18,20 @@ pub(crate) struct Spacing {
     pub(crate) after_colon: Gap,
 }
 
-/// The white space at one kind of position.
+/// The white space that one position must or may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gap {
     None,
     Space,
     /// A line break and the indentation of the position.
     Line,
-    /// At most this number of spaces and line breaks.
+    /// At most this number of bytes, which are spaces and line breaks.
     UpTo(u8),
     /// Any white space that JSON allows, of any length.
     Any,
 }
 
-/// The rest of a gap.
+/// The part of a gap that has not been read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum GapRest {
     /// Exactly `left` more bytes. The first byte is a line break if `line` is true, and all other
@@ -39,16 +40,18 @@ pub(crate) enum GapRest {
         left: u32,
         line: bool,
     },
+    /// At most this number of bytes, which are spaces and line breaks.
     UpTo(u8),
     Any,
 }
 
-/// Effect of a byte in a gap.
+/// Effect of a byte on a [`GapRest`].
 pub(crate) enum GapStep {
-    /// The byte is part of the gap.
+    /// The byte is part of the gap. The rest of the gap follows.
     Within(GapRest),
     /// The gap has ended, and the byte belongs to the next token.
     Past,
+    /// The byte is not allowed here.
     Reject,
 }
 
@@ -75,23 +78,26 @@ impl Spacing {
         }
     }
 
-    /// Returns the least cost of the gap inside a bracket. The gap is `levels` deeper than the
-    /// bracket's value.
+    /// Returns the least cost of the gap after an opening or before a closing bracket. The gap is
+    /// `levels` deeper than the value with the bracket.
     pub(crate) fn bracket_cost(&self, levels: u32) -> Cost {
         Cost::gap(self.bracket.least(), levels)
     }
 
+    /// Returns the least cost of the gap after a comma. The gap is `levels` deeper than the value
+    /// with the comma.
     pub(crate) fn after_comma_cost(&self, levels: u32) -> Cost {
         Cost::gap(self.after_comma.least(), levels)
     }
 
+    /// Returns the least cost of the gap after a colon.
     pub(crate) fn after_colon_cost(&self) -> Cost {
         Cost::gap(self.after_colon.least(), 0)
     }
 }
 
 impl Gap {
-    /// Returns the complete gap as a rest, at a position indented by `depth` levels.
+    /// Returns the state at the start of the gap, at a position that is indented by `depth` levels.
     pub(crate) const fn rest(self, depth: u32) -> GapRest {
         match self {
             Self::None => GapRest::Fixed { left: 0, line: false },
@@ -102,7 +108,7 @@ impl Gap {
         }
     }
 
-    /// Returns the least number of bytes at depth 0, and the number of line breaks.
+    /// Returns the least number of bytes of the gap at depth 0, and the number of its line breaks.
     pub(crate) const fn least(self) -> (u32, u32) {
         match self {
             Self::None | Self::UpTo(_) | Self::Any => (0, 0),
@@ -111,7 +117,8 @@ impl Gap {
         }
     }
 
-    /// Returns the least number of bytes at a position indented by `depth` levels.
+    /// Returns the least number of bytes of the gap at a position that is indented by `depth`
+    /// levels.
     pub(crate) const fn least_at(self, depth: u32) -> u32 {
         let (bytes, lines) = self.least();
         bytes + 2 * lines * depth
@@ -132,7 +139,7 @@ impl GapRest {
         }
     }
 
-    /// Returns the least number of remaining bytes, and the first of them.
+    /// Returns the least number of bytes that complete the gap, and the first of them.
     pub(crate) const fn closing(self) -> (u32, u8) {
         match self {
             Self::Fixed { left, line } => (left, if line { b'\n' } else { b' ' }),

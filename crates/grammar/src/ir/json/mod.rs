@@ -1,4 +1,5 @@
-//! The program of a JSON Schema, and the tables that the program refers to.
+//! The compiled form of a JSON Schema: the program that the JSON machine runs, and the tables that
+//! the program refers to.
 
 pub(crate) mod cost;
 pub(crate) mod decimal;

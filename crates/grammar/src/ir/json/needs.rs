@@ -50,13 +50,13 @@ impl Amount {
     }
 }
 
-/// Returns the shortest name as the only one, without counting. `nearest` includes the closing
-/// quote.
+/// Returns the length of a single name, for callers that need only one. `nearest` is the shortest
+/// name with its closing quote. Returns an empty list if there is no name.
 pub(crate) fn shortest_only(nearest: Option<Shortest>) -> Lengths {
     nearest.map(|name| (name.len - 1, 1)).into_iter().collect()
 }
 
-/// Number of names per length, as `(length, number)` with the shortest first.
+/// The number of names of each length, as pairs `(length, number)` with the shortest length first.
 ///
 /// The length of a name is the number of bytes of its shortest spelling.
 pub(crate) type Lengths = Vec<(u32, u32)>;
@@ -64,25 +64,30 @@ pub(crate) type Lengths = Vec<(u32, u32)>;
 /// The names with one label, counted by length on demand.
 #[derive(Debug)]
 pub(crate) struct NameCounts {
-    /// By length, the number of names.
+    /// The number of names of each length. The index is the length.
     counts: Vec<u32>,
+    /// The sum of `counts`.
     total: u64,
-    /// For the last lengths, longest first: by state, the number of texts of this length to an end.
+    /// The numbers of texts of the last [`SPELLINGS`] lengths, the longest length first. A row has,
+    /// for each state, the number of texts of its length that lead from the state to an end.
     rows: Vec<Vec<u32>>,
-    /// By state, the target of each transition, and its numbers of characters with 1, 2, … bytes.
+    /// For each state, its transitions: the target, and the numbers of characters as [`spelled`]
+    /// returns them.
     edges: Vec<Vec<(u32, [u32; SPELLINGS])>>,
     start: u32,
-    /// Lengths of the declared names, which do not count.
+    /// Lengths of the declared names, which are not counted.
     declared: Vec<u32>,
-    /// True if there are no longer names.
+    /// True if every name is counted, because no name has a greater length.
     complete: bool,
+    /// Number of steps so far, for the limit [`STEPS`].
     steps: usize,
 }
 
 /// Maximum number of bytes of a character's shortest spelling.
 const SPELLINGS: usize = 6;
 
-/// Returns the numbers of characters in a range whose shortest spelling has 1, 2, … bytes.
+/// Returns the numbers of characters from `low` to `high` by the length of their shortest spelling.
+/// Entry `i` counts the characters with a spelling of `i + 1` bytes.
 fn spelled(low: u32, high: u32) -> [u32; SPELLINGS] {
     let mut counts = [0; SPELLINGS];
     for (from, to) in WHOLE {
@@ -95,7 +100,7 @@ fn spelled(low: u32, high: u32) -> [u32; SPELLINGS] {
 }
 
 impl NameCounts {
-    /// Creates the counts for the names that have a label in a language.
+    /// Creates the counts for the names that have `label` in the language of `dfa`.
     pub(crate) fn labelled(dfa: &TextDfa, label: u32) -> Self {
         let states = 0..dfa.len() as u32;
         let edges = states.clone().map(|state| {
@@ -106,7 +111,8 @@ impl NameCounts {
         Self::new(edges.collect(), ends, dfa.start(), Vec::new())
     }
 
-    /// Creates the counts for all names except the declared ones, which are given by their lengths.
+    /// Creates the counts for all names except the declared ones. `declared` has the lengths of the
+    /// declared names.
     pub(crate) fn others(declared: impl Iterator<Item = u32>) -> Self {
         Self::new(vec![vec![(0, spelled(0, u32::from(char::MAX)))]], vec![1], 0, declared.collect())
     }
@@ -126,6 +132,7 @@ impl NameCounts {
         counts
     }
 
+    /// Adds the counts of the next length. `row` is an entry of `rows`.
     fn push(&mut self, row: Vec<u32>) {
         let length = self.counts.len() as u32;
         let declared = self.declared.iter().filter(|&&declared| declared == length).count() as u32;
@@ -137,7 +144,8 @@ impl NameCounts {
         self.complete = self.rows.len() == SPELLINGS && self.rows.iter().flatten().all(|&texts| texts == 0);
     }
 
-    /// Returns the lengths of at least `count` shortest names, or of all names if there are fewer.
+    /// Returns the numbers of the shortest names by length, for at least `count` names. Returns the
+    /// numbers of all names if there are fewer than `count`.
     ///
     /// Returns `None` if counting exceeds [`LONGEST`] or [`STEPS`].
     pub(crate) fn shortest(&mut self, count: u64) -> Option<Lengths> {
@@ -176,19 +184,20 @@ impl NameCounts {
     }
 }
 
-/// Undeclared members with one label.
+/// The possible undeclared members whose names have one label.
 pub(crate) struct Kind {
-    /// Unused names, by length.
+    /// The unused names, by length.
     pub(crate) names: Lengths,
     /// Choices for a member: the obligations that it meets, as bits, and its cost without the name.
     pub(crate) ways: Vec<(u8, Amount)>,
 }
 
-/// The needs of an object.
+/// The members that an object needs before it may end.
 pub(crate) struct Needs {
     pub(crate) depth: u32,
-    /// Cost of each declared member that may still come and is not required.
+    /// The cost of each optional declared member that may still come.
     pub(crate) optional: Vec<Amount>,
+    /// The possible undeclared members, one entry for each label.
     pub(crate) kinds: Vec<Kind>,
     /// Obligations that are not met yet, as bits.
     pub(crate) pending: u8,
@@ -199,8 +208,8 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Returns the least cost of the needed members and their number, or `None` if the needs cannot
-    /// be met.
+    /// Returns the least cost of the members that the object still needs, and their number. Returns
+    /// `None` if the needs cannot be met.
     pub(crate) fn least(&self) -> Option<(Amount, u32)> {
         let mut best: Option<(Amount, u32)> = None;
         for (met, taken, values) in self.covers() {
@@ -219,8 +228,8 @@ impl Needs {
         best
     }
 
-    /// Returns the ways to meet all obligations: the number of members, the number per kind, and
-    /// the cost of their values.
+    /// Returns the ways to meet all obligations. Each way has the number of members, their number
+    /// for each kind, and the cost of their values without names.
     fn covers(&self) -> Vec<(u32, Vec<u32>, Amount)> {
         let mut open = FxHashMap::from_iter([((self.pending, vec![0; self.kinds.len()]), Amount::default())]);
         let mut covers = Vec::new();
@@ -252,8 +261,8 @@ impl Needs {
         covers
     }
 
-    /// Returns the cost of the shortest names for `taken` members per kind, or `None` if a kind has
-    /// too few names.
+    /// Returns the cost of the shortest names for undeclared members. `taken` is the number of
+    /// members of each kind. Returns `None` if a kind has too few names.
     fn names(&self, taken: &[u32]) -> Option<Amount> {
         let mut bytes = 0u32;
         for (kind, &taken) in self.kinds.iter().zip(taken) {
@@ -270,8 +279,9 @@ impl Needs {
         Some(Amount::bytes(bytes))
     }
 
-    /// Returns the cost of the `missing` cheapest other members, after `taken` names per kind have
-    /// been used.
+    /// Returns the cost of the `missing` cheapest members that are neither required nor meet an
+    /// obligation. `taken` is the number of names of each kind that are used already. Returns
+    /// `None` if there are too few members.
     fn fill(&self, taken: Vec<u32>, missing: u32) -> Option<Amount> {
         if missing == 0 {
             return Some(Amount::default());

@@ -17,12 +17,15 @@ use crate::options::{Order, Profile, SchemaOptions};
 pub(crate) struct JsonProgram {
     pub(crate) nodes: Vec<Node>,
     pub(crate) root: NodeId,
+    /// Automata of numbers.
     pub(crate) numbers: Vec<NumberDfa>,
-    /// The first rule is [`FREE`].
+    /// Rules for strings by length. The first rule is [`FREE`].
     pub(crate) texts: Vec<TextRule>,
+    /// Sets of strings, from `enum` and `const`.
     pub(crate) words: Vec<Trie>,
-    /// Languages of strings, both of values and of names.
+    /// Languages of strings, for values and for names.
     pub(crate) languages: Vec<Arc<Texts>>,
+    /// Rules for strings by language.
     pub(crate) language_rules: Vec<LanguageRule>,
     pub(crate) arrays: Vec<ArrayRule>,
     pub(crate) objects: Vec<ObjectRule>,
@@ -51,15 +54,17 @@ impl JsonProgram {
     }
 }
 
+/// Index of a [`Node`] in a program.
 pub(crate) type NodeId = u32;
 
-/// The values that one place allows: the union of all fields.
+/// The values that a node of the graph accepts: all values that at least one of the fields accepts.
 ///
-/// The `u32` values are indices into the tables of [`JsonProgram`]. Those of `languages` are for
-/// `language_rules`.
+/// The `u32` values are indices into the tables of [`JsonProgram`]. The indices in `languages`
+/// refer to [`JsonProgram::language_rules`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub(crate) null: bool,
+    /// True for each accepted boolean: `false` first, then `true`.
     pub(crate) bools: [bool; 2],
     pub(crate) number: Option<u32>,
     pub(crate) texts: Vec<u32>,
@@ -67,26 +72,28 @@ pub(crate) struct Node {
     pub(crate) languages: Vec<u32>,
     pub(crate) arrays: Vec<u32>,
     pub(crate) objects: Vec<u32>,
+    /// The least number of bytes that a value of the node takes.
     pub(crate) cost: Cost,
 }
 
 /// Index of the text rule that allows every string.
 pub(crate) const FREE: u32 = 0;
 
-/// Strings with a bounded length in code points.
+/// Strings whose length in code points is at least `min` and at most `max`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TextRule {
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
 }
 
-/// Strings of a language.
+/// Strings of a language with a maximum length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct LanguageRule {
+    /// Index in [`JsonProgram::languages`].
     pub(crate) language: u32,
     /// Maximum length in code points, if the language has longer strings.
     pub(crate) max: Option<u32>,
-    /// Index of the text rule with the same maximum length, for strings of any language.
+    /// Index of the text rule that allows all strings up to the same maximum length.
     pub(crate) free: u32,
 }
 
@@ -94,23 +101,26 @@ impl TextRule {
     pub(crate) const ANY: Self = Self { min: 0, max: None };
 }
 
+/// The arrays that a node accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ArrayRule {
-    /// For each of the first items, its alternatives.
+    /// For each of the first items, its choices.
     pub(crate) prefix: Vec<Vec<NodeChoice>>,
-    /// Alternatives of every item after the prefix.
+    /// The choices for every item after the prefix.
     pub(crate) rest: Vec<NodeChoice>,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
-    /// Counters of items by the subschemas that the items satisfy.
+    /// Bounds on the number of items that satisfy certain subschemas. [`NodeChoice::bits`] refers
+    /// to these counters.
     pub(crate) counters: Vec<Counter>,
-    /// If there are counters, the costs to end the array.
+    /// The costs to end the array, if there are counters.
     pub(crate) after: After,
     /// True if no two items may be equal.
     pub(crate) unique: bool,
-    /// Set if two items must be equal.
+    /// The requirement that two items are equal, or `None` without such a requirement.
     pub(crate) repeats: Option<Repeats>,
-    /// Values of the required items, if items must differ and some are required.
+    /// Values of the required items. `None` if items may be equal, or if no list of values is
+    /// needed.
     pub(crate) required: Option<Required>,
     /// True if items must differ, and every item has more possible values than any text has items.
     pub(crate) ample: bool,
@@ -119,12 +129,13 @@ pub(crate) struct ArrayRule {
 /// Values of the required items of an array whose items must differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Required {
-    /// For each node, in increasing order, its shortest values: all values, or one more than the
-    /// number of required items.
+    /// For each node that a required item may have, its shortest values. The list has all values of
+    /// the node, or one value more than the number of required items. Nodes are in increasing
+    /// order.
     pub(crate) pools: Vec<(NodeId, Arc<[ItemText]>)>,
 }
 
-/// Two equal items that an array must have.
+/// Describes two equal items that an array must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Repeats {
     /// All items from this index on have the same node, and there is room for two of them.
@@ -133,7 +144,7 @@ pub(crate) struct Repeats {
     pub(crate) cheapest: Box<[u8]>,
 }
 
-/// A shortest text of a value.
+/// A shortest text of one value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ItemText {
     /// The text without white space between its tokens.
@@ -144,7 +155,7 @@ pub(crate) struct ItemText {
     pub(crate) lines: u32,
 }
 
-/// One alternative for an item, or for a member with an undeclared name.
+/// One choice for an item, or for a member with an undeclared name.
 ///
 /// `bits` are the counters that the item raises, or the obligations that the member meets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -170,25 +181,25 @@ pub(crate) struct Counter {
 /// Maximum number of counters of one array, one for each bit of [`NodeChoice::bits`].
 pub(crate) const COUNTERS: usize = 32;
 
-/// Counts of an array's counters, without trailing zeros. A count stops growing where more items
-/// make no difference.
+/// The current count of each counter of an array, without trailing zeros. A count stops growing
+/// where more items make no difference.
 pub(crate) type Counts = Box<[u16]>;
 
 /// Costs from the end of an item to the end of an array with counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum After {
-    /// Costs by counts and number of items.
+    /// The costs by counts, and then by number of items.
     Listed(FxHashMap<Counts, FxHashMap<u32, Cost>>),
-    /// Costs if all items have the same alternatives, and each alternative raises at most one
-    /// counter.
+    /// The costs of an array in which all items have the same choices, and each choice raises at
+    /// most one counter.
     ///
-    /// A cost of an item includes its comma.
+    /// The cost of an item includes its comma.
     Separate {
-        /// For each counter, the cheapest item that raises it.
+        /// For each counter, the cost of the cheapest item that raises it.
         raising: Vec<Cost>,
-        /// The cheapest item that may occur any number of times.
+        /// The cost of the cheapest item that may occur any number of times.
         other: Cost,
-        /// The closing bracket.
+        /// The cost of the closing bracket, with the white space before it.
         end: Cost,
     },
 }
@@ -200,21 +211,21 @@ impl Default for After {
 }
 
 impl ArrayRule {
-    /// Returns the alternatives of the item at `index`.
+    /// Returns the choices for the item at `index`.
     pub(crate) fn item(&self, index: u32) -> &[NodeChoice] {
         self.prefix.get(index as usize).unwrap_or(&self.rest)
     }
 
-    /// Returns the number of items after one more item. The number stops growing where more items
-    /// make no difference.
+    /// Returns the number of items after `items` items and one more. The number stops growing where
+    /// more items make no difference.
     pub(crate) fn count(&self, items: u32) -> u32 {
         let equal = self.repeats.as_ref().map_or(0, |repeats| repeats.from + 1);
         let last = self.max.unwrap_or((self.prefix.len() as u32).max(self.min).max(equal));
         items.saturating_add(1).min(last)
     }
 
-    /// Returns the counts after an item that raises the counters in `bits`, or `None` if a count
-    /// exceeds its maximum.
+    /// Returns the counts after `counts` and an item that raises the counters in `bits`. Returns
+    /// `None` if a count exceeds its maximum.
     pub(crate) fn raise(&self, counts: &[u16], bits: u32) -> Option<Counts> {
         let mut raised = counts.to_vec();
         for (at, counter) in self.counters.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1) {
@@ -229,7 +240,7 @@ impl ArrayRule {
         Some(raised.into())
     }
 
-    /// Reports whether the array may end after `items` items with these counts.
+    /// Reports whether the array may end after `items` items with these `counts`.
     pub(crate) fn closable(&self, items: u32, counts: &[u16]) -> bool {
         items >= self.min && self.missing(counts).all(|missing| missing == 0)
     }
@@ -240,10 +251,11 @@ impl ArrayRule {
         self.counters.iter().zip(counts).map(|(counter, count)| counter.min.saturating_sub(count).into())
     }
 
-    /// For counters that are raised separately, returns the numbers of items that must follow.
+    /// For counters that are raised separately ([`After::Separate`]), returns the numbers of items
+    /// that must follow.
     ///
-    /// The first result has the number of items per counter, and the second the number of other
-    /// items. Returns `None` if there is no room for them.
+    /// The first result has the number of items for each counter, and the second is the number of
+    /// other items. Returns `None` if the array has no room for all of them.
     pub(crate) fn needed(&self, items: u32, counts: &[u16]) -> Option<(Vec<u32>, u32)> {
         let missing: Vec<u32> = self.missing(counts).collect();
         let raising: u32 = missing.iter().sum();
@@ -252,8 +264,9 @@ impl ArrayRule {
         (raising.saturating_add(others) <= room).then_some((missing, others))
     }
 
-    /// Returns the bytes from the end of an item to the end of an array with counters. The array
-    /// stands at `depth`.
+    /// Returns the least number of bytes from the end of an item to the end of an array with
+    /// counters, after `items` items with these `counts`. The array stands at `depth`. Returns
+    /// `None` if it cannot end.
     pub(crate) fn to_end(&self, items: u32, counts: &[u16], depth: u32) -> Option<u32> {
         match &self.after {
             After::Listed(after) => Some(after.get(counts)?.get(&items)?.at(depth)?.len),
@@ -269,7 +282,8 @@ impl ArrayRule {
         }
     }
 
-    /// Reports whether everything that may follow `others` may also follow `counts`.
+    /// Reports whether everything that may follow the counts `others` may also follow the counts
+    /// `counts`.
     pub(crate) fn dominates(&self, counts: &[u16], others: &[u16]) -> bool {
         let count = |counts: &[u16], at: usize| counts.get(at).copied().unwrap_or(0);
         self.counters.iter().enumerate().all(|(at, counter)| {
@@ -279,40 +293,45 @@ impl ArrayRule {
     }
 }
 
+/// The objects that a node accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectRule {
+    /// The declared members.
     pub(crate) members: Vec<Member>,
-    /// For each label of undeclared names, the alternatives of a member with such a name.
+    /// For each label of undeclared names, the choices for a member with such a name.
     pub(crate) others: Vec<Vec<NodeChoice>>,
-    /// The language that labels undeclared names. Without a language, all names have the label 0.
+    /// Index in [`JsonProgram::languages`] of the automaton that labels undeclared names. If
+    /// `None`, all undeclared names have label 0.
     pub(crate) labels: Option<u32>,
     /// Obligations that only undeclared members can meet, as bits.
     pub(crate) obligations: u8,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
+    /// The names of the declared members.
     pub(crate) names: Trie,
-    /// Smallest number of undeclared names of any label with alternatives. `ENDLESS` if all these
-    /// labels have infinitely many names.
+    /// A lower bound on the number of undeclared names of each label that has choices.
+    /// [`ENDLESS`](super::texts::ENDLESS) if all these labels have infinitely many names.
     pub(crate) least_names: u32,
-    /// For each state of `labels`, the number of names that continue from the state. Empty if the
-    /// number is infinite or 0 everywhere.
+    /// For each state of the automaton in `labels`, the number of allowed names that continue from
+    /// the state. Empty if every number is infinite or 0.
     pub(crate) names_below: Vec<u32>,
-    /// For each position in the declared order, the next required member from there, or the number
-    /// of members.
+    /// For each position in the declared order, the index of the next required member at or after
+    /// the position. The number of members if there is no such member.
     pub(crate) next_required: Vec<u32>,
     /// Groups of members that depend on each other. An object with groups has no obligations and no
     /// bounds on the number of members.
     pub(crate) groups: Vec<Group>,
-    /// For each member, its group and its index in the group. Empty if there are no groups.
+    /// For each member, the index of its group and its index in the group, if it has a group. Empty
+    /// if there are no groups.
     pub(crate) grouped: Vec<Option<(u32, u32)>>,
 }
 
 /// Members of an object that depend on each other, and on no other members.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// Indices of the members.
+    /// Indices of the members in [`ObjectRule::members`].
     pub(crate) members: Vec<u32>,
-    /// For each alternative of the group, a rule for each of its members.
+    /// The alternatives of the group. Each has a rule for each member of the group.
     pub(crate) alternatives: Vec<Vec<Member>>,
 }
 
@@ -320,8 +339,8 @@ pub(crate) struct Group {
 pub(crate) const GROUP_ALTERNATIVES: usize = 64;
 
 impl Group {
-    /// Returns the alternatives that are still possible. `out` has the excluded alternatives, as
-    /// bits.
+    /// Returns the alternatives that are still possible, each with its index. `out` has the
+    /// excluded alternatives, as bits.
     pub(crate) fn left(&self, out: u64) -> impl Iterator<Item = (usize, &[Member])> {
         let all = self.alternatives.iter().map(Vec::as_slice).enumerate();
         all.filter(move |(at, _)| out >> at & 1 == 0)
@@ -334,9 +353,11 @@ impl Group {
     }
 }
 
+/// A declared member of an object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Member {
-    /// `None` if no value satisfies the member's schema, so that the member must be absent.
+    /// The node of the value. `None` if no value satisfies the member's schema, so that the member
+    /// must be absent.
     pub(crate) node: Option<NodeId>,
     pub(crate) required: bool,
     /// Length of the shortest spelling of the name in bytes, without quotes.
@@ -365,18 +386,18 @@ impl ObjectRule {
         self.max.is_none_or(|max| max > 1) && self.others.iter().any(|ways| !ways.is_empty())
     }
 
-    /// Reports whether no member may follow `members` members.
+    /// Reports whether an object with `members` members must not have another one.
     pub(crate) fn is_full(&self, members: u32) -> bool {
         self.max == Some(members)
     }
 
-    /// Reports whether the number of members matters.
+    /// Reports whether the rule bounds the number of members.
     pub(crate) const fn counts(&self) -> bool {
         self.min > 0 || self.max.is_some()
     }
 
-    /// Returns the number of members after one more member. The number stops growing where more
-    /// members make no difference, and is always 0 if the number does not matter.
+    /// Returns the number of members after `members` members and one more. The number stops growing
+    /// where more members make no difference. Without bounds on the number, the result is always 0.
     pub(crate) fn count(&self, members: u32) -> u32 {
         if self.counts() { (members + 1).min(self.max.unwrap_or(self.min)) } else { 0 }
     }

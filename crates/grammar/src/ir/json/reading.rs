@@ -4,17 +4,20 @@ use super::spelling::{Decode, Decoded};
 use super::values::{HERE, Leaf, Leaves, PathId, Step, Values};
 use crate::options::Profile;
 
-/// The incomplete token at the end of a text.
+/// The incomplete token at the end of a text, and the path that it belongs to.
 #[derive(Clone, Debug)]
 pub(crate) enum OpenToken {
-    /// No incomplete token, or only an opening bracket.
+    /// There is no incomplete token, or only an opening bracket.
     Between,
+    /// The beginning of a member name: the path of the object, and the characters read.
     Name(PathId, String),
+    /// The beginning of a string: its path, and the characters read.
     Text(PathId, String),
+    /// A number that may go on: its path, and the text read.
     Number(PathId, String),
-    /// The beginning of `null`, `false` or `true`.
+    /// The beginning of `null`, `false` or `true` at this path.
     Literal(PathId),
-    /// A number that cannot be compared.
+    /// A number that cannot be compared, because its exponent is too long.
     Unreadable,
 }
 
@@ -22,21 +25,23 @@ pub(crate) enum OpenToken {
 #[derive(Clone, Debug)]
 struct Container {
     path: PathId,
+    /// True for an object, false for an array.
     object: bool,
     /// Number of items or members before the current one.
     before: u32,
 }
 
-/// Reader of a value's text. The text must be well-formed and have no white space between its
+/// Reads the text of one value. The text must be well-formed and have no white space between its
 /// tokens.
 ///
-/// The reader stands between two tokens.
+/// Between two calls, the reader stands between two tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueReader {
     /// Path of the next value.
     at: PathId,
+    /// The arrays and objects around the next token, the outermost first.
     open: Vec<Container>,
-    /// True if the next string is a name.
+    /// True if the next string is a member name.
     name: bool,
 }
 
@@ -46,8 +51,8 @@ impl ValueReader {
         Self { at: HERE, open: Vec::new(), name: false }
     }
 
-    /// Reads all complete tokens of `text`. Returns their length in bytes, and the incomplete token
-    /// after them.
+    /// Reads all complete tokens of `text` and appends the leaves found to `leaves`. Returns the
+    /// length of these tokens in bytes, and the incomplete token after them.
     pub(crate) fn read(
         &mut self,
         text: &[u8],
@@ -64,8 +69,8 @@ impl ValueReader {
         }
     }
 
-    /// Reads one token. Returns the text after the token, or the incomplete token at the end of the
-    /// text.
+    /// Reads one token. Returns the text after the token. If the token is incomplete, returns it as
+    /// an error.
     fn token<'t>(
         &mut self,
         text: &'t [u8],

@@ -23,12 +23,12 @@ enum Node {
     },
 }
 
-/// Stores the sets and their nodes.
+/// Stores interned sets and their nodes.
 #[derive(Debug)]
 pub(crate) struct Sets {
     nodes: Vec<Node>,
     ids: FxHashMap<Node, SetId>,
-    /// For each node, one of its values.
+    /// For each node, one of the values in its set. Meaningless for the empty set.
     some: Vec<ValueId>,
 }
 
@@ -60,10 +60,10 @@ impl Sets {
         }
     }
 
-    /// Returns the set with `value` added.
+    /// Returns the set that consists of `value` and the values of `set`.
     pub(crate) fn with(&mut self, set: SetId, value: ValueId) -> SetId {
-        // The nodes on the path, each with its bit, the direction taken, and the child in the other
-        // direction.
+        // The nodes on the path: the bit of each node, the direction taken, and the child in the
+        // other direction.
         let mut above = Vec::new();
         let mut at = set;
         let mut new = loop {
@@ -95,7 +95,7 @@ impl Sets {
         new
     }
 
-    /// Returns all values of a set, sorted.
+    /// Returns all values of `set` in increasing order.
     pub(crate) fn values(&self, set: SetId) -> Vec<ValueId> {
         let mut values = Vec::new();
         let mut todo = vec![set];

@@ -1,42 +1,47 @@
-//! Decoder of the characters of JSON strings.
+//! Decodes the characters of JSON strings.
 //!
 //! All strings pass through this decoder: keys and values, free text and fixed words. The decoder
-//! knows UTF-8 and JSON's escapes, and yields one character at a time. The state behind the
-//! decoder, such as a counter or a trie, uses the character.
+//! knows UTF-8 and JSON's escapes, and yields one character at a time. The consumer of the
+//! characters, such as a counter or a trie, need not know how they are spelled.
 
 use super::cost::Shortest;
 use crate::options::Profile;
 
-/// The part of one character that has been read.
+/// The part of one character's spelling that has been read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Decode {
-    /// Nothing: a position between characters.
+    /// No part: a position between characters.
     Whole,
-    /// `left` continuation bytes remain, and the next one is in `low..=high`. `code` has the bits
-    /// so far.
+    /// Part of a UTF-8 sequence. `left` continuation bytes remain, and the next one is in
+    /// `low..=high`. `code` has the bits so far.
     Utf8 { left: u8, low: u8, high: u8, code: u32 },
     /// A backslash.
     Escape,
-    /// `\u`, with `left` of its four hexadecimal digits remaining.
+    /// `\u` and hexadecimal digits. `left` of the four digits remain, and `code` is the value of
+    /// the others.
     Hex { left: u8, code: u16 },
     /// The complete escape of a high surrogate. The escape of a low surrogate must follow.
     High { high: u16 },
     /// The escape of a high surrogate and a backslash.
     HighEscape { high: u16 },
-    /// The escape of a high surrogate and `\u`, with `left` hexadecimal digits remaining.
+    /// The escape of a high surrogate, `\u` and hexadecimal digits. `left` of the four digits
+    /// remain, and `code` is the value of the others.
     Low { left: u8, high: u16, code: u16 },
 }
 
 /// Effect of a byte on a [`Decode`].
 pub(crate) enum Decoded {
+    /// The byte completes this character.
     Char(char),
+    /// The character is still incomplete.
     Partial(Decode),
     /// The closing quote.
     Quote,
+    /// No string continues with the byte.
     Reject,
 }
 
-/// Ranges of code points, sorted by the length of their shortest spelling.
+/// Ranges of all code points except surrogates, sorted by the length of their shortest spelling.
 pub(crate) const WHOLE: [(u32, u32); 14] = [
     (0x20, 0x21),
     (0x23, 0x5b),
@@ -67,7 +72,8 @@ const SHORT_ESCAPES: [(u8, char); 8] = [
 ];
 
 impl Decode {
-    /// Returns the state after `byte`.
+    /// Returns the effect of `byte`. In state [`Decode::Whole`], the byte starts a character or
+    /// ends the string.
     pub(crate) fn step(self, byte: u8, profile: Profile) -> Decoded {
         match self {
             Self::Whole => first_byte(byte),
@@ -94,8 +100,8 @@ impl Decode {
         }
     }
 
-    /// Drops everything that only decides which character this is. The rest suffices to count
-    /// characters.
+    /// Returns the state without the bits that only decide which character this is. The result
+    /// still shows where the character ends, which suffices to count characters.
     pub(crate) fn forget(self, profile: Profile) -> Self {
         match self {
             Self::Utf8 { left, low, high, .. } => Self::Utf8 { left, low, high, code: 0 },
@@ -118,8 +124,8 @@ impl Decode {
         }
     }
 
-    /// Returns the least number of bytes that complete the character to any character, and the
-    /// first of these bytes.
+    /// Returns the least number of bytes that complete the character, and the first of these bytes.
+    /// Between characters, the number is 0.
     pub(crate) const fn closing(self) -> (u32, u8) {
         match self {
             Self::Whole => (0, b'"'),
@@ -137,8 +143,8 @@ impl Decode {
         }
     }
 
-    /// Returns the shortest bytes that complete the character to `c`, or `None` if `c` is
-    /// impossible.
+    /// Returns the shortest rest of a spelling of `c`. Returns `None` if the character cannot
+    /// become `c`.
     pub(crate) fn finish(self, c: char, profile: Profile) -> Option<Shortest> {
         let mut shortest = None;
         for spelling in Spelling::all(c, profile) {
@@ -157,8 +163,8 @@ impl Decode {
         shortest
     }
 
-    /// Returns the shortest bytes that complete the character to one in a range of code points, or
-    /// `None` if none is possible.
+    /// Returns the shortest rest of a spelling of some character from `low` to `high`. Returns
+    /// `None` if the character cannot become such a character.
     pub(crate) fn finish_in(self, low: u32, high: u32, profile: Profile) -> Option<Shortest> {
         if self == Self::Whole {
             return WHOLE.iter().find_map(|&(from, to)| {
@@ -171,11 +177,11 @@ impl Decode {
         chars.find_map(|c| self.finish(c, profile))
     }
 
-    /// Returns the shortest bytes that complete the character to one in the range but not in
-    /// `known`, and this character.
+    /// Returns the shortest rest of a spelling of some character from `low` to `high` that is not
+    /// in `known`, and this character.
     ///
-    /// Among characters with equally short completions, prefers one with a long spelling. A longer
-    /// name leaves the short names to other members.
+    /// Among characters with equally short rests, prefers one with a long spelling. A longer name
+    /// leaves the short names to other members.
     pub(crate) fn finish_other(
         self,
         low: u32,
@@ -198,8 +204,8 @@ impl Decode {
         chars.find_map(|c| Some((self.finish(c, profile)?, c)))
     }
 
-    /// Returns ranges of code points that contain all characters this state can become, shortest
-    /// completions first.
+    /// Returns ranges of code points that contain all characters that this state can become, those
+    /// with the shortest rests first.
     ///
     /// A range may contain other characters, which [`Decode::finish`] rejects. These are surrogates
     /// and, in generated texts, control characters, so a search rejects few characters.
@@ -244,6 +250,7 @@ impl Decode {
     }
 }
 
+/// Decodes the first byte of a character, or the closing quote.
 fn first_byte(byte: u8) -> Decoded {
     let utf8 =
         |left, low, high, bits| Decoded::Partial(Decode::Utf8 { left, low, high, code: u32::from(bits) });
@@ -262,6 +269,7 @@ fn first_byte(byte: u8) -> Decoded {
     }
 }
 
+/// Decodes a hexadecimal digit of an escape that is not the second half of a surrogate pair.
 fn hex(left: u8, code: u16, byte: u8, profile: Profile) -> Decoded {
     let Some(digit) = char::from(byte).to_digit(16) else { return Decoded::Reject };
     let next = code << 4 | digit as u16;
@@ -276,8 +284,9 @@ fn hex(left: u8, code: u16, byte: u8, profile: Profile) -> Decoded {
     }
 }
 
-/// Decodes a hexadecimal digit in a generated text. Such a text has hexadecimal escapes, in lower
-/// case, only for control characters without a short escape.
+/// Decodes a hexadecimal digit in a generated text. `next` is the value of the digits so far. Such
+/// a text has hexadecimal escapes, in lower case, only for control characters without a short
+/// escape.
 fn generated_hex(left: u8, next: u16, byte: u8) -> Decoded {
     let c = char::from_u32(u32::from(next)).unwrap_or_default();
     let needed = next < 0x20 && !SHORT_ESCAPES.iter().any(|&(_, short)| short == c);
@@ -289,6 +298,7 @@ fn generated_hex(left: u8, next: u16, byte: u8) -> Decoded {
     }
 }
 
+/// Decodes a hexadecimal digit of the second half of a surrogate pair.
 fn low_surrogate(left: u8, high: u16, code: u16, byte: u8) -> Decoded {
     let Some(digit) = char::from(byte).to_digit(16) else { return Decoded::Reject };
     let next = code << 4 | digit as u16;
@@ -322,8 +332,8 @@ impl Spelling {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Returns all spellings of `c`, except for the case of hexadecimal digits, which [`Decode`]
-    /// does not keep.
+    /// Returns all spellings of `c`. Of spellings that differ only in the case of hexadecimal
+    /// digits, returns one, because a [`Decode`] does not keep the case.
     fn all(c: char, profile: Profile) -> impl Iterator<Item = Self> {
         let mut utf8 = [0; 4];
         let raw = !matches!(c, '\0'..='\x1f' | '"' | '\\');
@@ -349,7 +359,7 @@ impl Spelling {
     }
 }
 
-/// Returns the length of the shortest spelling of `c` in bytes, and the first byte.
+/// Returns the length of the shortest spelling of `c` in bytes, and its first byte.
 pub(crate) fn shortest_spelling(c: char) -> Shortest {
     match c {
         '"' | '\\' | '\n' | '\t' | '\r' | '\u{8}' | '\u{c}' => Shortest::new(2, b'\\'),

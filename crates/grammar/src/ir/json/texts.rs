@@ -1,9 +1,9 @@
 //! Languages of strings, from `pattern`, `format`, `patternProperties` and `propertyNames`.
 //!
 //! An automaton over characters reads the output of the decoder in [`spelling`](super::spelling),
-//! so the spelling of a character is irrelevant for the automaton. The shortest way to close a
-//! string needs one number per state and label: the least number of bytes for some text from the
-//! state, and the closing quote.
+//! so the spelling of a character is irrelevant for the automaton. For each state and label, a
+//! table has the length of the shortest text that leads from the state to the label, plus the
+//! closing quote. This is the shortest way to close a string.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,21 +13,24 @@ use super::spelling::Decode;
 use crate::options::Profile;
 use crate::regular::TextDfa;
 
-/// An automaton over the characters of a string, and the distance of each state to the ends.
+/// An automaton over the characters of a string, and the distance of each state to the end of a
+/// string. An *end* is a state whose label is not 0: at least one language of the automaton
+/// contains the string.
 #[derive(Debug)]
 pub(crate) struct Texts {
     dfa: TextDfa,
-    /// For each label and state, the shortest rest of a string from the state to an end state with
-    /// the label, closing quote included.
+    /// The shortest rest of a string from a state to a state with a given label, closing quote
+    /// included. The first index is the label, and the second is the state. Not computed for label
+    /// 0 of a single language.
     nearest: Vec<Vec<Option<Shortest>>>,
-    /// For each state, the shortest such rest for any label.
+    /// For each state, the shortest rest of a string to any end, closing quote included.
     any: Vec<Option<Shortest>>,
-    /// By state, the fewest characters to an end with any label, and the bytes of the shortest such
-    /// text.
+    /// For each state, the rest of a string to any end with the fewest characters: its number of
+    /// characters, and its bytes, closing quote included.
     fewest: Vec<Option<(u32, Shortest)>>,
 }
 
-/// Stands for infinitely many texts. Finite counts are at most one less.
+/// A count that stands for infinitely many texts. Finite counts are capped at `ENDLESS - 1`.
 pub(crate) const ENDLESS: u32 = u32::MAX;
 
 impl Texts {
@@ -51,7 +54,8 @@ impl Texts {
         dfa.len() * dfa.labels().len() * size_of::<Option<Shortest>>()
     }
 
-    /// For each state, counts the texts that lead to a state whose label satisfies `counts`.
+    /// Counts, for each state, the texts that lead from the state to a state whose label satisfies
+    /// `counts`.
     ///
     /// Infinitely many texts count as [`ENDLESS`].
     pub(crate) fn counts_below(&self, counts: impl Fn(u32) -> bool) -> Vec<u32> {
@@ -100,27 +104,30 @@ impl Texts {
         &self.dfa
     }
 
-    /// Returns the shortest rest of a string from `state` to an end state with `label`, closing quote
-    /// included.
+    /// Returns the shortest rest of a string from `state` to a state with `label`, closing quote
+    /// included. Returns `None` if no such state is reachable.
     pub(crate) fn nearest(&self, state: u32, label: u32) -> Option<Shortest> {
         *self.nearest[label as usize].get(state as usize)?
     }
 
-    /// Returns the bytes to the nearest end with any label, including the quote.
+    /// Returns the shortest rest of a string from `state` to any end, closing quote included.
     pub(crate) fn nearest_any(&self, state: u32) -> Option<Shortest> {
         self.any[state as usize]
     }
 
-    /// Returns the fewest characters to an end with any label, and the bytes of the shortest such
-    /// text, including the quote.
+    /// Returns the rest with the fewest characters from `state` to any end: its number of
+    /// characters, and its bytes including the closing quote.
     pub(crate) fn fewest(&self, state: u32) -> Option<(u32, Shortest)> {
         self.fewest[state as usize]
     }
 
-    /// Returns the bytes from inside a character to an end with any label, including the quote.
+    /// Returns the rest of a string from inside a character to any end, closing quote included.
+    /// Considers only rests with at most `left` characters, including the current one. Chooses the
+    /// fewest characters, and among equal numbers the fewest bytes. Returns `None` if no end is
+    /// near enough.
     ///
-    /// Among the ends with at most `left` more characters, including the current one, chooses an
-    /// end with the fewest characters.
+    /// `state` is the state before the character, and `decode` is the part of the character that
+    /// has been read.
     pub(crate) fn fewest_after_char(
         &self,
         state: u32,
@@ -135,7 +142,7 @@ impl Texts {
         ways.min_by_key(|(chars, way)| (*chars, way.len)).map(|(_, way)| way)
     }
 
-    /// Returns the largest number of characters of a text, or `None` if there is no maximum.
+    /// Returns the number of characters of the longest text, or `None` if there is no longest text.
     pub(crate) fn longest(&self) -> Option<u32> {
         // States in topological order. States on a cycle never become ready.
         let states = 0..self.dfa.len() as u32;
@@ -160,10 +167,11 @@ impl Texts {
         (done == self.dfa.len()).then(|| longest.into_iter().max().unwrap_or(0))
     }
 
-    /// Returns the shortest completion from inside a character.
+    /// Returns the shortest rest of a string from inside a character. `state` is the state before
+    /// the character, and `decode` is the part of the character that has been read.
     ///
-    /// The completion consists of the bytes that complete the character, and the result of `rest`
-    /// for the next state.
+    /// The rest consists of the bytes that complete the character, and the result of `rest` for the
+    /// next state.
     pub(crate) fn after_char(
         &self,
         state: u32,
@@ -189,8 +197,10 @@ fn characters(low: u32, high: u32) -> u32 {
     high - low + 1 - surrogates
 }
 
-/// The reversed edges of an automaton, each with the shortest spelling of one of its characters.
+/// The reversed edges of an automaton.
 struct ReverseEdges {
+    /// For each state, the edges into it: the source, and the shortest spelling of one of the
+    /// characters.
     into: Vec<Vec<(u32, Shortest)>>,
 }
 
@@ -208,21 +218,22 @@ impl ReverseEdges {
         Self { into }
     }
 
-    /// Returns, for each state, the bytes to the nearest state for which `ends` is true, including
-    /// the quote.
+    /// Returns, for each state, the shortest rest of a string to a state for which `ends` is true,
+    /// closing quote included.
     fn nearest(&self, ends: impl Fn(u32) -> bool) -> Vec<Option<Shortest>> {
         let ways = self.best(ends, 0);
         ways.into_iter().map(|way| way.map(|(_, way)| way)).collect()
     }
 
-    /// Returns, for each state, the fewest characters to such a state, and the bytes of the
-    /// shortest such text.
+    /// Returns, for each state, the rest with the fewest characters to a state for which `ends` is
+    /// true: its number of characters, and its bytes including the closing quote.
     fn fewest(&self, ends: impl Fn(u32) -> bool) -> Vec<Option<(u32, Shortest)>> {
         self.best(ends, 1)
     }
 
-    /// Finds the paths with the least `char_cost` per character, and among them those with the
-    /// fewest bytes.
+    /// Returns, for each state, the cheapest rest of a string to a state for which `ends` is true:
+    /// its cost and its bytes. Each character costs `char_cost`. Among equal costs, the fewest
+    /// bytes win.
     ///
     /// Uses Dijkstra's algorithm, from the ends backwards.
     fn best(&self, ends: impl Fn(u32) -> bool, char_cost: u32) -> Vec<Option<(u32, Shortest)>> {

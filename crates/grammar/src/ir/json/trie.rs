@@ -5,34 +5,38 @@ use super::spelling::shortest_spelling;
 
 /// A trie of strings over their characters, for the names of an object or the strings of `enum`.
 ///
-/// The words below a node are a range of ranks in sorted order.
+/// The *rank* of a word is its position among the sorted words. The words below a node have
+/// consecutive ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie {
     nodes: Vec<TrieNode>,
-    /// By rank: the index of the word in the list that the trie was built from, its characters, and
-    /// the length of its shortest spelling.
+    /// The words by rank: the index in the list that the trie was built from, the characters, and
+    /// the length of the shortest spelling.
     words: Vec<(u32, Box<[char]>, u32)>,
-    /// Rank of each word, by the index of the word.
+    /// Rank of each word. The index is the word's index in the list that the trie was built from.
     ranks: Vec<u32>,
 }
 
-/// Maximum number of words below a node that are scanned instead of looked up by index.
+/// Largest number of words below a node that are scanned, instead of looked up by their indices.
 const FEW: usize = 16;
 
+/// A prefix of words.
 #[derive(Clone, Debug)]
 pub(crate) struct TrieNode {
-    /// Children by character, sorted.
+    /// The children, each with its character and the index of its node. Sorted by character.
     pub(crate) children: Vec<(char, u32)>,
-    /// Index of the word that ends at this node.
+    /// Index of the word that ends at this node, in the list that the trie was built from.
     pub(crate) word: Option<u32>,
-    /// Number of characters read.
+    /// Number of characters of the prefix.
     depth: u32,
-    /// Least number of bytes that spell these characters.
+    /// Length of the shortest spelling of the prefix, in bytes.
     spelled: u32,
+    /// Ranks of the words that begin with the prefix.
     ranks: Range<u32>,
-    /// Shortest rest of a word below, including the quote.
+    /// The shortest rest of a word after the prefix, closing quote included.
     nearest: Shortest,
-    /// Shortest rest of a string that is not a word, including the quote.
+    /// The shortest rest of a string that begins with the prefix and is not a word, closing quote
+    /// included.
     outside: Shortest,
 }
 
@@ -102,16 +106,17 @@ impl Trie {
         &self.nodes[at as usize]
     }
 
-    /// Returns the words below a node, each with the shortest spelling of its rest, including the
-    /// quote.
+    /// Returns the words below the node with index `at`: the index of the word, and the shortest
+    /// spelling of its rest with the closing quote.
     pub(crate) fn words_below(&self, at: u32) -> impl Iterator<Item = (u32, Shortest)> {
         let node = self.node(at);
         self.words[node.ranks.start as usize..node.ranks.end as usize].iter().map(|word| node.rest(word))
     }
 
-    /// Returns the words below a node like [`words_below`](Self::words_below).
+    /// Returns words below the node with index `at` like [`words_below`](Self::words_below).
     ///
-    /// Contains at least the words whose index is in `indexes`.
+    /// The result contains at least the words whose index is in `indexes`. Other words may be
+    /// missing.
     pub(crate) fn words_among(
         &self,
         at: u32,
@@ -129,7 +134,7 @@ impl Trie {
         all.chain(few).map(|rank| node.rest(&self.words[rank as usize]))
     }
 
-    /// Returns, for each node, the shortest path through a word below the node.
+    /// Returns, for each node, the shortest path through one of the words below the node.
     ///
     /// A path consists of the rest of the word, its quote, and `after(index)` more bytes. `after`
     /// returns `None` for words that must not follow.
@@ -148,7 +153,7 @@ impl Trie {
         nearest
     }
 
-    /// Returns the number of words below a node.
+    /// Returns the number of words below the node with index `at`.
     pub(crate) fn count_below(&self, at: u32) -> usize {
         self.node(at).ranks.len()
     }
@@ -158,19 +163,20 @@ impl Trie {
         self.words.iter().map(|(index, chars, _)| (*index, chars.iter().collect()))
     }
 
-    /// Returns the word with an index in the list that the trie was built from.
+    /// Returns the word with the index `index` in the list that the trie was built from.
     pub(crate) fn word(&self, index: u32) -> String {
         let word = self.words.iter().find(|(other, ..)| *other == index);
         word.map(|(_, chars, _)| chars.iter().collect()).unwrap_or_default()
     }
 
-    /// Returns the characters from the root to a node.
+    /// Returns the characters from the root to the node with index `at`.
     pub(crate) fn text_at(&self, at: u32) -> String {
         let node = self.node(at);
         let word = self.words.get(node.ranks.start as usize);
         word.map(|(_, chars, _)| chars[..node.depth as usize].iter().collect()).unwrap_or_default()
     }
 
+    /// Returns the number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -190,6 +196,7 @@ impl TrieNode {
         }
     }
 
+    /// Returns the index of the child for the character `c`.
     pub(crate) fn child(&self, c: char) -> Option<u32> {
         let at = self.children.binary_search_by_key(&c, |&(c, _)| c).ok()?;
         Some(self.children[at].1)
@@ -203,19 +210,19 @@ impl TrieNode {
         self.outside
     }
 
-    /// Returns the least number of bytes that spell the characters read.
+    /// Returns the length of the shortest spelling of the prefix, in bytes.
     pub(crate) const fn spelled(&self) -> u32 {
         self.spelled
     }
 
-    /// Returns the index of a word below, and the shortest spelling of its rest, including the
-    /// quote.
+    /// Returns the index of a word below the node, and the shortest spelling of its rest with the
+    /// closing quote.
     fn rest(&self, (index, chars, bytes): &(u32, Box<[char]>, u32)) -> (u32, Shortest) {
         let first = chars.get(self.depth as usize).map_or(b'"', |&c| shortest_spelling(c).first);
         (*index, Shortest::new(bytes - self.spelled + 1, first))
     }
 
-    /// Returns a character with the shortest spelling among the characters without a child.
+    /// Returns a character with the shortest spelling among the characters that have no child.
     fn cheapest_other(&self) -> Option<char> {
         let plain = (' '..=char::MAX).filter(|&c| c != '"' && c != '\\');
         plain.into_iter().find(|&c| self.child(c).is_none())

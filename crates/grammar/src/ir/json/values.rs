@@ -1,9 +1,10 @@
 //! Values of items that must differ, and the parts of such values that have been read.
 //!
 //! Two texts have the same value if they hold the same scalars at the same paths. A value is
-//! therefore the set of its leaves, each with its path. Members are identified by name, in any
-//! order. Numbers are compared by their decimal value: `1`, `1.0` and `10e-1` are equal. Equal
-//! values have equal ids, and so do equal sets of values. Nothing recurses.
+//! therefore the set of its leaves, each with its path. A leaf is a scalar, or an empty array or
+//! object. Members are identified by name, in any order. Numbers are compared by their decimal
+//! value: `1`, `1.0` and `10e-1` are equal. Equal values have equal ids, and so do equal sets of
+//! values. No function here recurses.
 //!
 //! An incomplete text is read in the same way, to decide whether the text may still become a given
 //! value. The value must have all leaves of the text, and the incomplete leaf must begin one of the
@@ -14,32 +15,37 @@ use rustc_hash::FxHashMap;
 use super::reading::{OpenToken, ValueReader};
 use super::sets::Sets;
 
+/// Index of an interned value.
 pub(crate) type ValueId = u32;
 
-/// An interned set of values. The empty set is 0.
+/// Index of an interned set of values. The empty set is 0.
 pub(crate) type SetId = u32;
 
-/// Replaces the set once two equal items have been read, in arrays that only require such a pair.
+/// Marks an array that must have two equal items and has them already. Takes the place of the set
+/// of values seen.
 pub(crate) const PAIRED: SetId = SetId::MAX;
 
 /// The empty set.
 pub(crate) const NOTHING: SetId = 0;
 
+/// Index of an interned path. A path leads from the root of a value to one of its parts.
 pub(crate) type PathId = u32;
+/// Index of an interned string or number.
 pub(crate) type WordId = u32;
 
-/// The path to the value itself.
+/// The empty path, which leads to the whole value.
 pub(crate) const HERE: PathId = 0;
 
 /// Maximum length of an exponent, sign included. Numbers with longer exponents cannot be compared
 /// and are rejected.
 const EXPONENT_DIGITS: usize = 17;
 
-/// A scalar, or an empty array or object.
+/// A scalar, or an empty array or object, at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Leaf {
     Null,
     Bool(bool),
+    /// A number in the canonical spelling of [`Values::number`].
     Number(WordId),
     Text(WordId),
     EmptyArray,
@@ -49,17 +55,19 @@ pub(crate) enum Leaf {
 /// One step of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
+    /// To the item with this index.
     Item(u32),
+    /// To the member with this name.
     Member(WordId),
 }
 
 /// Interned paths, values and sets of values.
 #[derive(Debug)]
 pub(crate) struct Values {
-    /// Strings, and numbers in their canonical spelling.
+    /// Strings, and numbers in the canonical spelling of [`Values::number`].
     words: Vec<Box<str>>,
     word_ids: FxHashMap<Box<str>, WordId>,
-    /// For each path, the path without the last step, and the last step.
+    /// For each path, its parent path and its last step.
     paths: Vec<(PathId, Step)>,
     path_ids: FxHashMap<(PathId, Step), PathId>,
     /// For each value, its sorted leaves.
@@ -72,13 +80,16 @@ pub(crate) struct Values {
 /// The leaves of a value, each with its path.
 pub(crate) type Leaves = Vec<(PathId, Leaf)>;
 
-/// The part of an item that has been read, and the seen values that the item may still become.
+/// The part of an item that has been read, and its *rivals*: the values that the complete item may
+/// still be equal to.
 #[derive(Debug)]
 pub(crate) struct Prospect {
     reader: ValueReader,
-    /// Length of the complete tokens, in bytes.
+    /// Length of the complete tokens of the item so far, in bytes.
     pub(crate) read: u32,
+    /// The values that the complete item may still be equal to.
     rivals: Vec<ValueId>,
+    /// The incomplete token after the complete ones.
     open: OpenToken,
 }
 
@@ -132,7 +143,7 @@ impl Values {
         id
     }
 
-    /// Returns the value of a string.
+    /// Returns the value of the string `text`.
     pub(crate) fn text(&mut self, text: &str) -> ValueId {
         let word = self.word(text);
         self.of_leaves(vec![(HERE, Leaf::Text(word))])
@@ -142,21 +153,22 @@ impl Values {
         self.sets.has(set, value)
     }
 
-    /// Returns the set with `value` added, or `None` if the set contains `value` already.
+    /// Returns the set that consists of `value` and the values of `set`. Returns `None` if `set`
+    /// contains `value` already.
     pub(crate) fn with(&mut self, set: SetId, value: ValueId) -> Option<SetId> {
         (!self.sets.has(set, value)).then(|| self.sets.with(set, value))
     }
 
-    /// Returns the prospect at the start of an item. The rivals are the values in `seen`, and
-    /// `others`.
+    /// Returns the prospect at the start of an item. The item may become one of the values in
+    /// `seen`, or one of `others`.
     pub(crate) fn start(&self, seen: SetId, others: &[ValueId]) -> Prospect {
         let mut rivals = self.sets.values(seen);
         rivals.extend(others);
         Prospect { reader: ValueReader::new(), read: 0, rivals, open: OpenToken::Between }
     }
 
-    /// Returns the prospect after more of the item. `text` is the text after the first
-    /// `before.read` bytes of the item.
+    /// Returns the prospect after more of the item. `text` is the text of the item without its
+    /// first `before.read` bytes.
     ///
     /// Returns `None` if the item can become none of the rivals.
     pub(crate) fn go_on(&mut self, before: &Prospect, text: &[u8]) -> Option<Prospect> {
@@ -169,9 +181,11 @@ impl Values {
         (!rivals.is_empty()).then_some(Prospect { reader, read, rivals, open })
     }
 
-    /// Returns the characters that continue an incomplete string or name towards a rival.
+    /// Returns each character that can continue the incomplete string or name on the way to a
+    /// rival.
     ///
-    /// The second result is true if the string may end there and still become a rival.
+    /// The second result is true if the string or name may end here and the item still become a
+    /// rival.
     pub(crate) fn next_chars(&self, Prospect { rivals, open, .. }: &Prospect) -> (Vec<char>, bool) {
         let (mut chars, mut ends) = (Vec::new(), false);
         let mut add = |rest: &str| match rest.chars().next() {
@@ -194,8 +208,8 @@ impl Values {
         (chars, ends)
     }
 
-    /// Reports whether the text read so far may become `value`. May report true although the value
-    /// is out of reach.
+    /// Reports whether an item may become `value`, after the leaves `read` and the incomplete token
+    /// `open`. The result may be true although the item can no longer become `value`.
     fn may_be(&self, value: ValueId, read: &Leaves, open: &OpenToken) -> bool {
         let leaves = &self.leaves[value as usize];
         if !read.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
@@ -220,12 +234,14 @@ impl Values {
         }
     }
 
+    /// Returns the leaf that `value` has at `path`.
     fn leaf_at(&self, value: ValueId, path: PathId) -> Option<Leaf> {
         let leaves = &self.leaves[value as usize];
         let at = leaves.partition_point(|&(other, _)| other < path);
         leaves.get(at).filter(|(other, _)| *other == path).map(|&(_, leaf)| leaf)
     }
 
+    /// Returns the string that `value` has at `path`.
     fn text_at(&self, value: ValueId, path: PathId) -> Option<&str> {
         match self.leaf_at(value, path)? {
             Leaf::Text(word) => Some(&self.words[word as usize]),
@@ -233,7 +249,8 @@ impl Values {
         }
     }
 
-    /// Returns the names of the members that a value has at a path. A name may occur several times.
+    /// Returns the names of the members of the object that `value` has at `path`. A name may occur
+    /// several times.
     fn names_at(&self, value: ValueId, path: PathId) -> impl Iterator<Item = &str> {
         self.leaves[value as usize].iter().filter_map(move |&(mut at, _)| {
             loop {
@@ -248,6 +265,7 @@ impl Values {
         })
     }
 
+    /// Interns a string.
     pub(crate) fn word(&mut self, word: &str) -> WordId {
         if let Some(&known) = self.word_ids.get(word) {
             return known;
@@ -259,6 +277,7 @@ impl Values {
         id
     }
 
+    /// Interns the path that leads from `parent` by one more `step`.
     pub(crate) fn path(&mut self, parent: PathId, step: Step) -> PathId {
         if let Some(&known) = self.path_ids.get(&(parent, step)) {
             return known;
@@ -271,7 +290,7 @@ impl Values {
     }
 
     /// Interns the canonical spelling of a number: its digits without zeros at either end, and a
-    /// power of ten.
+    /// power of ten. For example, `-1.20` becomes `-12e-1`.
     ///
     /// Returns `None` if the exponent is longer than [`EXPONENT_DIGITS`].
     pub(crate) fn number(&mut self, text: &str) -> Option<WordId> {
@@ -297,8 +316,8 @@ impl Values {
     }
 }
 
-/// Reports whether `text`, the beginning of a number, may become `number`, which is in its
-/// canonical spelling.
+/// Reports whether `text`, the beginning of a number, may become `number`. `number` has the
+/// canonical spelling of [`Values::number`].
 ///
 /// The digits so far must be a prefix of the digits of `number`, apart from zeros around them.
 fn may_be_number(text: &str, number: &str) -> bool {

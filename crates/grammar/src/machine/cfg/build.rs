@@ -1,5 +1,7 @@
-//! Compiles expressions to automata: Thompson construction, removal of empty edges, and
-//! determinisation unless the automaton grows too much.
+//! Compiles the expression of each rule to an automaton.
+//!
+//! The steps are Thompson's construction, the removal of empty edges and the subset construction.
+//! The last step is omitted if the automaton would grow too much.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,22 +21,25 @@ use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::{GrammarError, Limits};
 
-/// Determinisation may multiply the number of states by this factor, and may always use `SMALL`
-/// states. Beyond that, the rule stays nondeterministic, which only costs a little time per byte.
+/// Determinisation may multiply the number of states of a rule by this factor, and may always
+/// create `SMALL` states. If it needs more, the rule stays nondeterministic, which only costs a
+/// little time per byte.
 const GROWTH: usize = 2;
 const SMALL: usize = 64;
 
-/// Ledger steps per part of an expression, and per node of an automaton.
+/// Ledger steps for each part of an expression (`PART`), and for each node of a Thompson automaton
+/// (`NODE`).
 const PART: usize = 16;
 const NODE: usize = 16;
 
-/// Bytes per node, including its edges and the state made from it.
+/// Memory charged for each node of a Thompson automaton, in bytes. Includes the node's edges and
+/// the state made from the node.
 const NODE_BYTES: usize = 256;
 
-/// Bytes per state during the search for shortest texts.
+/// Memory charged for each state during the search for shortest texts, in bytes.
 const SEARCH_BYTES: usize = 96;
 
-/// Steps per allowed edge that determinisation may spend on splitting byte ranges.
+/// Number of steps for each allowed edge that determinisation may spend on splitting byte ranges.
 const STEPS: usize = 8;
 
 pub(super) fn build(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Program, GrammarError> {
@@ -124,7 +129,7 @@ fn shifted(mut state: State, offset: u32) -> State {
     state
 }
 
-/// Removes edges that cannot reach the end of their rule.
+/// Removes the edges after which the end of the rule cannot be reached.
 fn prune(program: &mut Program) {
     let dead: Vec<bool> = program.shortest.iter().map(|shortest| shortest.len == Shortest::NEVER).collect();
     let starts = &program.starts;
@@ -134,12 +139,12 @@ fn prune(program: &mut Program) {
     }
 }
 
-/// Finds the shortest text from every dot to the end of its rule, and the order in which these
-/// texts are found.
+/// Finds the shortest text from every dot to the end of its rule. Returns these texts
+/// ([`Program::shortest`]), and the order in which they are found ([`Program::ranks`]).
 ///
-/// This is Knuth's generalisation of Dijkstra's algorithm, which settles each dot once, in order of
-/// length. A call edge counts when both the called rule's start and the dot after the call are
-/// settled.
+/// This is Knuth's generalisation of Dijkstra's algorithm. It settles each dot once, in order of
+/// the length of the text. A call edge is followed once the start of the called rule and the dot
+/// after the call are both settled.
 fn search(
     program: &Program,
     limits: &Limits,
@@ -193,11 +198,13 @@ fn search(
     Ok((settled, ranks))
 }
 
-/// The edges that wait for a dot to be settled.
+/// The edges that become usable when a dot is settled.
 struct Waiting {
-    /// By target: the source of the byte edge, and its lowest byte.
+    /// For each dot, the byte edges that lead to the dot: the source and the lowest byte of each
+    /// edge.
     bytes: Vec<Vec<(u32, u8)>>,
-    /// By target, and by start of the called rule: the source of the call edge, and the edge.
+    /// For each dot, the call edges that lead to the dot or whose called rule starts at the dot.
+    /// Each entry has the source of the edge and the edge.
     calls: Vec<Vec<(u32, CallEdge)>>,
 }
 
@@ -275,7 +282,8 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
     Ok(Some(result))
 }
 
-/// Counts the parts of an expression. The front ends' nesting limit bounds the recursion.
+/// Returns the number of parts of an expression, a measure of its size. The nesting limit of the
+/// front ends bounds the recursion.
 fn parts(expr: &Expr) -> usize {
     match expr {
         Expr::Sequence(inner) | Expr::Alternatives(inner) => 1 + inner.iter().map(parts).sum::<usize>(),
@@ -286,13 +294,14 @@ fn parts(expr: &Expr) -> usize {
     }
 }
 
-/// Returns the memory of an automaton, in bytes.
+/// Returns the memory that the states of an automaton and their edges use, in bytes.
 fn bytes(states: &[State]) -> usize {
     let edges = states.iter().map(|state| size_of_val(&*state.bytes) + size_of_val(&*state.calls));
     size_of_val(states) + edges.sum::<usize>()
 }
 
-/// Cuts overlapping edges into disjoint ranges, each with all its targets.
+/// Cuts overlapping edges into disjoint byte ranges. Returns `(low, high, targets)` for each range,
+/// where `targets` has the targets of all edges over the range.
 fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
     let cuts: FxHashSet<u16> =
         edges.iter().flat_map(|edge| [u16::from(edge.low), u16::from(edge.high) + 1]).collect();
@@ -311,7 +320,7 @@ fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
         .collect()
 }
 
-/// Joins neighbouring ranges with the same target.
+/// Joins adjacent byte ranges with the same target. The edges must be sorted and disjoint.
 pub(super) fn join(edges: &mut Vec<ByteEdge>) {
     edges.dedup_by(|next, previous| {
         let touching = previous.target == next.target && u16::from(previous.high) + 1 == u16::from(next.low);

@@ -1,9 +1,9 @@
 //! Repeated character classes, such as `[a-z]*` and `[^,]{0,30}`.
 //!
-//! From most dots of a repetition, all characters of its class lead to one other dot. If no other
-//! item of a row accepts any of these characters, they also lead to one other row. The rows after
-//! one, two and more such characters then form a *class run*, which has no branches. The run of a
-//! counted repetition is long; the run of an unbounded one is a cycle.
+//! From most dots of such a repetition, all characters of the class lead to the same next dot. If
+//! no other item of a row accepts any of these characters, they also lead to the same next row. The
+//! rows after one, two and more such characters then form a *class run*, which has no branches. The
+//! run of a counted repetition is long. The run of an unbounded repetition is a cycle.
 
 use super::embedded::Embedded;
 use super::program::{Dot, Program};
@@ -13,19 +13,20 @@ use crate::machine::probe::{CHARACTERS, WIDE};
 use crate::machine::{Config, Machine, Tolerance};
 use crate::tokens::TEXT;
 
-/// The dot to which all characters of a class lead from some dot.
+/// One step of a class run: all characters of `class` lead from one dot to `target`.
 #[derive(Clone, Copy)]
 pub(super) struct ClassRun {
     target: Dot,
-    /// The characters, encoded as in [`Tolerance`].
+    /// The characters, in the encoding of [`Tolerance::class`].
     class: ByteSet,
 }
 
-/// Number of characters to look ahead. Few tokens are longer.
+/// Maximum number of characters for which a run is followed. Few tokens are longer.
 const LONG: u32 = 24;
 
 impl CfgMachine {
-    /// Returns the tolerance of the class run that begins at a row.
+    /// Returns the tolerance of the class run that begins at the row `config`. `None` if no class
+    /// run begins there.
     pub(super) fn class_run_from(&mut self, config: Config) -> Option<Tolerance> {
         let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
         let (mut some_accept, mut all_accept) = (false, true);
@@ -62,8 +63,9 @@ impl CfgMachine {
         })
     }
 
-    /// Returns the item of a row with the widest run within `class`. `None` if the run is narrow,
-    /// or if another item accepts one of its characters.
+    /// Returns the item of the row `config` with the largest class within `class`, and its step.
+    /// `None` if that class has at most [`WIDE`] bytes, or if another item of the row accepts one
+    /// of the characters.
     fn class_run_of(&mut self, config: Config, class: ByteSet) -> Option<(Item, ClassRun)> {
         let items = self.rows[config.index()].items.clone();
         let mut widest: Option<(Item, ClassRun)> = None;
@@ -131,7 +133,8 @@ impl ClassRun {
     }
 }
 
-/// Returns the dot after `byte`, if there is exactly one.
+/// Returns the dot to which `byte` leads from `dot`. `None` if there is no such dot or more than
+/// one.
 fn step(program: &Program, dot: Dot, byte: u8) -> Option<Dot> {
     let state = program.state(dot);
     let mut edges = state.bytes.iter().filter(|edge| (edge.low..=edge.high).contains(&byte));
@@ -139,8 +142,8 @@ fn step(program: &Program, dot: Dot, byte: u8) -> Option<Dot> {
     edges.next().is_none().then_some(next)
 }
 
-/// Reports whether all bytes in `ranges` lead from `dot` to `target`, through dots without any
-/// other continuation.
+/// Reports whether every sequence of bytes in `ranges` leads from `dot` to `target`. The dots in
+/// between must not allow anything else.
 fn all_lead(program: &Program, dot: Dot, ranges: &[(u8, u8)], target: Dot) -> bool {
     let Some((&(low, high), rest)) = ranges.split_first() else { return dot == target };
     let state = program.state(dot);

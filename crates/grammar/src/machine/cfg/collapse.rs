@@ -1,9 +1,9 @@
-//! Inlines rules without recursion into their callers.
+//! Inlines rules that are not recursive into the rules that call them.
 //!
-//! A rule without recursion matches a regular language. Written out in its callers, the rule
-//! becomes part of their automata. A byte is then one step instead of a row of callers that all
-//! advance. Many rules only name parts of words, so inlining halves the number of rules in the
-//! grammar of a programming language.
+//! A rule that reaches no recursion matches a regular language. If its expression replaces the
+//! calls, it becomes part of the callers' automata. A byte is then a single step, instead of a row
+//! in which all callers advance. In the grammar of a programming language, many rules only name
+//! parts of words, and inlining halves the number of rules.
 
 use rustc_hash::FxHashSet;
 
@@ -11,10 +11,11 @@ use super::simplify::size_with;
 use crate::Limits;
 use crate::ir::expr::{Expr, RuleId, Rules, reached};
 
-/// Rules with at most this many states are inlined at every call.
+/// Maximum number of states of a rule that is inlined at every call.
 const TINY: usize = 8;
 
-/// Each copy of a rule has its own tables, so larger rules are inlined only in these cases:
+/// Limits on inlining larger rules. Each copy of a rule has its own tables, so larger rules are
+/// inlined only in these cases:
 ///
 /// - The rule has a single call.
 /// - The caller is a root without recursion, and inlining leaves it with at most `INLINED` states.
@@ -24,19 +25,20 @@ const INLINED: usize = 1 << 12;
 const SHORT: usize = 64;
 const OFTEN: usize = 8;
 
-/// Maximum nesting depth of an expression with inlined rules.
+/// Maximum nesting depth of an expression after inlining.
 const DEPTH: usize = 64;
 
-/// All rules together may grow by this factor, and always by `SMALL` states.
+/// Inlining may multiply the number of states of all rules by this factor, and may always add
+/// `SMALL` states.
 const GROWTH: usize = 2;
 const SMALL: usize = 1 << 12;
 
-/// The expressions may always grow by this many nodes. Nodes have a limit of their own because
-/// empty expressions have no states.
+/// Number of expression nodes that inlining may always add. Nodes have a limit of their own because
+/// empty expressions have nodes but no states.
 const SMALL_TREE: usize = 1 << 15;
 
-/// Returns the expressions of all rules, with rules without recursion written out in their callers.
-/// A rule without remaining callers then matches the empty text only.
+/// Inlines rules without recursion, and returns the resulting expression of each rule. Rules that
+/// are no longer called get the empty expression.
 pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
     let mut collapser = Collapser::new(rules, limits);
     let order = without_recursion(rules);
@@ -55,8 +57,8 @@ pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
     collapser.exprs
 }
 
-/// Removes the calls of rules that match the empty text only. Each such call would be an item of a
-/// row.
+/// Removes the calls of rules that match only the empty text. Each such call would otherwise be an
+/// item in the rows of the machine.
 fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
     let is_empty = |(at, expr): (usize, &Expr)| {
         !rules.schemas.contains_key(&RuleId(at as u32)) && matches_empty_only(expr)
@@ -69,8 +71,8 @@ fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
     }
 }
 
-/// Reports whether an expression matches the empty text only. Calls are not followed, and count as
-/// other text.
+/// Reports whether an expression matches only the empty text. Called rules are not examined, so a
+/// call counts as matching other text.
 fn matches_empty_only(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(bytes) => bytes.is_empty(),
@@ -81,7 +83,7 @@ fn matches_empty_only(expr: &Expr) -> bool {
     }
 }
 
-/// Replaces the calls of some rules by the empty text.
+/// Replaces each call of a rule by the empty text if `rules` is true at the rule's index.
 fn without_calls(expr: &mut Expr, rules: &[bool]) {
     match expr {
         Expr::Rule(rule) if rules[rule.index()] => *expr = Expr::empty(),
@@ -98,20 +100,21 @@ fn without_calls(expr: &mut Expr, rules: &[bool]) {
 struct Collapser<'a> {
     rules: &'a Rules,
     exprs: Vec<Expr>,
-    /// By rule: the number of states, including inlined rules.
+    /// For each rule, the number of states after inlining.
     sizes: Vec<usize>,
     trees: Vec<usize>,
     depths: Vec<usize>,
-    /// By rule: the number of calls, with the rounds of repetitions counted.
+    /// For each rule, the number of its calls. A call in a repetition counts once for each round.
     calls: Vec<usize>,
-    /// By rule: true if the rule may be inlined.
+    /// For each rule, whether it may be inlined, because it reaches no recursion.
     regular: Vec<bool>,
-    /// Number of states that may still be added. `tree_room` is the same for nodes of expressions.
+    /// Number of states that inlining may still add. `tree_room` is the number of expression nodes
+    /// that inlining may still add.
     room: usize,
     tree_room: usize,
 }
 
-/// A rule's expression after inlining.
+/// A rule's expression after inlining, and the measures of that expression.
 struct Written {
     expr: Expr,
     size: usize,
@@ -145,7 +148,8 @@ impl<'a> Collapser<'a> {
         }
     }
 
-    /// Inlines rules into `rule`. Callees without recursion must have been processed before.
+    /// Inlines called rules into `rule`. The called rules without recursion must have been
+    /// processed before. `is_regular` is true if `rule` reaches no recursion.
     fn write_out(&mut self, rule: RuleId, is_regular: bool) {
         let at = rule.index();
         if self.rules.schemas.contains_key(&rule) {
@@ -173,8 +177,8 @@ impl<'a> Collapser<'a> {
         }
     }
 
-    /// Returns a rule's expression with the `inlined` rules written out; `None` if the result would
-    /// be too large.
+    /// Returns the expression of the rule at index `at`, in which the rules for which `inlined` is
+    /// true replace their calls. `None` if the result would exceed a limit.
     fn written_out(&self, at: usize, inlined: &impl Fn(usize) -> bool) -> Option<Written> {
         let expr = &self.exprs[at];
         let of = |values: &[usize], callee: RuleId, otherwise| {
@@ -192,7 +196,7 @@ impl<'a> Collapser<'a> {
     }
 }
 
-/// Returns the rules that reach no recursion, callees first.
+/// Returns the rules that reach no recursion. Called rules come before their callers.
 fn without_recursion(rules: &Rules) -> Vec<RuleId> {
     let mut callers = vec![Vec::new(); rules.exprs.len()];
     let mut waiting = vec![0_usize; rules.exprs.len()];
@@ -217,8 +221,9 @@ fn without_recursion(rules: &Rules) -> Vec<RuleId> {
     order
 }
 
-/// Calls `visit` with each called rule and the number of calls, for an expression that occurs
-/// `times` times. The front ends' nesting limit bounds the recursion, here and below.
+/// Calls `visit(rule, calls)` for each called rule, with the number of its calls if `expr` occurs
+/// `times` times. The nesting limit of the front ends bounds the recursion, here and in the
+/// functions below.
 fn called(expr: &Expr, times: usize, visit: &mut impl FnMut(RuleId, usize)) {
     match expr {
         Expr::Rule(rule) => visit(*rule, times),
@@ -235,8 +240,8 @@ fn called(expr: &Expr, times: usize, visit: &mut impl FnMut(RuleId, usize)) {
     }
 }
 
-/// Counts the nodes of an expression, including the bytes of literals, the ranges of classes and
-/// the nodes of called rules.
+/// Returns the number of nodes of an expression. Bytes of literals and ranges of classes count as
+/// nodes. A call of a rule counts as `of_rule(rule)` nodes.
 fn tree(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     match expr {
         Expr::Rule(rule) => of_rule(*rule),
@@ -250,7 +255,7 @@ fn tree(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     }
 }
 
-/// Returns the nesting depth of an expression, including called rules.
+/// Returns the nesting depth of an expression. A call of a rule has the depth `of_rule(rule)`.
 fn depth(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     match expr {
         Expr::Rule(rule) => of_rule(*rule),

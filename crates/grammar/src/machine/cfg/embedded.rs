@@ -1,8 +1,8 @@
 //! JSON texts inside a context-free grammar.
 //!
-//! If a rule is a JSON text, the JSON machine reads that text. Each config of the JSON machine
-//! stands for a dot of an automaton that is recorded as it is explored. Rows handle such a dot like
-//! any other: an item combines the dot with a return.
+//! If a rule stands for the JSON texts of a schema, the JSON machine reads these texts. Each config
+//! of the JSON machine gets a [`Dot`], as if it were a state of an automaton. Rows handle such a
+//! dot like any other dot: an item combines the dot with a return.
 
 use std::sync::Arc;
 
@@ -13,15 +13,17 @@ use crate::ByteSet;
 use crate::ir::json::JsonProgram;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 
-/// The JSON machines of a grammar, and the dots that stand for their configs.
+/// The JSON machines of a grammar, one for each schema, and the dots that stand for their configs.
 pub(super) struct Embedded {
     machines: Vec<Box<dyn Machine>>,
-    /// Machine and config of each dot, starting with dot [`FIRST`].
+    /// `(machine, config)` of each dot, starting with dot [`FIRST`]. `machine` is an index into
+    /// `machines`.
     places: Vec<(u32, Config)>,
     dots: FxHashMap<(u32, Config), Dot>,
 }
 
-/// The first dot that stands for a config. A grammar has fewer dots of its own.
+/// The first dot that stands for a config of a JSON machine. The automata of a grammar have fewer
+/// states than this.
 const FIRST: u32 = 1 << 31;
 
 impl Embedded {
@@ -49,7 +51,8 @@ impl Embedded {
         }))
     }
 
-    /// Returns the dot before a JSON text of a schema; `None` if the schema has no text.
+    /// Returns the dot at the start of the JSON texts of a schema. `None` if the schema has no
+    /// texts.
     pub(super) fn start(&mut self, schema: u32) -> Option<Dot> {
         let config = self.machines[schema as usize].start();
         self.dot(schema, config)
@@ -61,19 +64,19 @@ impl Embedded {
         self.dot(machine, next)
     }
 
-    /// Reports whether the text may end here.
+    /// Reports whether the JSON text may end at `dot`.
     pub(super) fn ends(&self, dot: Dot) -> bool {
         let (machine, config) = self.place(dot);
         machine.accepting(config)
     }
 
-    /// Returns a superset of the bytes that may follow within the text.
+    /// Returns the bytes that may follow within the JSON text. The set may be too large.
     pub(super) fn plausible(&self, dot: Dot) -> ByteSet {
         let (machine, config) = self.place(dot);
         machine.plausible(config)
     }
 
-    /// Returns the length and the first byte of the text's shortest completion.
+    /// Returns the length and the first byte of the shortest completion of the JSON text.
     pub(super) fn shortest(&self, dot: Dot) -> Shortest {
         let (machine, config) = self.place(dot);
         let len = machine.closing_len(config);
@@ -90,7 +93,8 @@ impl Embedded {
         machine.expected(config, following)
     }
 
-    /// Returns the parts of a dot's config, and the dots that stand for the configs in each part.
+    /// Returns the parts of the dot's config. Each part comes with the dots for the configs in the
+    /// part, in the order of the fields. A second dot is `None` if the part has one config.
     pub(super) fn parts(&mut self, dot: Dot) -> Vec<(ConfigPart, [Option<Dot>; 2])> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         let mut parts = Vec::with_capacity(1);
@@ -119,7 +123,7 @@ impl Embedded {
         self.dot(machine, other)
     }
 
-    /// Returns a shortest completion of the text.
+    /// Returns a shortest completion of the JSON text.
     pub(super) fn closing(&mut self, dot: Dot) -> Vec<u8> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         self.machines[machine as usize].closing(config)

@@ -1,18 +1,18 @@
-//! Finds the rules that cannot end, for the error about a grammar without outputs.
+//! Finds the rules that match no finite text, for the error about a grammar without outputs.
 
 use rustc_hash::FxHashSet;
 
 use crate::ir::expr::{Expr, RuleId, Rules, reached};
 use crate::tokens::Origin;
 
-/// Maximum number of steps of the search. An error without rules is still correct.
+/// Maximum number of steps of the search. If the search needs more, the error names no rules.
 const STEPS: usize = 1 << 22;
 
-/// Returns the rules to blame for an empty language.
+/// Returns the rules to blame for a grammar without outputs, in the order of their lines.
 ///
-/// An *endless* rule cannot end. An endless rule is to blame if every endless rule that it reaches
-/// leads back to it. The list is empty if the source is not GBNF, because other sources have no
-/// rules that a reader knows.
+/// An *endless* rule matches no finite text. An endless rule is to blame if each endless rule that
+/// it reaches can also reach it. The result is empty if the source is not GBNF, because the rules
+/// of other sources have no names that a reader knows.
 pub(super) fn endless(rules: &Rules) -> Vec<Origin> {
     if rules.lines.is_empty() {
         return Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn endless(rules: &Rules) -> Vec<Origin> {
 
 struct Search<'r> {
     rules: &'r Rules,
-    /// By rule: true if the rule is known to end.
+    /// For each rule, true once the rule is known to match a finite text.
     ends: Vec<bool>,
     steps: usize,
 }
@@ -68,7 +68,8 @@ impl Search<'_> {
         Some(())
     }
 
-    /// Returns the rules that a rule calls.
+    /// Returns the rules that `rule` calls, sorted. `None` if the search is out of steps, as in all
+    /// methods here.
     fn called(&mut self, rule: usize) -> Option<Vec<RuleId>> {
         let rules = self.rules;
         let mut open = vec![&rules.exprs[rule]];
@@ -87,8 +88,8 @@ impl Search<'_> {
         Some(called)
     }
 
-    /// Returns the endless rules that `rule` reaches through endless rules. The set contains `rule`
-    /// if a path leads back to it.
+    /// Returns the endless rules that `rule` reaches over endless rules. The set contains `rule`
+    /// itself if `rule` reaches itself.
     fn stuck_from(&mut self, rule: usize) -> Option<FxHashSet<usize>> {
         let mut found = FxHashSet::default();
         let mut open = vec![rule];
@@ -111,8 +112,8 @@ impl Search<'_> {
         self.expr_ends(&rules.exprs[rule])
     }
 
-    /// Reports whether an expression can end, given the rules known to end. The front ends' nesting
-    /// limit bounds the recursion.
+    /// Reports whether an expression matches a finite text if only the rules in `ends` do. The
+    /// nesting limit of the front ends bounds the recursion.
     fn expr_ends(&mut self, expr: &Expr) -> Option<bool> {
         self.spend()?;
         Some(match expr {

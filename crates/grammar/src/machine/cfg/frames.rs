@@ -1,9 +1,9 @@
-//! Splits rows into frames, each with one position in a rule and the return of that rule.
+//! Splits rows into frames. A frame has one position in a rule, and the return of that rule.
 //!
-//! In the grammar of a programming language, two rows differ in everything that may come later, so
-//! few rows repeat. Positions in rules from which a byte leads on repeat often. A *bare row* is a
-//! set of positions in one rule whose end is the end of the output. Steps from a bare row stay
-//! within the rule. The rules called in a bare row have a row of their own.
+//! In the grammar of a programming language, few rows repeat, because a row also has everything
+//! that may come later. The positions in rules at which a row reads a byte repeat often. A *bare
+//! row* is a set of positions in one rule, and the end of the rule is the end of the output. Steps
+//! from a bare row stay within the rule. The rules that a bare row calls have a row of their own.
 
 use rustc_hash::FxHashMap;
 
@@ -12,15 +12,16 @@ use super::returns::{OUTPUT_END, ReturnId};
 use super::rows::{CfgMachine, Item, Row};
 use crate::machine::{Config, Frame};
 
-/// Results computed for frames so far.
+/// Cached results for frames.
 #[derive(Default)]
 pub(super) struct Frames {
     /// True if any rule calls another; `None` if not yet known.
     rules: Option<bool>,
     bare: FxHashMap<Box<[Dot]>, Config>,
-    /// By bare row: the dots that call rules, or the row of the called rules once it is known.
+    /// For each bare row with calls: the items that call rules or, once it is computed, the row of
+    /// the called rules.
     calling: FxHashMap<Config, Calling>,
-    /// By returns: the row in which their callers have resumed.
+    /// For each sorted list of return ids, the row in which the callers have resumed.
     returned: FxHashMap<Box<[u32]>, Config>,
 }
 
@@ -30,7 +31,8 @@ enum Calling {
 }
 
 impl CfgMachine {
-    /// Appends the frames of a row. A grammar without calls has no frames.
+    /// Appends the frames of the row `config`. Appends none if no rule of the grammar calls another
+    /// rule.
     pub(super) fn frames_of(&mut self, config: Config, frames: &mut Vec<Frame>) {
         let rules = &mut self.frames.rules;
         if !*rules.get_or_insert_with(|| self.program.states.iter().any(|state| !state.calls.is_empty())) {
@@ -65,7 +67,8 @@ impl CfgMachine {
         row
     }
 
-    /// Returns the bare row of some dots of one rule; dead if there are no dots.
+    /// Returns the bare row with these dots, which must be dots of one rule. Returns
+    /// [`Config::DEAD`] if there are no dots.
     pub(super) fn bare_row(&mut self, mut dots: Vec<Dot>) -> Config {
         dots.sort_unstable();
         dots.dedup();
@@ -92,12 +95,13 @@ impl CfgMachine {
         row
     }
 
-    /// Reports whether a bare row calls a rule.
+    /// Reports whether a rule is called at the bare row `config`.
     pub(super) fn calls(&self, config: Config) -> bool {
         self.frames.calling.contains_key(&config)
     }
 
-    /// Returns the row of the rules that a bare row calls; `None` if it calls none.
+    /// Returns the row of the rules that are called at the bare row `config`. `None` if no rules
+    /// are called there.
     pub(super) fn called_row(&mut self, config: Config) -> Option<Config> {
         let kernel = match self.frames.calling.get(&config)? {
             Calling::Row(row) => return Some(*row),

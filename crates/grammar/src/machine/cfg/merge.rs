@@ -1,19 +1,21 @@
 //! Merges equivalent states of a rule's automaton.
 //!
-//! A rule for words that are not keywords has a separate loop for each letter of each keyword in
-//! which the word may differ. After merging, these loops are a single state, and facts about that
-//! state are computed once.
+//! Example: a rule for words that are not keywords. Its automaton has a separate loop for each
+//! letter of each keyword at which a word may differ from the keyword. After merging, these loops
+//! are a single state, and results for that state are computed once.
 
 use rustc_hash::FxHashMap;
 
 use super::program::{ByteEdge, CallEdge, Dot, State};
 use crate::regular::minimize::{Edge, Incoming, minimize};
 
-/// Automata with more edges are left unchanged. An edge counts once for each byte range that it
-/// covers, where the ends of all edges delimit the ranges.
+/// Maximum number of edges of an automaton that is minimised; larger automata are left unchanged.
+/// The limits of all edges cut the bytes into ranges. An edge counts once for each range that it
+/// covers.
 const EDGES: usize = 1 << 19;
 
-/// Minimises a deterministic automaton. State 0 remains the start.
+/// Returns the minimal automaton that is equivalent to a deterministic automaton. State 0 remains
+/// the start.
 pub(super) fn merged(states: Vec<State>) -> Vec<State> {
     if states.len() <= 2 {
         return states;
@@ -50,7 +52,8 @@ pub(super) fn merged(states: Vec<State>) -> Vec<State> {
     result
 }
 
-/// Returns the edges with letters for byte ranges and for rules; `None` if there are too many.
+/// Returns the edges in the form that [`minimize`] needs. A letter is a byte range or a called
+/// rule. `None` if there are more than [`EDGES`].
 fn edges(states: &[State]) -> Option<Vec<Edge>> {
     let mut cuts = [false; 257];
     let mut rules = FxHashMap::default();

@@ -1,4 +1,4 @@
-//! Thompson automata: construction from expressions, and removal of empty edges.
+//! Thompson automata: their construction from expressions, and the removal of empty edges.
 
 use std::rc::Rc;
 
@@ -10,8 +10,8 @@ use crate::ir::expr::{Expr, RuleId};
 use crate::ledger::Ledger;
 use crate::{GrammarError, Limits};
 
-/// Maximum number of edges per allowed state. A sequence of optional parts has quadratically many
-/// edges.
+/// Maximum number of edges for each allowed state, after the removal of empty edges. Without the
+/// limit, a sequence of optional parts would have quadratically many edges.
 const EDGES: usize = 4;
 
 /// A Thompson automaton with empty edges.
@@ -20,7 +20,7 @@ pub(super) struct Nfa {
     nodes: Vec<Node>,
     start: usize,
     end: usize,
-    /// The edges of the classes met so far.
+    /// The edges of each class built so far, to be copied for the same class.
     shapes: FxHashMap<Vec<(char, char)>, Rc<[Link]>>,
 }
 
@@ -31,12 +31,13 @@ struct Node {
     calls: Vec<(RuleId, usize)>,
 }
 
-/// A byte edge of a class: source, byte range and target. Nodes are numbered within the class: 0 is
-/// its start, 1 is its end.
+/// A byte edge inside a class: source, byte range and target. The nodes of a class are numbered
+/// locally: 0 is the start, 1 is the end, and inner nodes follow.
 type Link = (usize, (u8, u8), usize);
 
 impl Nfa {
-    /// Builds the automaton of `expr`. The caller has checked the size of `expr`.
+    /// Builds the automaton of `expr`. The caller must have checked the
+    /// [`size`](super::simplify::size) of `expr`.
     pub(super) fn new(expr: &Expr) -> Self {
         let mut nfa = Self::default();
         nfa.start = nfa.node();
@@ -49,8 +50,8 @@ impl Nfa {
         self.nodes.len() - 1
     }
 
-    /// Adds `expr` after the node `from`, and returns the node after the expression. The front
-    /// ends' nesting limit bounds the recursion.
+    /// Adds `expr` after the node `from`, and returns the node at its end. The nesting limit of the
+    /// front ends bounds the recursion.
     fn add(&mut self, expr: &Expr, from: usize) -> usize {
         match expr {
             Expr::Literal(bytes) => bytes.iter().fold(from, |at, &byte| {
@@ -75,7 +76,8 @@ impl Nfa {
         }
     }
 
-    /// Adds alternatives. Common prefixes of their leading literals share nodes.
+    /// Adds alternatives after the node `from`, and returns the node at their end. Literals at the
+    /// start of the alternatives share the nodes of common prefixes.
     fn alternatives(&mut self, parts: &[Expr], from: usize) -> usize {
         let to = self.node();
         let root = self.node();
@@ -104,7 +106,8 @@ impl Nfa {
         to
     }
 
-    /// Adds a class as the UTF-8 byte sequences of its characters.
+    /// Adds a class after the node `from`, as the UTF-8 byte sequences of its characters. Returns
+    /// the node at its end.
     fn class(&mut self, ranges: &[(char, char)], from: usize) -> usize {
         let shape = if let Some(known) = self.shapes.get(ranges) {
             Rc::clone(known)
@@ -155,10 +158,11 @@ impl Nfa {
         to
     }
 
-    /// Returns the same automaton without empty edges. State 0 is the start.
+    /// Returns an equivalent automaton without empty edges. State 0 is the start.
     ///
-    /// States stand for the start and for the nodes that a byte or call edge enters. Each state has
-    /// the edges of all nodes that its node reaches over empty edges.
+    /// There is a state for the start, and a state for each node that a byte edge or call edge
+    /// enters. The state has the edges of all nodes that are reached from its node over empty
+    /// edges.
     ///
     /// # Errors
     /// Returns an error if there are too many edges, or if the ledger is over.
@@ -223,7 +227,8 @@ impl Nfa {
     }
 }
 
-/// Splits an expression into its leading literal and the parts after it.
+/// Splits an expression into the literal at its start and the parts after the literal. The literal
+/// is empty if the expression does not start with one.
 pub(super) fn split_literal(expr: &Expr) -> (&[u8], &[Expr]) {
     match expr {
         Expr::Literal(bytes) => (bytes, &[]),
@@ -235,7 +240,8 @@ pub(super) fn split_literal(expr: &Expr) -> (&[u8], &[Expr]) {
     }
 }
 
-/// Returns the UTF-8 byte sequences of a class as edges. Sequences share equal suffixes.
+/// Returns the edges for the UTF-8 byte sequences of a class. Equal suffixes of the sequences share
+/// their edges.
 fn shape(ranges: &[(char, char)]) -> Vec<Link> {
     let mut links = Vec::new();
     // Nodes by the range of their only edge and the target of that edge.

@@ -1,4 +1,4 @@
-//! The compiled form of the rules.
+//! The compiled form of a grammar's rules.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::machine::cfg::build;
 use crate::tokens::TokenTerminal;
 use crate::{GrammarError, Limits};
 
-/// A position in a rule's automaton: an index into [`Program::states`]. Large numbers stand for
+/// A position in a rule's automaton: an index into [`Program::states`]. Ids from 2³¹ up stand for
 /// positions in [embedded](super::embedded) JSON texts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Dot(pub(crate) u32);
@@ -42,29 +42,31 @@ pub(crate) struct State {
     pub(crate) accepting: bool,
     pub(crate) bytes: Vec<ByteEdge>,
     pub(crate) calls: Vec<CallEdge>,
-    /// Index of the schema, if the rest of the rule is a JSON text.
+    /// Index into [`Program::schemas`] if the rest of the rule is a JSON text of a schema;
+    /// otherwise `None`.
     pub(crate) schema: Option<u32>,
 }
 
 impl State {
-    /// Reports whether the rule must end here. A call whose target is final is a tail call.
+    /// Reports whether the rule must end here. A call edge that leads to such a state is a tail
+    /// call.
     pub(crate) const fn is_final(&self) -> bool {
         self.accepting && !self.goes_on()
     }
 
-    /// Reports whether anything may follow within the rule.
+    /// Reports whether more text of the rule may follow.
     pub(crate) const fn goes_on(&self) -> bool {
         !self.bytes.is_empty() || !self.calls.is_empty() || self.schema.is_some()
     }
 }
 
-/// The shortest text from a [`Dot`] to the end of its rule, or from a place to the end of the
+/// The shortest text from a [`Dot`] to the end of its rule, or from a position to the end of the
 /// output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shortest {
-    /// Length in bytes; [`Shortest::NEVER`] if the end cannot be reached.
+    /// Length in bytes. [`Shortest::NEVER`] if the end cannot be reached.
     pub(crate) len: u32,
-    /// First byte; meaningless if `len` is 0.
+    /// First byte of the text. Meaningless if `len` is 0.
     pub(crate) first: u8,
 }
 
@@ -72,15 +74,15 @@ impl Shortest {
     pub(crate) const NEVER: u32 = u32::MAX;
 }
 
-/// A grammar ready to run. Every edge lies on a path to the end of its rule.
+/// A compiled grammar. Every edge lies on a path to the end of its rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) states: Vec<State>,
     pub(crate) shortest: Vec<Shortest>,
-    /// Order in which the shortest texts were found. Each text consists of texts from dots with a
-    /// smaller rank.
+    /// For each state, its rank in the order in which the shortest texts were found. Each shortest
+    /// text is composed of the shortest texts of states with smaller ranks.
     pub(crate) ranks: Vec<u32>,
-    /// The start of each rule.
+    /// The start dot of each rule.
     pub(crate) starts: Vec<Dot>,
     pub(crate) root: RuleId,
     pub(crate) schemas: Vec<Arc<JsonProgram>>,
@@ -88,10 +90,10 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles rules.
+    /// Compiles `rules`.
     ///
     /// # Errors
-    /// Returns an error if nothing matches, or if the automata exceed a limit.
+    /// Returns an error if the root rule matches no finite text, or if the automata exceed a limit.
     pub(crate) fn new(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Self, GrammarError> {
         build::build(rules, limits, ledger)
     }
@@ -139,7 +141,7 @@ impl Program {
         }
     }
 
-    /// Reports whether the rule matches the empty text.
+    /// Reports whether `rule` matches the empty text.
     pub(crate) fn nullable(&self, rule: RuleId) -> bool {
         self.shortest[self.start(rule).index()].len == 0
     }

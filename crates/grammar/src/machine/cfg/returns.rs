@@ -1,10 +1,12 @@
-//! Returns: the callers that resume when a rule ends, interned.
+//! A *return* is the set of callers that resume when a rule ends. Returns are interned.
 //!
-//! Equal callers have one id, whichever row they are in. Inputs that reached the same callers in
-//! different ways therefore lead to the same row. Callers that return to the row under construction
-//! must wait for the ids of these returns. In left recursion, the returns wait for each other in a
-//! *circle*. The returns of a circle are interned together, and refer to each other by their
-//! positions in the circle.
+//! Equal sets of callers have the same id, whichever row they are in. Two inputs that lead to the
+//! same callers in different ways therefore lead to the same row.
+//!
+//! A caller is an item, so it has a return itself. If that return belongs to the row that is being
+//! created, it must be interned first. In left recursion, returns depend on each other in a
+//! *circle*. The returns of a circle are interned together. Within a circle, callers refer to
+//! returns by their positions in the circle.
 
 use rustc_hash::FxHashSet;
 
@@ -22,7 +24,7 @@ pub(super) struct ReturnId(pub(super) u32);
 pub(super) const OUTPUT_END: ReturnId = ReturnId(Frame::NOBODY);
 
 impl ReturnId {
-    /// Set in ids that stand for a slot of the row under construction.
+    /// Bit that marks an id as the index of a [`Slot`] of the row that is being created.
     const SLOT: u32 = 1 << 31;
 
     pub(super) const fn in_slot(slot: usize) -> Self {
@@ -38,28 +40,29 @@ impl ReturnId {
     }
 }
 
-/// The callers of one rule in one row.
+/// The callers that resume when one rule that was called in one row ends.
 pub(super) struct Return {
-    /// The callers, moved past the call.
+    /// The callers, each at the position after the call.
     pub(super) callers: Box<[Item]>,
-    /// Shortest completion of the output after the rule has ended.
+    /// The shortest completion of the output from the end of the called rule.
     pub(super) closing: Shortest,
-    /// First return of the circle to which this return belongs.
+    /// The first return of this return's circle. A return outside circles is a circle of its own.
     pub(super) circle: ReturnId,
 }
 
-/// A rule that the row under construction calls, and its callers, moved past the call.
+/// A rule that is called in the row that is being created, and its callers, each at the position
+/// after the call.
 pub(super) struct Slot {
     pub(super) rule: RuleId,
     pub(super) callers: Vec<Item>,
 }
 
-/// Callers of the returns of a circle. References within the circle are slots, numbered by
-/// position.
+/// The callers of each return of a circle. Where a caller returns to the circle itself, its return
+/// is a slot whose index is the position in the circle.
 pub(super) type Circle = Box<[Box<[Item]>]>;
 
 impl CfgMachine {
-    /// Returns the ids of the returns in a row's slots.
+    /// Interns the returns of a row's slots, and returns the id for each slot.
     pub(super) fn resolve(&mut self, mut slots: Vec<Slot>) -> Vec<Option<ReturnId>> {
         let mut resolved = vec![None; slots.len()];
         let mut places = vec![None; slots.len()];
@@ -103,7 +106,8 @@ impl CfgMachine {
         id
     }
 
-    /// Interns a circle and returns the id of its first return. The other ids follow consecutively.
+    /// Interns a circle, and returns the id of its first return. The ids of the other returns
+    /// follow consecutively.
     fn intern_circle(&mut self, circle: Circle) -> ReturnId {
         if let Some(&known) = self.circle_ids.get(&circle) {
             return known;
@@ -121,11 +125,13 @@ impl CfgMachine {
         first
     }
 
-    /// Finds a known circle that `circle` repeats.
+    /// Returns the first return of a known circle that `circle` merely repeats. `None` if there is
+    /// no such circle.
     ///
-    /// `circle` returns to the known circle. Its callers are the known ones once each return is
-    /// replaced by the known return at the same position. Ambiguous recursion such as
-    /// `e ::= e "+" e` would otherwise create one more circle at each operator.
+    /// Some callers in `circle` return to the known circle. `circle` is a repetition if it equals
+    /// the known circle once each of its slots is replaced by the known return at the same
+    /// position. Ambiguous recursion such as `e ::= e "+" e` would otherwise create another circle
+    /// at each operator.
     fn unrolled(&self, circle: &Circle) -> Option<ReturnId> {
         // Callers may become equal when slots are replaced, so the known return may have fewer
         // callers than the first return of `circle`.
@@ -149,7 +155,8 @@ impl CfgMachine {
         ReturnId(self.returns.len() as u32 - 1)
     }
 
-    /// Computes the closings of a circle, which depend on each other, as a least fixpoint.
+    /// Computes [`Return::closing`] for the returns from `first` on, which form a circle. The
+    /// values depend on each other, so they are the least fixpoint of their equations.
     fn close_circle(&mut self, first: usize) {
         let mut changed = true;
         while changed {
@@ -165,7 +172,7 @@ impl CfgMachine {
     }
 }
 
-/// Returns the callers of a circle whose first return is `first`.
+/// Returns the callers of each return of a circle, if the first return has the id `first`.
 fn placed(circle: &Circle, first: ReturnId) -> impl Iterator<Item = Box<[Item]>> {
     let ids: Vec<_> = (0..circle.len() as u32).map(|place| Some(ReturnId(first.0 + place))).collect();
     circle.iter().map(move |callers| {
@@ -175,7 +182,8 @@ fn placed(circle: &Circle, first: ReturnId) -> impl Iterator<Item = Box<[Item]>>
     })
 }
 
-/// Replaces slots by their ids, if known. Sorts the items and removes duplicates.
+/// Replaces the slots in `items` by their ids in `resolved`, if these are known. Then sorts the
+/// items and removes duplicates.
 pub(super) fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
     for item in items.iter_mut() {
         if let Some(id) = item.returns.slot().and_then(|slot| resolved[slot]) {
@@ -186,8 +194,8 @@ pub(super) fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
     items.dedup();
 }
 
-/// Groups slots that wait for each other. A group comes after the groups that it waits for. This is
-/// Tarjan's algorithm for strongly connected components, without recursion.
+/// Returns groups of slots whose returns depend on each other. A group comes after the groups that
+/// it depends on. This is Tarjan's algorithm for strongly connected components, without recursion.
 fn circles(slots: &[Slot]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut groups = Vec::new();

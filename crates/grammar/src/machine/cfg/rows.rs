@@ -1,21 +1,23 @@
 //! Rows: interned Earley sets.
 //!
-//! An [`Item`] is a dot and a *return*: the (row, rule) pair whose callers resume when the dot's
-//! rule ends. Rules called by a row return to that row. A row is therefore determined by its
-//! *kernel*, the items that the previous byte led to. Everything else follows from the kernel:
+//! A *dot* is a position in a rule's automaton ([`Dot`]). An [`Item`] is a dot and a *return*: the
+//! callers that resume when the dot's rule ends ([`Return`]). A *row* is the set of all items after
+//! the bytes read so far. The return of a rule that is called in a row consists of callers in the
+//! same row. A row is therefore determined by its *kernel*, the items to which the last byte led.
+//! All other items follow from the kernel:
 //!
 //! * **scan**: Items with an edge over the byte move along the edge. If an item then ends its rule,
-//!   the callers in the returned row move along their call edges, and so on. The sorted result is
-//!   the kernel of the next row.
-//! * **predict**: An item with a call edge adds the start of the called rule, which returns to this
-//!   row. If nothing follows the call in the caller (a *tail call*), the called rule takes over the
-//!   caller's return. Right recursion then takes neither space nor time per level, and its rows
-//!   repeat.
-//! * **nullable**: If the called rule matches the empty text, the caller also moves past the call
-//!   at once.
+//!   the callers in its return move past their calls, which may end their rules too. The sorted
+//!   result is the kernel of the next row.
+//! * **predict**: An item with a call edge adds an item at the start of the called rule. The caller
+//!   joins the return of that rule. If nothing follows the call in the caller (a *tail call*), the
+//!   called rule gets the return of the caller instead. Right recursion then takes neither space
+//!   nor time per level, and its rows repeat.
+//! * **nullable**: If the called rule matches the empty text, the caller is also added at the
+//!   position after the call.
 //!
-//! Left recursion needs no special treatment: a row calls each rule once, however many items have
-//! the call.
+//! Left recursion needs no special treatment: a row calls each rule once, even if several items
+//! have the call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use crate::machine::hashed::Hashed;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Text, Tolerance};
 use crate::{ByteSet, GrammarError, Profile};
 
-/// A position in a rule, and the return of that rule.
+/// A position in a rule, and the callers that resume when the rule ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Item {
     pub(super) dot: Dot,
@@ -41,17 +43,18 @@ pub(super) struct Item {
 }
 
 pub(super) struct Row {
-    /// Items from which a byte leads on.
+    /// Items at which the next byte can be read. Items that only call rules are omitted.
     pub(super) items: Box<[Item]>,
     pub(super) accepting: bool,
     pub(super) closing: Shortest,
     /// True if this is a [bare row](super::frames).
     pub(super) bare: bool,
-    /// Number of items visited to create the row, counting repeated visits.
+    /// Number of items visited when the row was created. An item that is visited twice counts
+    /// twice.
     pub(super) weight: u32,
 }
 
-/// The items that determine a row, and whether the output may end there.
+/// The items that determine a row, and whether the output may end at the row.
 type Kernel = (Box<[Item]>, bool);
 
 /// Runs a [`Program`].
@@ -60,47 +63,50 @@ pub(crate) struct CfgMachine {
     pub(super) rows: Vec<Row>,
     pub(super) returns: Vec<Return>,
     ids: FxHashMap<Hashed<Kernel>, Config>,
-    /// Returns by their callers. Equal callers in different rows share a return.
+    /// Returns outside circles, by their callers.
     pub(super) return_ids: FxHashMap<Hashed<Box<[Item]>>, ReturnId>,
     /// First return of each known circle.
     pub(super) circle_ids: FxHashMap<Circle, ReturnId>,
     embedded: Embedded,
-    /// By dot: the class run that starts there, if it has been queried.
+    /// For each dot that has been queried, the class run step from the dot, or `None` if no class
+    /// run starts there.
     pub(super) class_runs: FxHashMap<Dot, Option<ClassRun>>,
     pub(super) frames: Frames,
     pub(super) byte_len: usize,
     /// Sum of the weights of all rows.
     work: usize,
-    /// Maximum number of items of a row, beyond which the row is cut short. `usize::MAX` except in
-    /// [`CfgMachine::check`].
+    /// Maximum number of items of a row. Larger rows are left incomplete and reported in
+    /// `overfull`. Unlimited (`usize::MAX`) except in [`CfgMachine::check`].
     most_items: usize,
-    /// Number of items visited when a row exceeded `most_items`, or `None` if no row did.
+    /// Number of items visited when a row exceeded `most_items`. `None` if no row did.
     overfull: Option<usize>,
 }
 
-/// Maximum number of items of a row. A mask from a row of this size takes a tenth of a second.
+/// Maximum number of items of a row that [`CfgMachine::check`] accepts. A mask from a row of this
+/// size takes a tenth of a second.
 const ITEMS: usize = 1 << 12;
 
-/// Number of walks to try from the start, bytes per walk, and maximum total number of items on all
-/// walks.
+/// Limits of the walks in [`CfgMachine::check`]: the number of walks from the start, the number of
+/// bytes of each walk, and the total number of items on all walks.
 const WALKS: usize = 8;
 const BYTES: usize = 48;
 const TRIED_ITEMS: usize = 1 << 17;
 
-/// Rows heavier than `LIGHT` get a trial mask. The other constants limit the trial: its steps, the
-/// bytes of its tokens, and the total weight of its rows.
+/// [`CfgMachine::check`] tries a mask if a row has more weight than `LIGHT`. The other constants
+/// limit the trial: the number of steps, the number of bytes of a token, and the total weight of
+/// the rows visited.
 const LIGHT: usize = 256;
 const TRIED_STEPS: usize = 1 << 11;
 const TRIED_DEPTH: usize = 10;
 const TRIED_PLACES: usize = 1 << 19;
 
 impl CfgMachine {
-    /// Rejects a program that may be at too many places at once. Only some walks from the start are
-    /// tried.
+    /// Rejects a program whose rows have too many items. Only the rows on a few walks from the
+    /// start are tried.
     ///
     /// # Errors
-    /// Returns an error if a row on these walks has too many items, or if a trial mask visits too
-    /// many places.
+    /// Returns an error if a row on these walks has more than [`ITEMS`] items, or if a trial mask
+    /// visits rows of too much weight.
     pub(crate) fn check(program: &Arc<Program>) -> Result<(), GrammarError> {
         let mut machine = Self { most_items: ITEMS, ..Self::new(Arc::clone(program)) };
         let start = machine.start();
@@ -138,7 +144,8 @@ impl CfgMachine {
         }
     }
 
-    /// Follows a row over all bytes, as a mask does, to the depth of most tokens.
+    /// Steps from the row `from` over all bytes, as the computation of a mask does, up to
+    /// [`TRIED_DEPTH`] bytes deep. Stops without an error after [`TRIED_STEPS`] steps.
     ///
     /// # Errors
     /// Returns an error if the rows visited weigh more than [`TRIED_PLACES`].
@@ -192,10 +199,10 @@ impl CfgMachine {
         }
     }
 
-    /// Moves the callers of ended rules past their calls, until nothing new moves.
+    /// Adds the callers that resume because a rule has ended, until there are no more.
     ///
-    /// Returns the items that have a continuation, whether the output may end, and the number of
-    /// items visited.
+    /// Returns the items with a continuation in their rule, whether the output may end, and the
+    /// number of items visited.
     fn completed(&self, scanned: Vec<Item>) -> (Vec<Item>, bool, usize) {
         let mut open = Worklist::new(scanned);
         let mut kernel = Vec::new();
@@ -252,7 +259,8 @@ impl CfgMachine {
         Config(self.rows.len() as u32 - 1)
     }
 
-    /// Creates the row of a kernel by following the kernel's calls.
+    /// Creates the row of a kernel by adding the items for all called rules. `accepting` is true if
+    /// the output may end at the kernel.
     pub(super) fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
         let mut items = Worklist::new(kernel.iter().copied());
         // The rules called with a return to this row.
@@ -309,7 +317,8 @@ impl CfgMachine {
         Row { items: items.into_boxed_slice(), accepting, closing, bare: false, weight }
     }
 
-    /// Returns the length and the first byte of the shortest completion from any of `items`.
+    /// Returns the length and the first byte of the shortest completion of the output from any of
+    /// `items`.
     pub(super) fn best(&self, items: &[Item]) -> Shortest {
         items
             .iter()
@@ -326,8 +335,9 @@ impl CfgMachine {
         }
     }
 
-    /// Returns the next caller that adds text on a shortest completion; `None` at the end of the
-    /// output.
+    /// Follows a shortest completion of the output from the end of a rule whose return is
+    /// `returns`. Returns the first caller on the way that adds text, or `None` if no caller adds
+    /// text.
     fn nearest_caller(&self, returns: ReturnId) -> Option<Item> {
         // Rules that match the empty text may return to each other in a circle.
         let mut met = FxHashSet::default();
@@ -357,7 +367,8 @@ impl CfgMachine {
         Shortest { len: inside.len.saturating_add(after.len), first }
     }
 
-    /// Returns the only item of a row, if that item is inside a JSON text.
+    /// Returns the only item of the row `config` if it is inside a JSON text. Returns `None` if the
+    /// row has other items, or none inside a JSON text.
     pub(super) fn lone_embedded(&self, config: Config) -> Option<Item> {
         match *self.rows[config.index()].items {
             [item] if Embedded::holds(item.dot) => Some(item),
@@ -365,7 +376,8 @@ impl CfgMachine {
         }
     }
 
-    /// Returns the config of a lone item with another dot; dead if `dot` is `None`.
+    /// Returns the config of the row with a single item, at `dot` and with the return of `item`.
+    /// Dead if `dot` is `None`.
     fn with_dot(&mut self, item: Item, dot: Option<Dot>) -> Config {
         self.intern(dot.map(|dot| Item { dot, ..item }).into_iter().collect())
     }

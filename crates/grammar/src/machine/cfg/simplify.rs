@@ -1,23 +1,27 @@
-//! Rewrites expressions so that their automata are small, and predicts the size of the automata.
+//! Rewrites expressions so that their automata are small, and computes the size of an automaton in
+//! advance.
 //!
-//! A repeated part that may be empty has an empty path from each round to all later rounds, which
-//! makes quadratically many edges. If `r` matches the empty text, `r{m,n}` equals `s{0,n}` for any
-//! `s` that differs from `r` at most in the empty text. An `s` that does not match the empty text
-//! is usually easy to build. A repetition of a repetition becomes a single repetition if the counts
-//! leave no gap: `(r{0,a}){0,b}` is `r{0,ab}`.
+//! If a repeated part may be empty, each round can be skipped, so an automaton has quadratically
+//! many edges between the rounds. Such a repetition is therefore rewritten. If `r` matches the
+//! empty text, `r{m,n}` equals `s{0,n}`, where `s` matches the same texts as `r`, with or without
+//! the empty text. An `s` that does not match the empty text is usually easy to find.
 //!
-//! The automaton unrolls counted repetition, so [`size`] computes the size beforehand.
+//! A repetition of a repetition becomes a single repetition if the counts leave no gap:
+//! `(r{0,a}){0,b}` is `r{0,ab}`.
+//!
+//! An automaton has a copy of the repeated part for each round, so [`size`] computes the number of
+//! nodes before the automaton is built.
 
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::nfa::split_literal;
 use crate::ir::expr::{Expr, RuleId};
 
-/// Maximum number of nodes that rewriting may copy.
+/// Maximum number of expression nodes that rewriting may copy.
 const COPIES: usize = 1 << 12;
 
-/// Sequences of more optional parts are left unchanged, because each part is copied for every part
-/// before it.
+/// Maximum number of parts of a sequence of optional parts that is rewritten. Rewriting copies each
+/// part once for each part before it.
 const PARTS: usize = 4;
 
 /// Returns an expression for the same language with a smaller automaton.
@@ -26,13 +30,13 @@ pub(super) fn simplified(expr: &Expr) -> Expr {
 }
 
 struct Simplifier {
-    /// Number of nodes that may still be copied.
+    /// Number of expression nodes that may still be copied.
     copies: usize,
 }
 
 impl Simplifier {
-    /// Simplifies an expression. The front ends' nesting limit bounds the recursion, here and
-    /// below.
+    /// Simplifies an expression. The nesting limit of the front ends bounds the recursion, here and
+    /// in the functions below.
     fn simplified(&mut self, expr: &Expr) -> Expr {
         match expr {
             Expr::Sequence(parts) => Expr::Sequence(parts.iter().map(|part| self.simplified(part)).collect()),
@@ -68,8 +72,8 @@ impl Simplifier {
         if (min, max) == (1, Some(1)) { inner } else { Expr::Repeat { expr: Box::new(inner), min, max } }
     }
 
-    /// Returns an expression that differs from `expr` at most in the empty text. The result usually
-    /// does not match the empty text.
+    /// Returns an expression that matches the same texts as `expr`, except possibly the empty text.
+    /// The result usually does not match the empty text.
     fn without_empty(&mut self, expr: Expr) -> Expr {
         match expr {
             Expr::Literal(bytes) if bytes.is_empty() => Expr::Alternatives(Vec::new()),
@@ -95,7 +99,7 @@ impl Simplifier {
 }
 
 /// Reports whether an expression certainly matches the empty text. Called rules are unknown here,
-/// and count as not matching.
+/// so a call counts as not matching.
 fn is_nullable(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(bytes) => bytes.is_empty(),
@@ -114,12 +118,13 @@ fn count(expr: &Expr) -> usize {
     }
 }
 
-/// Returns the maximum number of nodes of an expression's automaton, with repetitions unrolled.
+/// Returns an upper bound on the number of nodes of an expression's Thompson automaton. A repeated
+/// part counts once for each round.
 pub(super) fn size(expr: &Expr) -> usize {
     size_with(expr, &|_| 1)
 }
 
-/// Like [`size`], with `of_rule` as the size of each called rule.
+/// Returns the result of [`size`], except that a call of a rule counts as `of_rule(rule)` nodes.
 pub(super) fn size_with(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
     let size = |expr: &Expr| size_with(expr, of_rule);
     let sum = |parts: &[Expr]| parts.iter().fold(0_usize, |sum, part| sum.saturating_add(size(part)));

@@ -4,14 +4,14 @@ use rustc_hash::FxHashSet;
 
 use super::rows::Item;
 
-/// Items in order of discovery, without duplicates.
+/// A list of items without duplicates, in the order in which they were added.
 pub(super) struct Worklist {
     items: Vec<Item>,
-    /// The same items, filled in once there are too many for a linear search.
+    /// The same items as a set. Empty while `items` has at most [`FEW`] items.
     index: FxHashSet<Item>,
 }
 
-/// Up to this length, a linear search is faster than hashing.
+/// Length of the list up to which a linear search is faster than hashing.
 const FEW: usize = 24;
 
 impl Worklist {
@@ -42,7 +42,7 @@ impl Worklist {
         }
     }
 
-    /// Returns the item at `index`, in order of discovery.
+    /// Returns the item that was added at position `index`. `None` if there are fewer items.
     pub(super) fn get(&self, index: usize) -> Option<Item> {
         self.items.get(index).copied()
     }

@@ -1,11 +1,10 @@
-//! Properties of a config that masks use without stepping: plausible bytes, and places where any
-//! text may follow.
+//! Properties of a config that masks use instead of steps: its plausible bytes, and its parts.
 //!
 //! Inside a string without a pattern, the tokens that stay in the string are the same everywhere.
-//! The continuation of tokens that end the string does not depend on the string's characters.
-//! [`Machine::parts`](crate::machine::Machine::parts) finds such places, so that masks take these
-//! tokens from tables. The tables are built with [`StringReader`], which uses the same string
-//! decoder as the machine.
+//! For the tokens that end the string, the continuation after the quote does not depend on the
+//! characters of the string. [`Machine::parts`](crate::machine::Machine::parts) finds such places,
+//! so that masks can take these tokens from tables. The tables are built with [`StringReader`],
+//! which uses the same string decoder as the machine.
 
 use super::intern::Thread;
 use super::names::{UNKNOWN, UNREAD};
@@ -20,7 +19,7 @@ use crate::ir::json::trie::TrieNode;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Text};
 use crate::options::Profile;
 
-/// Reads the inside of a string that allows any characters.
+/// Reads a string without a pattern, byte by byte, from a position between two characters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StringReader {
     profile: Profile,
@@ -31,9 +30,9 @@ pub(crate) struct StringReader {
 /// Result of reading one byte with a [`StringReader`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadOutcome {
-    /// Still in the string.
+    /// The string continues.
     Inside(StringReader),
-    /// At the closing quote, with the number of characters before it.
+    /// The byte is the closing quote. The value is the number of characters before the quote.
     End(u32),
     Reject,
 }
@@ -54,17 +53,19 @@ impl StringReader {
         }
     }
 
-    /// Returns the number of characters read, including an unfinished one.
+    /// Returns the number of characters read. An incomplete character counts as one.
     pub(crate) fn chars(&self) -> u32 {
         self.chars + u32::from(self.decode != Decode::Whole)
     }
 }
 
-/// The string at the start of some bytes, which begin inside the string and between two characters.
+/// The result of [`read_string`].
 pub(crate) enum StringRead {
-    /// The rest of the string, and the number of bytes up to and including the closing quote.
+    /// The string ends: its characters up to the closing quote, and the number of bytes up to the
+    /// quote, inclusive.
     Ended(String, usize),
-    /// Characters without a closing quote. `within` is true if the bytes end inside another character.
+    /// The string does not end: its complete characters. `within` is true if the bytes end inside
+    /// another character.
     Begun {
         text: String,
         within: bool,
@@ -72,7 +73,8 @@ pub(crate) enum StringRead {
     Rejected,
 }
 
-/// Reads the rest of the string in which `bytes` begin.
+/// Reads the string in which `bytes` begin. The first byte must come between two characters of the
+/// string.
 pub(crate) fn read_string(bytes: &[u8], profile: Profile) -> StringRead {
     let mut decode = Decode::Whole;
     let mut text = String::new();
@@ -217,26 +219,27 @@ impl JsonMachine {
         }
     }
 
-    /// Returns the id of a thread outside items that must differ, if that thread is interned.
+    /// Returns the id of the thread with this stack and state and no text, if it is interned.
     pub(super) fn find_plain(&self, stack: StackId, state: State) -> Option<u32> {
         self.interner.find_thread(Thread { stack, state, text: EMPTY })
     }
 
     /// Reports whether only declared names may come next in the object on top of `stack`.
     ///
-    /// Expects an object that does not label its undeclared names.
+    /// The object must have no language that labels undeclared names.
     fn is_closed(&self, stack: StackId) -> bool {
         let state = State::Key { at: OUTSIDE, other: 0, name: UNKNOWN, decode: Decode::Whole };
         self.find_plain(stack, state).is_none() && self.closing(stack, state).is_none()
     }
 
-    /// Reports whether undeclared names may come next in the object on top of `stack`, all treated
-    /// alike.
+    /// Reports whether undeclared names may come next in the object on top of `stack`, and all of
+    /// them have the same continuations.
     fn is_open(&self, stack: StackId) -> bool {
         self.object_rule(stack).is_some_and(|rule| rule.labels.is_none()) && !self.is_closed(stack)
     }
 
-    /// Reports whether a name is certainly undeclared and its remaining characters do not matter.
+    /// Reports whether a name is certainly undeclared, and its remaining characters make no
+    /// difference.
     pub(super) fn is_undeclared(&self, stack: StackId, at: u32, other: u32) -> bool {
         let labels = self.object_rule(stack).and_then(|rule| rule.labels);
         at == OUTSIDE
@@ -302,7 +305,7 @@ impl JsonMachine {
         self.gathered()
     }
 
-    /// Returns the part that represents a config of one thread.
+    /// Returns the only part of `config`, whose only thread is `thread`.
     fn part_of(&mut self, config: Config, thread: Thread) -> ConfigPart {
         if let State::Text { decode: Decode::Whole, .. }
         | State::Language { decode: Decode::Whole, .. }
@@ -338,18 +341,20 @@ impl JsonMachine {
         }
     }
 
-    /// Returns the text part for the inside of an undeclared name.
+    /// Returns the text for the inside of an undeclared name of the object on top of the thread's
+    /// stack.
     fn undeclared(&mut self, thread: Thread, other: u32) -> Text {
         let state = State::Key { at: OUTSIDE, other, name: UNKNOWN, decode: Decode::Whole };
         self.advance(Thread { state, ..thread }, b'"');
         Text { min: 0, max: u32::MAX, after: self.gathered() }
     }
 
-    /// Returns the equivalent config in which the name being read is undeclared.
+    /// Returns the config in which the names being read are undeclared, as the equivalent config of
+    /// `config`.
     ///
-    /// The `bytes` of the result are those over which the name may still become a declared one.
-    /// Returns `None` unless all threads are in names, and their objects allow undeclared names and
-    /// treat them alike.
+    /// The `bytes` of the result are the bytes over which a name may still become a declared name.
+    /// Returns `None` unless all threads are in names, and their objects allow undeclared names
+    /// that all have the same continuations.
     pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let mut bytes = ByteSet::default();
         let threads = self.interner.threads_of(config).len();
@@ -364,8 +369,8 @@ impl JsonMachine {
         (other != config).then_some(EquivalentConfig { other, bytes })
     }
 
-    /// Adds the equivalent thread in an undeclared name to `next`, and the bytes over which the two
-    /// threads may differ to `bytes`.
+    /// Adds the thread with an undeclared name to `next`, as the equivalent of `thread`. Adds the
+    /// bytes over which the two threads may differ to `bytes`.
     ///
     /// Returns false if there is no equivalent thread.
     fn add_undeclared(&mut self, thread: u32, bytes: &mut ByteSet) -> bool {
@@ -402,8 +407,8 @@ fn add_gap(gap: GapRest, bytes: &mut ByteSet) {
     }
 }
 
-/// Adds the bytes that may begin a character with a child of `node`, in any spelling, and the
-/// closing quote.
+/// Adds the bytes that may begin, in any spelling, a character for which `node` has a child. Also
+/// adds the closing quote.
 fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for (c, _) in &node.children {
@@ -412,8 +417,8 @@ fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
     }
 }
 
-/// Adds the bytes that may begin a character with a transition from `state`, in any spelling, and
-/// the closing quote.
+/// Adds the bytes that may begin, in any spelling, a character for which `state` has a transition.
+/// Also adds the closing quote.
 pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for &(low, high, _) in texts.dfa().transitions(state) {
@@ -428,8 +433,8 @@ pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     }
 }
 
-/// Adds the bytes that may continue the character being read. Between two characters, these include
-/// the closing quote.
+/// Adds the bytes that may continue the character being read. Between two characters, adds the
+/// bytes that may begin a character, and the closing quote.
 pub(super) fn add_character(decode: Decode, bytes: &mut ByteSet) {
     match decode {
         Decode::Whole => bytes.insert_range(b' ', u8::MAX),

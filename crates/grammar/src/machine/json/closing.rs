@@ -1,12 +1,11 @@
-//! Computes the length of a thread's shortest completion, or finds that there is none.
+//! Computes the length of a thread's shortest completion, or finds that the thread has none.
 //!
-//! A thread's length is the minimum over its next choices. A choice costs its own bytes, the
-//! cheapest value of its node, and the bytes that the stack still needs. Lengths saturate at
-//! `u32::MAX`.
+//! The length is the minimum over the choices that the thread has next. The cost of a choice is the
+//! number of its own bytes, plus the bytes of the shortest value of its node, plus the bytes that
+//! the stack still needs. Lengths saturate at `u32::MAX`.
 //!
-//! The length is a lower bound if an item that must differ from others may still become a value
-//! seen; [`search`](super::search) then corrects the length. In all other cases the length is
-//! exact.
+//! If an item that must differ may still become a value seen, the length is only a lower bound, and
+//! [`search`](super::search) finds the exact length. In all other cases, the length is exact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,26 +23,30 @@ use crate::ir::json::texts::Texts;
 use crate::ir::json::values::{NOTHING, SetId};
 use crate::options::Order;
 
-/// Largest number of names that are searched one by one for the nearest.
+/// Maximum number of declared names that are compared one by one to find the name with the shortest
+/// completion. Above it, all names are computed together.
 const FEW: usize = 256;
-/// The same limit if members are counted, where each name takes a sum over all members.
+/// The same limit for objects that count their members, where each name takes a sum over all
+/// members.
 const FEW_COUNTED: usize = 8;
-/// The same limit if members come in any order, multiplied by the number of members.
+/// The same limit for members in any order, multiplied by the number of the object's members.
 const FEW_TIMES_MEMBERS: usize = 1 << 11;
 
-/// Object rule, members seen, number of members or id of excluded alternatives, pending
-/// obligations, names seen, and depth.
+/// The state of an object: its rule, the members seen, the number of members or the id of the
+/// excluded alternatives, the pending obligations, the names seen, and the depth.
 pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
 
-/// Number of names by length, for an object rule, a label and a set of names.
+/// The number of names seen of each length, as `(length, number)`. The key is an object rule, a
+/// label and a set of names.
 pub(super) type SeenLengths = ((u32, u32, NamesId), Arc<[(u32, u32)]>);
 
-/// By trie node, the shortest text to the end of the object through a declared name below the node.
+/// For each node in the trie of declared names, the shortest text from there, through a declared
+/// name, to the end of the object.
 pub(super) type Nearest = (ObjectKey, Arc<[Option<Shortest>]>);
 
 impl JsonMachine {
-    /// Returns the shortest completion of a thread, without regard to other items that an item must
-    /// differ from.
+    /// Returns the shortest completion of a thread, ignoring that the current item may have to
+    /// differ from other items.
     pub(super) fn closing(&self, stack: StackId, state: State) -> Option<Shortest> {
         let program = &*self.program;
         let top = self.interner.stack(stack);
@@ -164,9 +167,10 @@ impl JsonMachine {
         array.item(0).iter().filter_map(first).min_by_key(|way| way.len)
     }
 
-    /// Returns the least number of bytes from the end of an item to the end of its array.
+    /// Returns the least number of bytes from the end of an item to the end of its array. `None` if
+    /// the array cannot be completed.
     ///
-    /// `items` includes that item. The items stand at `depth`.
+    /// `items` is the number of items, including this item. The items stand at `depth`.
     pub(super) fn after_item(&self, rule: &ArrayRule, items: u32, counts: &[u16], depth: u32) -> Option<u32> {
         if !rule.counters.is_empty() {
             return rule.to_end(items, counts, depth - 1);
@@ -174,7 +178,8 @@ impl JsonMachine {
         self.up_to(rule, items, rule.min, depth)
     }
 
-    /// Returns the same for an array that ends with at least `min` items.
+    /// Returns the least number of bytes from the end of an item to the end of its array, if the
+    /// array has at least `min` items and no counters.
     fn up_to(&self, rule: &ArrayRule, items: u32, min: u32, depth: u32) -> Option<u32> {
         let spacing = &self.program.spacing;
         let mut total = spacing.bracket.least_at(depth - 1) + 1;
@@ -192,10 +197,11 @@ impl JsonMachine {
         Some(total)
     }
 
-    /// Returns the least number of bytes from the end of an item to the end of its array, in which
-    /// two items must be equal.
+    /// Returns the least number of bytes from the end of an item to the end of its array, if two
+    /// items of the array must be equal.
     ///
-    /// No two items are equal so far, and the item may be one of the two. The items stand at `depth`.
+    /// No two items before this item are equal, but this item may be equal to an earlier one. The
+    /// items stand at `depth`.
     pub(super) fn after_unpaired(&self, (rule, seen): (u32, SetId), items: u32, depth: u32) -> Option<u32> {
         let array = &self.program.arrays[rule as usize];
         let from = array.repeats.as_ref()?.from;
@@ -203,8 +209,9 @@ impl JsonMachine {
         self.up_to(array, items, array.min.max(items.saturating_add(equal)), depth)
     }
 
-    /// Returns the number of bytes to add to [`after_unpaired`](Self::after_unpaired) if the item
-    /// is not one of the two.
+    /// Returns the number of bytes to add to [`after_unpaired`](Self::after_unpaired) if the
+    /// current item is not equal to an earlier one. `None` if the array then has no room for two
+    /// equal items.
     pub(super) fn one_more_equal(&self, (rule, seen): (u32, SetId), items: u32, depth: u32) -> Option<u32> {
         let array = &self.program.arrays[rule as usize];
         if items <= array.repeats.as_ref()?.from {
@@ -215,9 +222,10 @@ impl JsonMachine {
         Some(all - self.after_unpaired((rule, seen), items, depth)?)
     }
 
-    /// Returns the number of further items, each a shortest one, after which two are equal.
+    /// Returns the number of further items after which two items are equal, if each further item
+    /// has the shortest text.
     ///
-    /// Returns `None` if the array has no room for them.
+    /// Returns `None` if the array has no room for these items.
     pub(super) fn until_equal(&self, (rule, seen): (u32, SetId), items: u32) -> Option<u32> {
         let array = &self.program.arrays[rule as usize];
         let from = array.repeats.as_ref()?.from;
@@ -230,20 +238,22 @@ impl JsonMachine {
         array.max.is_none_or(|max| max.saturating_sub(items) >= count).then_some(count)
     }
 
-    /// Returns the least number of bytes outside items, from the end of an item to the end of its array.
+    /// Returns the least number of bytes from the end of an item to the end of its array, not
+    /// counting the bytes of further items.
     ///
-    /// `items` more items follow, which stand at `depth`.
+    /// `items` further items follow, which stand at `depth`.
     pub(super) fn between(&self, items: u32, depth: u32) -> u32 {
         let spacing = &self.program.spacing;
         let comma = 1 + spacing.after_comma.least_at(depth);
         (spacing.bracket.least_at(depth - 1) + 1).saturating_add(comma.saturating_mul(items))
     }
 
-    /// Returns the least number of bytes from the end of a member to the end of the object.
+    /// Returns the least number of bytes from the end of a member to the end of the object. `None`
+    /// if the object cannot be completed.
     ///
-    /// The object has `members` complete members, which stand at `depth`, and `pending`
-    /// obligations. Neither the declared members for which `seen` holds nor the undeclared `names`
-    /// may follow.
+    /// The object has `members` complete members, which stand at `depth`, and the `pending`
+    /// obligations. The declared members for which `seen` is true may not follow, and neither may
+    /// the undeclared `names`.
     pub(super) fn after_member(
         &self,
         names: SeenNames,
@@ -279,9 +289,11 @@ impl JsonMachine {
         Some(total.saturating_add(rest.bytes))
     }
 
-    /// Returns the kinds of undeclared members that may follow, with costs that include the comma.
+    /// Returns the kinds of undeclared members that may follow, one for each label, with their
+    /// costs. The costs include a comma and the quotes of the name.
     ///
-    /// The object needs `most` of them at most.
+    /// The object needs at most `most` of these members. Returns `None` if there are too many names
+    /// to count.
     pub(super) fn kinds(&self, names: SeenNames, most: u32, depth: u32) -> Option<Vec<Kind>> {
         let rule = &self.program.objects[names.rule as usize];
         let comma = 1 + self.program.spacing.after_comma.least_at(depth);
@@ -299,7 +311,8 @@ impl JsonMachine {
         Some(kinds)
     }
 
-    /// Returns the lengths of the shortest unseen names with a label.
+    /// Returns the lengths of at least `most` of the shortest unused names with a label, as
+    /// [`Lengths`].
     fn names_left(&self, names: SeenNames, label: u32, most: u32) -> Option<Lengths> {
         let rule = &self.program.objects[names.rule as usize];
         let texts = rule.labels.map(|labels| &self.program.languages[labels as usize]);
@@ -323,9 +336,10 @@ impl JsonMachine {
         Some(left)
     }
 
-    /// Counts the seen names with a label by their length.
+    /// Returns the number of names seen with a label, by the length of the name.
     fn seen_lengths(&self, names: SeenNames, label: u32, texts: Option<&Arc<Texts>>) -> Arc<[(u32, u32)]> {
-        /// Size of the cache. Repeated calls occur within one step, which uses one or two sets of names.
+        /// Number of results in the cache. Repeated calls occur within one step, which uses one or
+        /// two sets of names.
         const KEPT: usize = 16;
         if self.names.count(names.seen) == 0 {
             return Arc::default();
@@ -354,7 +368,8 @@ impl JsonMachine {
         lengths
     }
 
-    /// Returns the least number of bytes of a comma and a whole member.
+    /// Returns the least number of bytes of a comma and a declared member at `depth`. `None` if no
+    /// value satisfies the member's schema.
     pub(super) fn member(&self, member: &Member, depth: u32) -> Option<u32> {
         self.member_text(member.name_len, member.node?, depth)
     }
@@ -364,13 +379,14 @@ impl JsonMachine {
         Some((comma + name_len + 2).saturating_add(self.after_name(node, depth)?))
     }
 
-    /// Returns the least number of bytes from a name's closing quote to the end of the value.
+    /// Returns the least number of bytes from the closing quote of a name to the end of the
+    /// member's value.
     fn after_name(&self, node: u32, depth: u32) -> Option<u32> {
         let colon = 1 + self.program.spacing.after_colon.least_at(depth);
         Some(self.value(node, depth)?.len.saturating_add(colon))
     }
 
-    /// Returns the shortest completion from the start of a name, after its opening quote.
+    /// Returns the shortest completion right after the opening quote of a name.
     fn key_start(&self, top: &Stack) -> Option<Shortest> {
         let Some(Frame::Object { rule, names, .. }) = top.frame else { return None };
         let labels = self.program.objects[rule as usize].labels;
@@ -381,8 +397,8 @@ impl JsonMachine {
     /// Returns the shortest completion from inside a name, through the best name that the text may
     /// still become.
     ///
-    /// `known` is true if the name's characters so far are known. An unknown name is certainly a
-    /// new one.
+    /// `known` is true if the characters of the name so far are known. A name with unknown
+    /// characters certainly differs from all names seen.
     fn key(&self, top: &Stack, place: NamePlace, decode: Decode, known: bool) -> Option<Shortest> {
         let Some(Frame::Object { rule: id, seen, members, pending, names }) = top.frame else { return None };
         let rule = &self.program.objects[id as usize];
@@ -402,7 +418,8 @@ impl JsonMachine {
     }
 }
 
-/// The undeclared names that an object has, and the label and length of one more.
+/// The undeclared names that an object of rule `rule` has seen. `taken` is the label and the length
+/// of one more name, or `None` if there is no further name.
 #[derive(Clone, Copy)]
 pub(super) struct SeenNames {
     pub(super) rule: u32,
@@ -410,18 +427,19 @@ pub(super) struct SeenNames {
     pub(super) taken: Option<(u32, u32)>,
 }
 
-/// A place in a name: trie node of the declared names, state of the language that labels undeclared
-/// names, and the remainders of the names seen.
+/// A place in a name: `at` is a node in the trie of declared names, `other` is a state of the
+/// language that labels undeclared names, and `rivals` are the remainders of the names seen.
 #[derive(Clone, Copy)]
 pub(super) struct NamePlace {
     pub(super) at: u32,
     pub(super) other: u32,
     pub(super) rivals: NamesId,
-    /// Least number of bytes that spell the name so far.
+    /// Least number of bytes that spell the characters of the name so far.
     pub(super) spelled: u32,
 }
 
-/// The open object on top of a stack, while a name is read.
+/// The object on top of a stack, while a name is read. The fields from `seen` to `names` are those
+/// of its [`Frame`].
 pub(super) struct Object<'a> {
     pub(super) machine: &'a JsonMachine,
     pub(super) id: u32,
@@ -434,12 +452,13 @@ pub(super) struct Object<'a> {
 }
 
 impl Object<'_> {
-    /// Reports whether further members may be needed after the one whose name is being read.
+    /// Reports whether further members may be needed after the member whose name is being read.
     const fn needs_more(&self) -> bool {
         self.pending != 0 || self.rule.min > 1
     }
 
-    /// Returns the shortest text through a declared name to the end of the object.
+    /// Returns the shortest text from the trie node `at`, through a declared name, to the end of
+    /// the object. `decode` is the state of the character being read.
     fn declared(&self, at: u32, decode: Decode) -> Option<Shortest> {
         if decode == Decode::Whole {
             return self.nearest(at);
@@ -452,8 +471,8 @@ impl Object<'_> {
         ways.min_by_key(|way| way.len)
     }
 
-    /// Returns the shortest text through an undeclared name to the end of the object, if names have
-    /// no labels.
+    /// Returns the shortest text from a place in a name, through an undeclared name, to the end of
+    /// the object. The object has no language that labels undeclared names.
     fn unlabelled(&self, at: u32, decode: Decode) -> Option<Shortest> {
         let profile = self.machine.program.profile;
         let outside = self.after_other(0, None)?;
@@ -477,8 +496,8 @@ impl Object<'_> {
         Shortest::shorter(through_child.min_by_key(|way| way.len), leaving)
     }
 
-    /// Returns the shortest text through an undeclared name to the end of the object, if a language
-    /// labels the names.
+    /// Returns the shortest text from a place in a name, through an undeclared name, to the end of
+    /// the object. The language `texts` labels undeclared names.
     fn labelled(&self, texts: &Texts, other: u32, decode: Decode) -> Option<Shortest> {
         if other == OUTSIDE {
             return None;
@@ -500,8 +519,8 @@ impl Object<'_> {
         }
     }
 
-    /// Returns the shortest text from a trie node through a declared name below it to the end of
-    /// the object.
+    /// Returns the shortest text from the trie node `at`, through a declared name below it, to the
+    /// end of the object.
     fn nearest(&self, at: u32) -> Option<Shortest> {
         if !self.rule.groups.is_empty() {
             let after = self.grouped_names();
@@ -532,17 +551,19 @@ impl Object<'_> {
         below.min_by_key(|way| way.len)
     }
 
-    /// Returns the least number of bytes from a declared name's closing quote to the end of the object.
+    /// Returns the least number of bytes from the closing quote of the declared name at `index` to the
+    /// end of the object.
     ///
-    /// Returns `None` if the name cannot come.
+    /// Returns `None` if the name may not come.
     fn after_declared_name(&self, index: usize) -> Option<u32> {
         self.after_name_and(index, || self.after_choice(Some(index), self.pending, None))
     }
 
-    /// Returns the least number of bytes from a declared name's closing quote to the end of the object.
+    /// Returns the least number of bytes from the closing quote of the declared name at `index` to the
+    /// end of the object.
     ///
-    /// Computes the bytes up to the end of the value, and adds the result of `after`. Returns
-    /// `None` if the name cannot come.
+    /// This is the number of bytes up to the end of the member's value, plus the result of `after`.
+    /// Returns `None` if the name may not come, or if `after` returns `None`.
     fn after_name_and(&self, index: usize, after: impl FnOnce() -> Option<u32>) -> Option<u32> {
         if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
             return None;
@@ -551,7 +572,8 @@ impl Object<'_> {
         Some(value.saturating_add(after()?))
     }
 
-    /// Computes [`nearest`](Self::nearest) for all nodes of the trie at once.
+    /// Returns the result of [`nearest`](Self::nearest) for each node of the trie. The results are
+    /// cached.
     fn nearest_of_many(&self) -> Arc<[Option<Shortest>]> {
         let key = (self.id, self.seen, self.members, self.pending, self.names, self.top.depth);
         let mut known = self.machine.nearest.borrow_mut();
@@ -574,7 +596,7 @@ impl Object<'_> {
     }
 
     /// Returns the least number of bytes from the closing quote of an undeclared name to the end of
-    /// the object.
+    /// the object. `None` if no undeclared name may come.
     ///
     /// The name has the label `label`. `taken` is its label and length, if they are known.
     pub(super) fn after_other(&self, label: u32, taken: Option<(u32, u32)>) -> Option<u32> {
@@ -592,9 +614,9 @@ impl Object<'_> {
     }
 
     /// Returns, for each declared name, the least number of bytes from its closing quote to the end
-    /// of the object.
+    /// of an object with groups. An entry is `None` if the name may not come.
     ///
-    /// The object's members depend on each other. The result is cached for all places in a name.
+    /// The result is cached for all places in a name.
     fn grouped_names(&self) -> Arc<[Option<u32>]> {
         let key = (self.id, self.seen, self.members, self.top.depth);
         if let Some(known) = self.machine.grouped.borrow().get(&key) {
@@ -621,17 +643,22 @@ impl Object<'_> {
         ways.min()
     }
 
-    /// Returns the least number of bytes from the end of a chosen member's value to the end of the
-    /// object.
+    /// Returns the least number of bytes from the end of a member's value to the end of an object with
+    /// groups, if the member comes next.
     ///
-    /// `out` holds the excluded alternatives after the member.
+    /// The member is the declared member at `index`, or an undeclared member if `index` is `None`.
+    /// `out` has the excluded alternatives after the member.
     fn after_choice_with(&self, index: Option<usize>, out: &[u64]) -> Option<u32> {
         let seen = |other| self.is_skipped(index, other);
         self.machine.after_grouped(self.rule, seen, out, self.top.depth)
     }
 
-    /// Returns the least number of bytes from the end of a chosen member's value to the end of the
-    /// object.
+    /// Returns the least number of bytes from the end of a member's value to the end of the object, if
+    /// the member comes next.
+    ///
+    /// The member is the declared member at `index`, or an undeclared member if `index` is `None`.
+    /// `pending` has the obligations after the member. `taken` is the label and the length of an
+    /// undeclared name, if they are known.
     fn after_choice(&self, index: Option<usize>, pending: u8, taken: Option<(u32, u32)>) -> Option<u32> {
         let depth = self.top.depth;
         if !self.rule.groups.is_empty() {
@@ -650,8 +677,8 @@ impl Object<'_> {
         self.machine.after_member(names, skipped, (self.members + 1, pending), depth)
     }
 
-    /// Reports whether the declared member `other` cannot come after `chosen`, where `None` is an
-    /// undeclared member.
+    /// Reports whether the declared member `other` may not come after the member `chosen`, which is
+    /// undeclared if `chosen` is `None`.
     fn is_skipped(&self, chosen: Option<usize>, other: usize) -> bool {
         match (chosen, self.machine.program.order) {
             (Some(chosen), Order::Declared) => other <= chosen,
@@ -670,7 +697,7 @@ impl JsonMachine {
         }
     }
 
-    /// Reports whether a declared member may come next.
+    /// Reports whether the declared member at `index` may come next.
     pub(super) fn may_follow(&self, rule: &ObjectRule, (seen, members): (u32, u32), index: usize) -> bool {
         let in_order =
             self.program.order == Order::Any || index <= rule.next_required[seen as usize] as usize;

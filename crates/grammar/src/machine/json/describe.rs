@@ -1,4 +1,4 @@
-//! Describes in words what may come next.
+//! Describes in words what may come next in a JSON text.
 
 use super::{Frame, JsonMachine, OUTSIDE, StackId, State};
 use crate::ByteSet;
@@ -7,12 +7,12 @@ use crate::ir::json::trie::Trie;
 use crate::machine::Config;
 use crate::options::Order;
 
-/// Largest number of words that are listed.
+/// Maximum number of words that a description lists.
 const SHOWN: usize = 8;
 
 impl JsonMachine {
-    /// Describes what may follow a config, one line for each alternative. `following` holds the
-    /// possible next bytes.
+    /// Describes what may follow `config`, with one line for each alternative. `following` has the
+    /// bytes that may come next.
     pub(super) fn describe(&self, config: Config, following: ByteSet) -> Vec<String> {
         let mut lines = Vec::new();
         for &thread in self.interner.threads_of(config) {
@@ -71,7 +71,8 @@ impl JsonMachine {
         }
     }
 
-    /// Returns the closing bracket of an array or object, if it may close.
+    /// Returns a description of the closing bracket of the array or object on top of `stack`.
+    /// `None` if it may not close.
     fn bracket(&self, stack: StackId) -> Option<String> {
         let top = self.interner.stack(stack);
         let bracket = top.frame.filter(|_| top.closable)?.bracket();
@@ -88,7 +89,8 @@ impl JsonMachine {
         lines.extend(self.bracket(stack));
     }
 
-    /// Adds a description of the names that may be read from a place in a name.
+    /// Adds a line for the declared names and a line for the undeclared names that may follow at a
+    /// place in a name. Each line begins with `start`.
     fn names(&self, stack: StackId, (at, other): (u32, u32), start: &str, lines: &mut Vec<String>) {
         let Some(Frame::Object { rule, seen, members, .. }) = self.interner.stack(stack).frame else {
             return;
@@ -136,7 +138,8 @@ fn bounds(rule: &TextRule, more: &str) -> String {
     }
 }
 
-/// Lists some of the words below a trie node.
+/// Lists at most [`SHOWN`] of the words below the trie node `at` for which `which` is true, and
+/// gives the number of the others.
 fn listed(words: &Trie, at: u32, which: impl Fn(u32) -> bool) -> String {
     let all: Vec<_> = words.words_below(at).map(|(index, _)| index).filter(|&index| which(index)).collect();
     let shown = all.iter().take(SHOWN).map(|&index| serde_json::Value::String(words.word(index)).to_string());

@@ -1,28 +1,32 @@
-//! Costs of the rest of an object after each of its declared members, if its number of members is
-//! bounded.
+//! Computes the least number of bytes from each declared member to the end of an object. Used for
+//! objects with members in any order and with a minimum number of members.
 //!
-//! Each choice leaves the same members to fill the object with, except the chosen one. The members
-//! are therefore sorted only once.
+//! After each choice of a member, the same other members are available for reaching the minimum.
+//! The members are therefore sorted by cost once for all choices.
 
 use super::closing::{Object, SeenNames};
 use crate::options::Order;
 
-/// Optional members that may follow, the cheapest first.
+/// The members that may still come in an object, and their costs in bytes.
 pub(super) struct Fill {
-    /// Bytes to the end of the object with the required members alone.
+    /// Number of bytes from here to the end of the object if only the required members follow.
     total: u32,
-    /// Number of required members that have not been seen.
+    /// Number of required members that have not come yet.
     required: u32,
-    /// Bytes of a member, and the number of members with that cost.
+    /// `(bytes, count)` for the optional members: the number of bytes of a member, and the number
+    /// of members with this cost. Sorted by cost.
     costs: Vec<(u32, u64)>,
-    /// For each entry of `costs`, the number of cheaper members and the sum of their bytes.
+    /// For each entry of `costs`, the number of members in the entries before, and the sum of their
+    /// bytes.
     before: Vec<(u64, u64)>,
 }
 
 impl Object<'_> {
-    /// Sorts the members that may follow. Expects members in any order, and no pending obligation.
+    /// Collects the members that may still come, sorted by cost. Members must be allowed in any
+    /// order, and no obligation may be pending.
     ///
-    /// Returns `None` if a required member cannot follow, or if there are too many names to count.
+    /// Returns `None` if a required member cannot come, or if there are too many undeclared names
+    /// to count.
     pub(super) fn fill(&self) -> Option<Fill> {
         debug_assert!(self.machine.program.order == Order::Any && self.pending == 0);
         let depth = self.top.depth;
@@ -59,10 +63,10 @@ impl Object<'_> {
         Some(Fill { total, required, costs, before })
     }
 
-    /// Returns the least number of bytes from the end of a chosen member's value to the end of the
-    /// object.
+    /// Returns the least number of bytes from the end of the value of the member at `index` to the
+    /// end of the object, if this member comes next.
     ///
-    /// `index` is the chosen member.
+    /// Returns `None` if the object cannot be completed after this member.
     pub(super) fn after_filled(&self, fill: &Fill, index: usize) -> Option<u32> {
         let member = &self.rule.members[index];
         let cost = self.machine.member(member, self.top.depth)?;
@@ -79,7 +83,8 @@ impl Object<'_> {
 }
 
 impl Fill {
-    /// Returns the bytes of the `count` cheapest members, or `None` if there are fewer.
+    /// Returns the total bytes of the `count` cheapest optional members, or `None` if there are
+    /// fewer.
     fn cheapest(&self, count: u32) -> Option<u64> {
         let count = u64::from(count);
         if count == 0 {
@@ -90,8 +95,8 @@ impl Fill {
         (count <= before + number).then(|| sum.saturating_add(u64::from(cost) * (count - before)))
     }
 
-    /// Returns the bytes of the `count` cheapest members, leaving out one of cost `cost`; `None` if
-    /// there are too few.
+    /// Returns the total bytes of the `count` cheapest optional members, not counting one member of
+    /// cost `cost`. Returns `None` if there are fewer.
     fn cheapest_without(&self, count: u32, cost: u32) -> Option<u64> {
         let dearer = match count {
             0 => return Some(0),

@@ -1,25 +1,28 @@
-//! Members that depend on each other, in independent groups
-//! ([`Group`](crate::ir::json::program::Group)).
+//! Objects with members that depend on each other.
 //!
-//! The frame of an object with groups holds a set of excluded alternatives instead of a number of
-//! members, which such an object never counts. A member excludes the alternatives in which its
-//! index has another node. In the declared order, a skipped member excludes the alternatives that
-//! require it. In any order, missing members are checked when the object closes.
+//! Such members form [`Group`](crate::ir::json::program::Group)s, which are independent of each
+//! other. Each group has alternatives: combinations of a node for each of its members. The frame of
+//! an object with groups has the set of alternatives that are already excluded. The set takes the
+//! place of the number of members, which such an object does not count. When a member comes, the
+//! alternatives in which this member has another node are excluded. In the declared order, skipping
+//! a member excludes the alternatives that require this member. In any order, missing members are
+//! checked when the object closes.
 
 use super::JsonMachine;
 use crate::ir::json::program::ObjectRule;
 use crate::options::Order;
 
-/// For each group, its excluded alternatives as bits. Trailing groups may be missing if they
-/// exclude none.
+/// For each group, its excluded alternatives as bits. Groups at the end may be missing if they
+/// exclude no alternatives.
 pub(super) type Out = Vec<u64>;
 
 impl JsonMachine {
-    /// Returns the excluded alternatives after a member, or `None` if no alternatives allow the
-    /// member here.
+    /// Returns the excluded alternatives after one more member, or `None` if some group has no
+    /// alternatives left.
     ///
-    /// `chosen` holds the index and node of a declared member. Without it, the member and all later
-    /// ones are undeclared.
+    /// `seen` and `out` are the members seen and the excluded alternatives before the member.
+    /// `chosen` is the index and the node of the member if it is declared. If `chosen` is `None`,
+    /// the member is undeclared, and no more declared members follow.
     pub(super) fn out_after(
         &self,
         rule: &ObjectRule,
@@ -54,7 +57,9 @@ impl JsonMachine {
         })
     }
 
-    /// Returns the least number of bytes from the end of a member to the end of an object with groups.
+    /// Returns the least number of bytes from the end of a member to the end of an object with
+    /// groups. `seen` reports the members that cannot come any more, and `out` has the excluded
+    /// alternatives.
     ///
     /// The members stand at `depth`.
     pub(super) fn after_grouped(
@@ -73,7 +78,8 @@ impl JsonMachine {
         Some(total.saturating_add(self.after_groups(rule, out, seen, depth)?))
     }
 
-    /// Returns the least number of bytes of the members that the groups still require, commas included.
+    /// Returns the least number of bytes of the members that the groups still require, including
+    /// commas. `None` if a required member has no value.
     fn after_groups(
         &self,
         rule: &ObjectRule,
@@ -100,7 +106,8 @@ impl JsonMachine {
     }
 }
 
-/// Returns the nodes that a declared member has in the alternatives that are left.
+/// Returns the nodes that the declared member at `index` has in the alternatives that are not
+/// excluded.
 pub(super) fn nodes_of(rule: &ObjectRule, out: &[u64], index: usize) -> Vec<u32> {
     let Some(&Some((group, slot))) = rule.grouped.get(index) else {
         return rule.members[index].node.into_iter().collect();
@@ -114,7 +121,8 @@ pub(super) fn nodes_of(rule: &ObjectRule, out: &[u64], index: usize) -> Vec<u32>
     nodes
 }
 
-/// Reports whether each group has an alternative whose required members have all been seen.
+/// Reports whether each group has an alternative, not excluded by `out`, whose required members
+/// have all been seen.
 pub(super) fn groups_hold(rule: &ObjectRule, out: &[u64], seen: impl Fn(usize) -> bool) -> bool {
     (0..).zip(&rule.groups).all(|(at, group)| {
         group.left(word(out, at)).any(|(_, members)| {

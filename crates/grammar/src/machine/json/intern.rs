@@ -6,86 +6,89 @@ use crate::ir::json::cost::Shortest;
 use crate::ir::json::program::Counts;
 use crate::machine::Config;
 
-/// All stacks, threads and configs created so far, each once.
+/// Tables of all stacks, threads and configs. Each is stored once.
 #[derive(Debug)]
 pub(super) struct Interner {
     stacks: Vec<Stack>,
     stack_ids: FxHashMap<(StackId, Frame), StackId>,
-    /// The stacks that each join stands for, by the index of the join.
+    /// For each join, the stacks that it stands for.
     joins: Vec<Box<[StackId]>>,
     join_ids: FxHashMap<Box<[StackId]>, StackId>,
     threads: Vec<(Thread, Shortest)>,
     thread_ids: FxHashMap<Thread, u32>,
     configs: Vec<Threads>,
-    /// The config that holds one thread alone, by thread, or [`NO_CONFIG`].
+    /// For each thread, the config with this thread alone, or [`NO_CONFIG`].
     singles: Vec<u32>,
     config_ids: FxHashMap<Box<[u32]>, u32>,
     sets: Vec<Box<[u64]>>,
     set_ids: FxHashMap<Box<[u64]>, u32>,
-    /// Values of an array's counters, by id.
+    /// Values of the counters of arrays, by their ids.
     counts: Vec<Counts>,
     counts_ids: FxHashMap<Counts, u32>,
     byte_len: usize,
 }
 
-/// An interned stack, with values that depend only on the stack, or the *join* of several stacks.
+/// An interned stack, or the *join* of several stacks. All fields depend only on the stack itself.
 ///
-/// A join is created when one frame is pushed on several stacks at the same byte. It is the parent
-/// of stacks, and never the stack of a thread.
+/// A join is created when the same frame is pushed on several stacks at the same byte. The join is
+/// then the parent of one new stack. A join is never the stack of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) parent: StackId,
     /// The innermost open array or object. `None` if nothing is open, or if this is a join.
     pub(super) frame: Option<Frame>,
-    /// For a join, its index in `Interner::joins` plus 1. Zero for other stacks.
+    /// The index of a join in [`Interner::joins`] plus 1. 0 for a stack that is not a join.
     join: u32,
     /// Number of open arrays and objects.
     pub(super) depth: u32,
-    /// Least number of bytes from the end of the current item to the end of this array or object.
+    /// Least number of bytes from the end of the current item or member to the end of this array or
+    /// object.
     pub(super) own: u32,
-    /// Least number of bytes from the end of the current item to the end of the whole text.
+    /// Least number of bytes from the end of the current item or member to the end of the whole
+    /// text.
     pub(super) total: u32,
-    /// True if the array or object may close after the current item.
+    /// True if the array or object may close after the current item or member.
     pub(super) closable: bool,
-    /// The nearest stack, this one included, whose top is an array with tracked items; [`ROOT`] if
-    /// there is none.
+    /// The innermost array with *tracked* items: the stack, this one or one below it, whose top is
+    /// such an array. [`ROOT`] if there is none.
     ///
-    /// Items are tracked if they must differ, or if two of them must be equal and no two are so far.
+    /// Items are tracked if they must all differ. They are also tracked if two of them must be
+    /// equal and no two are equal so far.
     pub(super) tracking: StackId,
-    /// The nearest such stack whose array has items before the current one, or needs more.
+    /// The innermost array with tracked items that has items before the current one or needs more
+    /// items. [`ROOT`] if there is none.
     pub(super) contested: StackId,
-    /// This stack without the undeclared names seen, which differs only in the names that must not
-    /// be repeated.
+    /// The stack that differs from this one only in having seen no undeclared names.
     ///
-    /// The stack itself if it holds no such names, or [`NO_STACK`] if it has no equivalent without them.
+    /// This is the stack itself if it has seen no such names. It is [`NO_STACK`] if the stack
+    /// without names would not be equivalent.
     pub(super) plain: StackId,
 }
 
-/// One of the alternatives that the text so far leaves open.
+/// One possible reading of the text so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Thread {
     pub(super) stack: StackId,
     pub(super) state: State,
-    /// Bytes read so far of the outermost open item that must differ from its siblings
-    /// (`uniqueItems`).
+    /// Text so far of the outermost open item that is tracked ([`Stack::tracking`]).
     pub(super) text: TextId,
 }
 
-/// Sorted threads of a config. Nearly all configs have a single thread.
+/// The threads of a config, sorted by id. Nearly all configs have a single thread.
 #[derive(Debug)]
 struct Threads {
     first: u32,
-    /// All threads; empty if there is only one.
+    /// All threads. Empty if there is only `first`.
     all: Box<[u32]>,
     closing: Shortest,
 }
 
-/// Id of the counts in an array without items.
+/// Id of the counts of an array in which no counter has been raised.
 pub(super) const UNCOUNTED: u32 = 0;
 
 const NO_CONFIG: u32 = u32::MAX;
 
-/// Marks that there is no stack.
+/// Marks a missing stack.
 pub(super) const NO_STACK: StackId = u32::MAX;
 
 impl Default for Interner {
@@ -130,10 +133,11 @@ impl Interner {
         self.stack_ids.get(&(parent, frame)).copied()
     }
 
-    /// Adds a stack.
+    /// Adds the stack of `frame` on `parent`.
     ///
-    /// `unique` is `None` if the items are not tracked. Otherwise it is true if the array has items
-    /// already or needs more. Without `plain`, the new stack is its own plain stack.
+    /// `unique` is `None` if the items of the array are not tracked. Otherwise it is true if the
+    /// array has seen items or needs more. If `plain` is `None`, the new stack is its own plain
+    /// stack.
     pub(super) fn add_stack(
         &mut self,
         parent: StackId,
@@ -160,9 +164,10 @@ impl Interner {
         id
     }
 
-    /// Returns the parent that stands for a sorted, non-empty list of stacks.
+    /// Returns the join of `stacks`, which must be sorted and not empty. Returns the stack itself
+    /// if there is only one.
     ///
-    /// The stacks have the same depth, since they read the same text.
+    /// All stacks have the same depth, because they have read the same text.
     pub(super) fn join(&mut self, stacks: &[StackId]) -> StackId {
         if let &[only] = stacks {
             return only;
@@ -202,7 +207,7 @@ impl Interner {
         id
     }
 
-    /// Returns the stacks that a parent stands for: only itself, unless it is a join.
+    /// Returns the stacks that `parent` stands for: the stacks of a join, or `parent` itself.
     pub(super) fn joined<'a>(&'a self, parent: &'a StackId) -> &'a [StackId] {
         match self.stack(*parent).join {
             0 => std::slice::from_ref(parent),
@@ -231,7 +236,8 @@ impl Interner {
         self.threads[id as usize].1
     }
 
-    /// Returns the config of a sorted set of threads.
+    /// Returns the config with these threads, which must be sorted. Returns [`Config::DEAD`] if
+    /// there are no threads.
     pub(super) fn config(&mut self, threads: &[u32]) -> Config {
         let known = match *threads {
             [] => return Config::DEAD,
@@ -269,12 +275,12 @@ impl Interner {
         self.configs.get(config.0 as usize).map(|threads| threads.closing)
     }
 
-    /// Reports whether a set of members contains `member`.
+    /// Reports whether the set of members with the id `set` contains `member`.
     pub(super) fn set_has(&self, set: u32, member: usize) -> bool {
         self.sets[set as usize].get(member / 64).is_some_and(|word| word >> (member % 64) & 1 == 1)
     }
 
-    /// Returns the set with `member` added. The empty set has the id 0.
+    /// Returns the id of `set` with `member` added. The empty set has the id 0.
     pub(super) fn set_with(&mut self, set: u32, member: usize) -> u32 {
         let mut words = self.sets[set as usize].to_vec();
         words.resize(words.len().max(member / 64 + 1), 0);
@@ -282,12 +288,12 @@ impl Interner {
         self.set_of(words)
     }
 
-    /// Returns the words of a set.
+    /// Returns the bits of a set, as 64-bit words.
     pub(super) fn set(&self, set: u32) -> &[u64] {
         &self.sets[set as usize]
     }
 
-    /// Returns the id of the set with these words. The last word must not be zero.
+    /// Returns the id of the set with these bits. The last word must not be zero.
     pub(super) fn set_of(&mut self, words: Vec<u64>) -> u32 {
         if let Some(&id) = self.set_ids.get(words.as_slice()) {
             return id;

@@ -1,38 +1,42 @@
-//! Checks JSON text against a compiled schema, byte by byte.
+//! Reads JSON text that must satisfy a compiled schema, byte by byte.
 //!
-//! JSON is deterministic, so no parse forest is needed. A *thread* is a stack and the token being
-//! read on top of it. A stack node is an interned pair of parent and frame. A frame is an open
-//! array with its number of items, or an open object with the names seen. A config is a set of
-//! threads, one for each alternative that the text so far leaves open. Usually there is a single
-//! thread.
+//! JSON is deterministic, so no parse forest is needed. A *frame* is an open array with its number
+//! of items, or an open object with the names seen. A *stack* is a frame on a parent stack. A
+//! *thread* is a stack and the token that is being read on top of it. A *config* is a set of
+//! threads: one for each reading that the schema's alternatives allow for the text so far. Usually
+//! there is a single thread.
 //!
 //! Stacks, threads and configs are interned, so equal states have equal ids. Inside a string
-//! without bounds every character leads back to the same config. A counter stops once no bound
-//! distinguishes its values.
+//! without bounds, every character therefore leads back to the same config. A counter stops growing
+//! when no bound distinguishes its values any more.
 //!
 //! A thread that cannot be completed is never created. Each thread is interned with the length of
-//! its shortest completion: the rest of the token being read, plus the rest of everything open. The
-//! stack node holds the second part, which is summed as frames are pushed. Nothing here recurses,
-//! however deep the text nests.
+//! its shortest completion: the rest of the token being read, plus the rest of all open arrays and
+//! objects. The second part is stored in the stack, and is summed up as frames are pushed. No
+//! function recurses with the nesting of the text.
 //!
-//! If the items of an array must differ (`uniqueItems`), the array's frame holds the set of values
-//! seen. A thread inside such an item holds the text of the item ([`unique`]). A search finds the
-//! shortest way to make the item a new value ([`search`]). It is skipped if the beginning of the
-//! item already differs from all values seen. Items that are required after it are an assignment of
-//! values to items ([`required`]).
+//! If the items of an array must differ (`uniqueItems`), the array's frame has the set of values
+//! seen. A thread inside such an item has the text of the item so far ([`unique`]). A search finds
+//! the shortest way to make the item a new value ([`search`]). The search is skipped if the
+//! beginning of the item already differs from all values seen. If more items are required, values
+//! are assigned to them in advance ([`required`]).
 //!
-//! Threads that differ only below the top may open the same array or object at the same byte. The
-//! frame is then pushed once, on a parent that stands for all their stacks, and each stack resumes
-//! when the frame closes. Alternatives of a recursive schema therefore do not multiply with the
-//! depth: a config has at most one stack for each top frame. Stacks inside items that must differ
-//! are not joined.
+//! Several threads may open the same array or object at the same byte, on different stacks. The
+//! frame is then pushed only once, on a parent that stands for all these stacks. When the frame
+//! closes, each of the stacks resumes. The alternatives of a recursive schema therefore do not
+//! multiply with the depth. Stacks inside items that must differ are not joined in this way.
 //!
-//! No name occurs twice in an object. Declared names are identified by their index among the
-//! declared ones. For undeclared names, the object's frame holds the set of names seen, and a
-//! thread in a name holds its characters so far ([`names`]).
+//! No name occurs twice in an object. A declared name is identified by its index among the declared
+//! names. For undeclared names, the object's frame has the set of names seen, and a thread inside a
+//! name has the name's characters so far ([`names`]). Undeclared names may be divided into classes
+//! with different schemas, for example by `patternProperties`. Each class has a number, its
+//! *label*.
+//!
+//! An object may have *obligations*: requirements that only undeclared members can meet.
 //!
 //! # Limitations
-//! Alternatives that agree on a long prefix of one array or object are followed side by side.
+//! Alternatives that begin with the same array or object are followed side by side, as separate
+//! threads.
 
 pub(crate) mod classes;
 mod closing;
@@ -85,55 +89,61 @@ use unique::Items;
 pub(crate) struct JsonMachine {
     program: Arc<JsonProgram>,
     interner: Interner,
-    /// Threads of the config being built.
+    /// Ids of the threads of the config that is being built.
     next: Vec<u32>,
-    /// State of arrays whose items must differ.
+    /// State that all arrays with items that must differ share.
     items: Items,
-    /// For objects whose members depend on each other: the cost after each declared name ([`closing`]).
+    /// For each state of an object with groups: the cost of each declared name ([`closing`]).
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
-    /// Results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths).
+    /// Results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths), newest first.
     seen_lengths: RefCell<VecDeque<SeenLengths>>,
-    /// Costs of the nearest declared names, for the last object with many of them.
+    /// Shortest completions through declared names, for the last object with many declared names.
     nearest: RefCell<Option<Nearest>>,
-    /// Names of undeclared members.
+    /// Sets of names of undeclared members.
     names: Names,
-    /// Number of names of each length, by object rule and label.
+    /// For each object rule and label, the number of undeclared names of each length.
     name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
-    /// Arrays and objects that the current byte opens, each with the stack below it.
+    /// Arrays and objects that the current byte opens, each with its parent stack.
     opened: Vec<(Frame, StackId)>,
-    /// True if some array has counters.
+    /// True if some array of the schema has counters.
     counts: bool,
-    /// True if a single token may use up all undeclared names of some object.
+    /// True if some object of the schema has so few undeclared names that a single token may use
+    /// all of them.
     scarce: bool,
 }
 
-/// Object rule, members seen, excluded alternatives, and depth.
+/// Key of [`JsonMachine::grouped`]: object rule, members seen, excluded alternatives, and depth.
 type GroupedKey = (u32, u32, u32, u32);
 
 /// Id of an interned stack.
 type StackId = u32;
 
-/// The stack with no open array or object.
+/// The stack without open arrays and objects.
 const ROOT: StackId = 0;
 
 /// An open array or object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Frame {
-    /// `items` is the number of items, including the one being read. `counts` is the interner's id
-    /// of the counters. If items must differ, `seen` is the set of values before the current item.
-    /// `start` is the offset of that item in the thread's text.
+    /// An open array of the rule `rule`.
+    ///
+    /// - `items` is the number of items, including the item that is being read.
+    /// - `counts` is the id of the values of the array's counters.
+    /// - `seen` is the set of values before the current item, if items must differ.
+    /// - `start` is the offset of the current item in the thread's text.
     Array { rule: u32, items: u32, counts: u32, seen: SetId, start: u32 },
-    /// `seen` is the position in the declared order; with [`Order::Any`](crate::Order::Any) it is
-    /// the id of a set of members. Neither includes the member whose name is being read. `members`
-    /// is the number of members if the rule bounds that number. For a rule with groups, `members`
-    /// is the id of the set of excluded alternatives. `pending` holds the obligations that no
-    /// member has met yet. `names` is the set of undeclared names seen, and empty once no more
-    /// members may come.
+    /// An open object of the rule `rule`. The member whose name is being read does not count yet.
+    ///
+    /// - `seen` is the position in the declared order. With [`Order::Any`](crate::Order::Any), it
+    ///   is the id of the set of declared members seen.
+    /// - `members` is the number of members, if the rule bounds that number. For a rule with
+    ///   groups, it is the id of the set of excluded alternatives.
+    /// - `pending` has the obligations that no member has met yet, as bits.
+    /// - `names` is the set of undeclared names seen. It is empty once no more members may come.
     Object { rule: u32, seen: u32, members: u32, pending: u8, names: NamesId },
 }
 
-/// The token being read on top of a stack.
+/// The state of the token that is being read on top of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
     /// Before a value.
@@ -150,20 +160,22 @@ enum State {
         dfa: u32,
         state: u32,
     },
-    /// Inside a string without a pattern, whose length may be bounded.
+    /// Inside a string without a pattern. `chars` is the number of characters so far, up to the
+    /// highest bound of the rule.
     Text {
         rule: u32,
         chars: u32,
         decode: Decode,
     },
-    /// Inside a string of a regular language. `chars` stays zero if the rule has no upper bound.
+    /// Inside a string with a pattern. `chars` is the number of characters so far, or always 0 if
+    /// the rule has no maximum.
     Language {
         rule: u32,
         state: u32,
         chars: u32,
         decode: Decode,
     },
-    /// Inside one of several fixed strings.
+    /// Inside one of several fixed strings. `at` is a node in the trie of these strings.
     Word {
         trie: u32,
         at: u32,
@@ -177,22 +189,24 @@ enum State {
     ObjectStart {
         gap: GapRest,
     },
-    /// Before a name where the object may not close: after a comma, or inside fixed white space
-    /// after `{`.
+    /// Before a name, at a position where the object may not close: after a comma, or in fixed
+    /// white space after `{`.
     KeyStart {
         gap: GapRest,
     },
-    /// Inside a name. `at` is a node in the trie of declared names, or [`OUTSIDE`]. `other` is a
-    /// state of the language that labels undeclared names. It is zero if there is no such language,
-    /// and [`OUTSIDE`] once the name can only be a declared one. `name` identifies the characters
-    /// read so far, if they are kept.
+    /// Inside a name.
+    ///
+    /// - `at` is a node in the trie of declared names, or [`OUTSIDE`] if the name is not declared.
+    /// - `other` is a state of the language that labels undeclared names. It is 0 if there is no
+    ///   such language, and [`OUTSIDE`] if the name can only be a declared name.
+    /// - `name` identifies the characters so far, if they are stored.
     Key {
         at: u32,
         other: u32,
         name: NameId,
         decode: Decode,
     },
-    /// After a name.
+    /// After a name, before the colon. `node` is the node of the member's value.
     Colon {
         node: u32,
         gap: GapRest,
@@ -207,7 +221,8 @@ enum State {
     End,
 }
 
-/// The name being read has left the trie of declared names, or the language of undeclared names.
+/// Value of `at` or `other` in [`State::Key`] if the name has left the trie of declared names, or
+/// the language of undeclared names.
 const OUTSIDE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -228,14 +243,14 @@ impl Literal {
 }
 
 impl JsonProgram {
-    /// Returns a shortest text.
+    /// Returns a shortest text that satisfies the schema.
     pub(crate) fn shortest_text(self: &Arc<Self>) -> Vec<u8> {
         let mut automaton = Automaton::new(Box::new(self.machine()));
         let start = automaton.start();
         automaton.closing(start)
     }
 
-    /// Creates a machine at the start of a value.
+    /// Creates a machine for the schema.
     pub(crate) fn machine(self: &Arc<Self>) -> JsonMachine {
         JsonMachine::new(Arc::clone(self))
     }
@@ -264,10 +279,10 @@ impl JsonMachine {
         }
     }
 
-    /// Drops each thread that equals another thread except for lower counts in an array.
+    /// Drops each thread in `next` that equals another thread except for lower counts in an array.
     ///
-    /// An item that satisfies a counter may also be read as uncounted. That reading allows a subset
-    /// of the continuations of the counted reading.
+    /// An item that satisfies a counter's subschema may also be read without raising the counter.
+    /// That reading allows no continuation that the other reading does not allow.
     fn drop_dominated(&mut self) {
         let mut next = std::mem::take(&mut self.next);
         let mut alike = FxHashMap::<_, Vec<(u32, u32)>>::default();
@@ -292,7 +307,7 @@ impl JsonMachine {
         self.next = next;
     }
 
-    /// Returns the number of threads in a config.
+    /// Returns the number of threads of a config.
     #[cfg(test)]
     fn threads(&self, config: Config) -> usize {
         self.interner.threads_of(config).len()
@@ -314,18 +329,21 @@ impl JsonMachine {
     }
 }
 
-/// Weight of one seen name in the search for a new name, where summing up one member has weight 1.
+/// Weight of one name seen in the search for a new name, for [`JsonMachine::names_below`]. The
+/// weight of one member in a sum over all members is 1.
 const NEW_NAME: usize = 64;
-/// Mean number of transitions per state of a name automaton that doubles the weight of a seen name.
+/// Mean number of transitions per state of the automaton of undeclared names that doubles
+/// [`NEW_NAME`].
 const TRANSITIONS: usize = 16;
-/// Weight of one thread. `NAMES` units of work on names add a weight of 1.
+/// Weight of one thread. `NAMES` units of [`JsonMachine::names_below`] add a weight of 1.
 const THREAD: usize = 4;
 const NAMES: usize = 16;
-/// Number of summed members that weigh as much as one declared name.
+/// Number of members in a sum that weigh as much as one declared name.
 const SUMMED: usize = 4;
 
 impl JsonMachine {
-    /// Returns the config that holds only the thread with the shortest completion.
+    /// Returns the config with only one thread of `config`: the thread with the shortest
+    /// completion.
     fn nearest(&mut self, config: Config) -> Config {
         let threads = self.interner.threads_of(config).iter().copied();
         match threads.min_by_key(|&thread| self.interner.thread_closing(thread).len) {
@@ -334,9 +352,9 @@ impl JsonMachine {
         }
     }
 
-    /// Estimates the work of closing an object whose next name is being read. The estimate covers
-    /// the search for a new name, and a sum over the members for each declared name that the text
-    /// may become.
+    /// Estimates the work of computing the shortest completion of a thread inside a name. The work
+    /// consists of the search for a new name, and of a sum over the members for each declared name
+    /// that the text may become. Returns 0 for threads outside names.
     fn names_below(&self, Thread { stack, state, .. }: Thread) -> usize {
         let State::Key { at, .. } = state else { return 0 };
         let Some(Frame::Object { rule, seen, names, .. }) = self.interner.stack(stack).frame else {

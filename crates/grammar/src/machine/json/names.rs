@@ -1,12 +1,13 @@
-//! Names of an object's undeclared members, which must all differ.
+//! Sets of the names of an object's undeclared members, which must all differ.
 //!
-//! A set of names is a trie over the bytes of the decoded names. Each node is interned by its
-//! subtree, so each node is a set itself: the remainders of the names that pass through it. Adding
-//! a name copies only the nodes on its path.
+//! A set of names is a trie over the bytes of the decoded names. Equal subtrees are stored once, so
+//! each node is itself the id of a set. The set of a node has the *remainders* of all names that
+//! pass through the node: their parts after the node. Adding a name copies only the nodes on the
+//! path of the name.
 //!
-//! A name being read is interned as its characters so far, with its *rivals*: the remainders of the
-//! names seen that begin with these characters. A name without rivals differs from all names seen,
-//! whatever characters follow.
+//! A name being read is interned as its characters so far, together with its *rivals*. The rivals
+//! are the remainders of the names seen that begin with these characters. A name without rivals
+//! differs from all names seen, whatever characters follow.
 
 use rustc_hash::FxHashMap;
 
@@ -19,12 +20,12 @@ pub(super) const NO_NAMES: NamesId = 0;
 /// Id of an interned prefix of the name being read.
 pub(super) type NameId = u32;
 
-/// A name whose characters are not kept. It is the beginning of a declared name and has no rivals,
-/// or no name can occur twice in its object.
+/// Id of a name whose characters are not stored. Either the characters so far begin a declared name
+/// and no name seen, or the object needs no comparison of names.
 pub(super) const UNREAD: NameId = 0;
 
-/// A name whose characters are unknown, but that differs from all other names. Masks look ahead
-/// with such names.
+/// Id of a name whose characters are unknown, but that differs from all other names. Masks look
+/// ahead with such names.
 pub(super) const UNKNOWN: NameId = 1;
 
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Names {
     sets: Vec<Set>,
     set_ids: FxHashMap<Set, NamesId>,
     read: Vec<Read>,
-    /// The empty prefix, by the set of names seen.
+    /// For each set of names seen, the id of the empty prefix.
     starts: FxHashMap<NamesId, NameId>,
     longer: FxHashMap<(NameId, char), NameId>,
     byte_len: usize,
@@ -42,9 +43,10 @@ pub(super) struct Names {
 struct Set {
     /// True if the set contains the empty name.
     ends: bool,
-    /// Sets of remainders by the next byte, sorted.
+    /// For each first byte of a name in the set, the remainders of the names after this byte.
+    /// Sorted by byte.
     children: Box<[(u8, NamesId)]>,
-    /// Number of names.
+    /// Number of names in the set.
     count: u32,
 }
 
@@ -52,7 +54,7 @@ struct Set {
 struct Read {
     before: NameId,
     c: char,
-    /// Length of the shortest spelling, in bytes.
+    /// Length of the shortest spelling of the prefix, in bytes.
     spelled: u32,
     rivals: NamesId,
 }
@@ -90,12 +92,14 @@ impl Names {
         self.sets[set as usize].count
     }
 
-    /// Reports whether the set contains the empty name, so that a name may end here.
+    /// Reports whether the set contains the empty name. For a set of remainders, a name then ends
+    /// here.
     pub(super) fn ends(&self, set: NamesId) -> bool {
         self.sets[set as usize].ends
     }
 
-    /// Returns the sets of remainders by the next byte.
+    /// Returns, for each first byte of a name in the set, the remainders of the names after this
+    /// byte.
     pub(super) fn children(&self, set: NamesId) -> &[(u8, NamesId)] {
         &self.sets[set as usize].children
     }
@@ -106,13 +110,14 @@ impl Names {
         at.map_or(NO_NAMES, |at| children[at].1)
     }
 
-    /// Returns the remainders of the names that begin with `c`.
+    /// Returns the remainders of the names in the set that begin with `c`.
     pub(super) fn after(&self, set: NamesId, c: char) -> NamesId {
         let mut utf8 = [0; 4];
         c.encode_utf8(&mut utf8).bytes().fold(set, |set, byte| self.child(set, byte))
     }
 
-    /// Returns the first characters of the names, each with the remainders of its names.
+    /// Returns the first characters of the names in the set, each with the remainders of the names
+    /// after it.
     pub(super) fn next_chars(&self, set: NamesId) -> Vec<(char, NamesId)> {
         let mut chars = Vec::new();
         let mut open = vec![(set, [0; 4], 0)];
@@ -128,7 +133,7 @@ impl Names {
         chars
     }
 
-    /// Returns the names of a set.
+    /// Returns all names of the set.
     pub(super) fn all(&self, set: NamesId) -> Vec<String> {
         let mut names = Vec::new();
         let mut name = Vec::new();
@@ -145,7 +150,7 @@ impl Names {
         names
     }
 
-    /// Returns the set with `name` added.
+    /// Returns the id of the set with `name` added.
     pub(super) fn with(&mut self, set: NamesId, name: &str) -> NamesId {
         let mut path = Vec::with_capacity(name.len());
         let mut at = set;
@@ -166,7 +171,7 @@ impl Names {
         node
     }
 
-    /// Returns the empty prefix of a name in an object that has `seen` these names.
+    /// Returns the id of the empty prefix of a name, in an object with the names `seen`.
     pub(super) fn start(&mut self, seen: NamesId) -> NameId {
         let next = self.read.len() as NameId;
         let id = *self.starts.entry(seen).or_insert(next);
@@ -176,7 +181,7 @@ impl Names {
         id
     }
 
-    /// Returns the prefix with one more character.
+    /// Returns the id of the prefix `name` with the character `c` appended.
     pub(super) fn then(&mut self, name: NameId, c: char) -> NameId {
         let next = self.read.len() as NameId;
         let id = *self.longer.entry((name, c)).or_insert(next);
@@ -203,7 +208,7 @@ impl Names {
         self.read[name as usize].spelled
     }
 
-    /// Returns the characters of a name that is kept.
+    /// Returns the characters of the prefix `name`, which must be stored.
     pub(super) fn text(&self, name: NameId) -> String {
         let mut chars = Vec::new();
         let mut at = name;

@@ -1,9 +1,9 @@
-//! Shortest undeclared names that have not been seen.
+//! Searches for the shortest undeclared name that an object has not seen.
 //!
-//! A new name may share a prefix with names seen, and may end before them, extend them, or branch
-//! off. The names seen are a trie. The search follows this trie as long as a name along it may
-//! still be shorter than one that leaves it. Each place of the search also has a state in the
-//! language of undeclared names and a node among the declared names.
+//! A new name may begin like a name seen, and then end early, continue after its end, or continue
+//! with another character. The names seen form a trie. The search follows the trie as long as a
+//! name along it may still be shorter than a name that leaves it. Each place of the search also has
+//! a state in the language of undeclared names, and a node in the trie of declared names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,16 +19,17 @@ use crate::ir::json::spelling::Decode;
 
 const QUOTE: Shortest = Shortest::new(1, b'"');
 
-/// The path to a place in a name.
+/// A path of the search: a place in a name, and the bytes that lead to it.
 #[derive(Clone, Copy)]
 struct NamePath {
     place: NamePlace,
-    /// Number of bytes so far, and the first of them.
+    /// Number of bytes on the path, and the first byte.
     bytes: Shortest,
 }
 
 impl NamePath {
-    /// Extends the path by the character `c`, which takes `bytes`, to another place.
+    /// Returns the path extended by the character `c`, which is spelt as `bytes`. `(at, other,
+    /// rivals)` is the new place, as in [`NamePlace`].
     fn on(self, bytes: Shortest, c: char, (at, other, rivals): (u32, u32, NamesId)) -> Self {
         let spelled = self.place.spelled + shortest_spelling(c).len;
         let bytes = self.and(bytes);
@@ -43,9 +44,12 @@ impl NamePath {
 /// A search for the undeclared name that leads to the shortest completion.
 struct Search<'a> {
     object: &'a Object<'a>,
-    /// By label, the least number of bytes after a name.
+    /// For each label, the least number of bytes from the closing quote of a name with this label
+    /// to the end of the object. `None` if such a name cannot come.
     after: Vec<Option<u32>>,
-    /// By label and length of a name, the least number of bytes after that name.
+    /// For names of a known length, the number of bytes as in `after`, by label and length. The
+    /// number may be larger than in `after`, because the name is then no longer available for other
+    /// members.
     after_taken: FxHashMap<(u32, u32), Option<u32>>,
     best: Option<Shortest>,
     ways: Vec<NamePath>,
@@ -53,9 +57,10 @@ struct Search<'a> {
 }
 
 impl Object<'_> {
-    /// Returns the shortest text from inside a name through an undeclared name to the end of the object.
+    /// Returns the shortest text from `place` in a name, through an undeclared name, to the end of
+    /// the object. `None` if there is no such text.
     ///
-    /// All characters of the name so far must be known.
+    /// The characters of the name so far must be known.
     pub(super) fn undeclared(&self, place: NamePlace, decode: Decode) -> Option<Shortest> {
         if place.other == OUTSIDE {
             return None;
@@ -82,7 +87,8 @@ impl Object<'_> {
 }
 
 impl Search<'_> {
-    /// Returns the shortest text to an end with a label, without regard to the names seen.
+    /// Returns the shortest text from a place to the closing quote of an undeclared name with
+    /// `label`, inclusive. Ignores the names seen.
     fn nearest(&self, NamePlace { at, other, .. }: NamePlace, label: u32) -> Option<Shortest> {
         match self.object.rule.labels {
             Some(labels) => self.object.machine.program.languages[labels as usize].nearest(other, label),
@@ -91,7 +97,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the label of a name that ends at a place, or `None` if that name is declared.
+    /// Returns the label of the name that ends at a place. Returns `None` if the name is declared.
     fn label(&self, NamePlace { at, other, .. }: NamePlace) -> Option<u32> {
         match self.object.rule.labels {
             Some(labels) => Some(self.object.machine.program.languages[labels as usize].dfa().label(other)),
@@ -99,7 +105,8 @@ impl Search<'_> {
         }
     }
 
-    /// Considers the name with a label that ends after `bytes`.
+    /// Updates the best result with the name that has `label` and ends after the path `way` and
+    /// `bytes`. `bytes` include the closing quote.
     fn end(&mut self, way: NamePath, bytes: Shortest, label: u32) {
         let length = way.place.spelled + bytes.len - 1;
         if self.after.get(label as usize).is_some_and(Option::is_some)
@@ -110,14 +117,16 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the least number of bytes from the closing quote of a name to the end of the object.
+    /// Returns the least number of bytes from the closing quote of a name with this label and
+    /// length to the end of the object.
     fn after_name(&mut self, label: u32, length: u32) -> Option<u32> {
         let Self { object, after_taken, .. } = self;
         let after = || object.after_other(label, Some((label, length)));
         *after_taken.entry((label, length)).or_insert_with(after)
     }
 
-    /// Ends the names at a place without rivals, and queues a place with rivals.
+    /// If the place has no rivals, updates the best result with the shortest name of each label.
+    /// Otherwise queues the place.
     fn consider(&mut self, way: NamePath) {
         let ends = (0..self.after.len() as u32).filter_map(|label| {
             let after = self.after[label as usize]?;
@@ -158,8 +167,8 @@ impl Search<'_> {
 
     /// Extends a path by one character.
     ///
-    /// Tries each character with which a name seen continues, and one other character for each
-    /// further target.
+    /// Tries each character with which a name seen continues. For each other target state or node,
+    /// tries one character.
     fn expand(&mut self, way: NamePath, decode: Decode) {
         let machine = self.object.machine;
         let (profile, rule) = (machine.program.profile, self.object.rule);

@@ -1,8 +1,8 @@
 //! Finds the tokens that may repeat an undeclared name of an object.
 //!
-//! While an object has more names left, a name seen forbids only its repetition. The mask then
-//! equals the mask without names seen, except for two kinds of tokens. The first kind ends a name
-//! seen. The second kind begins a name that can only become a name seen.
+//! While an object has unused names left, a name seen only forbids the same name. The mask then
+//! equals the mask without names seen, except for two kinds of tokens. The first kind ends with a
+//! name seen, or contains it. The second kind ends inside a name that can only become a name seen.
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode};
 
@@ -16,9 +16,9 @@ use crate::mask::named_tokens::{ByText, NameRead, NamedTokens};
 use crate::regular::TextDfa;
 
 impl JsonMachine {
-    /// Reports whether tokens that stay inside the name being read may be forbidden, too.
+    /// Reports whether tokens that stay inside the name being read may be forbidden too.
     ///
-    /// This is assumed for a config inside a character.
+    /// Always returns true if the config is inside a character of such a name.
     pub(super) fn repeats_within(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
@@ -33,10 +33,10 @@ impl JsonMachine {
         })
     }
 
-    /// Adds the tokens that may repeat a name.
+    /// Appends the tokens in `named` that may repeat a name.
     ///
-    /// Tokens that stay inside the name being read are not added, even if
-    /// [`repeats_within`](Self::repeats_within) reports that some may be forbidden.
+    /// Tokens that stay inside the name being read are not appended, even if
+    /// [`repeats_within`](Self::repeats_within) reports that some of them may be forbidden.
     pub(super) fn repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         let threads = self.interner.threads_of(config).iter().map(|&thread| self.interner.thread(thread));
         if self.scarce || threads.clone().any(|thread| self.interner.stack(thread.stack).plain == NO_STACK) {
@@ -74,7 +74,8 @@ impl JsonMachine {
         tokens.extend(named.repeating(read.as_ref()));
     }
 
-    /// Adds the tokens that hold a name seen, or the beginning of names that have all been seen.
+    /// Appends the tokens that contain a name in `seen`, and the tokens that end inside a name if
+    /// all names with this beginning have been seen.
     fn add_begun(&self, rule: &ObjectRule, seen: NamesId, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         if seen == NO_NAMES {
             return;
@@ -87,7 +88,8 @@ impl JsonMachine {
         exhausted.walk(seen);
     }
 
-    /// Returns the name that a thread is reading and its rivals, if the object keeps its names.
+    /// Returns the name that a thread is reading, and its rivals. Returns `None` if no undeclared
+    /// name is being read, or if the object needs no comparison of names.
     fn name_read(&self, Thread { stack, state, .. }: Thread) -> Option<(NameRead, NamesId)> {
         let State::Key { at, other, name, decode } = state else { return None };
         let rule = self.object_rule(stack)?;
@@ -105,7 +107,7 @@ impl JsonMachine {
 }
 
 impl Names {
-    /// Adds the tokens whose text is a name of a set.
+    /// Appends the tokens in `tokens` whose text is a name in `set`.
     fn add_ends(&self, set: NamesId, tokens: &ByText, all: &mut Vec<TokenId>) {
         if self.ends(set) {
             all.extend(&tokens.empty);
@@ -117,13 +119,14 @@ impl Names {
         });
     }
 
-    /// Adds the tokens whose text is the beginning of a name of a set.
+    /// Appends the tokens in `tokens` whose text is the beginning of a name in `set`.
     fn add_all(&self, set: NamesId, tokens: &ByText, all: &mut Vec<TokenId>) {
         all.extend(&tokens.empty);
         self.meet(set, &tokens.trie, |_, here| all.extend(here));
     }
 
-    /// Visits the trie nodes that begin a name of a set, each with the remainders of its names.
+    /// Calls `visit(remainders, tokens)` for each node of `trie` below the root whose text begins a
+    /// name in `set`.
     fn meet(&self, set: NamesId, trie: &TokenTrie, mut visit: impl FnMut(NamesId, &[TokenId])) {
         let mut open = vec![(set, TrieNode::ROOT)];
         while let Some((set, node)) = open.pop() {
@@ -137,7 +140,7 @@ impl Names {
     }
 }
 
-/// Finds the beginnings of names that cannot become an unseen name.
+/// A walk over the names seen that finds the beginnings that can no longer become an unused name.
 struct Exhausted<'a> {
     names: &'a Names,
     rule: &'a ObjectRule,

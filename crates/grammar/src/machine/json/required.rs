@@ -1,22 +1,22 @@
-//! Required items of arrays whose items must differ.
+//! Plans the required items of arrays whose items must differ.
 //!
-//! An array demands a number of items of each kind, by the position of an item or by the counter
-//! that it raises. The array is completed by an assignment of different unseen values to these
-//! items. The solver lists the shortest values of each node that an item may have: all of them, or
-//! one more than the number of required items. This number suffices, since only required items add
-//! to the values seen.
+//! An array may require items of several kinds: by the position of an item, or by the counter that
+//! an item raises. To complete the array, each required item must get a value of its kind that
+//! differs from all others and from the values seen. For each node that an item may have, the
+//! program lists the shortest values: all values, or one more than the number of required items.
+//! This number is enough, because only required items add to the values seen.
 //!
-//! The sets of values that can be assigned form a transversal matroid, so a greedy choice is
-//! optimal. Values are taken from the cheapest on, each one if moving the values taken before it
-//! between items makes room.
+//! The sets of values that can be assigned together form a transversal matroid, so a greedy choice
+//! is optimal. The values are tried from the shortest on. A value is taken if the values taken
+//! before can be moved between items so that there is room for the new one.
 //!
-//! A value that every assignment uses is *critical*: earlier items must not have it.
+//! A value that every assignment uses is *critical*: no earlier item may have it.
 
 use super::JsonMachine;
 use crate::ir::json::program::{ArrayRule, NodeId, Required};
 use crate::ir::json::values::{SetId, ValueId, Values};
 
-/// A number of items, each a value of one of the nodes.
+/// A requirement for `count` more items. Each of them must be a value of one of `nodes`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Demand {
     pub(crate) count: u32,
@@ -27,7 +27,8 @@ pub(crate) struct Demand {
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(super) value: ValueId,
-    /// Length of its shortest text at depth 0; `lines` is the number of line breaks in that text.
+    /// Length of the value's shortest text at depth 0, in bytes. `lines` is the number of line
+    /// breaks in that text.
     pub(crate) bytes: u32,
     pub(crate) lines: u32,
     first: u8,
@@ -36,14 +37,15 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the number of bytes of the shortest text at `depth`.
+    /// Returns the number of bytes of the value's shortest text at `depth`.
     fn cost(&self, depth: u32) -> u32 {
         self.bytes.saturating_add(self.lines.saturating_mul(2).saturating_mul(depth))
     }
 }
 
 impl Required {
-    /// Returns the values of all pools, each once.
+    /// Returns the values in all pools as candidates. A value that is in several pools becomes one
+    /// candidate.
     pub(crate) fn candidates(&self, values: &mut Values) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut places = rustc_hash::FxHashMap::default();
@@ -65,14 +67,16 @@ impl Required {
 }
 
 impl ArrayRule {
-    /// Reports whether items must differ, and several items or a counted one are required.
+    /// Reports whether items must differ, and either several items or an item for a counter are
+    /// required.
     pub(crate) fn needs_different(&self) -> bool {
         self.unique && (self.min > 1 || self.counters.iter().any(|counter| counter.min > 0))
     }
 
-    /// Returns the items that must still follow; the first demand includes the next item.
+    /// Returns the items that must still follow after `items` items with the given counts. The
+    /// first demand includes the next item.
     ///
-    /// Returns `None` if the array has no room for them.
+    /// Returns `None` if the array has no room for these items.
     pub(crate) fn demands(&self, items: u32, counts: &[u16]) -> Option<Vec<Demand>> {
         let mut demands: Vec<Demand> = Vec::new();
         let mut add =
@@ -104,25 +108,26 @@ impl ArrayRule {
         Some(demands)
     }
 
-    /// Returns the largest number of different items that are required together.
+    /// Returns the maximum number of items that are required together and must differ.
     pub(crate) fn most_required(&self) -> u32 {
         let counted = self.counters.iter().map(|counter| u32::from(counter.min)).sum();
         self.min.max(counted)
     }
 }
 
-/// An assignment of candidates to the demands that they meet.
+/// An assignment of candidates to demands. Each candidate meets at most one demand.
 pub(crate) struct Assignment {
-    /// By candidate, the demand that it meets.
+    /// For each candidate, the index of the demand that it is assigned to, if any.
     demand: Vec<Option<usize>>,
-    /// By candidate, the demands that it could meet.
+    /// For each candidate, the indices of the demands that it could be assigned to.
     allowed: Vec<Vec<usize>>,
-    /// By demand, the candidates that meet it.
+    /// For each demand, the indices of the candidates that are assigned to it.
     held: Vec<Vec<usize>>,
 }
 
 impl Assignment {
-    /// Meets all demands with different candidates, or returns `None` if that is impossible.
+    /// Creates an assignment that meets all demands with different candidates of the least total
+    /// cost. Returns `None` if that is impossible.
     ///
     /// The candidates must be sorted by cost.
     pub(crate) fn new(demands: &[Demand], candidates: &[&Candidate]) -> Option<Self> {
@@ -147,7 +152,8 @@ impl Assignment {
         (missing == 0).then_some(assignment)
     }
 
-    /// Takes a candidate if moving others between demands makes room, and reports whether it did.
+    /// Assigns a candidate to a demand, if necessary after moving other candidates between demands.
+    /// Reports whether that was possible.
     fn take(&mut self, candidate: usize, demands: &[Demand]) -> bool {
         let mut before: Vec<Option<(usize, usize)>> = vec![None; demands.len()];
         let mut queue = self.allowed[candidate].clone();
@@ -185,12 +191,12 @@ impl Assignment {
         self.demand[candidate] = Some(demand);
     }
 
-    /// Returns the candidates that are taken.
+    /// Returns the indices of the candidates that are assigned to a demand.
     pub(crate) fn taken(&self) -> impl Iterator<Item = usize> {
         self.held.iter().flatten().copied()
     }
 
-    /// Returns the candidates without which the demands cannot be met.
+    /// Returns the indices of the candidates without which the demands cannot be met.
     fn critical(&self) -> Vec<usize> {
         // Demands for which another candidate can replace one of theirs.
         let mut met = vec![false; self.held.len()];
@@ -212,23 +218,24 @@ impl Assignment {
     }
 }
 
-/// A cheapest way to add the items that an array still needs.
+/// A choice of values for the required items of an array, with the least number of bytes.
 pub(super) struct Plan {
-    /// Number of items.
+    /// Number of items that the plan adds.
     pub(super) items: u32,
-    /// Total bytes of the items.
+    /// Total number of bytes of these items, without commas and white space between them.
     pub(super) bytes: u32,
-    /// First byte of an item that may come next.
+    /// First byte of the next item, or `]` if no item is required.
     pub(super) first: u8,
-    /// Values that no earlier item may have, sorted.
+    /// Values that no item before the planned ones may have, sorted.
     pub(super) critical: Vec<ValueId>,
 }
 
 impl JsonMachine {
-    /// Plans the items that an array still needs, which stand at `depth` and must differ from the
-    /// values `seen`.
+    /// Plans the items that an array of rule `rule` still needs after `items` items with the counts
+    /// `counts`. The items stand at `depth` and must differ from the values `seen`.
     ///
-    /// The next item is a value of `node`, if given. Returns `None` if the values do not suffice.
+    /// If `node` is given, the next item must be a value of `node`. Returns `None` if there are not
+    /// enough different values.
     pub(super) fn plan(
         &self,
         (rule, seen): (u32, SetId),
@@ -261,9 +268,10 @@ impl JsonMachine {
     }
 }
 
-/// Returns the plan if all demands and all candidates have the same nodes: the cheapest free candidates.
+/// Returns the plan for the simple case in which all demands and all candidates have the same
+/// nodes. The plan then consists of the cheapest candidates that have not been seen.
 ///
-/// Returns `None` if the nodes differ, and `Some(None)` if there are too few candidates.
+/// Returns `None` in all other cases, and `Some(None)` if there are too few candidates.
 #[expect(clippy::option_option, reason = "whether there is such a plan, and whether it can be met")]
 fn alike(demands: &[Demand], all: &[Candidate], seen: impl Fn(ValueId) -> bool) -> Option<Option<Plan>> {
     let (first, rest) = demands.split_first()?;

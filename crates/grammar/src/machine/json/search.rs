@@ -1,18 +1,21 @@
-//! Shortest completions of threads inside items that must differ.
+//! Searches for the shortest completion of a thread inside an item that must differ from other
+//! items.
 //!
-//! If items need not differ, the length of a shortest completion is known at once
-//! ([`closing`](super::closing)). With items that must differ, that length is a lower bound. It is
-//! exact for a *settled* thread. On the stack of a settled thread, no item can still become a value
-//! seen. In addition, no array needs more items, or its required items have a plan.
+//! If items need not differ, the length of a shortest completion is computed directly
+//! ([`closing`](super::closing)). If they must differ, this length is only a lower bound. It is
+//! exact for a *settled* thread. A thread is settled if no open item can still become a value seen,
+//! and if each open array needs no more items or has a plan for them
+//! ([`required`](super::required)).
 //!
-//! From any other thread, an A* search with that length as the estimate finds the shortest path to
-//! a settled thread. Usually the first path tried already leads to one. The completions of all
-//! threads on the path are stored, so that the machine can follow the path.
+//! From any other thread, an A* search finds a shortest path to a settled thread. The lower bound
+//! is the search's estimate. Usually, the first path tried already leads to a settled thread. The
+//! completions of all threads on the path are stored, so that the machine can follow the path.
 //!
-//! The search considers one spelling of each value, the generated one, unless the text has begun
-//! another spelling. The number of places is bounded. At the limit, the search takes the best
-//! completion found so far. If there is none, it continues from the longest path until it finds any
-//! completion. A thread without a result then counts as a thread without a completion.
+//! The search tries one spelling of each value, the generated spelling, unless the text has begun
+//! another one. The number of places that it visits is bounded. At the limit, the search returns
+//! the best completion found so far. If there is none, the search continues from the longest path
+//! until it finds any completion. If that fails too, the thread counts as a thread without a
+//! completion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,26 +32,27 @@ use crate::ir::json::program::ItemText;
 use crate::ir::json::spelling::{Decode, Decoded};
 use crate::options::Profile;
 
-/// Number of places after which a search without a result continues from the longest path first. It
-/// ends after twice that number.
+/// Number of places after which a search without a result expands the longest path first. The
+/// search ends after twice this number.
 const FUEL: usize = 1 << 14;
 
-/// Number of places after which the search for a node's values continues from the longest path
-/// first. It ends after twice that number.
+/// Number of places after which the search for the values of a node expands the longest path first.
+/// The search ends after twice this number.
 const PLACES: usize = 1 << 16;
 
-/// Largest number of consecutive zeros in a number that a search tries.
+/// Maximum number of consecutive zeros in a number that a search tries.
 const ZEROS: usize = 20;
 
-/// No white space.
+/// A gap without white space.
 const NO_GAP: GapRest = GapRest::Fixed { left: 0, line: false };
 
-/// Results of searches.
+/// Results of searches, kept for later searches.
 #[derive(Debug, Default)]
 pub(super) struct FoundClosings {
-    /// Shortest completions from the first byte of an item.
+    /// For each thread before the first byte of an item, its shortest completion. `None` if it has
+    /// no completion.
     starts: FxHashMap<Thread, Option<Shortest>>,
-    /// The threads reached over the last byte, each with a lower bound of its shortest completion.
+    /// The threads that the last byte leads to, each with a lower bound of its shortest completion.
     found: Vec<(Thread, Shortest)>,
 }
 
@@ -58,7 +62,7 @@ impl FoundClosings {
     }
 }
 
-/// Knowledge about a thread's completions without a search.
+/// The shortest completion of a thread, as far as it is known without a search.
 enum Outlook {
     Unknown,
     /// The thread has no completion.
@@ -75,34 +79,35 @@ impl Outlook {
 /// A thread that a search has reached.
 struct Place {
     thread: Thread,
-    /// Lower bound of the shortest completion.
+    /// Lower bound of the shortest completion of `thread`.
     least: Shortest,
     parent: u32,
     byte: u8,
     bytes: u32,
-    /// True if the search chose the spelling of the token being read.
+    /// True if the search itself has chosen the spelling of the token being read. False if the text
+    /// before the search began the token.
     chosen: bool,
-    /// Number of zeros at the end of the number being read.
+    /// Number of consecutive zeros at the end of the number being read.
     zeros: usize,
-    /// The byte that has been tried already.
+    /// The byte over which the place has been expanded; `None` before the first expansion.
     tried: Option<u8>,
 }
 
-/// Places of a search, with a queue of those to expand.
+/// The places of a search, with a queue of the places to expand.
 ///
-/// The queue orders places by the length of path and completion; of equal lengths, the longest path
-/// comes first.
+/// The queue is ordered by the number of bytes of the path plus the completion. Among places with
+/// equal numbers, the longest path comes first.
 #[derive(Default)]
 struct Frontier {
     places: Vec<Place>,
     open: BinaryHeap<Reverse<(u32, Reverse<u32>, u32)>>,
-    /// True if the longest path is expanded first, whatever its completion costs. This finds some
-    /// completion soon, but perhaps not the shortest.
+    /// True if the longest path is expanded first, regardless of the cost of its completion. This
+    /// finds some completion soon, but perhaps not the shortest one.
     deep: bool,
     /// True if the search lists values instead of finding one completion.
     lists: bool,
-    /// The shortest complete path so far: its length with the completion, its last place, and the
-    /// completion from there.
+    /// The shortest complete path found so far: its number of bytes including the completion, the
+    /// index of its last place, and the completion from there.
     best: Option<(u32, u32, Shortest)>,
 }
 
@@ -132,7 +137,8 @@ impl Frontier {
         self.open.push(Reverse((key.0, Reverse(key.1), id)));
     }
 
-    /// Records that the place added last has a known completion.
+    /// Records that the last place in `places`, which has a path of `bytes` bytes, has the
+    /// completion `closing`.
     fn note(&mut self, bytes: u32, closing: Shortest) {
         let whole = bytes.saturating_add(closing.len);
         if self.best.is_none_or(|(best, ..)| whole < best) {
@@ -153,7 +159,8 @@ impl Frontier {
 }
 
 impl JsonMachine {
-    /// Returns the shortest completion of a thread, searching for it if necessary.
+    /// Returns the shortest completion of a thread, with a search if necessary. Returns `None` if
+    /// the thread has no completion.
     pub(super) fn exact_closing(&mut self, thread: Thread) -> Option<Shortest> {
         let relaxed = self.closing(thread.stack, thread.state)?;
         match self.known_closing(thread, relaxed) {
@@ -173,8 +180,7 @@ impl JsonMachine {
         Some(found?.after(gap.closing()))
     }
 
-    /// Finds the shortest completion of a thread, or that there is none, as far as possible without
-    /// a search.
+    /// Returns the shortest completion of a thread if it can be computed without a search.
     ///
     /// `relaxed` is the shortest completion if items need not differ.
     fn known_closing(&mut self, thread: Thread, relaxed: Shortest) -> Outlook {
@@ -226,7 +232,8 @@ impl JsonMachine {
         Outlook::of(closing)
     }
 
-    /// Finds the shortest path from a thread to a settled thread, and adds the completion from there.
+    /// Searches for the shortest path from `thread` to a settled thread, and returns the completion
+    /// along this path. `least` is a lower bound of the completion.
     fn search(&mut self, thread: Thread, least: Shortest) -> Option<Shortest> {
         let registers = (self.items.before, self.items.text);
         let mut frontier = Frontier::new(thread, least, false);
@@ -273,8 +280,8 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the threads on the path to a place, with their completions, and returns the completion
-    /// of the first thread.
+    /// Interns the threads on the path to the place `id`, each with its completion. `closing` is
+    /// the completion of the thread at `id`. Returns the completion of the first thread.
     fn note_way(&mut self, frontier: &Frontier, mut id: u32, mut closing: Shortest) -> Shortest {
         loop {
             let &Place { thread, parent, byte, .. } = &frontier.places[id as usize];
@@ -289,9 +296,9 @@ impl JsonMachine {
         }
     }
 
-    /// Expands a place over the byte that is best if items need not differ.
+    /// Expands a place over the byte that would be best if items need not differ.
     ///
-    /// When the place is reopened, it is expanded over all other bytes.
+    /// If the place has been expanded before, expands it over all other bytes instead.
     fn expand(&mut self, frontier: &mut Frontier, id: u32) {
         let &Place { thread, least, chosen, tried, zeros, .. } = &frontier.places[id as usize];
         let bytes = match tried {
@@ -327,9 +334,11 @@ impl JsonMachine {
         }
     }
 
-    /// Returns the byte that closes an array after a number that may make two items equal.
+    /// Returns the byte that would close the array after a number, in an array in which two items
+    /// must be equal.
     ///
-    /// The estimate does not try this byte, since the array may not close until the number is complete.
+    /// The estimate does not consider this byte, because the array may close only if the complete
+    /// number repeats a value.
     fn closing_number(&self, Thread { stack, state, .. }: Thread) -> Option<u8> {
         let top = self.interner.stack(stack);
         let (State::Number { .. }, Some(Frame::Array { rule, .. })) = (state, top.frame) else { return None };
@@ -338,15 +347,15 @@ impl JsonMachine {
         Some(Shortest::new(1, b']').after(gap).first)
     }
 
-    /// Adds a thread to the results of the current search step.
+    /// Adds a thread to the threads that the current byte of a search leads to.
     pub(super) fn push_found(&mut self, thread: Thread) {
         let known = self.interner.find_thread(thread).map(|known| self.interner.thread_closing(known));
         let least = known.or_else(|| self.closing(thread.stack, thread.state));
         self.items.known.found.extend(least.map(|least| (thread, least)));
     }
 
-    /// Returns the bytes that may lead to new values, except bytes that only spell the same value
-    /// in another way.
+    /// Returns the bytes over which a search expands `thread`. Bytes that only lead to another
+    /// spelling of the same value are omitted.
     fn worth_trying(&self, thread: Thread, chosen: bool, zeros: usize) -> ByteSet {
         let plausible = self.plausible_in(thread.stack, thread.state);
         let is_number = matches!(thread.state, State::Number { .. });
@@ -379,9 +388,10 @@ impl JsonMachine {
         plausible.iter().filter(|&byte| keep(byte)).collect()
     }
 
-    /// Returns whether the exponent of a zero has a digit, if the text ends in such an exponent.
+    /// Returns `Some` if `text` ends in the exponent of a zero, such as `0.0e5`. The value is true
+    /// if the exponent has a digit.
     ///
-    /// Further digits do not change the value.
+    /// All exponents of a zero have the same value, so a search needs to try only one.
     fn exponent_of_zero(&self, text: TextId) -> Option<bool> {
         let mut bytes = self.items.trace.backwards(text);
         let digits = bytes.by_ref().take_while(|byte| !matches!(byte, b'e' | b'E'));
@@ -398,10 +408,10 @@ impl JsonMachine {
         mantissa.all(|byte| matches!(byte, b'0' | b'.')).then_some(has_digit)
     }
 
-    /// Returns one text for each of `count` values of a node, or for all its values, usually the
-    /// shortest first.
+    /// Returns one text for each of `count` different values of `node`, usually the shortest first.
+    /// If the node has fewer values, returns one text for each of them.
     ///
-    /// Returns `None` if too many places had to be tried.
+    /// Returns `None` if the search would visit too many places.
     pub(crate) fn cheapest(&mut self, node: u32, count: usize) -> Option<Vec<ItemText>> {
         let thread = Thread { stack: ROOT, state: State::Value { node, gap: NO_GAP }, text: EMPTY };
         let Some(least) = self.closing(ROOT, thread.state) else { return Some(Vec::new()) };
@@ -436,7 +446,7 @@ impl JsonMachine {
     }
 }
 
-/// Returns a text without the white space around its tokens.
+/// Returns a JSON text without the white space between its tokens.
 fn compact(text: &[u8]) -> Vec<u8> {
     let (mut inside, mut escaped) = (false, false);
     let mut keep = |byte: u8| {
@@ -448,8 +458,8 @@ fn compact(text: &[u8]) -> Vec<u8> {
     text.iter().copied().filter(|&byte| keep(byte)).collect()
 }
 
-/// Reports whether the next byte begins a token or a character, so that the search may choose its
-/// spelling.
+/// Reports whether the next byte begins a token, or a character of a string. The search can then
+/// choose the spelling.
 const fn is_between(state: State) -> bool {
     match state {
         State::Literal { .. } | State::Number { .. } => false,
@@ -461,8 +471,8 @@ const fn is_between(state: State) -> bool {
     }
 }
 
-/// Reports whether the search may try a byte: generated texts have it here, or it continues a
-/// spelling begun in the text.
+/// Reports whether the search tries `byte` at a position in a string. This is so if generated
+/// strings may have `byte` here, or if the text before the search has begun the character.
 fn is_generated(decode: Decode, chosen: bool, byte: u8) -> bool {
     (!chosen && decode != Decode::Whole) || !matches!(decode.step(byte, Profile::Generate), Decoded::Reject)
 }

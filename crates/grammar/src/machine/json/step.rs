@@ -27,7 +27,7 @@ impl Frame {
         }
     }
 
-    /// Returns the frame with its counters reset.
+    /// Returns the frame with all counters at zero.
     pub(super) const fn uncounted(self) -> Self {
         match self {
             Self::Array { rule, items, seen, start, .. } => {
@@ -39,7 +39,8 @@ impl Frame {
 }
 
 impl JsonMachine {
-    /// Adds a thread to the config being built, unless the thread cannot be completed.
+    /// Adds a thread to the config that is being built, or to the results of the current search.
+    /// Omits the thread if it cannot be completed.
     pub(super) fn push(&mut self, stack: StackId, state: State) {
         let tracked = self.interner.stack(stack).tracking != ROOT;
         let thread = Thread { stack, state, text: if tracked { self.items.text } else { EMPTY } };
@@ -55,7 +56,7 @@ impl JsonMachine {
         self.next.extend(id);
     }
 
-    /// Adds the threads that `byte` leads to.
+    /// Adds the threads that `byte` leads to from `thread`.
     pub(super) fn advance(&mut self, thread: Thread, byte: u8) {
         self.record(thread, byte);
         let Thread { stack, state, .. } = thread;
@@ -149,10 +150,10 @@ impl JsonMachine {
         }
     }
 
-    /// Opens an array or object on `parent`.
+    /// Opens the array or object `frame` on `parent`.
     ///
-    /// Outside items that must differ, the frame is queued until all threads have read the byte.
-    /// The set of stacks on which it opens is complete only then.
+    /// Outside items that must differ, the frame is only queued: the set of stacks on which it
+    /// opens is complete once all threads have read the byte.
     fn open(&mut self, parent: StackId, frame: Frame) {
         if self.interner.stack(parent).tracking == ROOT && !self.items.searching {
             self.opened.push((frame, parent));
@@ -162,7 +163,7 @@ impl JsonMachine {
         }
     }
 
-    /// Enters the queued arrays and objects, each frame once on the join of its stacks.
+    /// Enters the queued arrays and objects. Each frame is entered once, on the join of its stacks.
     pub(super) fn enter_opened(&mut self) {
         let mut opened = std::mem::take(&mut self.opened);
         opened.sort_unstable();
@@ -189,7 +190,7 @@ impl JsonMachine {
         self.push(stack, state);
     }
 
-    /// Returns the stack with `frame` on top of `parent`, or `None` if that stack cannot be completed.
+    /// Returns the stack with `frame` on top of `parent`. `None` if that stack cannot be completed.
     pub(super) fn stack(&mut self, parent: StackId, frame: Frame) -> Option<StackId> {
         if let Some(id) = self.interner.find_stack(parent, frame) {
             return Some(id);
@@ -236,7 +237,7 @@ impl JsonMachine {
         Some(self.interner.add_stack(parent, frame, own, (unique, plain)))
     }
 
-    /// Adds the threads after a value that has just ended.
+    /// Adds the threads after the end of a value that lies on `parent`.
     pub(super) fn complete(&mut self, parent: StackId) {
         let text = self.items.text;
         for at in 0..self.interner.joined(&parent).len() {
@@ -282,7 +283,7 @@ impl JsonMachine {
 
     /// Adds a thread inside a string of a language.
     ///
-    /// Where the language allows any continuation, the thread reads a plain string.
+    /// Once the language allows any continuation, the thread reads a string without a pattern.
     fn push_language(&mut self, stack: StackId, rule: u32, state: u32, chars: u32) {
         let decode = Decode::Whole;
         let LanguageRule { language, free, .. } = self.program.language_rules[rule as usize];
@@ -351,9 +352,10 @@ impl JsonMachine {
         });
     }
 
-    /// Calls `go_on` with each stack and node that the next item of an array may have.
+    /// Calls `go_on(machine, stack, node)` for each choice that the next item of the array on top
+    /// of `stack` has.
     ///
-    /// The item begins after `text`.
+    /// `text` is the text before the item.
     fn item(&mut self, stack: StackId, text: TextId, mut go_on: impl FnMut(&mut Self, StackId, u32)) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Array { rule, items, counts, seen, .. }) = top.frame else { return };
@@ -375,8 +377,8 @@ impl JsonMachine {
         }
     }
 
-    /// Returns the counts after an item that raises the counters in `bits`, or `None` if one
-    /// exceeds its maximum.
+    /// Returns the id of the counts after an item that raises the counters in `bits`. `None` if a
+    /// count would exceed its maximum.
     fn raise(&mut self, array: &ArrayRule, counts: u32, bits: u32) -> Option<u32> {
         if bits == 0 {
             return Some(counts);
@@ -457,9 +459,10 @@ impl JsonMachine {
         }
     }
 
-    /// Returns the kept part of a name after one more character `c`.
+    /// Returns the id of a name after one more character `c`.
     ///
     /// `from` and `at` are the nodes in the trie of declared names before and after the character.
+    /// `other` is the state of the language of undeclared names after the character.
     fn name_after(
         &mut self,
         object: &ObjectRule,
@@ -481,7 +484,7 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the threads after the name of a declared member.
+    /// Adds the threads after the name of the declared member at `index`.
     fn choose_declared(&mut self, stack: StackId, index: usize) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
@@ -497,8 +500,8 @@ impl JsonMachine {
         self.push_member(top.parent, Frame::Object { rule, seen, members, pending, names }, node);
     }
 
-    /// Adds the threads after the name of a declared member in an object with groups, one for each
-    /// node of the member.
+    /// Adds the threads after the name of the declared member at `index` in an object with groups:
+    /// one thread for each node that the member may have.
     fn choose_grouped(&mut self, stack: StackId, object: &ObjectRule, index: usize) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
@@ -518,7 +521,8 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the threads after an undeclared name with a label. `names` includes that name.
+    /// Adds the threads after an undeclared name with the label `label`. `names` are the names
+    /// seen, including this name.
     fn choose_other(&mut self, stack: StackId, label: u32, names: NamesId) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, mut seen, members, pending, .. }) = top.frame else { return };
@@ -546,7 +550,8 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the thread after the name of a member. `frame` is the object including that member.
+    /// Adds the thread after the name of a member with the node `node`. `frame` is the object
+    /// including this member.
     fn push_member(&mut self, parent: StackId, frame: Frame, node: u32) {
         let Some(stack) = self.stack(parent, frame) else { return };
         let gap = self.program.spacing.before_colon.rest(0);
@@ -580,7 +585,7 @@ impl JsonMachine {
         }
     }
 
-    /// Adds the threads after a comma.
+    /// Adds the threads after a comma in the array or object on top of `stack`.
     fn next_item(&mut self, stack: StackId) {
         let top = *self.interner.stack(stack);
         let gap = self.program.spacing.after_comma.rest(top.depth);

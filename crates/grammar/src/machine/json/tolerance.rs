@@ -1,8 +1,9 @@
-//! Finds a class of characters such that any text over the class may follow.
+//! Finds a class of characters such that any text over the class may follow ([`Tolerance`]).
 //!
-//! This is possible in a number, and in a string or name of a language. The class must be accepted
-//! as a whole by every state that it leads to, so it shrinks as more states are found. The result
-//! is a choice between many characters of a small class and few characters of a large class.
+//! Such a class may exist in a number, and in a string or name with a pattern. Every state that
+//! texts over the class lead to must accept the whole class, so the class shrinks as more states
+//! are found. There is a trade-off between long texts over a small class and short texts over a
+//! large class.
 
 use super::classes::add_transitions;
 use super::intern::Thread;
@@ -16,18 +17,19 @@ use crate::ir::json::texts::Texts;
 use crate::machine::{Config, Tolerance};
 use crate::mask::char_classes::{ODD, ODD_BYTE};
 
-/// Number of characters to look ahead. Few tokens are longer.
+/// Maximum number of characters to look ahead. Few tokens are longer.
 const LONG: u32 = 24;
 
-/// Largest number of characters that counts in the comparison of tolerances, since longer tokens
+/// Length at which the comparison of two tolerances stops preferring the longer one. Longer tokens
 /// are rare.
 const USUAL: u32 = 8;
 
-/// Largest number of states that are examined.
+/// Maximum number of states that are examined.
 const STATES: usize = 256;
 
 impl JsonMachine {
-    /// Returns the tolerance of the most tolerant thread of a config.
+    /// Returns the tolerance of `config`, or `None` if there is none. Uses the thread that allows
+    /// the most tokens.
     pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
         let threads = self.interner.threads_of(config);
         let tolerances = threads.iter().filter_map(|&thread| self.any_text_of(self.interner.thread(thread)));
@@ -70,13 +72,14 @@ impl JsonMachine {
     }
 }
 
-/// Estimates the number of tokens that a tolerance allows, to compare tolerances.
+/// Estimates the number of tokens that a tolerance allows.
 fn value(tolerance: &Tolerance) -> usize {
     tolerance.class.len() * tolerance.chars.min(USUAL) as usize
 }
 
 impl NumberDfa {
-    /// Returns the number of arbitrary digits that may follow; `u32::MAX` if there is no limit.
+    /// Returns the number of digits that may follow, whatever digits they are. `u32::MAX` if there
+    /// is no limit.
     fn any_digits(&self, mut state: u32) -> u32 {
         for digits in 0..LONG {
             let Some(next) = self.step(state, b'0') else { return digits };
@@ -93,11 +96,11 @@ impl NumberDfa {
 }
 
 impl Texts {
-    /// Returns a class of characters, and the number of them that may follow between two characters
-    /// of a string.
+    /// Returns a tolerance at a position between two characters of a string. `None` if there is
+    /// none.
     ///
-    /// At most `left` more characters may follow. Transitions to states that are not `live` do not
-    /// count.
+    /// At most `left` more characters may follow. Transitions to states for which `live` is false
+    /// are ignored.
     fn any_text(&self, state: u32, left: u32, live: impl Fn(u32) -> bool) -> Option<Tolerance> {
         let mut region = Region::new(self, state, left, live)?;
         let mut best = None;
@@ -114,13 +117,14 @@ impl Texts {
         best.filter(|best| !best.class.is_empty())
     }
 
-    /// Returns the characters that a state takes, as in [`Tolerance::class`].
+    /// Returns the characters that `state` accepts next, in the encoding of [`Tolerance::class`].
     fn class(&self, state: u32, live: &impl Fn(u32) -> bool) -> ByteSet {
         let transitions = self.dfa().transitions(state).iter();
         plain_class(transitions.filter(|&&(.., target)| live(target)).map(|&(low, high, _)| (low, high)))
     }
 
-    /// Returns the states that a state leads to over characters of a class, each with these characters.
+    /// Returns the states to which `state` leads over characters in `class`, each with these
+    /// characters.
     fn targets(&self, state: u32, class: ByteSet) -> Vec<(u32, ByteSet)> {
         let mut targets: Vec<(u32, ByteSet)> = Vec::new();
         for &(low, high, target) in self.dfa().transitions(state) {
@@ -146,19 +150,21 @@ impl Texts {
     }
 }
 
-/// A class of characters, and the states that text of the class leads to.
+/// A class of characters, and the states that texts over the class lead to.
 struct Region<'a, L> {
     texts: &'a Texts,
     live: L,
-    /// Largest number of characters that the string may still have; `u32::MAX` if there is no limit.
+    /// Maximum number of characters that may follow in the string; `u32::MAX` if there is no limit.
     left: u32,
     class: ByteSet,
     states: Vec<u32>,
-    /// Number of states that take the whole class. The last step found the others.
+    /// Number of states in `states` that are known to accept the whole class. The others were found
+    /// in the last step.
     settled: usize,
-    /// Number of characters after which all states can still end the string.
+    /// Maximum number of characters after which all states can still reach the end of the string.
     reach: u32,
-    /// True if some state was reached twice, perhaps after different numbers of characters.
+    /// True if some state is reached in more than one way, perhaps after different numbers of
+    /// characters.
     meets: bool,
 }
 
@@ -170,8 +176,8 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         Some(region)
     }
 
-    /// Returns the largest number of characters that may lead to a state so that the string can
-    /// still end.
+    /// Returns the maximum number of characters before `state`, so that the string can still end
+    /// within `left` characters. `None` if `state` cannot end within that limit.
     fn before(&self, state: u32) -> Option<u32> {
         match self.left {
             u32::MAX => Some(u32::MAX),
@@ -179,11 +185,11 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         }
     }
 
-    /// Restricts the class to characters that the newest states take, and finds the states that
-    /// these lead to.
+    /// Restricts the class to the characters that the newest states accept, and finds the states to
+    /// which these characters lead.
     ///
-    /// If a new state would remove more characters than lead to it, the characters that lead to it
-    /// are removed instead. Returns false if there are no new states.
+    /// If a new state would remove more characters from the class than lead to it, the characters
+    /// that lead to it are removed instead. Returns false if there are no new states.
     fn step(&mut self) -> bool {
         let found = self.states.len();
         for at in self.settled..found {
@@ -210,8 +216,8 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         self.states.len() > found
     }
 
-    /// Returns the tolerance after a number of steps. If the region is `closed`, the last step
-    /// found no new state.
+    /// Returns the tolerance after `steps` calls of [`step`](Self::step). `closed` is true if the
+    /// last step found no new state.
     fn tolerance(&self, steps: u32, closed: bool) -> Tolerance {
         let (class, chars) = (self.class, if closed { self.reach } else { self.reach.min(steps) });
         let mut exits = ByteSet::default();
@@ -225,10 +231,10 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
     }
 }
 
-/// Returns the class of some disjoint ranges of characters, as in [`Tolerance::class`].
+/// Returns the class of the characters in disjoint ranges, in the encoding of [`Tolerance::class`].
 ///
-/// The class holds the ASCII characters that stand for themselves in a string, and the bytes that
-/// represent the characters beyond ASCII.
+/// The class contains only the ASCII characters that are written in a string without an escape, and
+/// the bytes that stand for the characters beyond ASCII.
 fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
     let mut class = ByteSet::default();
     let (mut usual, mut odd) = (0, 0);
@@ -249,8 +255,8 @@ fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
     class.without(b"\"\\")
 }
 
-/// Returns the number of characters beyond ASCII in a range, as a pair: characters outside [`ODD`]
-/// and characters in it.
+/// Returns the number of characters beyond ASCII in a range: first the characters outside [`ODD`],
+/// and then the characters in [`ODD`].
 fn beyond_ascii(low: u32, high: u32) -> (u32, u32) {
     let overlap = |from: u32, to: u32| (high.min(to) + 1).saturating_sub(low.max(from));
     let odd = ODD.iter().map(|&(from, to)| overlap(from.into(), to.into())).sum();

@@ -1,8 +1,8 @@
-//! Texts of items that must differ from others, byte by byte.
+//! The texts of items that must differ from other items, interned byte by byte.
 //!
-//! A text is interned as its last byte and the text before that byte. A text may begin with an
-//! unknown part, about which only one fact is known: it makes the item differ from all others.
-//! Masks look ahead with such texts.
+//! A text is stored as its last byte and the id of the text before that byte. The beginning of a
+//! text may be unknown. All that is known about an unknown part is that it makes the item differ
+//! from all other items. Masks look ahead with such texts.
 
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ pub(super) const EMPTY: TextId = 0;
 pub(super) struct Trace {
     nodes: Vec<Node>,
     ids: FxHashMap<(TextId, u8), TextId>,
-    /// Texts with unknown bytes only, by length.
+    /// The texts that consist only of unknown bytes, by length.
     unknown: FxHashMap<u32, TextId>,
 }
 
@@ -24,7 +24,7 @@ struct Node {
     before: TextId,
     byte: u8,
     len: u32,
-    /// Length of the unknown part.
+    /// Number of unknown bytes at the start of the text.
     unknown: u32,
 }
 
@@ -36,7 +36,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Returns a text with one more byte.
+    /// Returns `text` with `byte` appended.
     pub(super) fn then(&mut self, text: TextId, byte: u8) -> TextId {
         let Node { len, unknown, .. } = self.nodes[text as usize];
         *self.ids.entry((text, byte)).or_insert_with(|| {
@@ -57,17 +57,17 @@ impl Trace {
         self.nodes[text as usize].len
     }
 
-    /// Returns the text without its last byte.
+    /// Returns `text` without its last byte.
     pub(super) fn before(&self, text: TextId) -> TextId {
         self.nodes[text as usize].before
     }
 
-    /// Reports whether some of the bytes after the first `start` are unknown.
+    /// Reports whether some bytes of `text` after its first `start` bytes are unknown.
     pub(super) fn hides(&self, text: TextId, start: u32) -> bool {
         self.nodes[text as usize].unknown > start
     }
 
-    /// Returns the bytes after the first `start`, which must be known.
+    /// Returns the bytes of `text` after its first `start` bytes. These bytes must be known.
     pub(super) fn bytes(&self, text: TextId, start: u32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len(text).saturating_sub(start) as usize);
         let mut at = text;
@@ -80,7 +80,7 @@ impl Trace {
         bytes
     }
 
-    /// Returns the known bytes of a text, the last one first.
+    /// Returns the known bytes of `text`, starting with the last byte.
     pub(super) fn backwards(&self, text: TextId) -> impl Iterator<Item = u8> {
         let is_known = |at: &TextId| self.nodes[*at as usize].len > self.nodes[*at as usize].unknown;
         std::iter::successors(Some(text).filter(is_known), move |&at| Some(self.before(at)).filter(is_known))

@@ -1,19 +1,20 @@
-//! Arrays whose items must differ (`uniqueItems`), and arrays in which two items must be equal (its
-//! negation).
+//! Arrays whose items must differ (`uniqueItems`), and arrays in which two items must be equal (the
+//! negation of `uniqueItems`).
 //!
-//! The frame of such an array holds the set of values seen. A thread inside an item holds the text
-//! of the item. For nested items it holds the outermost text, which contains the others. When an
-//! item ends, its text is read as a value. The value must not be in the set, and is added to it.
+//! The frame of such an array has the set of values seen. A thread inside an item has the text of
+//! the item so far. If such items are nested, the thread has the text of the outermost item, which
+//! contains the others. When an item ends, its text is read as a value. The value must not be in
+//! the set, and is then added to the set.
 //!
-//! Usually the beginning of an item already rules out all values seen. From then on the item is
-//! *apart*: it may become anything, as if items need not differ. Masks use the same fact. A thread
-//! in a string or a name is [equivalent](crate::machine::ConfigPart::Equivalent) to a thread with
-//! an unknown text. They differ only over the few characters by which the item may still become a
+//! Usually, the beginning of an item already differs from all values seen. From then on the item is
+//! *apart*: it may become any value, as if items need not differ. Masks use this too. A thread in a
+//! string or a name is [equivalent](crate::machine::ConfigPart::Equivalent) to a thread with an
+//! unknown text. The two differ only over the few characters by which the item may still become a
 //! value seen.
 //!
-//! If two items must be equal, the frame holds the same set until an item repeats a value. While
-//! two more items fit, a shortest value may come twice. If only one more item fits, it must be one
-//! of the values seen.
+//! If two items must be equal, the frame has the set of values seen until an item repeats a value.
+//! If there is room for two more items, the item with the shortest text may come twice. If there is
+//! room for only one more item, it must repeat a value seen.
 
 use rustc_hash::FxHashMap;
 
@@ -30,29 +31,31 @@ use crate::ir::json::spelling::Decode;
 use crate::ir::json::values::{NOTHING, PAIRED, Prospect, SetId, ValueId, Values};
 use crate::machine::{Config, EquivalentConfig};
 
-/// State of arrays whose items must differ.
+/// State that all arrays with tracked items share.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     pub(super) values: Values,
     pub(super) trace: Trace,
-    /// Text of the thread being advanced, before the current byte; `text` includes that byte.
+    /// Text of the item that the current thread is in, before the current byte. `text` is the text
+    /// after the current byte.
     pub(super) before: TextId,
     pub(super) text: TextId,
-    /// By array rule, the values that its required items can have, the cheapest first.
+    /// For each array rule, the values that its required items may have, the shortest first.
     pub(super) candidates: FxHashMap<u32, Vec<Candidate>>,
-    /// By array rule, the ids of the values that later items may need.
+    /// For each array rule, the ids of the values that required items may need later.
     named: FxHashMap<u32, Box<[ValueId]>>,
-    /// By rule of an array in which two items must be equal, a shortest value of its items.
+    /// For each rule of an array in which two items must be equal, a shortest value of an item.
     pub(super) cheapest: FxHashMap<u32, ValueId>,
-    /// By stack, the values that the current item must not have because a later item needs them, sorted.
+    /// For each array on top of a stack, the values that the current item must not have because a
+    /// later item needs them. Sorted.
     critical: FxHashMap<StackId, Box<[ValueId]>>,
-    /// By trie, the values of its words, in the order of the words' indexes.
+    /// For each trie of fixed strings, the value of each word, by the index of the word.
     words: FxHashMap<u32, Vec<ValueId>>,
-    /// By the stack of an array and the text of an item, the values that the item may still become,
-    /// if any.
+    /// For each array on top of a stack and each text of an item, the forbidden or needed values
+    /// that the item may still become. `None` if there are no such values.
     prospects: FxHashMap<(StackId, TextId), Option<Prospect>>,
     prospect_bytes: usize,
-    /// True if threads are gathered for a search instead of the next config.
+    /// True if a search collects threads. False if threads belong to the next config.
     pub(super) searching: bool,
     pub(super) known: FoundClosings,
 }
@@ -76,7 +79,8 @@ impl Items {
         items
     }
 
-    /// Records the values that the current item of a stack must not have.
+    /// Records that the current item of the array on top of `stack` must not have the values
+    /// `critical`.
     pub(super) fn set_critical(&mut self, stack: StackId, critical: Vec<ValueId>) {
         if !critical.is_empty() {
             self.prospect_bytes += 64 + size_of_val(&*critical);
@@ -94,9 +98,10 @@ const fn in_string(state: State) -> bool {
 }
 
 impl JsonMachine {
-    /// Records the text of a thread before and after a byte.
+    /// Sets `items.before` and `items.text` to the text of a thread before and after `byte`.
     ///
-    /// The text excludes white space between tokens, and the rest of an item that is unknown already.
+    /// The text omits white space between tokens. Once the item is unknown, the text stays the
+    /// same.
     pub(super) fn record(&mut self, Thread { stack, state, text }: Thread, byte: u8) {
         self.items.before = text;
         self.items.text = text;
@@ -109,24 +114,25 @@ impl JsonMachine {
         }
     }
 
-    /// Reports whether the innermost item that must differ is unknown. All items around it are then
-    /// unknown, too.
+    /// Reports whether the text of the innermost tracked item has an unknown part. The texts of all
+    /// items around it then have an unknown part too.
     pub(super) fn is_unknown(&self, stack: StackId, text: TextId) -> bool {
         let tracking = self.interner.stack(stack).tracking;
         let Some(Frame::Array { start, .. }) = self.interner.stack(tracking).frame else { return false };
         self.items.trace.hides(text, start)
     }
 
-    /// Reports whether `stack` is an array with items that must differ, outside any item of another
-    /// such array.
+    /// Reports whether the top of `stack` is an array with tracked items that is not itself inside
+    /// a tracked item.
     pub(super) fn is_outermost(&self, stack: StackId) -> bool {
         let top = self.interner.stack(stack);
         top.tracking == stack && self.interner.stack(top.parent).tracking == ROOT
     }
 
-    /// Returns the stack after the current item, whose text has been recorded.
+    /// Returns the stack after the end of the current item of the array on top of `stack`. The
+    /// item's text has been recorded.
     ///
-    /// Returns `None` if the array does not allow the item's value.
+    /// Returns `None` if the array does not allow the value of the item.
     pub(super) fn end_item(&mut self, stack: StackId) -> Option<StackId> {
         let top = *self.interner.stack(stack);
         let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { return Some(stack) };
@@ -157,7 +163,8 @@ impl JsonMachine {
         self.stack(top.parent, Frame::Array { rule, items, counts, seen, start: 0 })
     }
 
-    /// Returns the stack after a number that ends before `byte`.
+    /// Returns the stack after a number that ends before `byte`. The number may be an item of the
+    /// array on top of `stack`.
     pub(super) fn end_number(&mut self, stack: StackId, byte: u8) -> Option<StackId> {
         if stack == ROOT || self.interner.stack(stack).tracking != stack {
             return Some(stack);
@@ -171,11 +178,10 @@ impl JsonMachine {
         Some(stack)
     }
 
-    /// Reports whether the current item of an array cannot become any value that is forbidden or
-    /// needed later.
+    /// Reports whether the current item of the array on top of `stack` is *apart*: it can become no
+    /// value seen, and no value that a later required item may need.
     ///
-    /// Forbidden values are those seen; later required items may need others. The array is on top
-    /// of `stack`, and the item begins at `start` in the text.
+    /// `seen` is the set of values seen. The item begins at offset `start` of `text`.
     pub(super) fn is_apart(&mut self, stack: StackId, (seen, start): (SetId, u32), text: TextId) -> bool {
         let top = self.interner.stack(stack);
         let rule = top.frame.filter(|_| !top.closable).map_or(u32::MAX, Frame::rule);
@@ -201,7 +207,8 @@ impl JsonMachine {
         is_apart
     }
 
-    /// Returns the shortest text from a trie node of fixed strings to a word that has not been seen.
+    /// Returns the shortest text from the node `at` of a trie of fixed strings to the end of a word
+    /// that is not in `seen`. `None` if there is no such word.
     pub(super) fn nearest_unseen(&mut self, trie: u32, at: u32, seen: SetId) -> Option<Shortest> {
         let Items { values, words, .. } = &mut self.items;
         let program = &self.program;
@@ -217,11 +224,12 @@ impl JsonMachine {
         unseen.map(|(_, rest)| rest).min_by_key(|rest| rest.len)
     }
 
-    /// Replaces the text of the item by an unknown one, for a thread in a string or a name.
+    /// Returns the thread with an unknown text that differs from all values seen, for a thread in a
+    /// string or a name.
     ///
-    /// The unknown text differs from all values seen. If the item cannot become a value seen, the
-    /// two threads have the same future. Texts that hold another whole string after this one are an
-    /// exception. Returns `None` for other threads, and if the array may run out of values.
+    /// If the item is apart, both threads allow the same continuations, except texts that contain
+    /// another whole string after the current one. Returns `None` for all other threads, and if an
+    /// array may run out of values.
     pub(super) fn unseen(&mut self, thread: Thread) -> Option<Thread> {
         let tracking = self.interner.stack(thread.stack).tracking;
         if tracking == ROOT || !in_string(thread.state) || matches!(thread.state, State::Word { .. }) {
@@ -244,9 +252,11 @@ impl JsonMachine {
         Some(Thread { text: self.items.trace.unknown(start + 1), state, ..thread })
     }
 
-    /// Returns the equivalent config with the thread of [`JsonMachine::unseen`].
+    /// Returns the config with the thread of [`JsonMachine::unseen`], as the equivalent config of
+    /// `config`.
     ///
-    /// The `bytes` of the result are those over which the item may continue towards a value seen.
+    /// The `bytes` of the result are the bytes over which the item may continue towards a value
+    /// seen.
     pub(super) fn unseen_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let &[thread] = self.interner.threads_of(config) else { return None };
         let thread = self.interner.thread(thread);
@@ -259,7 +269,8 @@ impl JsonMachine {
         Some(EquivalentConfig { other, bytes })
     }
 
-    /// Returns the bytes over which an item may continue towards a value seen.
+    /// Returns the bytes over which the current items of all open arrays may continue towards a
+    /// value seen.
     fn towards_seen(&mut self, Thread { stack, state, text }: Thread) -> ByteSet {
         let mut bytes = ByteSet::default();
         let mut at = self.interner.stack(stack).contested;
@@ -279,9 +290,10 @@ impl JsonMachine {
     }
 }
 
-/// Adds the bytes that may begin one of `chars` in any spelling, or continue the character being read.
+/// Adds the bytes that may begin one of `chars` in any spelling. If `ends` is true, also adds the
+/// closing quote.
 ///
-/// Adds the closing quote if `ends` is true and no character is being read.
+/// If a character is being read in `state`, adds the bytes that may continue the character instead.
 pub(super) fn add_next(state: State, chars: &[char], ends: bool, bytes: &mut ByteSet) {
     if let State::Text { decode, .. } | State::Language { decode, .. } | State::Key { decode, .. } = state
         && decode != Decode::Whole

@@ -1,13 +1,14 @@
-//! Masks of configs in which undeclared names have been seen.
+//! Lets configs that remember undeclared names share the masks of configs that remember none.
 //!
-//! A name seen forbids only its repetition, so a mask is nearly the same as without any names seen.
-//! A config is [equivalent](crate::machine::ConfigPart::Equivalent) to its *plain* config, which
-//! has forgotten the names seen. The two differ in tokens that hold a whole name
-//! ([`repeated`](super::repeated)). Inside a name they also differ in tokens that continue towards
-//! a name seen.
+//! A name seen in an object only forbids the same name. The mask is therefore nearly the same as if
+//! no names had been seen. Each such config has a *plain* config, which has forgotten the names
+//! seen, and is [equivalent](crate::machine::ConfigPart::Equivalent) to it. The masks of the two
+//! configs may differ only in tokens that contain or end a whole name
+//! ([`repeated`](super::repeated)). Inside a name, they may also differ in tokens that continue
+//! towards a name seen.
 //!
-//! The equivalence holds while an object has more names left than a token can add. Other configs
-//! are stepped through.
+//! The equivalence requires that the object has more unused names than a token can add. All other
+//! configs have no plain config, and their masks are computed with steps.
 
 use super::intern::{NO_STACK, Thread};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
@@ -18,24 +19,27 @@ use crate::ir::json::program::ObjectRule;
 use crate::ir::json::texts::ENDLESS;
 use crate::machine::{Config, EquivalentConfig};
 
-/// Largest number of names that a token is assumed to add to an object.
+/// Maximum number of names that a token is assumed to add to an object.
 const ADDED: u32 = 8;
 
-/// Reports whether an object with `seen` names has names left, whatever names a token adds.
+/// Reports whether an object in which `seen` undeclared names have been used still has unused names
+/// after any token.
 pub(super) fn has_more(rule: &ObjectRule, seen: u32) -> bool {
     rule.least_names == ENDLESS || rule.least_names > seen.saturating_add(rule.min).saturating_add(ADDED)
 }
 
 impl JsonMachine {
-    /// Reports whether an object with the names `seen` has names left, whatever names a token adds.
+    /// Reports whether an object in which the names `seen` have been used still has unused names
+    /// after any token.
     fn is_ample(&self, rule: &ObjectRule, seen: NamesId) -> bool {
         has_more(rule, self.names.count(seen))
     }
 
-    /// Returns the stack of `frame` on `parent` without names seen.
+    /// Returns the stack of `frame` on `parent` without any undeclared names seen: its *plain*
+    /// stack. `unique` is true if `frame` is an array with tracked items.
     ///
-    /// Returns `None` if the stack is its own plain stack, and `Some(NO_STACK)` if it has no plain
-    /// stack.
+    /// Returns `None` if the stack has no names seen, so that it is its own plain stack. Returns
+    /// `Some(NO_STACK)` if the stack has no plain stack.
     pub(super) fn plain_stack(&mut self, parent: StackId, frame: Frame, unique: bool) -> Option<StackId> {
         let below = *self.interner.stack(parent);
         let own = match frame {
@@ -59,9 +63,10 @@ impl JsonMachine {
         Some(self.stack(below.plain, frame).unwrap_or(NO_STACK))
     }
 
-    /// Returns the state inside a name that is unknown, except that it differs from all names seen.
+    /// Returns `state` with the name being read replaced by a name that differs from all names seen
+    /// and whose characters are not stored. States outside names are returned unchanged.
     ///
-    /// Returns `None` if the object may run out of names.
+    /// Returns `None` if the object may run out of unused names.
     pub(super) fn unnamed_state(&self, stack: StackId, state: State) -> Option<State> {
         let State::Key { at, other, name, decode } = state else { return Some(state) };
         if name == UNREAD || name == UNKNOWN {
@@ -79,14 +84,15 @@ impl JsonMachine {
         Some(State::Key { at, other, name: UNKNOWN, decode })
     }
 
-    /// Returns the thread without names seen, or `None` if it might continue in another way.
+    /// Returns the thread without names seen. Returns `None` if the two threads might have
+    /// different continuations for other reasons than a repeated name.
     fn unnamed_thread(&self, Thread { stack, state, text }: Thread) -> Option<Thread> {
         let plain = self.interner.stack(stack).plain;
         let state = self.unnamed_state(stack, state)?;
         (plain != NO_STACK).then_some(Thread { stack: plain, state, text })
     }
 
-    /// Reports whether a config keeps undeclared names, seen or being read.
+    /// Reports whether a config remembers undeclared names, either seen before or being read.
     fn has_names(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
@@ -95,10 +101,10 @@ impl JsonMachine {
         })
     }
 
-    /// Returns the config without names seen.
+    /// Returns `config` without the names seen.
     ///
-    /// Returns `config` itself if it keeps no names, or if the name being read may still become one
-    /// of those seen.
+    /// Returns `config` itself if it remembers no names, or if the name being read may still become
+    /// a name seen.
     pub(super) fn unnamed(&mut self, config: Config) -> Config {
         if !self.has_names(config) {
             return config;
@@ -114,10 +120,11 @@ impl JsonMachine {
         self.forgetting(config).or_else(|| self.with_unknown_names(config)).unwrap_or(config)
     }
 
-    /// Replaces the names being read by unknown ones, but keeps the names seen.
+    /// Replaces the names being read by unknown names, but keeps the names seen.
     ///
-    /// Expects that no name seen begins with the characters read so far. Returns `None` if no name
-    /// is being read, or if items must differ.
+    /// The caller must have checked that no name seen begins with the characters read so far.
+    /// Returns `None` if no name is being read, or if the config is inside an item that must
+    /// differ.
     fn with_unknown_names(&mut self, config: Config) -> Option<Config> {
         self.with_threads(config, |machine, mut thread| {
             if machine.interner.stack(thread.stack).tracking != ROOT {
@@ -133,7 +140,8 @@ impl JsonMachine {
         })
     }
 
-    /// Returns the plain config, or `None` if `config` is plain itself or has no plain config.
+    /// Returns the plain config of `config`. Returns `None` if `config` is its own plain config, or
+    /// has no plain config.
     pub(super) fn forgetting(&mut self, config: Config) -> Option<Config> {
         if !self.has_names(config) {
             return None;
@@ -141,9 +149,9 @@ impl JsonMachine {
         self.with_threads(config, Self::unnamed_thread)
     }
 
-    /// Applies `change` to each thread of a config.
+    /// Returns the config with the results of `change` for each thread of `config`.
     ///
-    /// Returns `None` if `change` does so for some thread, or changes no thread.
+    /// Returns `None` if `change` returns `None` for some thread, or if it changes no thread.
     fn with_threads(
         &mut self,
         config: Config,
@@ -168,9 +176,10 @@ impl JsonMachine {
         Some(self.gathered())
     }
 
-    /// Returns the equivalent config of a config inside undeclared names: its plain config.
+    /// Returns the plain config of a config inside undeclared names, as its equivalent config.
+    /// Returns `None` if no undeclared name is being read, or if there is no plain config.
     ///
-    /// The `bytes` of the result are those over which a name may continue towards a name seen.
+    /// The `bytes` of the result are the bytes over which a name may continue towards a name seen.
     pub(super) fn unnamed_likeness(&mut self, config: Config) -> Option<EquivalentConfig> {
         let mut bytes = ByteSet::default();
         let mut named = false;
@@ -188,7 +197,8 @@ impl JsonMachine {
         Some(EquivalentConfig { other, bytes })
     }
 
-    /// Adds the bytes over which the name being read may continue towards a name seen.
+    /// Adds to `bytes` the bytes over which the name that `state` reads may continue towards a name
+    /// seen.
     pub(super) fn add_rivals(&self, state: State, bytes: &mut ByteSet) {
         let State::Key { name, .. } = state else { return };
         let rivals = self.names.rivals(name);

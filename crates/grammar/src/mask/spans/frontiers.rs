@@ -1,4 +1,7 @@
-//! Frontiers: sets of nodes of the token trie at which rules end while tokens continue.
+//! Frontiers: sets of nodes of the token trie.
+//!
+//! A frontier has the nodes at which a rule may end although the node has children. The longer
+//! tokens below these nodes continue in the callers of the rule.
 
 use std::sync::Arc;
 
@@ -7,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
 
-/// Index of a frontier.
+/// Id of an interned frontier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct FrontierId(u32);
 
 impl FrontierId {
-    /// The frontier that consists of the root, at which all tokens start.
+    /// The frontier with the root of the trie as its only node. All tokens start there.
     pub(super) const ROOT: Self = Self(0);
 
     const fn index(self) -> usize {
@@ -20,10 +23,10 @@ impl FrontierId {
     }
 }
 
-/// All frontiers so far. Equal frontiers are stored once.
+/// The interned frontiers. Equal frontiers are stored once.
 pub(super) struct Frontiers {
     edges: Arc<TrieEdges>,
-    /// The frontiers, each with the length of its shortest prefix.
+    /// The nodes of each frontier, with the length in bytes of the shortest prefix among the nodes.
     known: Vec<(Arc<NodeSet>, u32)>,
     ids: FxHashMap<Arc<NodeSet>, FrontierId>,
     bytes: usize,
@@ -31,26 +34,28 @@ pub(super) struct Frontiers {
 
 /// A set of nodes of the token trie.
 ///
-/// After an identifier the set has tens of thousands of nodes. Few of them continue with a byte
-/// that may follow an identifier.
+/// Such a set can be large: after an identifier, the frontier has tens of thousands of nodes. Few
+/// of them have a child whose byte may follow an identifier, so large sets are searched by byte
+/// ([`TrieEdges`]).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum NodeSet {
-    /// A list of nodes. The list of a frontier is sorted.
+    /// A list of nodes. In an interned frontier, the list is sorted and has no duplicates.
     Few(Vec<TrieNode>),
-    /// One bit for each node of the trie.
+    /// A bit set over all nodes of the trie.
     Many(Box<[u64]>),
 }
 
-/// Nodes are stored as bits if they are more than one in [`FEW`] nodes of the trie.
+/// A set is stored as bits if it has more than 1/[`FEW`] of the trie's nodes.
 const FEW: usize = 128;
 
-/// The edges of a vocabulary's trie, grouped by byte.
+/// All edges of a vocabulary's trie, grouped by byte.
 struct TrieEdges {
-    /// Source and target of each edge, sorted by byte.
+    /// `(source, target)` of each edge, sorted by the byte of the edge.
     pairs: Vec<(TrieNode, TrieNode)>,
-    /// For each byte, the index of its first edge in `pairs`.
+    /// For each byte, the index of its first edge in `pairs`. The last entry, at index 256, is the
+    /// number of edges.
     starts: Vec<usize>,
-    /// For each node, the length of its prefix.
+    /// For each node, the length of its prefix in bytes.
     depths: Vec<u16>,
 }
 
@@ -97,9 +102,10 @@ impl NodeSet {
         }
     }
 
-    /// Converts the set to the form in which equal sets are equal values.
+    /// Normalizes the set before interning: a long list becomes a bit set, and a short list is
+    /// sorted without duplicates.
     ///
-    /// A set of bits with few nodes keeps its form, which costs a duplicate at most.
+    /// A bit set with few nodes stays a bit set, so the same few nodes may be interned twice.
     fn settled(self, trie: &TokenTrie) -> Self {
         match self {
             Self::Few(few) if few.len() > trie.len() / FEW => {
@@ -132,7 +138,7 @@ impl Frontiers {
         frontiers
     }
 
-    /// Returns the frontier with these nodes, or `None` if there are no nodes.
+    /// Returns the id of the frontier with these nodes, or `None` if `nodes` is empty.
     pub(super) fn intern(&mut self, trie: &TokenTrie, nodes: NodeSet) -> Option<FrontierId> {
         if nodes.is_empty() {
             return None;
@@ -166,8 +172,7 @@ impl Frontiers {
         }
     }
 
-    /// Calls `visit` for each child of the frontier's nodes whose byte is in `bytes`, with the byte
-    /// and the child.
+    /// Calls `visit(byte, child)` for each child of the frontier's nodes whose byte is in `bytes`.
     pub(super) fn beyond(
         &self,
         frontier: FrontierId,
@@ -194,7 +199,7 @@ impl Frontiers {
         }
     }
 
-    /// Returns the length of the shortest prefix of the frontier's nodes.
+    /// Returns the length in bytes of the shortest prefix among the frontier's nodes.
     pub(super) fn depth(&self, frontier: FrontierId) -> u32 {
         self.known[frontier.index()].1
     }

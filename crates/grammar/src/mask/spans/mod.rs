@@ -1,15 +1,15 @@
-//! Masks of machines that run rules.
+//! Composes the masks of machines that run rules from cached parts.
 //!
-//! Such a machine is inside several rules at once, each called by another. The callers of the
-//! innermost rules are rarely the same twice, but a token rarely extends far into the callers. A
-//! mask is therefore composed of [`Span`]s. A span has the tokens that the rest of one rule
-//! accepts, independent of the rule's callers.
+//! A machine for a context-free grammar is inside several rules at once, each called by another.
+//! The stack of callers is rarely the same twice, but a token rarely extends far into the callers.
+//! A mask is therefore composed of [`Span`]s. A span has the tokens that the remaining part of one
+//! rule accepts. A span does not depend on the callers of the rule.
 //!
-//! A rule may end before the token does. The nodes of the token trie at which this happens are a
-//! *frontier*. The callers continue from the frontier, and each of them has a span for the
-//! frontier. Rules that are called inside a rule have spans as well. There are few spans, and each
-//! is computed once per generation of the caches. Masks that consist of the same spans share one
-//! set.
+//! A rule may end before a token does. The nodes of the token trie at which this happens are a
+//! *frontier*. The callers resume at the frontier, and the remaining part of each caller has a span
+//! that starts there. Rules that are called inside a rule have spans as well. There are few
+//! different spans, and each is computed once per generation of the caches. Masks that consist of
+//! the same spans share one set.
 
 mod frontiers;
 mod span_walk;
@@ -27,38 +27,41 @@ use crate::machine::{Config, Frame};
 use crate::mask::char_classes::{AsciiRun, CharClasses, Paths};
 use crate::mask::tables::Pool;
 
-/// The result of the rest of a rule, starting at a frontier.
+/// The tokens that the remaining part of a rule accepts, starting at a frontier.
 #[derive(Clone, Copy)]
 struct Span {
-    /// Index of the tokens that end inside the rest or at its end. `None` if there are no such
-    /// tokens.
+    /// Index in [`Spans::tokens`] of the tokens that end inside the remaining part or at its end.
+    /// `None` if there are no such tokens.
     tokens: Option<u32>,
-    /// Frontier at which the rest may end while tokens continue.
+    /// Frontier at which the rule may end while longer tokens continue. `None` if there are no such
+    /// nodes.
     exits: Option<FrontierId>,
 }
 
-/// A known span from which the span of another config can be derived.
+/// A known span, and the differences between its config and another config. The span of the other
+/// config is computed from both.
 struct SpanTemplate {
-    /// The known span, starting at the root.
+    /// The known span. It starts at the root.
     span: Span,
-    /// First bytes after which the two configs differ, with their nodes.
+    /// Children of the root, with their bytes, at which the two configs may accept different
+    /// tokens.
     different: Vec<(u8, TrieNode)>,
 }
 
-/// Tokens of a span. Equal lists of tokens are stored once.
+/// Tokens of a span. Equal collections of tokens are stored once.
 #[derive(PartialEq, Eq, Hash)]
 enum Tokens {
     Few(Box<[TokenId]>),
     Many(TokenSet),
 }
 
-/// Tokens are stored as a set if they are more than one in [`FEW`] tokens of the vocabulary.
+/// Tokens are stored as a set if they are more than 1/[`FEW`] of the vocabulary.
 const FEW: usize = 128;
 
-/// Approximate size of a map entry, in bytes.
+/// Approximate size of an entry of a hash map, in bytes.
 const ENTRY: usize = 64;
 
-/// The spans of one generation of the caches, and the tables that they are computed with.
+/// The spans and masks of one generation of the caches, and the tables for computing them.
 pub(crate) struct Spans {
     classes: Arc<CharClasses>,
     paths: Arc<Paths>,
@@ -67,32 +70,34 @@ pub(crate) struct Spans {
     known: FxHashMap<(FrontierId, Config), Span>,
     tokens: Vec<Arc<Tokens>>,
     token_ids: FxHashMap<Arc<Tokens>, u32>,
-    /// Masks, by the indices of their tokens and by whether the output may end.
+    /// Masks, by the indices of their tokens in `tokens` and by whether the output may end.
     masks: FxHashMap<(Box<[u32]>, bool), Arc<TokenSet>>,
     ascii_runs: FxHashMap<Config, AsciiRun>,
     bytes: usize,
-    /// Remaining cost budget of the current mask, in nodes of the trie. Results are discarded once
-    /// the budget is 0.
+    /// Remaining cost budget of the current mask, measured in visited nodes of the trie. Once the
+    /// budget is 0, the results of the current mask are incomplete and are discarded.
     cost_budget: usize,
-    /// Total weight of the automaton's rows when they were last charged.
+    /// Value of [`Automaton::work`] when the cost budget was last charged.
     work: usize,
     /// Number of masks that exceeded their cost budget.
     failures: usize,
 }
 
-/// Cost budget of one mask, in nodes of the trie. For a large vocabulary, the budget is twice the
-/// number of nodes instead. Masks of programming languages use at most a quarter of the budget.
+/// Minimum cost budget of one mask, measured in visited nodes of the trie. The budget is twice the
+/// trie's number of nodes if that is more. Masks of programming languages use at most a quarter of
+/// the budget.
 const PURSE: usize = 1 << 19;
 
-/// Cost of matching the frames of one frontier, in nodes of the trie.
+/// Cost of processing the frames at one frontier, measured in visited nodes of the trie.
 const ROW: usize = 200;
-/// Cost of copying a set of tokens or nodes.
+/// Cost of copying a set of tokens or nodes, measured in visited nodes of the trie.
 const NODES: usize = 1000;
 
-/// Cost of one place (item) in a new row of the automaton.
+/// Cost of one unit of [`Automaton::work`], measured in visited nodes of the trie.
 const PLACE: usize = 2;
 
-/// Number of masks over budget after which the generation computes masks by trie walks only.
+/// Number of masks over budget after which all masks of the generation are computed by walks of the
+/// whole trie.
 const FAILURES: usize = 2;
 
 impl Spans {
@@ -114,8 +119,8 @@ impl Spans {
         }
     }
 
-    /// Returns the text tokens that may follow `config`, together with `ends`, the tokens that end
-    /// the output there.
+    /// Returns the text tokens that may follow `config`, together with the tokens in `ends`. `ends`
+    /// has the end-of-sequence tokens if the output may end, and is empty otherwise.
     pub(crate) fn mask(
         &mut self,
         automaton: &mut Automaton,
@@ -161,7 +166,8 @@ impl Spans {
         Some(known)
     }
 
-    /// Drops the references to masks. The caller owns the masks too and reuses their memory.
+    /// Drops this table's references to masks, so that the caller can reuse the memory of masks
+    /// that only it still references.
     pub(crate) fn forget_masks(&mut self) {
         self.masks.clear();
     }
@@ -184,25 +190,26 @@ impl Drop for Spans {
     }
 }
 
-/// Composes the spans of masks, with access to the automaton and the vocabulary.
+/// Computes and composes the spans of one mask.
 struct SpanComposer<'a> {
     spans: &'a mut Spans,
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
-    /// Number of spans that are being computed, each for a call inside the previous one.
+    /// Number of spans that are being computed now. Each is for a call inside the previous one.
     depth: usize,
 }
 
 /// Maximum value of [`SpanComposer::depth`], because each level uses stack space. No real token
-/// contains as many calls.
+/// contains as many nested calls.
 const DEPTH: usize = 256;
 
 impl SpanComposer<'_> {
-    /// Returns the indices of the tokens that the mask of `config` consists of.
+    /// Returns the indices in [`Spans::tokens`] of the token collections whose union is the mask of
+    /// `config`.
     ///
     /// Returns `None` if a walk of the whole trie is better. This is so if the machine has no
-    /// rules, or if the spans exceed the cost budget. Spans of very ambiguous grammars, in which
-    /// rules end nearly everywhere, exceed the budget.
+    /// rules, or if the spans exceed the cost budget. The spans exceed the budget for very
+    /// ambiguous grammars, in which rules end nearly everywhere.
     fn used(&mut self, config: Config) -> Option<Vec<u32>> {
         if self.spans.failures >= FAILURES {
             return None;
@@ -220,17 +227,19 @@ impl SpanComposer<'_> {
         Some(used)
     }
 
-    /// Charges `cost`, and the cost of the rows that were created since the last charge.
+    /// Charges `cost`, and the cost of the automaton's work since the last charge, to the cost
+    /// budget.
     fn pay(&mut self, cost: usize) {
         let work = self.automaton.work();
         let rows = work - std::mem::replace(&mut self.spans.work, work);
         self.spans.cost_budget = self.spans.cost_budget.saturating_sub(cost + PLACE * rows);
     }
 
-    /// Computes the tokens that may follow `frames` at a frontier.
+    /// Computes the tokens that may follow if the rules in `frames` are at the nodes of `frontier`.
+    /// Resumes the callers of rules that end.
     ///
-    /// Returns the indices of the tokens, sorted. Also returns the frontiers at which frames
-    /// without a caller have ended.
+    /// Returns the indices of the tokens in [`Spans::tokens`], sorted. Also returns the frontiers
+    /// at which frames without callers have ended.
     fn reach(&mut self, mut frontier: FrontierId, mut frames: Vec<Frame>) -> (Vec<u32>, Vec<FrontierId>) {
         let (mut used, mut ends) = (Vec::new(), Vec::new());
         // For each frontier, the returns of the rules that may end there. The exits of a frontier
@@ -274,11 +283,12 @@ impl SpanComposer<'_> {
         self.make(frontier, rest, model)
     }
 
-    /// Finds a template for the span of `rest`.
+    /// Finds a known span that is similar to the span of `rest`. Returns `None` if using a template
+    /// is not cheaper than a walk.
     ///
-    /// The template belongs to the config to which most tokens lead from `rest` with their first
-    /// byte. In the middle of a word, the same tokens may follow as one letter later, except tokens
-    /// that can complete a keyword.
+    /// The template is the span of the config that most tokens reach from `rest` with their first
+    /// byte. In the middle of a word, for example, nearly the same tokens may follow as one letter
+    /// later. Exceptions are the tokens that complete a keyword.
     fn model(&mut self, rest: Config) -> Option<SpanTemplate> {
         let trie = self.vocabulary.trie();
         let automaton = &mut *self.automaton;
@@ -372,7 +382,7 @@ impl SpanComposer<'_> {
         span
     }
 
-    /// Adds the tokens with the index `tokens` to `found`.
+    /// Adds the tokens at index `tokens` of [`Spans::tokens`] to `found`.
     fn add(&self, tokens: u32, found: &mut Found) {
         match (&*self.spans.tokens[tokens as usize], &mut found.set) {
             (Tokens::Few(few), _) => found.tokens.extend(few),

@@ -1,4 +1,4 @@
-//! Walks over the part of the token trie that the rest of one rule accepts.
+//! Walks over the part of the token trie that the remaining part of one rule accepts.
 
 use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode};
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use crate::machine::automaton::Automaton;
 use crate::mask::char_classes::{AsciiRun, CharClasses, Paths};
 use crate::mask::tables::Pool;
 
-/// A walk over the nodes that one config accepts. The walk starts at a frontier, or at some
+/// A walk over the trie nodes that one config accepts. The walk starts at a frontier, or at some
 /// children of the root.
 pub(super) struct SpanWalk<'a> {
     pub(super) automaton: &'a mut Automaton,
@@ -19,34 +19,37 @@ pub(super) struct SpanWalk<'a> {
     pub(super) paths: &'a Paths,
     pub(super) pool: &'a Pool,
     pub(super) frontiers: &'a Frontiers,
-    /// ASCII text that may follow each config of earlier walks.
+    /// The ASCII run at each config that this walk or an earlier walk has visited.
     pub(super) ascii_runs: &'a mut FxHashMap<Config, AsciiRun>,
-    /// True if the walk also collects exits and calls.
+    /// True if the walk also collects [`Found::exits`] and [`Found::calls`]. False if the walk
+    /// covers the whole output instead of one rule.
     pub(super) leaves: bool,
-    /// The walk may stop after this number of nodes.
+    /// Number of visited nodes after which the walk stops with an incomplete result.
     pub(super) allowance: usize,
-    /// Nodes whose children must be visited, each with its config.
+    /// Nodes whose children must still be visited, each with the config at the node.
     pub(super) open: Vec<(TrieNode, Config)>,
     pub(super) found: Found,
 }
 
-/// The result of a [`SpanWalk`].
+/// The result of a [`SpanWalk`]. The tokens found are the union of `set` and `tokens`.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Tokens that were found as a set.
+    /// Tokens that were found as a whole set; `None` if there is no such set.
     pub(super) set: Option<TokenSet>,
     /// Tokens that were found one by one.
     pub(super) tokens: Vec<TokenId>,
-    /// Nodes at which the config may end.
+    /// Nodes with children at which the rule may end.
     pub(super) exits: Vec<TrieNode>,
-    /// Nodes at which rules are called, by the config of the called rules.
+    /// Nodes with children at which other rules are called. The key is the config of the called
+    /// rules ([`Automaton::called`]).
     pub(super) calls: FxHashMap<Config, Vec<TrieNode>>,
     /// Number of nodes visited.
     pub(super) visits: usize,
 }
 
 impl SpanWalk<'_> {
-    /// Walks from `frontier` and returns the result.
+    /// Walks from the nodes of `frontier`, at which the automaton is in `config`. Returns the
+    /// tokens, exits and calls found.
     pub(super) fn over_frontier(mut self, frontier: FrontierId, config: Config) -> Found {
         let tolerance = match (frontier, self.leaves) {
             (FrontierId::ROOT, false) => self.automaton.tolerance(config),
@@ -79,7 +82,8 @@ impl SpanWalk<'_> {
         self.finish()
     }
 
-    /// Walks from `children`, each given with its first byte, and returns the result.
+    /// Walks over `children`, which are children of the root with their bytes. At the root, the
+    /// automaton is in `config`. Returns the tokens, exits and calls found.
     pub(super) fn over_children(mut self, children: &[(u8, TrieNode)], config: Config) -> Found {
         let plausible = self.automaton.plausible(config);
         for &(byte, child) in children.iter().filter(|&&(byte, _)| plausible.contains(byte)) {
@@ -126,7 +130,8 @@ impl SpanWalk<'_> {
         self.open.push((node, config));
     }
 
-    /// Records that the config may end at `node`, or call other rules there.
+    /// Adds `node` to the exits if the rule may end at `config`, and to the calls if other rules
+    /// are called at `config`.
     fn leave(&mut self, node: TrieNode, config: Config) {
         if !self.leaves {
             return;

@@ -1,20 +1,24 @@
 //! Computes how many tokens are needed to close an output.
 //!
-//! The *bound* of a config is the least number of tokens that spell its shortest completion. A
-//! bound depends on the config alone, not on earlier queries. Following the completion may lead to
-//! a config whose own shortest completion is another text with a larger bound. A bound that was
-//! given must still be kept, so each matcher keeps a [`ClosingPath`]: the rest of the path followed
-//! so far, or the config's own path, whichever is shorter.
+//! The *completion* of a config is the shortest text that ends the output ([`Automaton::closing`]).
+//! The *bound* of a config is the least number of tokens that spell its completion. The bound
+//! depends on the config alone, not on earlier queries.
 //!
-//! The text with the fewest bytes need not have the fewest tokens: a long word may be one token and
-//! a short word three. A request must allow at least the bound of the start. For this bound,
-//! [`search`](Budget::search) therefore tries more texts. The search runs once for all generations
-//! of the caches. If items of an array must differ, the search can take a second and fill one
-//! generation.
+//! A text with few bytes need not have few tokens: a long word may be one token and a short word
+//! three. While a matcher follows the tokens of one completion, it may therefore reach a config
+//! with another completion and a larger bound. A bound that was returned to a caller must still
+//! hold. Each matcher therefore keeps a [`ClosingPath`]: the rest of the path followed so far, or
+//! the config's own path, whichever has fewer tokens.
 //!
-//! Completions share their ends. A [`Bound`] is therefore kept for each config on a completion, so
-//! that each completion is followed once. If following a completion costs more than
-//! [`CLOSING_COST`], the bound is the number of its bytes.
+//! The token limit of a request must be at least the bound of the start. To make that bound small,
+//! [`search`](Budget::search) tries more texts than the shortest one. The search runs once for all
+//! generations of the caches. If items of an array must differ, the search can take a second and
+//! fill one generation.
+//!
+//! Completions share their ends. The [`Bound`] of each config on a completion is therefore stored,
+//! so that each completion is followed once. If following a completion costs more than
+//! [`CLOSING_COST`], the bound is its number of bytes: the completion is then spelt with tokens of
+//! one byte.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,41 +35,44 @@ use crate::tokens::{TokenEdges, is_lead, spelt};
 #[cfg(test)]
 mod tests;
 
-/// The closing path from the start, once it has been searched for; `None` if there is none.
+/// The closing path from the start of the output, shared by all generations of the caches. Unset
+/// until the search has run, and `None` if the search finds no path.
 pub(crate) type StartPath = OnceLock<Option<Arc<[TokenId]>>>;
 
 /// The bounds computed so far.
 pub(crate) struct Budget {
     start_way: Arc<StartPath>,
     bounds: FxHashMap<Config, Bound>,
-    /// By config on the closing path from the start: the number of tokens of the path before that
-    /// config.
+    /// For each config on the closing path from the start, the number of tokens of the path before
+    /// the config.
     start: FxHashMap<Config, u32>,
     /// True once the closing path from the start has been searched for.
     started: bool,
-    /// By config: true if the vocabulary has a token for each byte of the config's completion.
+    /// For each config, whether each byte of its completion is spelt by a token of one byte. Bytes
+    /// of token terminals are spelt by the tokens of the terminal.
     bytewise: FxHashMap<Config, bool>,
 }
 
-/// The spelling of a config's shortest completion in the fewest tokens.
+/// The spelling of a config's completion in the fewest tokens.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// Number of tokens, without end-of-sequence; [`NEVER`] if no sequence of tokens spells the
+    /// Number of tokens, without end-of-sequence. [`NEVER`] if no sequence of tokens spells the
     /// completion.
     tokens: u32,
-    /// The first token; `None` if there are no tokens.
+    /// First token of the spelling; `None` if there are no tokens.
     first: Option<TokenId>,
-    /// Cost of following the completion: the sum of [`Automaton::cost`] over its configs.
+    /// Cost of following the completion: the sum of [`Automaton::cost`] over the configs before its
+    /// bytes.
     cost: u32,
 }
 
-/// Tokens that close the output of a matcher.
+/// The tokens with which a matcher can close its output.
 #[derive(Clone, Debug)]
 pub(crate) struct ClosingPath {
-    /// Number of committed tokens at the start of the path.
+    /// Number of tokens that the matcher has committed before the path starts.
     pub(crate) position: usize,
     tokens: Arc<[TokenId]>,
-    /// Number of `tokens` that lie before the start of the path.
+    /// Index in `tokens` at which the path starts.
     from: usize,
 }
 
@@ -74,13 +81,13 @@ impl ClosingPath {
         &self.tokens[self.from..]
     }
 
-    /// Returns the path after its first token.
+    /// Returns the remaining path after its first token is committed.
     pub(crate) fn after_first(self) -> Self {
         Self { position: self.position + 1, from: self.from + 1, ..self }
     }
 }
 
-/// The bound if no sequence of tokens spells the completion.
+/// Number of tokens of a [`Bound`] if no sequence of tokens spells the completion.
 const NEVER: u32 = u32::MAX;
 
 /// Maximum cost of following a completion.
@@ -107,8 +114,8 @@ impl Budget {
         }
     }
 
-    /// Returns a number of tokens that suffices to close from `config`; `None` if the vocabulary
-    /// cannot spell the config's completion.
+    /// Returns a number of tokens that suffices to close from `config`, the smallest known. `None`
+    /// if the vocabulary cannot spell the completion of `config`.
     pub(crate) fn closing_tokens(
         &mut self,
         automaton: &mut Automaton,
@@ -121,8 +128,8 @@ impl Budget {
         (tokens != NEVER).then_some(tokens)
     }
 
-    /// Returns the number of tokens of a config's own completion; [`NEVER`] if the vocabulary
-    /// cannot spell it.
+    /// Returns the number of tokens of the completion of `config`, ignoring the closing path from
+    /// the start. [`NEVER`] if the vocabulary cannot spell the completion.
     fn own_tokens(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> u32 {
         let mut unbounded = usize::MAX;
         match self.bound(automaton, vocabulary, config, CLOSING_COST) {
@@ -134,11 +141,11 @@ impl Budget {
         }
     }
 
-    /// Reports whether each byte of a config's completion is a token of its own. Also false if
-    /// finding out costs more than `cost_budget`.
+    /// Reports whether tokens of one byte spell the completion of `config`. Returns false if
+    /// finding out costs more than `cost_budget`, and charges the cost to `cost_budget`.
     ///
-    /// Many vocabularies lack some bytes, such as control characters, which a completion seldom
-    /// needs.
+    /// Many vocabularies lack some bytes, such as control characters. A completion seldom needs
+    /// these bytes.
     fn spells_bytes(
         &mut self,
         automaton: &mut Automaton,
@@ -182,13 +189,14 @@ impl Budget {
     }
 
     /// Returns the rest of the closing path from the start, if `config` lies on that path.
+    /// Otherwise returns `None`.
     fn rest_of_start(&self, config: Config) -> Option<&[TokenId]> {
         let from = *self.start.get(&config)?;
         self.start_way.get()?.as_deref().map(|tokens| &tokens[from as usize..])
     }
 
-    /// Finds the closing path from the start before the first query, whichever config that query is
-    /// about.
+    /// Finds the closing path from the start. Does so once, before the first query, so that results
+    /// do not depend on the order of queries.
     fn begin(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary) {
         if std::mem::replace(&mut self.started, true) {
             return;
@@ -203,8 +211,8 @@ impl Budget {
         }
     }
 
-    /// Reports whether `config` can be closed within `limit` tokens. Also false if finding out
-    /// costs more than `cost_budget`.
+    /// Reports whether the output can be closed from `config` within `limit` tokens. Returns false
+    /// if finding out costs more than `cost_budget`, and charges the cost to `cost_budget`.
     pub(crate) fn closes_within(
         &mut self,
         automaton: &mut Automaton,
@@ -234,7 +242,8 @@ impl Budget {
         bytes <= limit && self.spells_bytes(automaton, vocabulary, config, &mut left)
     }
 
-    /// Returns the first token of a closing path from `config` whose length is the config's bound.
+    /// Returns the first token of a closing path from `config` with
+    /// [`closing_tokens`](Self::closing_tokens) tokens. `None` if the path is empty or unknown.
     pub(crate) fn first(
         &mut self,
         automaton: &mut Automaton,
@@ -256,11 +265,12 @@ impl Budget {
         terminal([byte, automaton.closing_byte(after)], automaton.edges())
     }
 
-    /// Returns a closing path from `config` whose length is the config's bound. `None` if following
-    /// the completion costs too much.
+    /// Returns a closing path from `config` with [`closing_tokens`](Self::closing_tokens) tokens.
+    /// The path starts after `position` committed tokens. `None` if following the completion costs
+    /// too much.
     ///
-    /// A completion that is spelt byte by byte needs no stored path, because each byte lowers the
-    /// bound.
+    /// In that case, the completion is spelt with tokens of one byte. No stored path is needed for
+    /// this spelling, because each byte lowers the bound.
     pub(crate) fn way(
         &mut self,
         automaton: &mut Automaton,
@@ -279,7 +289,8 @@ impl Budget {
         Some(ClosingPath { position, tokens: tokens.into(), from: 0 })
     }
 
-    /// Returns the tokens of a config's own completion; `None` if following it costs too much.
+    /// Returns the tokens of the completion of `config`. `None` if following the completion costs
+    /// more than [`CLOSING_COST`].
     fn spelling(
         &mut self,
         automaton: &mut Automaton,
@@ -295,7 +306,8 @@ impl Budget {
         Some(tokens)
     }
 
-    /// Returns the bound of a config; `None` if following its completion costs more than `most`.
+    /// Returns the bound of `config`. `None` if following its completion costs more than `most` or
+    /// [`CLOSING_COST`].
     fn bound(
         &mut self,
         automaton: &mut Automaton,
@@ -312,8 +324,9 @@ impl Budget {
         (bound.cost as usize <= most).then_some(bound)
     }
 
-    /// Follows a completion to its end or to a config with a known bound. Stores the bounds of all
-    /// configs on the way.
+    /// Follows the completion of `config` to its end, or to a config with a known bound. Stores the
+    /// bounds of all configs on the way, and returns the bound of `config`. `None` if following
+    /// costs more than `most` or [`CLOSING_COST`].
     fn follow(
         &mut self,
         automaton: &mut Automaton,
@@ -409,7 +422,7 @@ impl Budget {
     }
 }
 
-/// Returns the config on a completion after its first token.
+/// Returns the config after `first`, the first token of the completion of `config`.
 pub(crate) fn after_first(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,
@@ -425,7 +438,7 @@ pub(crate) fn after_first(
     automaton.step(after, rest)
 }
 
-/// Returns the next byte of a config's completion, and the config after that byte.
+/// Returns the next byte of the completion of `config`, and the id of the config after that byte.
 fn closing_step(automaton: &mut Automaton, config: Config) -> [u32; 2] {
     let byte = automaton.closing_byte(config);
     let next = automaton.step(config, byte);
@@ -433,36 +446,39 @@ fn closing_step(automaton: &mut Automaton, config: Config) -> [u32; 2] {
     [byte.into(), next.0]
 }
 
-/// Returns a token of the terminal with this spelling.
+/// Returns a token that the token terminal with this spelling matches.
 fn terminal(bytes: [u8; 2], edges: &TokenEdges) -> Option<TokenId> {
     edges.tokens(spelt(bytes)?)?.iter().next()
 }
 
-/// Maximum number of configs that a search expands.
+/// Maximum number of configs whose next tokens a search visits.
 const EXPANSIONS: usize = 64;
-/// Number of tokens after which a search expands no more configs. A single walk inside a string
-/// with a large vocabulary reaches this number; outside strings, hundreds of walks do.
+/// Number of visited tokens after which a search expands no more configs. Inside a string with a
+/// large vocabulary, the tokens of one config reach this number. Outside strings, the tokens of
+/// hundreds of configs do.
 const TOKENS: usize = 1 << 16;
-/// Maximum cost of all configs that a search visits, including their completions.
+/// Maximum cost of all configs that a search visits, including the cost of following their
+/// completions.
 const SEARCH_COST: usize = 1 << 12;
 
-/// A config that a search has reached.
+/// A config that a search has reached, with the path to the config.
 struct Visit {
     config: Config,
-    /// The previous visit, and the token that led from there to this config.
+    /// Index of the previous visit, and the token that leads from there to `config`. `None` for the
+    /// start.
     from: Option<(usize, TokenId)>,
     tokens: usize,
 }
 
 impl Budget {
-    /// Searches for a closing path with few tokens.
+    /// Searches for a closing path from `start` with few tokens.
     ///
-    /// Returns `None` if the tokens cannot spell any path found, or if following the shortest
-    /// completion of `start` costs too much.
+    /// Returns `None` if the vocabulary cannot spell any path found, or if following the completion
+    /// of `start` costs too much.
     ///
-    /// This is a best-first search. Each config is ranked by the tokens that reach it plus the tokens
-    /// of its own completion, and the config with the fewest is expanded next. A search that ends
-    /// early still returns a valid path.
+    /// This is a best-first search. The rank of a config is the number of tokens that reach the
+    /// config, plus the tokens of its completion. The config with the lowest rank is expanded next.
+    /// A search that ends early still returns a valid path.
     fn search(
         &mut self,
         automaton: &mut Automaton,
@@ -521,7 +537,7 @@ impl Budget {
     }
 }
 
-/// Returns the tokens that lead to a visit.
+/// Returns the tokens that lead from the start to the visit at index `at`.
 fn way_to(visits: &[Visit], mut at: usize) -> Vec<TokenId> {
     let mut tokens = Vec::with_capacity(visits[at].tokens);
     while let Some((before, token)) = visits[at].from {

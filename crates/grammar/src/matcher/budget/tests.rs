@@ -1,5 +1,5 @@
-//! Compares the bound of the start with the true minimum, which a breadth-first search over configs
-//! and all tokens finds.
+//! Compares the bound of the start with the true minimum. A breadth-first search over configs and
+//! all tokens finds the true minimum.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use super::Budget;
 use crate::machine::automaton::Automaton;
 use crate::{Constraint, Grammar, Layout, Limits, SchemaOptions, mask};
 
-/// Creates a vocabulary of every byte and of pieces that are typical of tokenizers.
+/// Creates a vocabulary with a token for each byte, and with tokens of several bytes that are
+/// typical of tokenizers.
 fn vocabulary() -> Vocabulary {
     const PIECES: &str = "{\" \": \":\" \":\" \", \" \",\" \"} \"} }} [] {} {}} [[ ]] ]} [{ }] true false null tru ull \
                           name id size kind red green blue circle square yes maybe international in inter nation al \
@@ -144,7 +145,7 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
     assert_eq!(wide, Vec::<String>::new());
 }
 
-/// Returns the bound after `prefix`, and checks that the tokens of
+/// Returns the bound after `prefix`. Checks that the tokens of
 /// [`Matcher::mask_within`](crate::Matcher::mask_within) reach an end within that bound.
 fn closes(grammar: &Grammar, prefix: &[u8]) -> usize {
     let vocabulary = Arc::new(vocabulary());
@@ -207,7 +208,8 @@ fn bounds_of_places_hold() {
     }
 }
 
-/// Callers resume after the rules that they call, at any depth.
+/// A rule that is called resumes its caller, at any depth. The shortest output is therefore
+/// accepted.
 #[test]
 fn the_shortest_output_is_an_output() {
     let sources = [

@@ -1,14 +1,15 @@
 use crate::regular::CharSet;
 
-/// A parsed pattern, with the properties that decide how its language is built.
+/// A parsed pattern or part of a pattern, with the properties that decide how its language is
+/// built.
 #[derive(Debug)]
 pub(crate) struct Ast {
     pub(crate) kind: Kind,
-    /// Byte offset of the expression in the pattern.
+    /// Byte offset in the pattern at which the expression starts.
     pub(super) offset: usize,
     /// Lower bound on the length of a match, in code points.
     pub(super) min_len: u32,
-    /// Number of nodes.
+    /// Number of nodes of the tree, including this one.
     pub(super) size: usize,
     pub(super) facts: Facts,
 }
@@ -45,11 +46,13 @@ pub(crate) enum Kind {
 /// The kinds of assertions in an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Facts {
-    /// True if something looks at the preceding text: `^`, `\b`, look-behind.
+    /// True if the expression contains an assertion about the preceding text: `^`, `\b`, `\B` or
+    /// look-behind.
     pub(super) looks_back: bool,
-    /// True if something looks at the following text: `$`, `\b`, look-ahead.
+    /// True if the expression contains an assertion about the following text: `$`, `\b`, `\B` or
+    /// look-ahead.
     pub(super) looks_ahead: bool,
-    /// True if there is a look-behind.
+    /// True if the expression contains a look-behind.
     pub(super) look_behind: bool,
 }
 
@@ -102,7 +105,8 @@ impl Ast {
         Self { kind, offset, min_len, size: size + 1, facts }
     }
 
-    /// Reports whether a match depends on the matched text alone.
+    /// Reports whether the expression contains no assertions. A match then depends on the matched
+    /// text alone.
     pub(super) fn is_plain(&self) -> bool {
         self.facts == Facts::default()
     }

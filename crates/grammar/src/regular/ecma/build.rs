@@ -1,45 +1,47 @@
 //! Builds the language of a pattern from back to front.
 //!
-//! An assertion may concern all the text after it, so an expression is built together with what
-//! follows. [`Builder::build`] takes the [`Continuation`] after an expression and returns the
-//! continuation before it. Look-ahead intersects the continuation with the language of its body,
-//! and `$` intersects it with the empty text. `^` and `\b` depend on the preceding text. Only three
-//! cases of preceding text matter, so a continuation consists of three expressions.
+//! An assertion may concern all the text after it, so an expression is built together with the text
+//! that follows. [`Builder::build`] takes the [`Continuation`] after an expression and returns the
+//! continuation before the expression. Look-ahead intersects the continuation with the texts that
+//! begin with a match of its body. `$` intersects the continuation with the empty text. `^` and
+//! `\b` depend on the preceding text. Only three cases of preceding text matter, so a continuation
+//! consists of three expressions.
 
 use super::ast::{Ast, Kind};
 use super::class::word_chars;
 use super::{PatternError, PatternProblem};
 use crate::regular::{ExprId, Expressions};
 
-/// Maximum number of rounds of a repetition that are built one by one because they contain
-/// assertions.
+/// Maximum number of rounds of a repetition with assertions. Each round of such a repetition is
+/// built separately.
 const ROUNDS: u32 = 64;
 
-/// Maximum number of steps for rounds built one by one, in addition to the steps of every node.
+/// Number of calls of [`Builder::build`] that are allowed in addition to two calls for each node of
+/// the pattern. Rounds of repetitions need the additional calls.
 const STEPS: usize = 100_000;
 
-/// Maximum work of the expressions during a construction, in addition to the steps.
+/// Maximum work ([`Expressions::work`]) of the expressions that one construction creates.
 pub(super) const WORK: usize = 1 << 21;
 
-/// Returns the texts in which a pattern is found.
+/// Returns the language of all texts in which the pattern is found.
 pub(super) fn search(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     Builder::new(expressions, 2 * ast.size + STEPS).found(ast)
 }
 
-/// Returns the texts that a pattern matches as a whole.
+/// Returns the language of all texts that the pattern matches from start to end.
 pub(super) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     let mut builder = Builder::new(expressions, 2 * ast.size + STEPS);
     Ok(builder.build(ast, Continuation::always(Expressions::EMPTY))?.start)
 }
 
-/// The texts that may follow, depending on the preceding text.
+/// The texts that may follow at a position, for each case of the preceding text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Continuation {
-    /// Texts that may follow at the start of the text.
+    /// Texts that may follow if the position is the start of the text.
     pub(super) start: ExprId,
-    /// Texts that may follow after a word character.
+    /// Texts that may follow if the preceding character is a word character.
     pub(super) word: ExprId,
-    /// Texts that may follow after another character.
+    /// Texts that may follow if the preceding character is not a word character.
     pub(super) other: ExprId,
 }
 
@@ -49,8 +51,8 @@ impl Continuation {
         Self { start: expr, word: expr, other: expr }
     }
 
-    /// Returns the texts that may follow after any character, if they are the same after all
-    /// characters.
+    /// Returns the texts that may follow after a character, if they are the same after all
+    /// characters. Otherwise returns `None`.
     fn inside(self) -> Option<ExprId> {
         (self.word == self.other).then_some(self.word)
     }
@@ -70,13 +72,13 @@ impl Continuation {
 
 pub(super) struct Builder<'a> {
     pub(super) expressions: &'a mut Expressions,
-    /// Σ*`\w` and Σ*`\W`: the texts that end in a word character, and the texts that end in another
-    /// one.
+    /// The texts that end in a word character (Σ*`\w`). `ends_in_other` is the texts that end in
+    /// another character (Σ*`\W`).
     ends_in_word: ExprId,
     ends_in_other: ExprId,
-    /// Number of steps still allowed.
+    /// Number of calls of [`build`](Self::build) and of plain nodes that are still allowed.
     steps: usize,
-    /// Limit on the work of the expressions.
+    /// Value of [`Expressions::work`] at which the construction stops.
     most_work: usize,
 }
 
@@ -91,7 +93,8 @@ impl<'a> Builder<'a> {
         Self { expressions, ends_in_word, ends_in_other, steps, most_work }
     }
 
-    /// Returns the texts of `ast` followed by `rest`.
+    /// Returns the continuation at the start of `ast`: the texts that `ast` matches, followed by a
+    /// text of `rest`.
     pub(super) fn build(&mut self, ast: &Ast, rest: Continuation) -> Result<Continuation, PatternError> {
         self.steps = self.steps.saturating_sub(1);
         if self.steps == 0 || self.expressions.work() > self.most_work {
@@ -137,8 +140,8 @@ impl<'a> Builder<'a> {
         asked.with(rest, |asked, rest| self.expressions.all_of(vec![asked, rest]))
     }
 
-    /// Builds a repetition with assertions. A round alone is not a language, so each round is built
-    /// with its continuation.
+    /// Returns the continuation at the start of a repetition of `inner` that contains assertions.
+    /// Each round is built with its continuation, because a round alone has no language.
     fn rounds(
         &mut self,
         inner: &Ast,
@@ -166,7 +169,8 @@ impl<'a> Builder<'a> {
         Ok(from_here)
     }
 
-    /// Builds any number of rounds: the least solution of X = rest | round·X.
+    /// Returns the continuation at the start of any number of rounds of `inner`: the least solution
+    /// of X = rest | round·X.
     fn star(&mut self, inner: &Ast, rest: Continuation) -> Result<Continuation, PatternError> {
         if inner.min_len == 0 {
             return Err(PatternProblem::EmptyRound.at(inner.offset));
@@ -189,7 +193,7 @@ impl<'a> Builder<'a> {
         Ok(Continuation { start: solution.start, word, other })
     }
 
-    /// Returns the texts of an expression without assertions, followed by `rest`.
+    /// Returns the continuation at the start of `ast`, which contains no assertions.
     fn attach(&mut self, ast: &Ast, rest: Continuation) -> Continuation {
         let expr = self.plain(ast);
         if let Some(inside) = rest.inside()
@@ -202,7 +206,8 @@ impl<'a> Builder<'a> {
         rest.each(|rest| if is_nullable { self.expressions.any_of(vec![behind, rest]) } else { behind })
     }
 
-    /// Returns the non-empty texts of `expr`, each followed by its continuation.
+    /// Returns the non-empty texts of `expr`, each followed by a text that `rest` allows after the
+    /// last character.
     fn behind(&mut self, expr: ExprId, rest: Continuation) -> ExprId {
         let e = &mut *self.expressions;
         if let Some(inside) = rest.inside() {
@@ -217,7 +222,8 @@ impl<'a> Builder<'a> {
         e.any_of(vec![in_word, in_other])
     }
 
-    /// Returns the texts of `left`, each followed by its continuation.
+    /// Returns the texts of `left`, each followed by a text that `rest` allows after it. The texts
+    /// of `left` begin at the start of the text.
     pub(super) fn after(&mut self, left: ExprId, rest: Continuation) -> ExprId {
         if rest == Continuation::always(rest.start) {
             return self.expressions.concat(left, rest.start);
@@ -230,7 +236,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the language of an expression without assertions.
+    /// Returns the language of `ast`, which contains no assertions.
     fn plain(&mut self, ast: &Ast) -> ExprId {
         self.steps = self.steps.saturating_sub(1);
         match &ast.kind {

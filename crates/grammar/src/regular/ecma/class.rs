@@ -6,9 +6,10 @@ use super::parse::{Dialect, Parser};
 use super::{PatternError, PatternProblem};
 use crate::regular::CharSet;
 
-/// The meaning of an escape, or of a member of a class.
+/// The meaning of an escape or of a member of a bracketed class: one code point, or a set.
 pub(super) enum Atom {
-    /// A code point, possibly a surrogate. No text contains surrogates, but a range may end at one.
+    /// A code point, possibly a surrogate. No text contains surrogates, but a range in a class may
+    /// start or end at a surrogate.
     Char(u32),
     Set(CharSet),
 }
@@ -22,12 +23,12 @@ impl Atom {
     }
 }
 
-/// Returns `\n`, `\r`, and the line and paragraph separators (ECMA-262 §12.3).
+/// Returns the set of line terminators: `\n`, `\r`, U+2028 and U+2029 (ECMA-262 §12.3).
 pub(super) fn line_terminators() -> CharSet {
     CharSet::new([('\n', '\n'), ('\r', '\r'), ('\u{2028}', '\u{2029}')])
 }
 
-/// Returns white space and line terminators (ECMA-262 §12.2 and §12.3).
+/// Returns the set of `\s`: white space and line terminators (ECMA-262 §12.2 and §12.3).
 fn spaces() -> CharSet {
     CharSet::new([
         ('\t', '\r'),
@@ -47,7 +48,7 @@ fn digits() -> CharSet {
     CharSet::new([('0', '9')])
 }
 
-/// Returns the set of `\d`, `\w` or `\s`, given the letter of the escape.
+/// Returns the set of `\d`, `\w` or `\s`, if `letter` is `d`, `w` or `s`. Otherwise returns `None`.
 pub(super) fn of_escape(letter: char) -> Option<CharSet> {
     match letter {
         'd' => Some(digits()),
@@ -57,7 +58,7 @@ pub(super) fn of_escape(letter: char) -> Option<CharSet> {
     }
 }
 
-/// Returns the set of `\w`, whose members are the word characters of `\b`.
+/// Returns the set of `\w`: the characters that count as word characters for `\b`.
 pub(super) fn word_chars() -> CharSet {
     CharSet::new([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')])
 }
@@ -67,7 +68,8 @@ pub(super) fn from_unicode(class: &ClassUnicode) -> CharSet {
 }
 
 impl Parser<'_> {
-    /// Parses a class after its opening bracket.
+    /// Parses a bracketed class up to its closing bracket. The opening bracket, at `offset`, has
+    /// been read.
     pub(super) fn class(&mut self, offset: usize) -> Result<CharSet, PatternError> {
         let negated = self.eat("^");
         if self.peek() == Some(']') {
@@ -107,7 +109,8 @@ impl Parser<'_> {
         Ok(if negated { set.complement() } else { set })
     }
 
-    /// Parses a member of a class; `None` at the closing bracket.
+    /// Parses the next member of the class that begins at offset `class`. Returns `None` at the
+    /// closing bracket.
     fn member(&mut self, class: usize) -> Result<Option<Atom>, PatternError> {
         let offset = self.at;
         Ok(match self.next() {
@@ -119,7 +122,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses an escape after its backslash.
+    /// Parses the rest of the escape whose backslash, at `offset`, has been read.
     pub(super) fn escape(&mut self, offset: usize) -> Result<Atom, PatternError> {
         let c = self.next().ok_or_else(|| PatternProblem::TrailingBackslash.at(offset))?;
         if let Some(set) = of_escape(c.to_ascii_lowercase()) {
@@ -156,7 +159,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses exactly `digits` hexadecimal digits.
+    /// Parses exactly `digits` hexadecimal digits of the escape at `offset`, and returns their
+    /// value.
     fn hexadecimal(&mut self, digits: usize, offset: usize) -> Result<u32, PatternError> {
         let mut value = 0;
         for _ in 0..digits {
@@ -166,8 +170,8 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Parses the rest of `\u`: four digits, two surrogates of four digits each, or digits in
-    /// braces.
+    /// Parses the rest of `\u` and returns the code point. The rest is four hexadecimal digits,
+    /// digits in braces, or a surrogate pair such as `\ud83d\ude00`.
     fn unicode(&mut self, offset: usize) -> Result<u32, PatternError> {
         if self.eat("{") {
             let digits = self.until('}').ok_or_else(|| PatternProblem::HexadecimalDigits.at(offset))?;
@@ -189,7 +193,8 @@ impl Parser<'_> {
         Ok(lead)
     }
 
-    /// Parses the rest of `\p`: a general category, a script or a binary property.
+    /// Parses the rest of `\p` and returns the set of the named general category, script or binary
+    /// property.
     fn property(&mut self, offset: usize) -> Result<CharSet, PatternError> {
         let syntax = PatternProblem::PropertySyntax.at(offset);
         let name = if self.eat("{") {
@@ -207,7 +212,8 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the set of a general category, a script or a binary property.
+/// Returns the set of the general category, script or binary property `name`, for example `Lu` or
+/// `Script=Greek`.
 fn named_property(name: &str, offset: usize) -> Result<CharSet, PatternError> {
     let syntax = PatternProblem::PropertySyntax.at(offset);
     let (key, value) = name.split_once('=').unwrap_or(("gc", name));

@@ -1,22 +1,24 @@
-//! Builds the language of a pattern with assertions anywhere: look-behind after look-ahead, in
-//! loops, and in each other.
+//! Builds the language of a pattern in which assertions may be anywhere: look-behind after
+//! look-ahead, in loops, and in each other.
 //!
-//! Each look-around, and the pattern itself, becomes an automaton whose empty edges may carry
-//! conditions. A condition depends on the text before the place, which a [`Context`] summarises.
-//! Given a context, the condition is a language that must contain the text after the place.
+//! The pattern and each look-around in it become an automaton. Empty edges of an automaton may
+//! carry a condition. Whether a condition holds depends on the text before the position and on the
+//! text after it. A [`Context`] summarises the text before the position. In a given context, the
+//! condition is therefore a language: the texts after the position for which it holds.
 //!
-//! A context follows the automata of all look-behinds over the text so far. There may be look-ahead
-//! inside look-behind. For each state that such an automaton may be in, the context therefore
-//! records a condition on the rest of the text.
+//! A context has the states that the automata of all look-behinds may be in after the text so far.
+//! A look-behind may contain look-ahead. Each of these states therefore comes with a condition on
+//! the text that follows.
 //!
-//! So for each state and each context, the possible continuations form a language. These languages
-//! are the least solution of equations, one for each state and context: [`Expressions::recursive`].
+//! For each state and each context, the texts that may follow are a language. These languages are
+//! the least solution of equations, one for each pair of state and context
+//! ([`Expressions::recursive`]).
 //!
-//! Contexts are created on demand, like the states of a subset construction. Counted repetition is
-//! unrolled.
+//! Contexts are created on demand, like the states of a subset construction. A counted repetition
+//! has a copy of its automaton for each round.
 //!
-//! (Miyazaki and Minamide, *Derivatives of Regular Expressions with Lookahead*, 2019, for
-//! conditions as languages of the rest.)
+//! (Conditions as languages of the following text are from Miyazaki and Minamide, *Derivatives of
+//! Regular Expressions with Lookahead*, 2019.)
 
 mod nfa;
 
@@ -31,21 +33,23 @@ use super::class::word_chars;
 use super::{PatternError, PatternProblem};
 use crate::regular::{CharSet, ExprId, Expressions};
 
-/// Maximum number of steps, and of pairs of a state and a context.
+/// Maximum number of steps of the construction (`STEPS`), and of pairs of a state and a context
+/// (`PAIRS`).
 const STEPS: usize = 1 << 18;
 const PAIRS: usize = 1 << 15;
 
-/// Maximum number of alternatives in the condition of a state.
+/// Maximum number of conjunctions in a [`Disjunction`].
 const WAYS: usize = 64;
 
-/// Required position of a match.
+/// Position that a match must have: anywhere in the text, or from start to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
     Anywhere,
     Whole,
 }
 
-/// Returns the texts in which `ast` matches.
+/// Returns the language of all texts that have a match of `ast` at the position that `scope`
+/// requires.
 pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> Result<ExprId, PatternError> {
     let too_large = || PatternProblem::TooManyRounds.at(ast.offset);
     let nfa = Nfa::new(ast, scope).ok_or_else(too_large)?;
@@ -53,14 +57,16 @@ pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> R
     solver.solve().ok_or_else(too_large)
 }
 
-/// Languages that must all contain the text after a place. Sorted, without the language of all
-/// texts.
+/// A condition on the text after a position: all these languages must contain the text. Sorted,
+/// without the language of all texts.
 type Conjunction = Vec<ExprId>;
 
-/// Alternative conditions. At least one must hold, and none is a subset of another.
+/// A condition on the text after a position: at least one of these conjunctions must hold. No
+/// conjunction contains all languages of another.
 type Disjunction = Vec<Conjunction>;
 
-/// State of the look-behinds with numbers from `first` on, after the text up to a position.
+/// Summary of the text before a position: the states of the automata of some look-behinds, and the
+/// kind of the preceding character. The first look-behind has the index `first`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Context {
     first: usize,
@@ -69,21 +75,22 @@ struct Context {
     behind: Vec<Behind>,
 }
 
-/// The states of a look-behind's automaton after the text so far.
+/// The states that the automaton of one look-behind may be in after the text so far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Behind {
-    /// States that read a character next, with their conditions on the rest of the text.
+    /// States that read a character next, each with the condition under which the automaton is in
+    /// the state.
     states: Vec<(usize, Disjunction)>,
-    /// Condition under which the look-behind holds here.
+    /// Condition under which the look-behind holds at this position.
     holds: Disjunction,
 }
 
-/// The states that a place in an automaton reaches without reading a character.
+/// The states that are reached from some state without reading a character.
 #[derive(Clone, Debug, Default)]
 struct Closure {
-    /// States that read a character, with the conditions under which they are reached.
+    /// States that read a character next, each with the condition under which it is reached.
     states: Vec<(usize, Disjunction)>,
-    /// Condition under which the end is reached.
+    /// Condition under which the end of the automaton is reached.
     end: Disjunction,
 }
 
@@ -92,14 +99,15 @@ struct Solver<'a> {
     nfa: &'a Nfa,
     contexts: Vec<Context>,
     ids: FxHashMap<Context, usize>,
-    /// By context: sets of characters, each with the context that it leads to.
+    /// For each context, the sets of characters that lead to the same next context, each with that
+    /// context.
     steps: FxHashMap<usize, Rc<[(CharSet, usize)]>>,
-    /// By state and context: the texts that may follow.
+    /// For each pair of state and context, the language of the texts that may follow.
     rests: FxHashMap<(usize, usize), ExprId>,
     closures: FxHashMap<(usize, usize), Rc<Closure>>,
     word: ExprId,
     left: usize,
-    /// Limit on the work of the expressions.
+    /// Value of [`Expressions::work`] at which the construction stops.
     most_work: usize,
 }
 
@@ -140,8 +148,9 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Returns the context of the look-behinds `first..end`, at the start or after a character in
-    /// another context.
+    /// Returns the context of the look-behinds `first..end`. If `before` is `None`, the position is
+    /// the start of the text. Otherwise the position comes after a character in the context
+    /// `before`. Returns `None` if a limit is exceeded, as in all methods here.
     fn context(&mut self, first: usize, end: usize, before: Option<(usize, char)>) -> Option<usize> {
         let is_word = before.is_some_and(|(_, c)| word_chars().contains(c));
         let mut context = Context {
@@ -169,13 +178,14 @@ impl<'a> Solver<'a> {
         Some(self.intern(context))
     }
 
-    /// Restricts a context to a range of look-behinds.
+    /// Restricts `context` to the look-behinds with indices in `first..end`.
     fn part(&mut self, context: &Context, (first, end): (usize, usize)) -> usize {
         let behind = context.behind[first - context.first..end - context.first].to_vec();
         self.intern(Context { first, behind, ..*context })
     }
 
-    /// Returns the derivatives of some conditions by a character.
+    /// Returns the condition `ways` after the character `c`: each language in it is replaced by its
+    /// derivative by `c`.
     fn derived(&mut self, ways: &Disjunction, c: char) -> Option<Disjunction> {
         let mut derived = Disjunction::new();
         for way in ways {
@@ -189,7 +199,8 @@ impl<'a> Solver<'a> {
         Some(derived)
     }
 
-    /// Groups the characters by the context that they lead to.
+    /// Divides the characters into sets: two characters are in the same set if they lead from
+    /// `context` to the same context. Each set comes with that context.
     fn steps(&mut self, context: usize) -> Option<Rc<[(CharSet, usize)]>> {
         if let Some(known) = self.steps.get(&context) {
             return Some(Rc::clone(known));
@@ -233,7 +244,8 @@ impl<'a> Solver<'a> {
         Some(steps)
     }
 
-    /// Groups the characters by the derivative of a language.
+    /// Divides the characters into sets: two characters are in the same set if `expr` has the same
+    /// derivative by both.
     fn pieces(&mut self, expr: ExprId) -> Option<Vec<CharSet>> {
         let pieces = self.expressions.pieces(expr);
         self.spend(pieces.len())?;
@@ -245,7 +257,8 @@ impl<'a> Solver<'a> {
         Some(sets.into_values().map(CharSet::from_code_points).collect())
     }
 
-    /// Returns the states that some places of an automaton reach without reading a character.
+    /// Returns the states that are reached from the states in `from` without reading a character.
+    /// Each state in `from` comes with the condition under which the automaton is there.
     fn close(&mut self, from: Vec<(usize, Disjunction)>, body: Body, context: &Context) -> Option<Closure> {
         let mut known: FxHashMap<usize, Disjunction> = FxHashMap::default();
         let mut order = Vec::new();
@@ -295,7 +308,8 @@ impl<'a> Solver<'a> {
         Some(closure)
     }
 
-    /// Returns the language that a condition requires of the text after a place.
+    /// Returns the condition of an empty edge as a language: the texts after the position for which
+    /// the condition holds in `context`.
     fn asked(&mut self, condition: Condition, context: &Context) -> Option<ExprId> {
         let never_or_always = |holds| if holds { Expressions::EVERYTHING } else { Expressions::NOTHING };
         Some(match condition {
@@ -336,8 +350,8 @@ impl<'a> Solver<'a> {
         Some(closure)
     }
 
-    /// Returns the texts that take an automaton from start to end in a context, each followed by
-    /// any text.
+    /// Returns the texts that lead the automaton `body` from its start to its end in `context`,
+    /// each followed by any text.
     fn language(&mut self, body: Body, context: usize) -> Option<ExprId> {
         let start = self.closure(body.start, body, context)?;
         let mut found = Vec::new();
@@ -379,7 +393,8 @@ impl<'a> Solver<'a> {
         self.rest(&start, context)
     }
 
-    /// Creates the languages of pairs. A pair that reaches no end has the empty language.
+    /// Creates the languages in `rests` for the pairs in `found`. A pair from which no end can be
+    /// reached gets the empty language.
     fn define(
         &mut self,
         found: &[(usize, usize)],
@@ -430,7 +445,8 @@ impl<'a> Solver<'a> {
         Some(())
     }
 
-    /// Returns the texts that may follow a place with this closure.
+    /// Returns the texts that may follow at a position at which the automaton may be in the states
+    /// of `closure`.
     fn rest(&mut self, closure: &Closure, context: usize) -> Option<ExprId> {
         let mut ways = Vec::with_capacity(closure.states.len() + 1);
         for (state, conditions) in &closure.states {
@@ -446,8 +462,9 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// Adds an alternative, except if it can never hold or contains a known alternative. Returns true
-/// if the alternative was added, and `None` if there are too many.
+/// Adds the conjunction `way` to `ways`. Skips `way` if it can never hold, or if it contains all
+/// languages of a conjunction in `ways`. Returns true if `way` was added, and `None` if there are
+/// more than [`WAYS`] conjunctions.
 fn add(ways: &mut Disjunction, mut way: Conjunction) -> Option<bool> {
     if way.contains(&Expressions::NOTHING) {
         return Some(false);

@@ -1,15 +1,16 @@
-//! Regular expressions of ECMA-262, with the meaning of the `u` flag, as languages.
+//! Parses regular expressions of ECMA-262, with the meaning of the `u` flag, and builds their
+//! languages.
 //!
-//! JSON Schema's `pattern` asks whether the expression is *found* in the text. The language of a
-//! pattern therefore contains every text with a match. Matching follows validators on an ECMA
-//! engine. Patterns match by code points. `\d` and `\w` are ASCII only, `.` excludes line
-//! terminators, and `^` and `$` match only at the ends of the text.
+//! JSON Schema's `pattern` requires that the expression is *found* in the text. The language of a
+//! pattern therefore contains every text with a match. The meaning of patterns follows validators
+//! that use an ECMA engine. Patterns match by code points. `\d` and `\w` are ASCII only, `.`
+//! excludes line terminators, and `^` and `$` match only at the ends of the text.
 //!
 //! Look-around, anchors and word boundaries are exact everywhere, including in loops and in each
 //! other. Usually, look-ahead is an intersection with the following text, and look-behind is an
-//! intersection with the preceding text ([`build`]). If both are mixed, the possible continuations
-//! depend on a context of the text so far ([`general`]). Back-references are not regular, and are
-//! rejected.
+//! intersection with the preceding text ([`build`]). If a pattern mixes both, the texts that may
+//! follow depend on a summary of the text so far ([`general`]). Back-references are not regular,
+//! and are rejected.
 //!
 //! # Leniency
 //! Like common validators, this module accepts some expressions that ECMA-262 with `u` rejects but
@@ -41,7 +42,7 @@ use super::{CharSet, ExprId, Expressions};
 /// Maximum nesting depth of groups.
 const NESTING: usize = 250;
 
-/// Returns the texts in which a pattern is found.
+/// Parses a pattern and returns the language of all texts in which the pattern is found.
 ///
 /// # Errors
 /// Returns an error if the pattern is malformed, unsupported, or too large.
@@ -56,7 +57,8 @@ pub(crate) fn pattern(expressions: &mut Expressions, source: &str) -> Result<Exp
     }
 }
 
-/// Parses a pattern that must match as a whole. Also accepts some escapes of other engines.
+/// Parses a pattern for [`whole`]. Also accepts some escapes of other engines
+/// ([`parse::Dialect::Extended`]).
 ///
 /// # Errors
 /// Returns an error if the pattern is malformed or unsupported.
@@ -64,7 +66,7 @@ pub(crate) fn read(source: &str) -> Result<Read, PatternError> {
     parse::read(source, parse::Dialect::Extended)
 }
 
-/// Returns the texts that a pattern matches from start to end.
+/// Returns the language of all texts that a pattern matches from start to end.
 ///
 /// # Errors
 /// Returns an error if the pattern is too large.
@@ -77,20 +79,20 @@ pub(crate) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, 
     }
 }
 
-/// Returns the texts in which a pattern is found, and the texts that it matches as a whole. Both
-/// use the general construction.
+/// Returns the language of the texts in which a pattern is found, and the language of the texts
+/// that it matches as a whole. Both are built with the general construction.
 #[cfg(test)]
 pub(super) fn general_texts(expressions: &mut Expressions, ast: &Ast) -> Result<[ExprId; 2], PatternError> {
     let found = general::texts(expressions, ast, general::Scope::Anywhere)?;
     Ok([found, general::texts(expressions, ast, general::Scope::Whole)?])
 }
 
-/// Returns the set of `\d`, `\w` or `\s`, given the letter of the escape.
+/// Returns the set of `\d`, `\w` or `\s`, if `letter` is `d`, `w` or `s`. Otherwise returns `None`.
 pub(crate) fn set_of_escape(letter: char) -> Option<CharSet> {
     class::of_escape(letter)
 }
 
-/// The reason why a pattern is rejected, and the place of the problem.
+/// The reason why a pattern is rejected, and the position of the problem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}, at offset {offset}")]
 pub(crate) struct PatternError {
@@ -155,7 +157,7 @@ pub(crate) enum PatternProblem {
 }
 
 impl PatternProblem {
-    /// Reports whether the general construction may handle the pattern instead.
+    /// Reports whether [`general`] may be able to build the language of the pattern.
     fn needs_contexts(self) -> bool {
         matches!(
             self,
@@ -163,7 +165,7 @@ impl PatternProblem {
         )
     }
 
-    /// Returns the error for this problem at a place.
+    /// Returns the error for this problem at a byte offset of the pattern.
     fn at(self, offset: usize) -> PatternError {
         PatternError { offset, reason: self }
     }

@@ -28,12 +28,12 @@ pub(super) fn read(source: &str, dialect: Dialect) -> Result<Read, PatternError>
     }
 }
 
-/// The syntax that is accepted in addition to ECMA-262.
+/// The syntax that the parser accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
-    /// The syntax of JSON Schema's `pattern`.
+    /// ECMA-262 with the leniency of the [`ecma`](super) module, as for JSON Schema's `pattern`.
     Pattern,
-    /// Also accepts escapes that other engines have and ECMA-262 lacks: `\A`, `\z`, `\a`, `\pL`,
+    /// Also accepts escapes of other engines that ECMA-262 lacks: `\A`, `\z`, `\a`, `\pL` and
     /// `\x{…}`.
     Extended,
 }
@@ -43,12 +43,13 @@ pub(super) enum Dialect {
 pub(crate) struct Read {
     pub(crate) ast: Ast,
     /// Offset of the first construct that other engines read differently: a class in a class, a
-    /// class operator, a class that begins with `]`, or blanks in a count.
+    /// class operator such as `&&`, a class that begins with `]`, or blanks in a count. `None` if
+    /// there is no such construct.
     pub(crate) ambiguous: Option<usize>,
 }
 
 impl Read {
-    /// Reports whether the pattern contains assertions, which look at the text around a place.
+    /// Reports whether the pattern contains assertions: anchors, word boundaries or look-around.
     pub(crate) fn has_assertions(&self) -> bool {
         !self.ast.is_plain()
     }
@@ -63,7 +64,8 @@ pub(super) struct Parser<'a> {
     flags: Flags,
     pub(super) dialect: Dialect,
     ambiguous: Option<usize>,
-    /// Sets of the properties met so far. `folds` holds the case-folded sets.
+    /// Sets of the Unicode properties read so far, by name. `folds` has sets and their case-folded
+    /// forms.
     pub(super) properties: FxHashMap<&'a str, CharSet>,
     folds: FxHashMap<CharSet, CharSet>,
 }
@@ -87,7 +89,7 @@ impl<'a> Parser<'a> {
         Some(c)
     }
 
-    /// Skips `text` if it comes next. Returns true if it was skipped.
+    /// Skips `text` if it comes next, and reports whether it came next.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         let is_next = self.source[self.at..].starts_with(text);
         if is_next {
@@ -100,7 +102,8 @@ impl<'a> Parser<'a> {
         self.source[self.at..].starts_with(text)
     }
 
-    /// Reads the next ASCII letter, as text.
+    /// Reads one ASCII letter and returns it as text. Reads nothing and returns `None` if another
+    /// character comes next.
     pub(super) fn letter(&mut self) -> Option<&'a str> {
         let letter =
             self.source[self.at..].get(..1).filter(|c| c.bytes().all(|b| b.is_ascii_alphabetic()))?;
@@ -108,7 +111,8 @@ impl<'a> Parser<'a> {
         Some(letter)
     }
 
-    /// Reads the text up to `end`, and skips `end`.
+    /// Reads the text before the next `end`, and skips `end`. Reads nothing and returns `None` if
+    /// there is no `end`.
     pub(super) fn until(&mut self, end: char) -> Option<&'a str> {
         let rest = &self.source[self.at..];
         let len = rest.find(end)?;
@@ -116,7 +120,7 @@ impl<'a> Parser<'a> {
         Some(&rest[..len])
     }
 
-    /// Parses alternatives up to the end of the group.
+    /// Parses alternatives up to the end of the group or of the pattern.
     fn alternatives(&mut self) -> Result<Ast, PatternError> {
         let offset = self.at;
         let mut alternatives = vec![self.sequence()?];
@@ -145,7 +149,7 @@ impl<'a> Parser<'a> {
         Ok(Ast::new(Kind::Concat(items), offset))
     }
 
-    /// Parses one atom or assertion; `None` for a group that only sets flags.
+    /// Parses one atom or assertion. Returns `None` for a group that only sets flags.
     fn atom(&mut self) -> Result<Option<Ast>, PatternError> {
         let offset = self.at;
         let kind = match self.next() {
@@ -173,7 +177,8 @@ impl<'a> Parser<'a> {
         Ok(Some(Ast::new(kind, offset)))
     }
 
-    /// Returns the set, with the other cases of its letters if the `i` flag is set.
+    /// Returns `set` with the other cases of its letters if the `i` flag is set. Otherwise returns
+    /// `set`.
     pub(super) fn folded(&mut self, set: CharSet) -> CharSet {
         if !self.flags.ignore_case {
             return set;
@@ -194,7 +199,8 @@ impl<'a> Parser<'a> {
         folded
     }
 
-    /// Records that other engines read the construct at an offset differently.
+    /// Records that other engines read the construct at `offset` differently, unless an earlier
+    /// construct is recorded.
     pub(super) fn note_ambiguous(&mut self, offset: usize) {
         self.ambiguous.get_or_insert(offset);
     }
@@ -244,7 +250,8 @@ impl<'a> Parser<'a> {
         if is_name { Ok(()) } else { Err(PatternProblem::GroupName.at(offset)) }
     }
 
-    /// Parses flags up to `:` or to the end of the group. Returns true if the group ends there.
+    /// Parses flags up to `:` or up to the end of the group that begins at `offset`. Returns true
+    /// if the group has ended.
     fn set_flags(&mut self, offset: usize) -> Result<bool, PatternError> {
         let mut value = true;
         loop {
@@ -299,8 +306,8 @@ impl<'a> Parser<'a> {
         Ok(Ast::new(Kind::Repeat { inner: Box::new(atom), min, max }, from))
     }
 
-    /// Parses the counts of `{m}`, `{m,}` or `{m,n}` after the brace. For any other text, reads
-    /// nothing and returns `None`.
+    /// Parses the counts of `{m}`, `{m,}` or `{m,n}` after the opening brace, at `offset`. If no
+    /// such counts follow, reads nothing and returns `None`.
     fn counts(&mut self, offset: usize) -> Result<Option<(u32, Option<u32>)>, PatternError> {
         let rest = &self.source[self.at..];
         let end = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();

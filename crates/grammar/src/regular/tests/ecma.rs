@@ -16,7 +16,7 @@ fn compile(source: &str) -> Result<TextDfa, PatternError> {
     Ok(TextDfa::new(&mut expressions, &[expr], 10_000).unwrap())
 }
 
-/// Lists every text over `a`, `b` and `-` up to a length.
+/// Returns every text over `a`, `b` and `-` of at most `longest` characters.
 fn texts(longest: u32) -> impl Iterator<Item = String> {
     (0..=longest).flat_map(|len| {
         (0..3_usize.pow(len)).map(move |number| {

@@ -1,5 +1,5 @@
-//! Tests of the laws of expressions and automata, against a matcher that tries every split of a
-//! text.
+//! Tests the laws of expressions and automata. A naive matcher that tries every split of a text
+//! gives the expected results.
 
 mod ecma;
 mod pattern;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use self::tree::{Tree, texts, trees};
 use super::{CharSet, ExprId, Expressions, TextDfa};
 
-/// Returns the state after a text; `None` if no language accepts any continuation.
+/// Returns the state after `text`. `None` if no language accepts any text that begins with `text`.
 fn run(dfa: &TextDfa, text: &str) -> Option<u32> {
     text.chars().try_fold(dfa.start(), |state, c| dfa.next(state, c))
 }
@@ -19,7 +19,7 @@ fn accepts(dfa: &TextDfa, language: usize, text: &str) -> bool {
     run(dfa, text).is_some_and(|state| dfa.labels()[dfa.label(state) as usize][language])
 }
 
-/// Asserts the properties that every automaton has.
+/// Checks the properties that every automaton must have.
 fn check_shape(dfa: &TextDfa) {
     assert!(dfa.labels()[0].iter().all(|accepts| !accepts));
     let mut alive = (0..dfa.len() as u32).map(|state| dfa.label(state) != 0).collect::<Vec<_>>();
@@ -45,7 +45,7 @@ fn check_shape(dfa: &TextDfa) {
     }
 }
 
-/// Asserts that no two states accept the same continuations, by refinement in rounds.
+/// Checks that no two states accept the same continuations, by refinement in rounds.
 fn check_minimal(dfa: &TextDfa) {
     let mut classes = (0..dfa.len() as u32).map(|state| dfa.label(state)).collect::<Vec<_>>();
     for _ in 0..dfa.len() {
@@ -189,7 +189,7 @@ fn counts_take_one_state_each() {
     assert_eq!(TextDfa::new(&mut e, &[counted], 4096).unwrap().len(), 129);
 }
 
-/// Length bounds cost no states if the other language always satisfies them.
+/// An intersection with length bounds that the other language always satisfies adds no states.
 #[test]
 fn bounds_that_hold_anyway_are_not_counted() {
     let mut e = Expressions::new();

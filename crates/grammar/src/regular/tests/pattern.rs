@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// The source of the class, and the characters that it matches.
+    /// The source of a character class, and the characters that the class matches.
     Class(&'static str, &'static str),
     Concat(Vec<Pattern>),
     Alternatives(Vec<Pattern>),
@@ -49,7 +49,7 @@ impl Pattern {
         self.ends(text, 0).contains(&text.len())
     }
 
-    /// Returns the places at which matches from a given place may end.
+    /// Returns the indices in `text` at which a match that starts at index `from` may end.
     fn ends(&self, text: &[char], from: usize) -> BTreeSet<usize> {
         let holds = |holds: bool| if holds { BTreeSet::from([from]) } else { BTreeSet::new() };
         match self {
@@ -89,7 +89,8 @@ impl Pattern {
     }
 }
 
-/// Creates random patterns over `a`, `b` and `-`, with assertions on request.
+/// Returns a strategy for random patterns over `a`, `b` and `-`, with assertions if `assertions` is
+/// true.
 pub(super) fn patterns(assertions: bool) -> impl Strategy<Value = Pattern> {
     let class = prop::sample::select(vec![
         ("a", "a"),

@@ -82,7 +82,7 @@ impl Tree {
     }
 }
 
-/// Creates random expressions over `a`, `b` and `c`.
+/// Returns a strategy for random expressions over `a`, `b` and `c`.
 pub(super) fn trees() -> impl Strategy<Value = Tree> {
     let leaf = prop_oneof![
         1 => Just(Tree::Nothing),
@@ -106,7 +106,7 @@ pub(super) fn trees() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Lists every text over `a`, `b` and `c` up to a length.
+/// Returns every text over `a`, `b` and `c` of at most `longest` characters.
 pub(super) fn texts(longest: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut last = all.clone();

@@ -7,7 +7,8 @@ const MINUTES_OF_DAY: u32 = 24 * 60;
 
 const FRACTION: &str = r"(?:\.\d+)?";
 
-/// Returns `full-date`, with the correct number of days for each month (section 5.7 and appendix C).
+/// Returns the language of `full-date`, with the correct number of days for each month (section 5.7
+/// and appendix C).
 pub(super) fn date(rules: &mut Abnf<'_>) -> ExprId {
     let day = rules.pattern(
         r"\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))",
@@ -18,7 +19,8 @@ pub(super) fn date(rules: &mut Abnf<'_>) -> ExprId {
     rules.any([day, leap_day])
 }
 
-/// Returns `full-time`. Second 60 is valid only if the time in UTC is 23:59:60 (section 5.7).
+/// Returns the language of `full-time`. Second 60 is valid only if the time in UTC is 23:59:60
+/// (section 5.7), and only at offsets of whole and half hours.
 pub(super) fn time(rules: &mut Abnf<'_>) -> ExprId {
     let ordinary = rules.pattern(&format!(
         r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d{FRACTION}(?:[Zz]|[+\-](?:[01]\d|2[0-3]):[0-5]\d)"
@@ -39,17 +41,19 @@ pub(super) fn time(rules: &mut Abnf<'_>) -> ExprId {
     rules.any(times)
 }
 
+/// Formats a number of minutes as `hh:mm`, after `sign`.
 fn clock(sign: &str, minutes: u32) -> String {
     format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// Returns `date-time`.
+/// Returns the language of `date-time`.
 pub(super) fn date_time(rules: &mut Abnf<'_>) -> ExprId {
     let parts = [date(rules), rules.pattern("[Tt]"), time(rules)];
     rules.all(parts)
 }
 
-/// Returns `duration`. A unit may be followed only by the next smaller unit, and weeks stand alone.
+/// Returns the language of `duration`. A unit may be followed only by the next smaller unit, and
+/// weeks stand alone.
 pub(super) fn duration(rules: &mut Abnf<'_>) -> ExprId {
     let time = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)";
     let date = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)";

@@ -7,7 +7,8 @@ use crate::regular::{ExprId, Expressions};
 /// Maximum length of the local part, in octets (RFC 5321, section 4.5.3.1.1).
 const LOCAL_PART: usize = 64;
 
-/// Returns `Mailbox` (RFC 5321, section 4.1.2), with at most 254 octets (section 4.5.3.1.3).
+/// Returns the language of `Mailbox` (RFC 5321, section 4.1.2), with at most 254 octets (section
+/// 4.5.3.1.3).
 pub(super) fn email(rules: &mut Abnf<'_>, draft: Draft) -> ExprId {
     let local = local_part(rules, "");
     let length = rules.times(Expressions::ANY, 1, Some(LOCAL_PART as u32));
@@ -17,7 +18,7 @@ pub(super) fn email(rules: &mut Abnf<'_>, draft: Draft) -> ExprId {
     mailbox(rules, local, domain)
 }
 
-/// Returns `Mailbox` with the extensions of RFC 6531, section 3.3.
+/// Returns the language of `Mailbox` with the extensions of RFC 6531, section 3.3.
 pub(super) fn idn_email(rules: &mut Abnf<'_>) -> ExprId {
     let local = local_part(rules, r"\u0080-\u{10FFFF}");
     let length = octets(rules, LOCAL_PART);
@@ -28,6 +29,7 @@ pub(super) fn idn_email(rules: &mut Abnf<'_>) -> ExprId {
     mailbox(rules, local, domain)
 }
 
+/// Returns the language of `local`, an `@`, and `domain` or an address in brackets.
 fn mailbox(rules: &mut Abnf<'_>, local: ExprId, domain: ExprId) -> ExprId {
     let (ipv4, ipv6) = (ipv4(rules), ipv6_in_mail(rules));
     let tag = rules.pattern("[Ii][Pp][Vv]6:");
@@ -40,8 +42,8 @@ fn mailbox(rules: &mut Abnf<'_>, local: ExprId, domain: ExprId) -> ExprId {
     rules.all([local, at, host])
 }
 
-/// Returns `Local-part`: atoms separated by dots, or a quoted string. `more` adds characters, in
-/// the notation of a class.
+/// Returns the language of `Local-part`: atoms separated by dots, or a quoted string. `more` adds
+/// characters, in the notation of a regular expression's class.
 fn local_part(rules: &mut Abnf<'_>, more: &str) -> ExprId {
     let atom = format!(r"[0-9A-Za-z!#$%&'*+\-/=?^_`{{|}}~{more}]+");
     // Any printable character may be quoted and a string may contain `<`, but some validators
@@ -50,7 +52,7 @@ fn local_part(rules: &mut Abnf<'_>, more: &str) -> ExprId {
     rules.pattern(&format!(r#"{atom}(?:\.{atom})*|"{content}""#))
 }
 
-/// Returns the texts of at most `most` octets in UTF-8.
+/// Returns the language of all texts of at most `most` octets in UTF-8.
 fn octets(rules: &mut Abnf<'_>, most: usize) -> ExprId {
     let widths = [r"[\u0000-\u007F]", r"[\u0080-\u07FF]", r"[\u0800-\uFFFF]", r"[\u{10000}-\u{10FFFF}]"];
     let widths = widths.map(|class| rules.pattern(class));

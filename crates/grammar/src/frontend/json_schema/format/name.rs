@@ -3,34 +3,34 @@
 use super::{Abnf, Draft};
 use crate::regular::{ExprId, Expressions};
 
-/// Maximum length of a label, in octets (RFC 1035, section 2.3.4).
+/// Maximum length of a label of a host name, in octets (RFC 1035, section 2.3.4).
 const LABEL: u32 = 63;
 
-/// Number of characters in a block. Labels are counted in blocks, each label with its dot. An exact
-/// count would need a state for each pair of a position in the label and a length of the name,
-/// about 16,000 states.
+/// Number of characters in a block. The length of a host name is counted in blocks: each label with
+/// its dot is rounded up to full blocks. An exact count would need a state for each pair of a
+/// position in the label and a length of the name, about 16,000 states.
 const BLOCK: u32 = 16;
 
-/// Returns IPv4 addresses (RFC 2673, section 3.2). `dec-octet` has no leading zeros (RFC 3986,
-/// section 3.2.2).
+/// Returns the language of IPv4 addresses (RFC 2673, section 3.2). `dec-octet` has no leading zeros
+/// (RFC 3986, section 3.2.2).
 pub(super) fn ipv4(rules: &mut Abnf<'_>) -> ExprId {
     let octet = r"(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])";
     rules.pattern(&format!(r"(?:{octet}\.){{3}}{octet}"))
 }
 
-/// Returns IPv6 addresses (RFC 4291, section 2.2).
+/// Returns the language of IPv6 addresses (RFC 4291, section 2.2).
 pub(super) fn ipv6(rules: &mut Abnf<'_>) -> ExprId {
     ipv6_beside_gap(rules, 7)
 }
 
-/// Returns IPv6 addresses of mailboxes (RFC 5321, section 4.1.3), where `::` stands for at least
-/// two groups.
+/// Returns the language of IPv6 addresses in mailboxes (RFC 5321, section 4.1.3), where `::` stands
+/// for at least two groups.
 pub(super) fn ipv6_in_mail(rules: &mut Abnf<'_>) -> ExprId {
     ipv6_beside_gap(rules, 6)
 }
 
-/// Returns eight groups, or up to `most` groups with a `::`. An IPv4 address may replace the last
-/// two groups.
+/// Returns the language of IPv6 addresses that have eight groups, or at most `most` groups and a
+/// `::`. An IPv4 address may replace the last two groups.
 fn ipv6_beside_gap(rules: &mut Abnf<'_>, most: u32) -> ExprId {
     let group = rules.pattern("[0-9A-Fa-f]{1,4}");
     let (colon, gap, ipv4) = (rules.text(":"), rules.text("::"), ipv4(rules));
@@ -61,13 +61,14 @@ fn ipv6_beside_gap(rules: &mut Abnf<'_>, most: u32) -> ExprId {
     rules.any(forms)
 }
 
-/// Returns host names of at most 240 characters, counted in blocks (RFC 1123, section 2.1). From
-/// draft 7 on, RFC 5890, section 2.3.1 applies, too.
+/// Returns the language of host names of at most 240 characters, counted in blocks (RFC 1123,
+/// section 2.1). From draft 7 on, RFC 5890, section 2.3.1 applies, too.
 pub(super) fn hostname(rules: &mut Abnf<'_>, draft: Draft) -> ExprId {
     ascii_name(rules, draft, 15)
 }
 
-/// Returns names of letters, digits and hyphens, whose labels take at most `blocks` blocks together.
+/// Returns the language of host names of ASCII letters, digits and hyphens. The labels of a name
+/// take at most `blocks` blocks together.
 pub(super) fn ascii_name(rules: &mut Abnf<'_>, draft: Draft, blocks: usize) -> ExprId {
     let (label, dot) = (label(rules, LABEL, draft), rules.text("."));
     let next = rules.all([dot, label]);
@@ -77,7 +78,8 @@ pub(super) fn ascii_name(rules: &mut Abnf<'_>, draft: Draft, blocks: usize) -> E
     rules.both(names, fitting)
 }
 
-/// Returns the texts whose labels, of any characters, take at most `blocks` blocks together.
+/// Returns the language of texts whose labels, of any characters, take at most `blocks` blocks
+/// together.
 fn within(rules: &mut Abnf<'_>, blocks: usize) -> ExprId {
     let (other, dot) = (rules.pattern("[^.]"), rules.text("."));
     let (full, begun) = (rules.times(other, BLOCK, Some(BLOCK)), rules.times(other, 0, Some(BLOCK - 1)));
@@ -91,7 +93,8 @@ fn within(rules: &mut Abnf<'_>, blocks: usize) -> ExprId {
     fitting
 }
 
-/// Returns labels of letters, digits and hyphens, without a hyphen at either end.
+/// Returns the language of labels of at most `longest` ASCII letters, digits and hyphens, without a
+/// hyphen at either end.
 fn label(rules: &mut Abnf<'_>, longest: u32, draft: Draft) -> ExprId {
     let label = rules.pattern(&format!("[0-9A-Za-z](?:[0-9A-Za-z-]{{0,{}}}[0-9A-Za-z])?", longest - 2));
     if draft < Draft::D7 {
@@ -101,29 +104,29 @@ fn label(rules: &mut Abnf<'_>, longest: u32, draft: Draft) -> ExprId {
     rules.except(label, reserved)
 }
 
-/// Returns internationalized host names (RFC 5890, section 2.3.2.3), with labels of ASCII or of the
-/// letters below.
+/// Returns the language of internationalized host names (RFC 5890, section 2.3.2.3). Labels outside
+/// ASCII have only the letters in the constants below.
 pub(super) fn idn_hostname(rules: &mut Abnf<'_>) -> ExprId {
     let ascii = hostname(rules, Draft::D2020);
     let international = international_name(rules, "");
     rules.any([ascii, international])
 }
 
-/// Letters and digits that are PVALID (RFC 5892) and that no character of this set composes with:
-/// Latin, Greek, Cyrillic, Armenian, Devanagari, Thai, Georgian, kana, bopomofo, Han and Hangul.
+/// Letters and digits that are PVALID (RFC 5892), in the notation of a class. No two of them
+/// compose into another character. The scripts are Latin, Greek, Cyrillic, Armenian, Devanagari,
+/// Thai, Georgian, kana, bopomofo, Han and Hangul.
 const LEFT_TO_RIGHT: &str = r"\u00DF-\u00F6\u00F8-\u00FF\u0101\u0103\u0105\u0107\u0109\u010B\u010D\u010F\u0111\u0113\u0115\u0117\u0119\u011B\u011D\u011F\u0121\u0123\u0125\u0127\u0129\u012B\u012D\u012F\u0131\u0135\u0137\u0138\u013A\u013C\u013E\u0142\u0144\u0146\u0148\u014B\u014D\u014F\u0151\u0153\u0155\u0157\u0159\u015B\u015D\u015F\u0161\u0163\u0165\u0167\u0169\u016B\u016D\u016F\u0171\u0173\u0175\u0177\u017A\u017C\u017E\u03AC-\u03CE\u0430-\u045F\u0561-\u0586\u0904-\u0939\u0966-\u096F\u0E01-\u0E30\u0E32\u0E40-\u0E46\u0E50-\u0E59\u10D0-\u10F0\u3005-\u3007\u3041-\u3096\u30A1-\u30FA\u30FC\u3105-\u312D\u3400-\u4DB5\u4E00-\u9FA5\uAC00-\uD7A3";
 
-/// Signs of Devanagari and Thai. No label begins with a sign.
+/// Signs of Devanagari and Thai, in the notation of a class. No label begins with a sign.
 const SIGNS: &str = r"\u0901-\u0903\u093E-\u094D\u0E31\u0E34-\u0E3A\u0E47-\u0E4E";
 
-/// Hebrew and Arabic letters.
+/// Hebrew and Arabic letters, in the notation of a class.
 const RIGHT_TO_LEFT: &str = r"\u05D0-\u05EA\u0621-\u063A\u0641-\u064A\u0671-\u0674\u0679-\u06D3";
 
-/// Returns names of at most four labels. ASCII labels take at most one block. Four labels of 62
-/// octets and their dots have 251 octets, and the limit is 253.
+/// Returns the language of host names of at most four labels. ASCII labels take at most one block.
+/// Four labels of 62 octets and their dots have 251 octets, and the limit is 253.
 ///
-/// `marks` adds characters that may stand inside left-to-right labels. All sets are in the notation
-/// of a class.
+/// `marks` adds characters that may stand inside left-to-right labels, in the notation of a class.
 pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
     let ascii = label(rules, BLOCK - 1, Draft::D2020);
     let left_to_right = unicode_label(rules, LEFT_TO_RIGHT, "a-z0-9", &format!("a-z0-9{SIGNS}{marks}"));
@@ -139,6 +142,8 @@ pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
     rules.any([left_to_right, right_to_left])
 }
 
+/// Returns the language of names whose first label is in `first`, with up to three more in
+/// `others`.
 fn name_of(rules: &mut Abnf<'_>, first: ExprId, others: ExprId) -> ExprId {
     // RFC 3490, section 3.1 defines the dots.
     let dot = rules.pattern(r"[.\u3002\uFF0E\uFF61]");
@@ -147,7 +152,8 @@ fn name_of(rules: &mut Abnf<'_>, first: ExprId, others: ExprId) -> ExprId {
     rules.all([first, more])
 }
 
-/// Returns labels with at least one character outside ASCII.
+/// Returns the language of labels with at least one character outside ASCII. All sets are in the
+/// notation of a class.
 ///
 /// The first character is from `letters` or `first`. The other characters are from `letters` or
 /// `inside`, or are hyphens. The last character is not a hyphen.

@@ -10,7 +10,8 @@ use crate::regular::ExprId;
 /// Maximum nesting depth of groups.
 const DEPTH: usize = 2;
 
-/// Escapes that are valid and mean the same with and without the `u` flag (§22.2.1).
+/// A pattern for the escapes that are valid and have the same meaning with and without the `u` flag
+/// (§22.2.1).
 const ESCAPE: &str = r"\\(?:[dDwWsStnvfr]|[\^$\\.*+?()\[\]{}|/]|c[A-Za-z]|x[0-9A-Fa-f]{2}|u(?:[0-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}))";
 
 pub(super) fn regex(rules: &mut Abnf<'_>) -> ExprId {
@@ -44,15 +45,15 @@ pub(super) fn regex(rules: &mut Abnf<'_>) -> ExprId {
     disjunction.unwrap_or(single)
 }
 
-/// Returns classes in brackets. A hyphen forms a range or stands at either end.
+/// Returns the language of classes in brackets. A hyphen forms a range or stands at either end.
 fn class(rules: &mut Abnf<'_>) -> ExprId {
     let digits = (0..=8).map(|low| format!("{low}-[{low}-9]")).collect::<Vec<_>>().join("|");
     let single = format!(r"[^\]\\\-]|\\-|{ESCAPE}");
     rules.pattern(&format!(r"\[\^?-?(?:{digits}|a-[a-z]|A-[A-Z]|{single})*-?\]"))
 }
 
-/// Returns quantifiers. Two counts are always in order: both are single digits, or the second has
-/// more digits.
+/// Returns the language of quantifiers. Two counts are always in order: both are single digits, or
+/// the second has more digits.
 fn quantifier(rules: &mut Abnf<'_>) -> ExprId {
     let number = r"(?:0|[1-9][0-9]{0,2})";
     let ordered = r"[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}";

@@ -39,7 +39,7 @@ fn accepts(dfa: &TextDfa, text: &str) -> bool {
     end.is_some_and(|state| dfa.label(state) != 0)
 }
 
-/// Returns short texts of the language that together take every transition.
+/// Returns short texts of the language of `dfa` that together take every transition.
 fn samples(dfa: &TextDfa) -> Vec<String> {
     let states = 0..dfa.len() as u32;
     let mut beginnings: BTreeMap<u32, String> = BTreeMap::from([(dfa.start(), String::new())]);
@@ -70,7 +70,8 @@ fn samples(dfa: &TextDfa) -> Vec<String> {
     states.flat_map(|state| dfa.transitions(state).iter().map(move |t| (state, t))).flat_map(over).collect()
 }
 
-/// The validator of another crate must accept the texts. It does not know the international formats.
+/// The validator of another crate must accept all samples. It does not know the international
+/// formats.
 #[test]
 fn automata_agree_with_another_validator() {
     for name in FORMATS {

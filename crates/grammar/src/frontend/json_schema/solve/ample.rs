@@ -3,7 +3,8 @@
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::{ArrayRule, Node, NodeChoice, ObjectRule};
 
-/// Marks the arrays whose items have, at every index, more values than any text has items.
+/// Sets [`ArrayRule::ample`] for arrays whose items must differ and have, at every index, more
+/// values than any text has items.
 ///
 /// The check may miss such arrays. It only recognises items that contain a string of arbitrary
 /// characters, or a string of an infinite language.
@@ -30,6 +31,8 @@ pub(super) fn mark_ample(program: &mut JsonProgram) {
     }
 }
 
+/// Returns true if `node` certainly has more values than any text has items. `ample` has the known
+/// results.
 fn is_ample(program: &JsonProgram, node: &Node, ample: &[bool]) -> bool {
     let endless = |&rule: &u32| {
         let rule = program.language_rules[rule as usize];

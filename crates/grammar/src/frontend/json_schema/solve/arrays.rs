@@ -9,14 +9,15 @@ use crate::frontend::json_schema::build::DraftArray;
 use crate::ir::json::cost::Cost;
 use crate::ir::json::program::{After, ArrayRule, Counter, Counts, NodeChoice};
 
-/// Maximum number of transitions between the counts of one array.
+/// Maximum number of states and transitions that [`Solver::after_items`] visits for one array.
 const STEPS: usize = 1 << 16;
 
-/// Cost of such a transition, in ledger steps.
+/// Cost of a state or transition in [`Solver::after_items`], in ledger steps.
 const STATES: usize = 4;
 
 impl Solver<'_> {
-    /// Returns the rule of an array without its unsatisfiable parts, or `None` if no array remains.
+    /// Returns the rule of `array` without its unsatisfiable parts, or `None` if no array is
+    /// possible.
     pub(super) fn array(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
         let Some(mut rule) = self.array_of_any(array)? else { return Ok(None) };
         if Self::lists_items(&rule) {
@@ -30,7 +31,8 @@ impl Solver<'_> {
         Ok(Some(rule))
     }
 
-    /// Returns the rule of an array like [`Solver::array`], but ignores that items must differ or repeat.
+    /// Returns the rule of `array` like [`Solver::array`], but ignores that items must differ or
+    /// repeat.
     pub(super) fn array_of_any(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
         let prefix: Vec<_> =
             array.prefix.iter().map(|ways| self.possible(ways)).take_while(|ways| !ways.is_empty()).collect();
@@ -69,8 +71,9 @@ impl Solver<'_> {
         Ok(Some(rule))
     }
 
-    /// Returns the costs to the end of an array whose counters are raised separately. Such an array
-    /// needs no list of states. Returns `None` for all other arrays.
+    /// Returns [`After::Separate`] for an array whose counters are raised separately: all items
+    /// have the same choices, and each choice raises at most one counter. Such an array needs no
+    /// list of states. Returns `None` for all other arrays.
     fn separate(&self, rule: &ArrayRule) -> Option<After> {
         let ways = rule.item(0);
         let places = rule.max.map_or(usize::MAX, |max| max as usize).min(rule.prefix.len() + 1);
@@ -99,7 +102,8 @@ impl Solver<'_> {
     }
 
     /// Returns the cost from the end of an item to the end of an array with counters, for every
-    /// reachable state of the array.
+    /// reachable state of the array. The keys are the counts and the number of items. `pointer` is
+    /// the place of a `contains` for error messages.
     fn after_items(
         &mut self,
         rule: &ArrayRule,
@@ -158,6 +162,7 @@ impl Solver<'_> {
         Ok(after)
     }
 
+    /// Returns the cost of `array`. No value is possible if it is [`Cost::NONE`].
     pub(super) fn array_cost(&mut self, array: &DraftArray) -> Result<Cost, GrammarError> {
         let Some(rule) = self.array(array)? else { return Ok(Cost::NONE) };
         let mut rule = rule;
@@ -195,7 +200,8 @@ impl Solver<'_> {
     }
 }
 
-/// Returns the cost from the end of an item to the end of an array with counters.
+/// Returns the cost from the end of an item to the end of an array with counters, after `items`
+/// items with these `counts`. Returns `None` if the array cannot end.
 fn after_count(rule: &ArrayRule, items: u32, counts: &[u16]) -> Option<Cost> {
     match &rule.after {
         After::Listed(after) => after.get(counts)?.get(&items).cloned(),

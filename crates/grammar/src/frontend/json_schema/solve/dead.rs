@@ -1,4 +1,5 @@
-//! Finds the places that no value of the schema reaches.
+//! Finds subschemas that no value can have, for warnings and for the error about an unsatisfiable
+//! schema.
 
 use rustc_hash::FxHashSet;
 
@@ -12,16 +13,17 @@ use crate::ir::json::program::NodeId;
 /// Maximum number of reported places.
 const REPORTED: usize = 16;
 
-/// Atoms with and without values.
+/// The result of [`Solver::life`]: atoms with and without values.
 pub(super) struct Life {
-    /// For each node, the atoms of its alternatives with values.
+    /// For each node, the atoms of the node and of its alternatives that have a value. Empty for a
+    /// node without values.
     live: Vec<Vec<AtomId>>,
-    /// Members without values, with the node of their object.
+    /// Declared members without values: the node of the object, and an atom of the member.
     dead: Vec<(NodeId, AtomId)>,
 }
 
 impl Solver<'_> {
-    /// Finds the alternatives and members that have values.
+    /// Finds the alternatives and members that have values, for all nodes of `draft`.
     pub(super) fn life(&mut self, draft: &Draft) -> Result<Life, GrammarError> {
         let mut life = Life { live: Vec::with_capacity(draft.nodes.len()), dead: Vec::new() };
         for (id, node) in (0..).zip(&draft.nodes) {
@@ -53,7 +55,7 @@ impl Solver<'_> {
         Ok(life)
     }
 
-    /// Returns the chain of nodes without values from the root to the innermost cause, which is last.
+    /// Returns a chain of nodes without values, from `root` to the innermost cause, which is last.
     pub(super) fn to_blame(&self, draft: &Draft, root: NodeId) -> Vec<NodeId> {
         let mut nodes = vec![root];
         let mut met = FxHashSet::from_iter([root]);
@@ -66,7 +68,8 @@ impl Solver<'_> {
         nodes
     }
 
-    /// Returns a required member or item of a node that has no value.
+    /// Returns the node of a required member or item of `node` that has no value. Returns `None` if
+    /// all required members and items have values.
     fn part_without_values(&self, node: &DraftNode) -> Option<NodeId> {
         let empty = |&node: &NodeId| self.cost(node).is_none();
         let members = node.objects.iter().flat_map(|object| &object.members);
@@ -80,7 +83,8 @@ impl Solver<'_> {
     }
 }
 
-/// Returns the places of members and branches without values in any reachable node.
+/// Returns the places of members and branches that have no value in any reachable node. `tried` has
+/// the branches, each with its node, and `reached` has the reachable nodes.
 pub(super) fn dead(
     life: &Life,
     tried: &FxHashSet<(NodeId, AtomId)>,

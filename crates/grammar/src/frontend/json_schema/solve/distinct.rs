@@ -1,9 +1,10 @@
 //! Required items of arrays whose items must differ.
 //!
-//! The cost of several different items depends on the values of their nodes. So does the question whether
-//! enough values exist. The solver runs the program built so far to list these values, the shortest first.
-//! In this program, such an array has no value at first. If its items are found to exist, the array is
-//! added and the values are listed again. This is a least fixpoint around the fixpoint of the costs.
+//! The cost of several different items depends on the values of their nodes. So does the question
+//! whether enough values exist. The solver runs the program built so far to list these values, the
+//! shortest first. In this program, an array whose items must differ has no value at first. If
+//! enough different items are found, the array is added and the values are listed again. This is a
+//! least fixpoint around the fixpoint of the costs.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::ir::json::values::Values;
 use crate::machine::json::required::{Assignment, Candidate};
 use crate::options::SchemaOptions;
 
-/// Maximum number of required items that must differ.
+/// Maximum number of required items of one array whose items must differ.
 const REQUIRED: u32 = 64;
 
 /// Maximum number of values listed for one array.
@@ -32,12 +33,12 @@ const ROUNDS: usize = 16;
 type Pools = FxHashMap<(NodeId, u32), Arc<[ItemText]>>;
 
 impl Solver<'_> {
-    /// Returns true if the required items of an array must be listed.
+    /// Returns true if the values of the required items of `rule` must be listed.
     pub(super) fn lists_items(rule: &ArrayRule) -> bool {
         rule.needs_different() && !is_single(rule)
     }
 
-    /// Computes the costs of all nodes, with arrays whose items must differ.
+    /// Computes the costs of all nodes, including arrays whose items must differ.
     pub(super) fn find_distinct(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         for _ in 0..ROUNDS {
             if !self.find_required(draft)? {
@@ -49,7 +50,8 @@ impl Solver<'_> {
         Err(GrammarError::limit("levels of required items that must differ", limit + 1, limit))
     }
 
-    /// Lists the values of required items. Returns true if the result differs from the known one.
+    /// Lists the values of the required items of all arrays whose items must differ. Returns true
+    /// if some list differs from the known one.
     fn find_required(&mut self, draft: &Draft) -> Result<bool, GrammarError> {
         let mut needy = Vec::new();
         for array in draft.nodes.iter().flat_map(|node| &node.arrays) {
@@ -86,7 +88,8 @@ impl Solver<'_> {
         Ok(changed)
     }
 
-    /// Returns how two items of an array can be equal. Returns `None` if there is no room for two items.
+    /// Returns the requirement that two items of an array are equal, for the negated `uniqueItems`
+    /// at the place `pointer`. Returns `None` if there is no room for two items.
     pub(super) fn repeats(&self, rule: &ArrayRule, pointer: &str) -> Result<Option<Repeats>, Problem> {
         if rule.max.is_some_and(|max| max < 2) {
             return Ok(None);
@@ -105,7 +108,8 @@ impl Solver<'_> {
         Ok(Some(Repeats { from, cheapest }))
     }
 
-    /// Lists the shortest values of the items that must be equal.
+    /// Finds the shortest value of each node that two equal items may have, and stores it in
+    /// `shortest`.
     fn find_repeated(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         let mut wanted = FxHashMap::default();
         for array in draft.nodes.iter().flat_map(|node| &node.arrays) {
@@ -139,8 +143,8 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// Returns the cost of an array with as few items as possible, all of them different. Returns
-    /// `None` if there are not enough values.
+    /// Returns the cost of an array with as few items as possible, all of them different values
+    /// from `candidates`. Returns `None` if there are not enough values.
     fn different_items(&self, rule: &ArrayRule, candidates: &[Candidate]) -> Option<Cost> {
         let demands = rule.demands(0, &[])?;
         let candidates: Vec<_> = candidates.iter().collect();
@@ -155,8 +159,8 @@ impl Solver<'_> {
         Some(cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']')))
     }
 
-    /// Lists the requested number of values of each node. Each request comes with the place that
-    /// needs the values.
+    /// Lists the shortest values of nodes. Each key of `wanted` is a node and the number of values
+    /// to list. The entry is the place that needs the values, for error messages.
     fn list_values(
         &mut self,
         draft: &Draft,
@@ -190,8 +194,8 @@ impl Solver<'_> {
         failed.map_or(Ok(pools), |problem| Err(problem.into()))
     }
 
-    /// Adds the arrays and objects of some nodes and of all nodes below to the program. Returns all
-    /// of these nodes.
+    /// Adds to the program the arrays and objects of `nodes` and of all nodes below them. Returns
+    /// all of these nodes.
     fn add_below(&mut self, draft: &Draft, nodes: &[NodeId]) -> Result<Vec<NodeId>, GrammarError> {
         let mut met: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let mut todo: Vec<NodeId> = met.iter().copied().collect();
@@ -227,8 +231,8 @@ impl Solver<'_> {
     }
 }
 
-/// Returns true if a single item meets all requirements of an array with counters, so that a search
-/// is enough.
+/// Returns true if a single item meets all requirements of an array with counters. The machine then
+/// searches for this item, and its values need not be listed.
 fn is_single(rule: &ArrayRule) -> bool {
     let mut asked = (0..rule.counters.len()).filter(|&at| rule.counters[at].min > 0);
     let (Some(only), None) = (asked.next(), asked.next()) else { return false };
@@ -236,13 +240,13 @@ fn is_single(rule: &ArrayRule) -> bool {
     listed && rule.item(0).iter().any(|way| way.bits >> only & 1 == 1)
 }
 
-/// Returns true if some items satisfy the counts of an array, ignoring that items must differ.
+/// Returns true if some items satisfy the counters of `rule`, ignoring that items must differ.
 fn counts_can_be_met(rule: &ArrayRule) -> bool {
     let mut first = rule.item(0).iter().filter_map(|way| rule.raise(&[], way.bits));
     rule.counters.is_empty() || first.any(|counts| rule.to_end(rule.count(0), &counts, 0).is_some())
 }
 
-/// Returns the possible nodes of the required items of an array, sorted.
+/// Returns the nodes that the required items of an array may have, sorted.
 fn required_nodes(rule: &ArrayRule) -> Vec<NodeId> {
     let places = rule.min.max(1).min(rule.prefix.len() as u32 + 1);
     let mut nodes: Vec<_> = (0..places).flat_map(|index| rule.item(index)).map(|way| way.node).collect();

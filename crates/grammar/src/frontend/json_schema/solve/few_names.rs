@@ -9,17 +9,16 @@ use crate::ir::json::program::{NodeChoice, NodeId};
 use crate::ir::json::texts::{ENDLESS, Texts};
 use crate::options::Order;
 
-/// Maximum number of names with one label that become declared.
+/// Maximum number of names with one label that become declared members.
 const FEW: u32 = 16;
 
-/// Maximum number of characters of such a name.
+/// Maximum number of characters of a name that becomes a declared member.
 const LONG: usize = 64;
 
 impl Solver<'_> {
-    /// Removes the labels of few names and returns these names, each with the node of its value.
-    ///
-    /// Does nothing if members have a fixed order, because declared members would have a position
-    /// in this order.
+    /// Finds the labels that only a few names have. Returns these names, each with the node of its
+    /// value, and clears the labels' entries in `others`. `labels` is the index of the language
+    /// with the labels.
     pub(super) fn few_names(
         &self,
         others: &mut [Vec<NodeChoice>],
@@ -40,7 +39,8 @@ impl Solver<'_> {
     }
 }
 
-/// Lists the texts with a label. Returns `None` if they are many or long.
+/// Returns all texts that have `label`. Returns `None` if there are more than [`FEW`] texts, or if
+/// one is longer than [`LONG`].
 fn few_texts(texts: &Texts, label: u32) -> Option<Vec<String>> {
     let dfa = texts.dfa();
     let below = texts.counts_below(|other| other == label);

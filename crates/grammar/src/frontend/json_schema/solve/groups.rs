@@ -1,4 +1,4 @@
-//! Rules and costs of members that depend on each other.
+//! Rules and costs of objects with groups, which are members that depend on each other.
 
 use super::Solver;
 use super::objects::name_len;
@@ -7,11 +7,12 @@ use crate::ir::json::cost::Cost;
 use crate::ir::json::program::{Group, Member, NodeId};
 
 impl Solver<'_> {
-    /// Returns the cost of an object whose members depend on each other.
+    /// Returns the cost of an object with groups.
     pub(super) fn grouped_cost(&self, object: &DraftObject) -> Cost {
         let spacing = &self.program.spacing;
         let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
-        // `empty`: the object can still be without members. `begun`: its cost with at least one member.
+        // `empty`: the object can still be without members. `begun`: the cost of its members so
+        // far, if there is at least one.
         let (mut empty, mut begun) = (true, Cost::NONE);
         let mut one_of = |ways: Vec<Vec<(&str, NodeId)>>| {
             let mut next = Cost::NONE;
@@ -52,7 +53,7 @@ impl Solver<'_> {
         cost
     }
 
-    /// Returns the groups without their unsatisfiable alternatives.
+    /// Returns the groups of `object` without their unsatisfiable alternatives.
     pub(super) fn groups(&self, object: &DraftObject) -> Vec<Group> {
         let group = |group: &DraftGroup| {
             let member = |(&index, &(node, required)): (&u32, &(NodeId, bool))| {

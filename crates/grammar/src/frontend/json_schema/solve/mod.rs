@@ -1,4 +1,5 @@
-//! Finds the nodes that can be satisfied and their shortest values, and builds the program.
+//! Finds the nodes of the graph that some value satisfies and their shortest values, and builds the
+//! program.
 
 mod ample;
 mod arrays;
@@ -30,12 +31,14 @@ use ample::mark_ample;
 
 /// The result of solving the graph.
 pub(super) enum Solved {
-    /// The program, and the places of members and branches that are never written.
+    /// The program, and the places of the subschemas of members and branches that no value can
+    /// have.
     Program(Box<JsonProgram>, Vec<String>),
-    /// No value satisfies the root. Holds the subschemas of each place to blame, the innermost place last.
+    /// No value satisfies the root. Holds the chain of unsatisfiable nodes from the root to the
+    /// innermost cause, which is last: for each node, the places of its subschemas.
     Unsatisfiable(Vec<Vec<String>>),
-    /// Some branches of a `oneOf` share values. The graph must be built again, and these branches
-    /// must exclude each other.
+    /// Some branches of a `oneOf` share values of these types. The graph must be built again, and
+    /// the branches must exclude each other.
     Overlapping(Vec<(Overlap, Types)>),
 }
 
@@ -106,11 +109,11 @@ pub(super) fn solve(
     Ok(Solved::Program(Box::new(program), dead))
 }
 
-/// Maximum number of states of one language of strings, so that no pattern takes long.
+/// Maximum number of automaton states of one language, so that no pattern takes long.
 pub(super) const LANGUAGE_STATES: usize = 1 << 16;
 
-/// Factor by which all languages of one schema together may exceed the state limit. Languages are
-/// built one by one, and each is small.
+/// Factor by which all languages of one schema together may exceed the limit on states. Languages
+/// are built one by one, and each is small.
 const LANGUAGES: usize = 8;
 
 /// Returns the types of a node's values.
@@ -126,11 +129,11 @@ fn types(node: &Node) -> Types {
     ];
     present.iter().filter(|(present, _)| *present).fold(Types::NONE, |all, &(_, one)| all | one)
 }
-/// Maximum number of rounds in which objects regain undeclared members. In the last round, all
-/// objects without a value do.
+/// Maximum number of rounds in which objects regain undeclared members: see [`Solver::find_costs`].
+/// In the last round, all objects without a value regain them.
 const REOPENINGS: usize = 16;
 
-/// Returns the nodes that are reachable from the root.
+/// Returns the nodes of `program` that are reachable from its root.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     let mut reached = FxHashSet::from_iter([program.root]);
     let mut todo = vec![program.root];
@@ -150,27 +153,38 @@ fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     reached
 }
 
+/// Turns a [`Draft`] into a program. The maps remember results, so that equal parts are solved
+/// once.
 struct Solver<'a> {
     program: JsonProgram,
     limits: &'a Limits,
     ledger: Rc<Ledger>,
+    /// For each list of number rules, the index of the automaton. `None` if no number satisfies the
+    /// rules.
     automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
+    /// The index of each text rule in the program.
     texts: FxHashMap<TextRule, u32>,
+    /// The index of each language in the program. `None` if the language is empty.
     languages: FxHashMap<ExprId, Option<u32>>,
+    /// The index of each array's rule in the program. `None` if no array is possible.
     arrays: FxHashMap<DraftArray, Option<u32>>,
+    /// The index of each object's rule in the program. `None` if no object is possible.
     objects: FxHashMap<DraftObject, Option<u32>>,
+    /// Number of automaton states so far.
     states: usize,
-    /// Number of names of each length, by language and label.
+    /// The number of names of each length, by language and label.
     name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
-    /// Place of a `minProperties` that needs more names than are counted.
+    /// Place of the first `minProperties` found that needs more names than are counted.
     uncounted: RefCell<Option<String>>,
-    /// For arrays whose items must differ, the possible required items and the cost of the array.
+    /// For arrays whose items must differ: the possible required items, and the cost of the array.
     required: FxHashMap<DraftArray, (Required, Cost)>,
-    /// The shortest value of each node, for arrays in which two items must be equal.
+    /// For arrays in which two items must be equal: the shortest value of each node that such items
+    /// have.
     shortest: FxHashMap<NodeId, Box<[u8]>>,
 }
 
 impl Solver<'_> {
+    /// Counts `states` automaton states. Returns an error if there are too many states.
     fn spend(&mut self, states: usize) -> Result<(), GrammarError> {
         self.states += states;
         let limit = self.states_limit();
@@ -190,8 +204,10 @@ impl Solver<'_> {
     /// An object regains its undeclared members if the object has no value without them. Objects
     /// that immediately have a value with them come first.
     ///
-    /// A node that has a value with undeclared members everywhere still has a value at the end. Proof:
-    /// the object of the omitted value with the least nesting would have regained its undeclared members.
+    /// A node that has a value with undeclared members everywhere still has a value at the end.
+    /// Otherwise some of these values would contain an object that lost its values although all its
+    /// members still have values. With its undeclared members, the object would have a value, so it
+    /// would have regained them.
     fn find_costs(&mut self, draft: &mut Draft) -> Result<(), GrammarError> {
         for round in 0..=REOPENINGS {
             self.settle_costs(draft)?;
@@ -243,11 +259,12 @@ impl Solver<'_> {
         &self.program.nodes[node as usize].cost
     }
 
-    /// Returns the choices for an item or a member that some value satisfies.
+    /// Returns the choices in `ways` whose node has a value.
     fn possible(&self, ways: &[NodeChoice]) -> Vec<NodeChoice> {
         ways.iter().copied().filter(|way| !self.cost(way.node).is_none()).collect()
     }
 
+    /// Returns the least cost of the choices in `ways`.
     fn cheapest(&self, ways: &[NodeChoice]) -> Cost {
         let mut cost = Cost::NONE;
         for way in ways {
@@ -256,8 +273,8 @@ impl Solver<'_> {
         cost
     }
 
-    /// Completes a node with its satisfiable arrays and objects. Nodes share equal rules, so the
-    /// machine follows the continuations of a rule only once.
+    /// Adds the satisfiable arrays and objects of `draft` to the node `id`. Nodes share equal
+    /// rules, so the machine follows the continuations of a rule only once.
     fn add_containers(&mut self, id: usize, draft: DraftNode) -> Result<(), GrammarError> {
         for array in draft.arrays {
             let rule =
@@ -272,6 +289,7 @@ impl Solver<'_> {
         Ok(())
     }
 
+    /// Adds the rule of an array and returns its index, or `None` if no array is possible.
     fn add_array(&mut self, array: DraftArray) -> Result<Option<u32>, GrammarError> {
         let rule = if self.array_cost(&array)?.is_none() { None } else { self.array(&array)? };
         let id = rule.as_ref().map(|_| self.program.arrays.len() as u32);
@@ -280,6 +298,7 @@ impl Solver<'_> {
         Ok(id)
     }
 
+    /// Adds the rule of an object and returns its index, or `None` if no object is possible.
     fn add_object(&mut self, object: DraftObject) -> Result<Option<u32>, GrammarError> {
         let rule = if self.object_cost(&object).is_none() { None } else { Some(self.object(&object)?) };
         let id = rule.as_ref().map(|_| self.program.objects.len() as u32);

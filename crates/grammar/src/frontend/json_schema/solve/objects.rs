@@ -15,10 +15,12 @@ use crate::ir::json::trie::Trie;
 /// compared with all names seen.
 const MANY: u32 = 1 << 10;
 
-/// Maximum depth at which the cost of an object with more than its required members is exact.
+/// Maximum depth at which the cost is exact for an object that needs more than its required
+/// members.
 const DEEPEST: u32 = 1 << 16;
 
 impl Solver<'_> {
+    /// Returns the cost of `object`. No value is possible if it is [`Cost::NONE`].
     pub(super) fn object_cost(&self, object: &DraftObject) -> Cost {
         if !object.groups.is_empty() {
             return self.grouped_cost(object);
@@ -43,7 +45,8 @@ impl Solver<'_> {
         cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}'))
     }
 
-    /// Returns the cost at a depth of an object that needs more than its required members.
+    /// Returns the least cost at `depth` of an object that needs more than its required members,
+    /// because of `minProperties` or an obligation. Returns `None` if no such object is possible.
     fn cost_with_more(&self, object: &DraftObject, depth: u32) -> Option<Amount> {
         let comma = self.comma();
         let member = |name: u32, node: NodeId| comma.and(&self.member_cost(name, node)).line_at(depth);
@@ -78,7 +81,9 @@ impl Solver<'_> {
         Some(total.and(rest).without(comma.line_at(depth)?))
     }
 
-    /// Returns the lengths of the shortest undeclared names with a label.
+    /// Returns the lengths of the `count` shortest undeclared names with `label`. Returns `None` if
+    /// they are too many or too long to count, and records the `minProperties` of `object` as the
+    /// cause.
     fn names(&self, object: &DraftObject, label: u32, count: u32) -> Option<Lengths> {
         let names = if count > MANY {
             None
@@ -101,7 +106,7 @@ impl Solver<'_> {
         names
     }
 
-    /// Rejects objects that need more names than are counted.
+    /// Returns an error if some object needed more names than are counted.
     pub(super) fn check_counted(&self) -> Result<(), GrammarError> {
         match &*self.uncounted.borrow() {
             Some(pointer) => {
@@ -113,7 +118,9 @@ impl Solver<'_> {
         }
     }
 
-    /// Counts the undeclared names, for `least_names` and `names_below` of [`ObjectRule`].
+    /// Returns [`ObjectRule::least_names`] and [`ObjectRule::names_below`] for undeclared members
+    /// with the choices `others`. `labels` is the index of the language that labels the names, and
+    /// `declared` is the number of declared members.
     fn name_counts(&self, others: &[Vec<NodeChoice>], labels: Option<u32>, declared: u32) -> (u32, Vec<u32>) {
         let Some(labels) = labels else { return (ENDLESS, Vec::new()) };
         let texts = &self.program.languages[labels as usize];
@@ -129,15 +136,19 @@ impl Solver<'_> {
         )
     }
 
+    /// Returns the cost of a comma between members, with the white space after it.
     fn comma(&self) -> Cost {
         Cost::new(1, b',').and(&self.program.spacing.after_comma_cost(1))
     }
 
+    /// Returns the cost of a member with the value `node`. `name_len` is the length of the shortest
+    /// spelling of its name.
     pub(super) fn member_cost(&self, name_len: u32, node: NodeId) -> Cost {
         let colon = Cost::new(name_len.saturating_add(3), b'"').and(&self.program.spacing.after_colon_cost());
         colon.and(&self.cost(node).indented())
     }
 
+    /// Returns the rule of `object` for the program, without its unsatisfiable parts.
     pub(super) fn object(&mut self, object: &DraftObject) -> Result<ObjectRule, GrammarError> {
         let possible = |node: NodeId| Some(node).filter(|&node| !self.cost(node).is_none());
         let (mut others, labels) = if object.omits {
@@ -208,15 +219,17 @@ impl Solver<'_> {
     }
 }
 
-/// Returns the choices for undeclared members, by label.
+/// Returns the choices for undeclared members, by label. The list is empty if such members are
+/// omitted.
 fn others(object: &DraftObject) -> &[Vec<NodeChoice>] {
     if object.omits { &[] } else { &object.others }
 }
 
-/// Builds a cost from a function that returns the minimum at each depth.
+/// Builds a cost from the function `least`, which returns the line with the minimum at a depth.
 ///
-/// Two lines that are minimal at different depths intersect between these depths. At the intersection,
-/// one of the two lines is minimal, or another line is lower. A lower line is examined in the same way.
+/// Two lines that are minimal at different depths intersect between these depths. At the
+/// intersection, one of the two lines is minimal, or another line is lower. A lower line is
+/// examined in the same way.
 fn envelope(least: impl Fn(u32) -> Option<Amount>) -> Cost {
     let mut cost = Cost::NONE;
     let (Some(first), Some(last)) = (least(0), least(DEEPEST)) else { return cost };
@@ -239,6 +252,7 @@ fn envelope(least: impl Fn(u32) -> Option<Amount>) -> Cost {
     cost
 }
 
+/// Returns the length of the shortest spelling of `name` in bytes, without quotes.
 pub(super) fn name_len(name: &str) -> u32 {
     name.chars().map(|c| shortest_spelling(c).len).sum()
 }

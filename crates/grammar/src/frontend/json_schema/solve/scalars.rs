@@ -1,4 +1,4 @@
-//! Numbers and strings of a node.
+//! The numbers and strings of a node.
 
 use super::{LANGUAGE_STATES, Solver};
 use crate::error::{GrammarError, SchemaProblem};
@@ -13,7 +13,7 @@ use crate::ir::json::trie::Trie;
 use crate::regular::{ExprId, Expressions};
 
 impl Solver<'_> {
-    /// Adds a node with everything except its arrays and objects.
+    /// Adds the node of `draft` to the program, without its arrays and objects.
     pub(super) fn add_scalars(
         &mut self,
         draft: &DraftNode,
@@ -34,6 +34,7 @@ impl Solver<'_> {
         Ok(())
     }
 
+    /// Adds the strings of `draft` to `node`.
     pub(super) fn add_strings(
         &mut self,
         draft: &DraftNode,
@@ -80,8 +81,8 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// Returns the rule for strings of a language with at most `max` code points, and the cost of
-    /// the shortest. Returns `None` if there are no such strings.
+    /// Returns the index of the rule for strings of `language` with at most `max` code points, and
+    /// the cost of the shortest of these strings. Returns `None` if there are no such strings.
     pub(super) fn language_rule(
         &mut self,
         language: ExprId,
@@ -107,7 +108,7 @@ impl Solver<'_> {
         Ok(Some((id as u32, Cost::new(least.len.saturating_add(1), b'"'))))
     }
 
-    /// Returns the automaton of a language, or `None` if the language is empty.
+    /// Returns the index of the automaton of `language`. Returns `None` if the language is empty.
     pub(super) fn language(
         &mut self,
         language: ExprId,
@@ -127,7 +128,8 @@ impl Solver<'_> {
         Ok(id)
     }
 
-    /// Returns the automaton of a node's numbers, or `None` if the node has none.
+    /// Returns the index of the automaton of the numbers of `draft`. Returns `None` if `draft` has
+    /// no numbers.
     fn number(&mut self, draft: &DraftNode) -> Result<Option<u32>, GrammarError> {
         if draft.numbers.is_empty() {
             return Ok(None);
@@ -165,6 +167,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns the index of `rule` in the program, and adds the rule if it is new.
     pub(super) fn text(&mut self, rule: &TextRule) -> u32 {
         let texts = &mut self.program.texts;
         *self.texts.entry(rule.clone()).or_insert_with(|| {

@@ -1,11 +1,11 @@
 //! Numbers as automata over their digits.
 //!
-//! The rules of a place are first brought into a normal form, by arithmetic ([`normal`]). The
+//! The rules for one value are first brought into a normal form, by arithmetic ([`normal`]). The
 //! remaining rules become an automaton. The automaton compares the text of a number with the bounds
 //! digit by digit, without arithmetic and therefore without rounding. The comparison of integer
-//! parts is undecided until their lengths are known. A state therefore has the number of digits, up
-//! to one more than the bound's, and the order of the digits so far. In the fraction, a state has
-//! only the order.
+//! parts is undecided until their lengths are known. A state therefore records the number of
+//! digits, up to one more than the bound's, and the order of the digits so far. In the fraction, a
+//! state records only the order.
 //!
 //! `multipleOf` needs the remainder of the digits so far. All rules read the same digits, so one
 //! remainder by a common modulus suffices for all of them ([`residues`]). A state of the automaton
@@ -37,22 +37,24 @@ const GENERATED_DIGITS: usize = 15;
 /// Maximum number of pairs of a base state and a remainder.
 const PAIRS: usize = 1 << 21;
 
-/// An automaton whose states are pairs. The number of a pair is its base state times the modulus,
-/// plus the remainder. Pair 0 is the start.
+/// An automaton over the bytes of a number. Its states are pairs of a base state and a remainder.
+/// The index of a pair is the base state times the modulus, plus the remainder. Pair 0 is the
+/// start.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberDfa {
+    /// The transitions of each base state.
     rows: Vec<Row>,
     modulus: u32,
     /// For each pair, the number of bytes to the nearest end of a number, and the first of these
-    /// bytes.
+    /// bytes. The number is [`NONE`] if no end is reachable.
     closing: Vec<(u16, u8)>,
 }
 
-/// Transitions of a base state, by the class of the byte.
+/// Transitions of a base state. The index is the class of the byte.
 type Row = [Cell; CLASSES];
 
-/// The next base state, shifted by two bits, and the [`Action`] on the remainder. [`Cell::NONE`] if
-/// there is no transition.
+/// A transition: the next base state, shifted left by two bits, and the [`Action`] on the remainder
+/// in the low bits. [`Cell::NONE`] if there is no transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cell(u32);
 
@@ -60,7 +62,7 @@ struct Cell(u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
     Keep = 0,
-    /// Appends a digit.
+    /// Appends the digit to the number and updates the remainder.
     Append = 1,
     /// Sets the remainder to 0, because it is irrelevant from here on.
     Forget = 2,
@@ -86,10 +88,11 @@ impl Cell {
     }
 }
 
-/// Number of classes of bytes.
+/// Number of classes of bytes. Each byte of a number has its own class, except that `E` has the
+/// class of `e`.
 const CLASSES: usize = 14;
 const CLASS_BYTES: [u8; CLASSES] = *b"0123456789-+.e";
-/// Marks pairs from which no end is reachable.
+/// Number of bytes to the nearest end for pairs from which no end is reachable.
 const NONE: u16 = u16::MAX;
 
 /// Returns the class of a byte, which is its index in [`CLASS_BYTES`]. `E` has the class of `e`.
@@ -104,10 +107,10 @@ const fn class(byte: u8) -> Option<usize> {
     }
 }
 
-/// Reason why there is no automaton for some rules.
+/// Reason why some rules have no automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NumberError {
-    /// The divisors have too large a common multiple.
+    /// The least common multiple of the divisors is too large.
     CommonMultiple { given: u64, limit: u64 },
     /// The automaton has too many states.
     States { given: usize, limit: usize },
@@ -116,8 +119,8 @@ pub(crate) enum NumberError {
 }
 
 impl NumberDfa {
-    /// Creates the automaton of the numbers that satisfy any of `rules`. Returns `None` if there
-    /// are no such numbers.
+    /// Creates the automaton of the numbers that satisfy at least one of `rules`. Returns `None` if
+    /// there are no such numbers.
     pub(crate) fn new(
         rules: &[NumberRule],
         profile: Profile,
@@ -143,6 +146,7 @@ impl NumberDfa {
         Ok((dfa.closing[0].0 != NONE).then_some(dfa))
     }
 
+    /// Returns the state after `byte`. Returns `None` if no number continues with `byte`.
     pub(crate) fn step(&self, state: u32, byte: u8) -> Option<u32> {
         let cell = self.rows[(state / self.modulus) as usize][class(byte)?];
         if cell == Cell::NONE {
@@ -160,8 +164,8 @@ impl NumberDfa {
         (self.closing[next as usize].0 != NONE).then_some(next)
     }
 
-    /// Returns the number of bytes to the nearest end, and the first of these bytes. The number is
-    /// 0 at an end.
+    /// Returns the number of bytes from `state` to the nearest end of a number, and the first of
+    /// these bytes. The number is 0 if the number may end in `state`.
     pub(crate) fn closing(&self, state: u32) -> (u32, u8) {
         let (len, first) = self.closing[state as usize];
         (len.into(), first)
@@ -172,9 +176,10 @@ impl NumberDfa {
     }
 }
 
-/// The automaton of base states. The ends are conditions on remainders.
+/// The automaton of base states, which knows no remainders.
 struct Base {
     rows: Vec<Row>,
+    /// For each base state, the conditions on the remainder under which a number may end.
     ends: Vec<Box<[End]>>,
 }
 
@@ -234,7 +239,7 @@ impl Base {
         Ok(base)
     }
 
-    /// Reports, for each state, whether an end is reachable, ignoring remainders.
+    /// Returns one flag for each state: true if an end is reachable, ignoring remainders.
     fn live(&self) -> Vec<bool> {
         let parents = self.parents();
         let mut live: Vec<bool> = self.ends.iter().map(|ends| !ends.is_empty()).collect();
@@ -249,7 +254,7 @@ impl Base {
         live
     }
 
-    /// Returns the transitions into each state, as source state and class of the byte.
+    /// Returns the transitions into each state: the source state and the class of the byte.
     fn parents(&self) -> Vec<Vec<(usize, usize)>> {
         let mut parents = vec![Vec::new(); self.rows.len()];
         for (from, row) in self.rows.iter().enumerate() {
@@ -260,7 +265,7 @@ impl Base {
         parents
     }
 
-    /// Merges states that no continuation distinguishes. Returns `None` if there is no end.
+    /// Merges states that no continuation distinguishes. Returns `None` if no end is reachable.
     fn minimized(self) -> Option<Self> {
         let live = self.live();
         if !live[0] {
@@ -312,7 +317,7 @@ impl Base {
         Some(merged)
     }
 
-    /// Computes the distance to the nearest end for each pair, backwards from the ends.
+    /// Computes the field `closing` of [`NumberDfa`], backwards from the ends.
     fn closing(&self, residues: &Residues) -> Vec<(u16, u8)> {
         let modulus = residues.modulus as usize;
         let parents = self.parents();
@@ -354,7 +359,7 @@ impl Base {
     }
 }
 
-/// The progress of reading a number by one rule in one notation.
+/// The state of reading a number by one rule, in one notation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Reading {
     Plain(PlainNumber),
@@ -362,12 +367,14 @@ enum Reading {
 }
 
 impl Reading {
-    /// Returns the start of each notation that a rule reads.
+    /// Returns the start states of reading a number by the rule `span`, whose index is `rule`. Each
+    /// notation that the rule reads has its own start state.
     fn starts(span: &PreparedRule, rule: u32) -> impl Iterator<Item = Self> {
         let scientific = span.scientific.then(|| Self::Scientific(Scientific::start(rule)));
         std::iter::once(Self::Plain(PlainNumber::start(rule))).chain(scientific)
     }
 
+    /// Returns the index of the rule.
     const fn rule(&self) -> u32 {
         match self {
             Self::Plain(walk) => walk.rule,
@@ -375,6 +382,7 @@ impl Reading {
         }
     }
 
+    /// Returns the state after `byte`, or `None` if no number of the rule continues with `byte`.
     fn step(&self, span: &PreparedRule, byte: u8) -> Option<Self> {
         Some(match self {
             Self::Plain(walk) => Self::Plain(walk.step(span, byte)?),
@@ -382,6 +390,7 @@ impl Reading {
         })
     }
 
+    /// Returns the condition under which the number may end here, or `None` if it may not end.
     fn ends(&self, span: &PreparedRule) -> Option<End> {
         match self {
             Self::Plain(walk) => walk.ends(span),
@@ -394,15 +403,16 @@ impl Reading {
         matches!(self, Self::Plain(walk) if walk.divides(span))
     }
 
-    /// Reports whether the last digit changes the remainder.
+    /// Reports whether the last digit changes the remainder. `before` is the state before the
+    /// digit.
     fn counts_digit(&self, before: &Self, span: &PreparedRule) -> bool {
         let (Self::Plain(walk), Self::Plain(before)) = (self, before) else { return false };
         walk.divides(span) && walk.counts_digit(before, span)
     }
 }
 
-/// Returns the conditions under which a number may end in a state. A single [`End::ALWAYS`] stands
-/// for no condition.
+/// Returns the conditions on the remainder under which a number may end. `state` has the states of
+/// all rules. A single [`End::ALWAYS`] stands for no condition.
 fn ends(state: &[Reading], spans: &[PreparedRule]) -> Box<[End]> {
     let end = |reading: &Reading| reading.ends(&spans[reading.rule() as usize]);
     let mut ends: Vec<_> = state.iter().filter_map(end).collect();
@@ -414,7 +424,7 @@ fn ends(state: &[Reading], spans: &[PreparedRule]) -> Box<[End]> {
     ends.into()
 }
 
-/// The remainders before a digit, by the remainder after the digit.
+/// Computes the possible remainders before a digit from the remainder after the digit.
 struct Before {
     modulus: u64,
     /// The greatest common divisor of 10 and the modulus.

@@ -1,9 +1,9 @@
 //! The normal form of a union of number rules, by arithmetic.
 //!
-//! A rule is an interval and a set of residue classes. Bounds move to the nearest number that the
-//! rule's divisors allow. Rules without numbers are dropped, and rules with few numbers become a
-//! list of numbers. Adjacent intervals are joined. Only the remaining rules become an automaton, so
-//! the automaton's size depends on the numbers and not on the form of the rules.
+//! A rule is an interval and a set of residue classes. Each bound moves to the nearest number that
+//! the rule's divisors allow. Rules without numbers are dropped, and rules with few numbers become
+//! a list of numbers. Adjacent intervals are joined. Only the remaining rules become an automaton,
+//! so the automaton's size depends on the numbers and not on the form of the rules.
 //!
 //! All arithmetic is on decimal digits, so bounds of any size are exact.
 
@@ -13,13 +13,15 @@ use super::residues::least_common_multiple;
 use super::{Bound, Multiple, NumberForm, NumberRule};
 use crate::ir::json::decimal::Decimal;
 
-/// Maximum length of the list of numbers that replaces a rule.
+/// Maximum length of a list of numbers that replaces a rule.
 const LISTED: u128 = 1 << 12;
 
-/// A rule is listed only if its divisor is at least this many times the length of the list.
+/// A rule becomes a list of several numbers only if its divisor is at least this many times the
+/// length of the list.
 const SPARSE: u128 = 8;
 
-/// Returns rules in normal form for the same numbers. Rules without numbers are dropped.
+/// Returns rules in normal form that together accept the same numbers as `rules`. Rules without
+/// numbers are dropped.
 pub(crate) fn normalize(rules: Vec<NumberRule>) -> Vec<NumberRule> {
     if rules.contains(&NumberRule::ANY) {
         return vec![NumberRule::ANY];
@@ -36,7 +38,7 @@ pub(crate) fn normalize(rules: Vec<NumberRule>) -> Vec<NumberRule> {
     join(normal)
 }
 
-/// Joins adjacent or overlapping intervals of rules that are equal otherwise.
+/// Joins rules that differ only in their intervals, if the intervals are adjacent or overlap.
 fn join(mut rules: Vec<NumberRule>) -> Vec<NumberRule> {
     let mut joined: Vec<NumberRule> = Vec::with_capacity(rules.len());
     rules.sort_by(|a, b| a.class().cmp(&b.class()).then_with(|| compare_low(a, b)));
@@ -49,6 +51,7 @@ fn join(mut rules: Vec<NumberRule>) -> Vec<NumberRule> {
     joined
 }
 
+/// Compares the lower bounds of two rules. A missing bound is the least.
 fn compare_low(a: &NumberRule, b: &NumberRule) -> Ordering {
     match (&a.low, &b.low) {
         (None, None) => Ordering::Equal,
@@ -59,13 +62,14 @@ fn compare_low(a: &NumberRule, b: &NumberRule) -> Ordering {
 }
 
 impl NumberRule {
-    /// Returns everything that defines a rule, except its bounds.
+    /// Returns all properties of the rule except its bounds.
     fn class(&self) -> (bool, NumberForm, Option<NumberForm>, Option<Multiple>, &[Multiple]) {
         (self.literal, self.form, self.other_than, self.multiple_of, &self.indivisible)
     }
 
-    /// Reports whether no number of the class lies between this rule and `next`, whose lower bound
-    /// is not below this one's.
+    /// Reports whether the intervals of this rule and of `next` overlap or have no number of their
+    /// class between them. Both rules have the same class, and the lower bound of `next` is not
+    /// less than that of this rule.
     fn touches(&self, next: &Self) -> bool {
         let (Some(high), Some(low)) = (&self.high, &next.low) else { return true };
         match high.value.cmp(&low.value) {
@@ -79,6 +83,7 @@ impl NumberRule {
         }
     }
 
+    /// Raises the upper bound to `high` if `high` is greater.
     fn extend_to(&mut self, high: Option<Bound>) {
         let further = match (&self.high, &high) {
             (None, _) => false,
@@ -92,7 +97,8 @@ impl NumberRule {
         }
     }
 
-    /// Returns the distance between adjacent numbers that the form and the divisor allow.
+    /// Returns the distance between adjacent numbers that the form and the divisor allow. Returns
+    /// `None` if there is no such distance, because every decimal is allowed.
     fn step(&self) -> Option<Multiple> {
         let integers = Multiple { units: 1, places: 0 };
         match (self.form, self.multiple_of) {
@@ -102,8 +108,8 @@ impl NumberRule {
         }
     }
 
-    /// Returns the rule with the narrowest bounds for the same numbers, or `None` if there are no
-    /// numbers.
+    /// Returns the rule with the narrowest bounds that accepts the same numbers. Returns `None` if
+    /// the rule accepts no numbers.
     fn tightened(mut self) -> Option<Self> {
         let step = self.step();
         let integral = self.form != NumberForm::Any || step.is_some_and(|step| step.places == 0);
@@ -133,8 +139,8 @@ impl NumberRule {
         }
     }
 
-    /// Checks the divisors of a rule of one value, and drops them. Returns `None` if the value does
-    /// not satisfy them.
+    /// Checks the divisors of a rule with one value, and returns the rule without them. Returns
+    /// `None` if the value does not satisfy the divisors.
     fn single(self) -> Option<Self> {
         let value = &self.low.as_ref()?.value;
         if self.multiple_of.is_some_and(|multiple| !multiple.divides(value))
@@ -146,7 +152,8 @@ impl NumberRule {
         Some(Self { multiple_of: None, indivisible: Vec::new(), ..self })
     }
 
-    /// Returns a rule for each number, if the numbers are few compared with the divisors.
+    /// Returns one rule for each number that this rule accepts. Returns `None` if the numbers are
+    /// infinitely many, or too many compared with the divisors.
     fn values(&self) -> Option<Vec<Self>> {
         let step = self.step().filter(|_| !self.literal)?;
         let divisor =
@@ -179,7 +186,7 @@ impl NumberRule {
 }
 
 impl Multiple {
-    /// Returns the least common multiple, or `None` on overflow.
+    /// Returns the least common multiple of two divisors, or `None` on overflow.
     pub(crate) fn common(self, other: Self) -> Option<Self> {
         let mut places = self.places.max(other.places);
         let mut units = least_common_multiple(self.scaled(places)?, other.scaled(places)?)?;
@@ -189,11 +196,12 @@ impl Multiple {
         Some(Self { units, places })
     }
 
-    /// Returns the multiple in units of `1 / 10^places`, or `None` on overflow.
+    /// Returns the divisor in units of `1 / 10^places`, or `None` on overflow.
     pub(crate) fn scaled(self, places: u16) -> Option<u64> {
         self.units.checked_mul(10_u64.checked_pow(u32::from(places.checked_sub(self.places)?))?)
     }
 
+    /// Reports whether `value` is a multiple of the divisor.
     fn divides(self, value: &Decimal) -> bool {
         let places = usize::from(self.places);
         let fraction = value.fraction.iter().copied().chain(std::iter::repeat(0)).take(places);
@@ -201,6 +209,7 @@ impl Multiple {
         value.fraction.len() <= places && remainder(&digits, self.units) == 0
     }
 
+    /// Reports whether this divisor is a multiple of `other`.
     fn is_multiple_of(self, other: Self) -> bool {
         let places = self.places.max(other.places);
         let scaled = self.scaled(places).zip(other.scaled(places));
@@ -208,23 +217,24 @@ impl Multiple {
     }
 }
 
-/// Returns the least multiple of `step` that satisfies a lower bound.
+/// Returns a lower bound at the least multiple of `step` that satisfies the lower bound `bound`.
 fn at_least(bound: &Bound, step: Multiple) -> Option<Bound> {
     next_multiple(bound, step, bound.value.negative)
 }
 
-/// Returns the greatest multiple of `step` that satisfies an upper bound.
+/// Returns an upper bound at the greatest multiple of `step` that satisfies the upper bound
+/// `bound`.
 fn at_most(bound: &Bound, step: Multiple) -> Option<Bound> {
     next_multiple(bound, step, !bound.value.negative || bound.value.is_zero())
 }
 
-/// Returns the least multiple of `step` above the value of a bound.
+/// Returns a bound at the least multiple of `step` above the value of `bound`.
 fn above(bound: &Bound, step: Multiple) -> Option<Bound> {
     at_least(&Bound { value: bound.value.clone(), inclusive: false }, step)
 }
 
-/// Returns the multiple of `step` that is nearest to a bound and satisfies it, towards zero or away
-/// from zero.
+/// Returns a bound at the nearest multiple of `step` that satisfies `bound`. The search goes from
+/// the value of `bound` towards zero or away from zero.
 fn next_multiple(bound: &Bound, step: Multiple, towards_zero: bool) -> Option<Bound> {
     let value = &bound.value;
     let places = usize::from(step.places);
@@ -254,13 +264,13 @@ fn next_multiple(bound: &Bound, step: Multiple, towards_zero: bool) -> Option<Bo
     Some(Bound { value: Decimal::of_digits(negative, &digits, &fraction), inclusive: true })
 }
 
-/// Returns the remainder of a number in decimal digits.
+/// Returns the remainder of a number, given by its decimal digits, modulo `divisor`.
 fn remainder(digits: &[u8], divisor: u64) -> u64 {
     let divisor = u128::from(divisor);
     digits.iter().fold(0, |rest: u128, &digit| (rest * 10 + u128::from(digit)) % divisor) as u64
 }
 
-/// Adds `other` to a number in decimal digits.
+/// Adds `other` to a number given by its decimal digits.
 fn add(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
     let mut carry = other;
     for digit in digits.iter_mut().rev() {
@@ -278,7 +288,8 @@ fn add(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
     front
 }
 
-/// Subtracts `other`, which must not be larger, from a number in decimal digits.
+/// Subtracts `other` from a number given by its decimal digits. `other` must not be larger than the
+/// number.
 fn subtract(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
     let mut rest = other;
     let mut borrow = 0;
@@ -292,8 +303,8 @@ fn subtract(mut digits: Vec<u8>, other: u64) -> Vec<u8> {
 }
 
 impl Decimal {
-    /// Returns the number in units of `1 / 10^places`, if the result is an integer of at most 36
-    /// digits.
+    /// Returns the number in units of `1 / 10^places`. Returns `None` if the result is no integer,
+    /// or has more than 36 digits.
     fn units(&self, places: u16) -> Option<i128> {
         let zeros = usize::from(places).checked_sub(self.fraction.len())?;
         if self.integer.len() + usize::from(places) > 36 {
@@ -304,6 +315,7 @@ impl Decimal {
         Some(if self.negative { -units } else { units })
     }
 
+    /// Creates the number `units / 10^places`.
     fn of_units(units: i128, places: u16) -> Self {
         let text = format!("{:0width$}", units.unsigned_abs(), width = usize::from(places) + 1);
         let digits: Vec<u8> = text.bytes().map(|byte| byte - b'0').collect();
@@ -332,7 +344,7 @@ mod tests {
         Bound { value: decimal(text), inclusive }
     }
 
-    /// Compares with a search among the multiples.
+    /// Compares the moved bounds with a search among the multiples.
     #[test]
     fn moves_bounds_to_the_nearest_multiple() {
         for (units, places) in [(1, 0), (3, 0), (7, 0), (5, 1), (25, 2), (12, 1)] {

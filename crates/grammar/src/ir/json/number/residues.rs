@@ -1,6 +1,6 @@
 //! Conditions on remainders, from the divisors of several rules.
 //!
-//! All rules of a place read the same digits, so one remainder by the least common multiple of
+//! All rules for one value read the same digits, so one remainder by the least common multiple of
 //! their divisors suffices. Each rule has a set of accepted remainders. A set may depend on a
 //! smaller modulus only. Each set is therefore reduced to the smallest equivalent modulus before
 //! the common modulus is computed.
@@ -11,28 +11,31 @@ use crate::ledger::Ledger;
 /// Maximum least common multiple of the divisors.
 const MODULUS: u64 = 1 << 20;
 
-/// Conditions on the remainder of a number by one modulus, in units of `1 / 10^places`.
+/// Conditions of groups of rules on the remainder of a number. The number is counted in units of
+/// `1 / 10^places`, and the remainder is modulo `modulus`.
 #[derive(Debug)]
 pub(crate) struct Residues {
     pub(crate) places: u16,
-    /// The common modulus, at least 1.
+    /// The modulus for all conditions, at least 1.
     pub(crate) modulus: u32,
+    /// The condition of each group.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// The remainders that satisfy some rules.
+/// The remainders of the numbers that satisfy at least one rule of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Condition {
-    /// By remainder, true if the remainder is accepted. The length divides the common modulus.
+    /// For each remainder, true if it is accepted. The length is the modulus of the condition,
+    /// which divides the common modulus.
     accepted: Vec<bool>,
-    /// True if numbers with more decimal places than the divisors' are accepted. No divisor divides
-    /// such numbers.
+    /// True if numbers are accepted that have more decimal places than all divisors. No divisor
+    /// divides such numbers.
     pub(crate) beyond: bool,
 }
 
 impl Residues {
-    /// Creates one condition for each group. The condition of a group is that one of its rules
-    /// holds.
+    /// Creates one condition for each group of rules. A number satisfies the condition if it
+    /// satisfies one rule of the group.
     pub(crate) fn new(groups: &[Vec<&NumberRule>], ledger: &Ledger) -> Result<Self, NumberError> {
         // Divisors that are powers of 1/10 need no remainder: digits beyond their places must be 0.
         let rules = || groups.iter().filter(|group| decimals(group).is_none()).flatten();
@@ -59,13 +62,14 @@ impl Residues {
         Ok(Self { places, modulus: common as u32, conditions })
     }
 
-    /// Returns the remainder after one more digit.
+    /// Returns the remainder of a number after one more digit. `remainder` is the remainder of the
+    /// digits before.
     pub(crate) const fn after(&self, remainder: u32, digit: u8) -> u32 {
         ((remainder as u64 * 10 + digit as u64) % self.modulus as u64) as u32
     }
 
-    /// Reports whether a number may end with this remainder and this number of digits after its
-    /// point.
+    /// Reports whether the condition with index `condition` accepts a number. `remainder` is the
+    /// remainder of all digits, and `after_point` is the number of digits after the point.
     pub(crate) fn accepts(&self, condition: u32, remainder: u32, after_point: u16) -> bool {
         let missing = self.places.saturating_sub(after_point);
         let remainder = (0..missing).fold(remainder, |rest, _| self.after(rest, 0));
@@ -104,7 +108,7 @@ impl Condition {
         Ok(condition)
     }
 
-    /// Reduces the condition to its smallest equivalent modulus.
+    /// Reduces the condition to the smallest modulus that accepts the same numbers.
     fn shrink(&mut self) {
         let mut rest = self.accepted.len();
         let mut factor = 2;
@@ -136,8 +140,8 @@ impl Condition {
     }
 }
 
-/// Returns the number of decimal places that the rules allow together, if all their divisors are
-/// powers of 1/10.
+/// Returns the number of decimal places that the rules allow together. Returns `None` unless the
+/// divisor of each rule is a power of 1/10.
 pub(crate) fn decimals(rules: &[&NumberRule]) -> Option<u16> {
     let places = |rule: &&NumberRule| {
         let multiple = rule.multiple_of.filter(|multiple| multiple.units == 1 && rule.indivisible.is_empty());

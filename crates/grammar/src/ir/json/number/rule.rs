@@ -2,16 +2,17 @@ use std::cmp::Ordering;
 
 use crate::ir::json::decimal::Decimal;
 
-/// The numbers that one alternative of a schema allows.
+/// An interval of numbers with conditions on form and divisors. Each alternative of a schema allows
+/// the numbers of such a rule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct NumberRule {
     pub(crate) low: Option<Bound>,
     pub(crate) high: Option<Bound>,
     pub(crate) form: NumberForm,
     pub(crate) multiple_of: Option<Multiple>,
-    /// A form that the number must not have.
+    /// A form that the number must not have, because of a negated `type`.
     pub(crate) other_than: Option<NumberForm>,
-    /// Divisors that the number must not have.
+    /// Divisors that must not divide the number, because of a negated `multipleOf`.
     pub(crate) indivisible: Vec<Multiple>,
     /// True for a value of `enum` or `const`. Such a value is generated in its shortest spelling
     /// only.
@@ -32,9 +33,10 @@ pub(crate) struct Multiple {
     pub(crate) places: u16,
 }
 
-/// Form of a number.
+/// The form that a number must have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum NumberForm {
+    /// Any form.
     Any,
     /// The value is an integer, for example `5` or `5.0`.
     Integer,
@@ -78,8 +80,8 @@ impl NumberRule {
         }
     }
 
-    /// Returns the rule of `value` alone, in all spellings that `self` allows, or `None` if `self`
-    /// excludes `value`.
+    /// Returns the rule that accepts only `value`, in all spellings that `self` allows. Returns
+    /// `None` if `self` excludes `value` by its bounds or form.
     pub(crate) fn literal(&self, value: &Decimal) -> Option<Self> {
         let above = self.low.as_ref().is_none_or(|low| match value.cmp(&low.value) {
             Ordering::Less => false,

@@ -1,10 +1,10 @@
 //! Compares a number in scientific notation with the bounds of one rule.
 //!
 //! Scientific notation has one digit before the point, and an exponent. Programs write large and
-//! small numbers in this notation. The first digit is 0 only if all digits are 0, so the larger
-//! exponent has the larger magnitude. If the exponents are equal, the digits decide. An automaton
-//! cannot compare other notations. For `0.0001e4`, for example, the automaton would have to count
-//! zeros.
+//! small numbers in this notation. The first digit is 0 only if all digits are 0, so of two
+//! numbers, the one with the larger exponent has the larger magnitude. If the exponents are equal,
+//! the digits decide. An automaton cannot compare other notations. For `0.0001e4`, for example, the
+//! automaton would have to count zeros.
 
 use std::cmp::Ordering;
 
@@ -26,25 +26,30 @@ enum Phase {
 /// The state of reading a number in scientific notation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Scientific {
+    /// Index of the rule.
     pub(crate) rule: u32,
     phase: Phase,
     negative: bool,
-    /// True if all digits are zeros.
+    /// True if all digits so far are zeros.
     zero: bool,
     negative_exponent: bool,
-    /// Number of significant digits, and later of digits of the exponent.
+    /// Number of significant digits so far. In the exponent, number of its digits without leading
+    /// zeros.
     ///
-    /// Digits beyond those of both bounds are not counted.
+    /// The number stops growing beyond the digits of both bounds.
     place: u16,
+    /// Order of the magnitude and the lower bound of the magnitude.
     low: BoundOrder,
+    /// Order of the magnitude and the upper bound of the magnitude.
     high: BoundOrder,
 }
 
-/// The order of the number and a bound.
+/// The order of the digits and exponent read so far, compared with those of a bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct BoundOrder {
+    /// The order of the significant digits.
     digits: Ordering,
-    /// The order of the exponents' digits, without signs.
+    /// The order of the exponents' digits, ignoring signs and lengths.
     exponent: Ordering,
 }
 
@@ -52,7 +57,7 @@ impl BoundOrder {
     const EQUAL: Self = Self { digits: Ordering::Equal, exponent: Ordering::Equal };
 }
 
-/// A bound other than 0, in scientific notation.
+/// The magnitude of a bound other than 0, in scientific notation.
 pub(crate) struct Normal {
     exponent: i64,
     /// The significant digits.
@@ -62,6 +67,7 @@ pub(crate) struct Normal {
 }
 
 impl Normal {
+    /// Returns the bound in scientific notation, or `None` if the bound is 0.
     pub(crate) fn of(bound: &Bound) -> Option<Self> {
         let value = &bound.value;
         if value.is_zero() {
@@ -92,6 +98,7 @@ impl Scientific {
         }
     }
 
+    /// Returns the state after `byte`, or `None` if no number of the rule continues with `byte`.
     pub(crate) fn step(&self, span: &PreparedRule, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, First, Fraction, Minus, Point, Start};
         let is_integer = span.form() == NumberForm::Integer;
@@ -124,8 +131,8 @@ impl Scientific {
         Some(next).filter(|next| !span.single || next.is_on(span))
     }
 
-    /// Reports whether the text so far can become the only value of the rule. Listed numbers are
-    /// dropped early by this test.
+    /// Reports whether the text so far can become the value of a rule that has only one value.
+    /// Drops the rules of listed numbers early.
     fn is_on(&self, span: &PreparedRule) -> bool {
         let Some(normal) = &span.magnitudes(self.negative).normals.0 else {
             return self.zero || self.phase == Phase::Minus;
@@ -136,7 +143,8 @@ impl Scientific {
         !self.zero && self.low.digits.is_eq() && sign && exponent
     }
 
-    /// Calls `compare` for each bound that is in scientific notation.
+    /// Calls `compare` for the lower and the upper bound of the magnitude, with the order to
+    /// update. Skips missing bounds and bounds of 0.
     fn compare(&mut self, span: &PreparedRule, compare: impl Fn(&Normal, &mut BoundOrder)) {
         let (low, high) = &span.magnitudes(self.negative).normals;
         for (order, normal) in [(&mut self.low, low), (&mut self.high, high)] {
@@ -146,6 +154,7 @@ impl Scientific {
         }
     }
 
+    /// Compares one more significant digit with the bounds.
     fn digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         if !span.magnitudes(self.negative).possible {
             return None;
@@ -159,7 +168,8 @@ impl Scientific {
         Some(())
     }
 
-    /// Orders the number before a bound that has more significant digits.
+    /// Ends the significant digits. A bound that has more significant digits is larger than the
+    /// number if all digits so far are equal.
     fn end_digits(&mut self, span: &PreparedRule) {
         let place = usize::from(self.place);
         self.compare(span, |normal, order| {
@@ -169,6 +179,7 @@ impl Scientific {
         self.place = 0;
     }
 
+    /// Compares one more digit of the exponent with the bounds.
     fn exponent_digit(&mut self, span: &PreparedRule, digit: u8) {
         if self.place == 0 && digit == 0 {
             return; // a leading zero
@@ -183,6 +194,7 @@ impl Scientific {
         self.place = (self.place + 1).min(longest + 1);
     }
 
+    /// Returns the condition under which the number may end here, or `None` if it may not end.
     pub(crate) fn ends(&self, span: &PreparedRule) -> Option<End> {
         if self.phase != Phase::ExponentDigits {
             return None;
@@ -208,7 +220,8 @@ impl Scientific {
         (magnitudes.possible && above && below).then_some(End::ALWAYS)
     }
 
-    /// Returns the order of the number's exponent and a bound's exponent.
+    /// Returns the order of the number's exponent and the exponent of the bound `normal`. `order`
+    /// has the order of their digits.
     fn exponent_order(&self, order: BoundOrder, normal: &Normal) -> Ordering {
         let length = usize::from(self.place).cmp(&normal.exponent_digits.len());
         let sizes = length.then(order.exponent);
@@ -221,7 +234,7 @@ impl Scientific {
     }
 }
 
-/// Returns the larger of both bounds' lengths.
+/// Returns the larger of two lengths: `len` of the lower and of the upper bound for this sign.
 fn longest(span: &PreparedRule, negative: bool, len: impl Fn(&Normal) -> usize) -> u16 {
     let (low, high) = &span.magnitudes(negative).normals;
     low.iter().chain(high).map(|normal| len(normal) as u16).max().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Reads numbers by one rule, digit by digit: numbers without an exponent, and numbers without
-//! bounds.
+//! Reads a number by one rule, digit by digit: numbers without an exponent, and numbers of rules
+//! without bounds.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,8 @@ use super::{Bound, GENERATED_DIGITS, NumberError, NumberForm, NumberRule};
 use crate::ledger::Ledger;
 use crate::options::Profile;
 
-/// Merges the rules that differ only in their divisors. Returns the merged rules and their
-/// conditions on remainders.
+/// Merges the rules that differ only in their divisors. Returns the merged rules, and their
+/// conditions on remainders. The rule with index `i` has the condition with index `i`.
 pub(crate) fn spans(
     rules: &[NumberRule],
     profile: Profile,
@@ -37,25 +37,30 @@ pub(crate) fn spans(
     Ok((bounds.iter().enumerate().map(span).collect(), residues))
 }
 
-/// A rule prepared for comparing magnitudes, with one pair of bounds for each sign.
+/// A rule without its divisors, prepared for comparing magnitudes.
 pub(crate) struct PreparedRule {
+    /// The bounds for numbers without a minus sign.
     positive: Magnitudes,
+    /// The bounds for numbers with a minus sign.
     negative: Magnitudes,
     form: NumberForm,
     other_than: Option<NumberForm>,
-    /// Set if there are divisors that need a remainder.
+    /// The condition on the remainder, if the rule has divisors that need a remainder.
     residues: Option<Divisors>,
-    /// True if a number may have an exponent. Such a rule has no bounds to compare with.
+    /// True if the number may have any exponent. The rule then has no bounds, because such a number
+    /// is not compared.
     exponent: bool,
-    /// True if numbers in scientific notation are compared with the bounds.
+    /// True if numbers in scientific notation are accepted and compared with the bounds: see
+    /// [`Scientific`](super::scientific::Scientific).
     pub(crate) scientific: bool,
-    /// Maximum number of decimal places with digits other than 0, if divisors limit it.
+    /// Maximum number of decimal places with digits other than 0, if the divisors limit this
+    /// number.
     decimals: Option<u16>,
-    /// Maximum number of digits in total, if limited.
+    /// Maximum number of digits in total, for generated texts. `None` means unlimited.
     digits: Option<usize>,
-    /// Maximum number of digits after the point, if limited.
+    /// Maximum number of digits after the point, for generated texts. `None` means unlimited.
     places: Option<u16>,
-    /// True if the rule has one value.
+    /// True if the rule accepts only one value.
     pub(crate) single: bool,
 }
 
@@ -66,24 +71,27 @@ struct Divisors {
     condition: u32,
     /// Number of decimal places that the remainder covers.
     places: u16,
-    /// True if numbers with more decimal places are accepted.
+    /// True if numbers with more decimal places, digits other than 0 included, are accepted.
     beyond: bool,
 }
 
-/// The bounds of a number's absolute value, for one sign.
+/// The bounds of the absolute value of a number, for one sign.
 pub(crate) struct Magnitudes {
     pub(crate) low: Option<Bound>,
     pub(crate) high: Option<Bound>,
     /// False if no number with this sign satisfies the rule.
     pub(crate) possible: bool,
-    /// The low and the high bound in scientific notation, if numbers in this notation are compared
-    /// with them.
+    /// The lower and the upper bound in scientific notation. `None` for a missing bound, for 0, and
+    /// if numbers in this notation are not compared.
     pub(crate) normals: (Option<Normal>, Option<Normal>),
-    /// Digits beyond these numbers, before and after the point, do not change the comparisons.
+    /// The largest numbers of digits of the bounds, before and after the point. Positions beyond
+    /// them need not be distinguished.
     longest: (u16, u16),
 }
 
 impl Magnitudes {
+    /// Creates the bounds for numbers with or without a minus sign. `negate` is true for a minus
+    /// sign.
     fn new((low, high): (Option<&Bound>, Option<&Bound>), negate: bool, scientific: bool) -> Self {
         let (low, high) = if negate { (high, low) } else { (low, high) };
         let sign = |bound: &&Bound| bound.value.negative == negate || bound.value.is_zero();
@@ -159,28 +167,30 @@ enum Phase {
     ExponentDigits,
 }
 
-/// The state of reading a number by one rule. Irrelevant fields have their default values, so that
-/// equal states coincide.
+/// The state of reading a number by one rule. Fields that are irrelevant in a state have their
+/// default values, so that equal states coincide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PlainNumber {
+    /// Index of the rule.
     pub(crate) rule: u32,
     phase: Phase,
     negative: bool,
-    /// Number of digits in total, if the rule limits it.
+    /// Number of digits so far, if the rule limits this number. Otherwise 0.
     digits: u16,
-    /// Number of digits before the point, and later of digits after the point.
+    /// Number of digits so far before the point. In the fraction, number of digits so far after the
+    /// point.
     place: u16,
-    /// Order of the digits so far, compared with the digits of the lower bound.
+    /// Order of the digits so far and the digits of the lower bound of the magnitude.
     low: Ordering,
-    /// Order of the digits so far, compared with the digits of the upper bound.
+    /// Order of the digits so far and the digits of the upper bound of the magnitude.
     high: Ordering,
-    /// True if a generated number is negative and all its digits are 0. Such a number must not end
-    /// here.
+    /// True if the number is negative and all its digits so far are 0, in generated texts. Such a
+    /// number must not end here.
     zero: bool,
     fraction: Fraction,
 }
 
-/// The kinds of digits after the point.
+/// Classifies the digits so far after the point.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Fraction {
     /// All digits are 0, or their values do not matter.
@@ -208,6 +218,7 @@ impl PlainNumber {
         }
     }
 
+    /// Returns the state after `byte`, or `None` if no number of the rule continues with `byte`.
     pub(crate) fn step(&self, span: &PreparedRule, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Start, Zero};
         let mut next = *self;
@@ -236,8 +247,8 @@ impl PlainNumber {
         Some(next).filter(|next| !span.single || next.is_on(span))
     }
 
-    /// Reports whether the digits so far are those of the rule's only value. Later digits cannot
-    /// repair a difference, so the rule of a listed number is dropped early.
+    /// Reports whether the digits so far are those of the only value of the rule. Later digits
+    /// cannot repair a difference, so the rule of a listed number is dropped early.
     fn is_on(&self, span: &PreparedRule) -> bool {
         match self.phase {
             Phase::Zero => {
@@ -249,6 +260,7 @@ impl PlainNumber {
         }
     }
 
+    /// Counts one more digit. Returns `None` if there are too many digits.
     fn count_digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         if let Some(all) = span.digits {
             self.digits += 1;
@@ -260,6 +272,8 @@ impl PlainNumber {
         Some(())
     }
 
+    /// Compares one more digit before the point with the bounds. Returns `None` if the digit is not
+    /// allowed.
     fn integer_digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         let magnitudes = span.magnitudes(self.negative);
         if !magnitudes.possible {
@@ -283,6 +297,8 @@ impl PlainNumber {
         Some(())
     }
 
+    /// Compares one more digit after the point with the bounds. Returns `None` if the digit is not
+    /// allowed.
     fn fraction_digit(&mut self, span: &PreparedRule, digit: u8) -> Option<()> {
         let place = usize::from(self.place);
         let places = span.residues.map_or(usize::MAX, |residues| usize::from(residues.places));
@@ -317,8 +333,8 @@ impl PlainNumber {
         Some(())
     }
 
-    /// Returns the order of the magnitude and a bound, as if the digits ended here. The result has
-    /// no meaning without a bound.
+    /// Returns the order of the magnitude and a bound, as if the digits ended here. `low` selects
+    /// the lower bound. The result has no meaning if the bound is missing.
     fn order(&self, span: &PreparedRule, low: bool) -> Ordering {
         let magnitudes = span.magnitudes(self.negative);
         let (order, bound) = if low { (self.low, &magnitudes.low) } else { (self.high, &magnitudes.high) };
@@ -330,8 +346,8 @@ impl PlainNumber {
         }
     }
 
-    /// Returns the condition under which the number may end here by this rule, or `None` if the
-    /// number may not end.
+    /// Returns the condition under which the number may end here by this rule. Returns `None` if
+    /// the number may not end here.
     pub(crate) fn ends(&self, span: &PreparedRule) -> Option<End> {
         let always = Some(End::ALWAYS);
         if self.phase == Phase::ExponentDigits {
@@ -369,6 +385,7 @@ impl PlainNumber {
         }
     }
 
+    /// Reports whether the number has another form than the one in `other_than`.
     fn has_form(&self, span: &PreparedRule) -> bool {
         match span.other_than {
             None => true,
@@ -378,12 +395,13 @@ impl PlainNumber {
         }
     }
 
-    /// Reports whether the remainder of the digits so far matters.
+    /// Reports whether the remainder of the digits so far matters for this rule.
     pub(crate) fn divides(&self, span: &PreparedRule) -> bool {
         span.residues.is_some() && self.fraction != Fraction::Beyond
     }
 
-    /// Reports whether the last digit changes the remainder, if the remainder matters.
+    /// Reports whether the last digit changes the remainder, if the remainder matters. `before` is
+    /// the state before the digit.
     pub(crate) fn counts_digit(&self, before: &Self, span: &PreparedRule) -> bool {
         match self.phase {
             Phase::Fraction => span.residues.is_some_and(|divisors| before.place < divisors.places),
@@ -395,7 +413,8 @@ impl PlainNumber {
 /// The condition under which a number may end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct End {
-    /// Index of the condition on the remainder, or `None` if the number may always end.
+    /// Index in [`Residues::conditions`] of the condition that the remainder must satisfy. `None`
+    /// if the number may always end.
     pub(crate) condition: Option<u32>,
     /// Number of digits after the point.
     pub(crate) after_point: u16,

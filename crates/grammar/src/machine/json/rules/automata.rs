@@ -1,8 +1,9 @@
-//! Automata as expressions.
+//! Translates automata to expressions.
 //!
-//! A state that only one other state leads to is written in place; other states have rules, unless
-//! their expressions are short. A transition from a state to itself becomes a repetition. A chain
-//! of digits or letters therefore becomes a counted repetition.
+//! If only one other state leads to a state, the expression of the state is written in place. Other
+//! states have a rule, unless their expression is short. A transition from a state to itself
+//! becomes a repetition. A chain of states that read digits or letters becomes a counted
+//! repetition.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +12,7 @@ use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::number::NumberDfa;
 
-/// Largest depth of states that are written inside others.
+/// Maximum nesting depth of states that are written in place.
 const DEPTH: usize = 48;
 
 /// An automaton over characters.
@@ -22,13 +23,13 @@ pub(super) struct Automaton {
 
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// Target states, each with a range of code points.
+    /// `(target, range)` for each transition: the target state, and a range of code points.
     pub(super) edges: Vec<(usize, (u32, u32))>,
     pub(super) ends: bool,
 }
 
 impl Automaton {
-    /// Removes the transitions to states that lead to no end.
+    /// Removes the transitions to states from which no end can be reached.
     pub(super) fn trimmed(mut self) -> Self {
         let mut into = vec![Vec::new(); self.states.len()];
         for (from, state) in self.states.iter().enumerate() {
@@ -51,7 +52,7 @@ impl Automaton {
         self
     }
 
-    /// Returns, for each state, whether several other states lead to it, so that it needs a rule.
+    /// Returns, for each state, true if several other states lead to it, so that it needs a rule.
     fn joints(&self) -> Vec<bool> {
         let mut from = vec![None; self.states.len()];
         let mut joints = vec![false; self.states.len()];
@@ -73,26 +74,26 @@ impl Automaton {
     }
 }
 
-/// An automaton being written.
+/// An automaton that is being translated.
 struct Text<'a> {
     automaton: &'a Automaton,
     joints: Vec<bool>,
     rules: FxHashMap<usize, RuleId>,
-    /// By state, expressions that are short enough to be written in place wherever a transition
-    /// leads to the state.
+    /// For each state with a short expression, this expression. It is written in place wherever a
+    /// transition leads to the state.
     short: FxHashMap<usize, Expr>,
-    /// States being written.
+    /// States that are being translated.
     open: FxHashSet<usize>,
     todo: Vec<(usize, RuleId)>,
     name: RuleId,
-    /// True if characters are spelled as in a JSON string.
+    /// True if characters are spelt as in a JSON string. False if they are written without escapes.
     string: bool,
 }
 
 impl Writer<'_> {
-    /// Returns an expression for the texts of an automaton over the characters of a string.
+    /// Returns an expression for the texts of an automaton, spelt as inside a JSON string.
     ///
-    /// Additional rules are named after `name`.
+    /// New rules are named after the rule `name`.
     pub(super) fn automaton(&mut self, automaton: &Automaton, name: RuleId) -> Result<Expr, GrammarError> {
         self.write(automaton, name, true)
     }
@@ -133,9 +134,10 @@ impl Writer<'_> {
         rule
     }
 
-    /// Returns an expression for the texts from a state that another state leads to.
+    /// Returns an expression for the texts from the state `to` to an end.
     ///
-    /// The result is a reference to a rule, unless the expression is short or is used only here.
+    /// The result is a reference to a rule, unless the expression is short or no other state leads
+    /// to `to`.
     fn target(&mut self, text: &mut Text<'_>, to: usize, depth: usize) -> Result<Expr, GrammarError> {
         if let Some(&rule) = text.rules.get(&to) {
             return Ok(Expr::Rule(rule));
@@ -162,7 +164,8 @@ impl Writer<'_> {
         Ok(expr)
     }
 
-    /// Returns an expression for the texts from a state to an end.
+    /// Returns an expression for the texts from the state `at` to an end, without a rule for the
+    /// state itself.
     fn state(&mut self, text: &mut Text<'_>, at: usize, depth: usize) -> Result<Expr, GrammarError> {
         let state = &text.automaton.states[at];
         self.spend(1 + state.edges.len())?;
@@ -189,7 +192,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reports whether an expression is as short as a reference to it.
+/// Reports whether an expression is about as short as a reference to a rule.
 fn is_short(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(_) | Expr::Class(_) | Expr::Rule(_) => true,
@@ -199,7 +202,7 @@ fn is_short(expr: &Expr) -> bool {
     }
 }
 
-/// Returns an expression for characters that stand for themselves.
+/// Returns an expression for one character in `ranges`, written without an escape.
 fn plain(ranges: &[(u32, u32)]) -> Expr {
     let chars = |&(low, high): &(u32, u32)| char::from_u32(low).zip(char::from_u32(high));
     class(ranges.iter().filter_map(chars).collect())

@@ -1,4 +1,4 @@
-//! Arrays and objects.
+//! Rules for arrays and objects.
 
 use rustc_hash::FxHashMap;
 
@@ -7,17 +7,18 @@ use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::program::{ArrayRule, Counts, NodeChoice, ObjectRule};
 
-/// Largest number of combinations of alternatives that one object is written as.
+/// Maximum number of combinations of alternatives with which an object with groups is written.
 const COMBINATIONS: usize = 256;
 
-/// Largest depth of nested optional items.
+/// Maximum depth of nested optional items in one expression.
 const DEPTH: u32 = 32;
 
-/// State of an object: the position in the declared order, the number of members, the pending
-/// obligations, and whether a member precedes.
+/// State of an object while its members are written: the position in the declared order, the number
+/// of members, the pending obligations, and whether a member has been written.
 type ObjectState = (u32, u32, u8, bool);
 
-/// Rules for the states of an array or object.
+/// The rules for the states of one array or object. `todo` has the states whose rule has no
+/// expression yet.
 struct States<S> {
     rules: FxHashMap<S, RuleId>,
     todo: Vec<(S, RuleId)>,
@@ -50,7 +51,8 @@ impl Writer<'_> {
         Ok(sequence([text(","), gap]))
     }
 
-    /// Returns an expression for brackets around `inside`, which may be missing if `empty` is true.
+    /// Returns an expression for `inside` between the brackets `open` and `close`. `inside` is
+    /// optional if `empty` is true.
     fn bracketed(
         &mut self,
         open: &str,
@@ -68,7 +70,8 @@ impl Writer<'_> {
         Ok(sequence([text(open), gap, inside, text(close)]))
     }
 
-    /// Returns an expression for one of the choices of an item or a member.
+    /// Returns an expression for one of the choices `ways` of an item or a member. New rules get
+    /// the name `name`.
     fn ways(&mut self, ways: &[NodeChoice], name: &str) -> Result<Expr, GrammarError> {
         self.spend(ways.len())?;
         Ok(alternatives(ways.iter().map(|way| Expr::Rule(self.node(way.node, name))).collect()))
@@ -95,7 +98,8 @@ impl Writer<'_> {
         self.bracketed("[", inside, empty, "]")
     }
 
-    /// Returns an expression for the items from index `from` on, with the commas before them.
+    /// Returns an expression for the items from index `from` to the end of the array, each after a
+    /// comma.
     fn items(
         &mut self,
         array: &ArrayRule,
@@ -133,8 +137,8 @@ impl Writer<'_> {
         Ok(sequence(parts))
     }
 
-    /// Returns an expression for the items of an array with counters, with a rule for each state of
-    /// the counters.
+    /// Returns an expression for the items of an array with counters. Each state of the counters
+    /// has a rule.
     fn counted(&mut self, array: &ArrayRule, name: RuleId) -> Result<Expr, GrammarError> {
         let mut states = States::new(name);
         let start = self.counted_from(array, (0, &[]), &mut states)?;
@@ -147,7 +151,7 @@ impl Writer<'_> {
         Ok(start)
     }
 
-    /// Returns an expression for the next item of an array with counters, and the rest.
+    /// Returns an expression for the next item of an array with counters, and all items after it.
     fn counted_from(
         &mut self,
         array: &ArrayRule,
@@ -199,9 +203,10 @@ impl Writer<'_> {
         self.bracketed("{", inside, may_end(object, start), "}")
     }
 
-    /// Returns an expression for the members of an object that counts nothing.
+    /// Returns an expression for the members of an object without obligations and without bounds on
+    /// the number of members.
     ///
-    /// Each possible first member has an alternative, in which the members after it follow.
+    /// Each member that may come first has an alternative, in which the members after it follow.
     fn plain_members(&mut self, object: &ObjectRule, name: RuleId) -> Result<Expr, GrammarError> {
         let count = object.members.len() as u32;
         let required = object.next_required[0];
@@ -234,7 +239,8 @@ impl Writer<'_> {
         Ok(alternatives(ways))
     }
 
-    /// Returns an expression for a declared member, or `None` if no value satisfies its schema.
+    /// Returns an expression for the declared member at `index`, or `None` if no value satisfies
+    /// its schema.
     fn declared(
         &mut self,
         object: &ObjectRule,
@@ -248,7 +254,8 @@ impl Writer<'_> {
         self.member(text(&super::strings::json(word)), value).map(Some)
     }
 
-    /// Returns the rule for any undeclared member, or `None` if the object allows none.
+    /// Returns a reference to the rule for an undeclared member, or `None` if the object allows
+    /// none.
     fn other(&mut self, object: &ObjectRule, name: RuleId) -> Result<Option<Expr>, GrammarError> {
         let mut ways = Vec::new();
         for (label, others) in object.others.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
@@ -264,7 +271,7 @@ impl Writer<'_> {
         Ok(Some(Expr::Rule(rule)))
     }
 
-    /// Returns an expression for the members from a state on.
+    /// Returns an expression for all members that may follow in `state`.
     fn members(
         &mut self,
         object: &ObjectRule,
@@ -312,7 +319,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns an object for each combination of the alternatives of the groups.
+/// Returns an object without groups for each combination of the groups' alternatives.
 fn without_groups(object: &ObjectRule) -> Result<Vec<ObjectRule>, GrammarError> {
     let mut objects = vec![ObjectRule { groups: Vec::new(), grouped: Vec::new(), ..object.clone() }];
     for group in &object.groups {
@@ -342,7 +349,7 @@ fn may_end(object: &ObjectRule, (at, members, pending, _): ObjectState) -> bool 
     required == object.members.len() && members >= object.min && pending == 0
 }
 
-/// Reports whether further members can complete the object from a state.
+/// Reports whether an object can be completed from a state, possibly with further members.
 fn can_end(object: &ObjectRule, (at, members, pending, _): ObjectState) -> bool {
     let left = &object.members[at as usize..];
     let required = left.iter().filter(|member| member.required).count() as u32;

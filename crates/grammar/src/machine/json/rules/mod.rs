@@ -1,10 +1,10 @@
-//! Translates a program into context-free rules.
+//! Translates a compiled schema into context-free rules, for writing it as GBNF.
 //!
-//! The language of a schema is context-free if it has one spelling: members in the declared order,
-//! and no indentation that depends on the depth. Nodes become rules, named after the path that
-//! leads to them. The automata of numbers and strings become expressions, with a rule for each
-//! state that several others lead to. Counters and obligations become a rule for each of their
-//! states.
+//! The language of a schema is context-free if each value has one spelling, members come in the
+//! declared order, and no indentation depends on the depth. Each node becomes a rule that is named
+//! after the path to the node. The automata of numbers and strings become expressions, with a rule
+//! for each state that several other states lead to. An array with counters, or an object with
+//! obligations, has a rule for each state of its counters or obligations.
 
 mod automata;
 mod containers;
@@ -21,14 +21,15 @@ use crate::ir::json::program::{JsonProgram, NodeId};
 use crate::limits::Limits;
 use crate::options::{Order, Profile};
 
-/// Largest length of a rule's name in bytes, before a number is appended.
+/// Maximum length of a rule's name in bytes, before a number is appended.
 const NAME: usize = 40;
 
 impl JsonProgram {
-    /// Returns rules for the same language, and whether they allow an undeclared name to occur twice.
+    /// Returns rules for the same language. The second result is true if the rules allow an
+    /// undeclared name to occur twice.
     ///
-    /// Rules cannot forbid repeated names. Returns an error if rules cannot express another
-    /// property, or if there are too many of them.
+    /// Rules cannot forbid repeated names. Returns an error if rules cannot express some other
+    /// property of the schema, or if there would be too many of them.
     pub(crate) fn to_rules(&self, limits: &Limits) -> Result<(Rules, bool), GrammarError> {
         if self.profile == Profile::Accept {
             return Err(GrammarError::not_gbnf("it allows every spelling of a value"));
@@ -64,10 +65,10 @@ impl JsonProgram {
 struct Writer<'p> {
     program: &'p JsonProgram,
     limit: usize,
-    /// Names of the rules, each with its expression, which is empty until it is defined.
+    /// Name and expression of each rule. The expression is empty until it is defined.
     rules: Vec<(String, Expr)>,
     names: FxHashSet<String>,
-    /// By name, the last number that was appended to it.
+    /// For each name, the last number that was appended to it.
     numbers: FxHashMap<String, usize>,
     nodes: FxHashMap<NodeId, RuleId>,
     shared: FxHashMap<Shared, RuleId>,
@@ -78,7 +79,7 @@ struct Writer<'p> {
     repeats: bool,
 }
 
-/// A rule that several nodes may share.
+/// Identifies a rule that several nodes share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Shared {
     Space,
@@ -89,7 +90,7 @@ enum Shared {
 }
 
 impl Writer<'_> {
-    /// Returns the rule of a node. A new rule is named `name`.
+    /// Returns the rule of a node. If the node has no rule yet, creates one with the name `name`.
     fn node(&mut self, node: NodeId, name: &str) -> RuleId {
         if let Some(&known) = self.nodes.get(&node) {
             return known;
@@ -100,7 +101,8 @@ impl Writer<'_> {
         rule
     }
 
-    /// Creates a rule named `name`, shortened and with a number if necessary.
+    /// Creates a rule with the name `name`. The name is shortened, or a number is appended, if
+    /// necessary.
     fn rule(&mut self, name: &str) -> RuleId {
         let name = name.get(..NAME).unwrap_or(name).trim_matches('-');
         let name = if name.is_empty() { "rule" } else { name };
@@ -114,7 +116,7 @@ impl Writer<'_> {
         RuleId(self.rules.len() as u32 - 1)
     }
 
-    /// Returns a name for `part` of a rule.
+    /// Returns a name for a rule that is `part` of the rule `rule`, for example `root-item`.
     fn name_in(&self, rule: RuleId, part: &str) -> String {
         let part: String = part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         format!("{}-{part}", self.rules[rule.index()].0)
@@ -133,7 +135,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the rule of something shared, which is written on its first use.
+    /// Returns a reference to a shared rule. On first use, creates the rule with the name `name`
+    /// and the expression that `write` returns.
     fn shared(
         &mut self,
         shared: Shared,
@@ -150,7 +153,7 @@ impl Writer<'_> {
         Ok(Expr::Rule(rule))
     }
 
-    /// Returns the expression for the values of a node.
+    /// Returns the expression for the values of a node, whose rule is `rule`.
     fn value(&mut self, node: NodeId, rule: RuleId) -> Result<Expr, GrammarError> {
         let program = self.program;
         let node = &program.nodes[node as usize];
@@ -180,7 +183,8 @@ impl Writer<'_> {
         Ok(alternatives(ways))
     }
 
-    /// Returns the white space inside brackets or after a comma or colon, if the layout has any.
+    /// Returns an expression for the white space of a gap. The expression is empty if the layout
+    /// has no white space there.
     fn gap(&mut self, gap: Gap) -> Result<Expr, GrammarError> {
         match gap {
             Gap::Space => Ok(Expr::Literal(b" ".into())),
@@ -192,9 +196,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the rules that `root` reaches.
+    /// Returns the rules that can be reached from `root`, renumbered.
     ///
-    /// Rules that only stand for another rule, a literal or a class are replaced.
+    /// References to a rule that consists only of another reference, a literal or a class are
+    /// replaced by the rule's expression.
     fn finish(self, root: RuleId) -> Rules {
         let mut rules = self.rules;
         let short = |expr: &Expr| matches!(expr, Expr::Rule(_) | Expr::Literal(_) | Expr::Class(_));
@@ -226,7 +231,8 @@ impl Writer<'_> {
     }
 }
 
-/// Replaces each reference to a rule that stands for another expression.
+/// Replaces references to rules by expressions: a reference to the rule at index `i` becomes
+/// `stands_for[i]`, unless that is `None`.
 fn replace(expr: &mut Expr, stands_for: &[Option<Expr>]) {
     let mut parts = vec![expr];
     while let Some(part) = parts.pop() {
@@ -240,7 +246,7 @@ fn replace(expr: &mut Expr, stands_for: &[Option<Expr>]) {
     }
 }
 
-/// Calls `with` for each reference.
+/// Calls `with` for each reference to a rule in `expr`.
 fn each_rule(expr: &mut Expr, with: &mut impl FnMut(&mut RuleId)) {
     let mut parts = vec![expr];
     while let Some(part) = parts.pop() {
@@ -252,7 +258,7 @@ fn each_rule(expr: &mut Expr, with: &mut impl FnMut(&mut RuleId)) {
     }
 }
 
-/// Pushes the parts of an expression, the first on top.
+/// Pushes the direct parts of an expression onto a stack, so that the first part is on top.
 fn push_parts<'e>(expr: &'e mut Expr, parts: &mut Vec<&'e mut Expr>) {
     match expr {
         Expr::Sequence(inner) | Expr::Alternatives(inner) => parts.extend(inner.iter_mut().rev()),
@@ -287,7 +293,8 @@ fn sequence(parts: impl IntoIterator<Item = Expr>) -> Expr {
     if joined.len() == 1 { joined.swap_remove(0) } else { Expr::Sequence(joined) }
 }
 
-/// Merges two adjacent expressions into one repetition, if they repeat the same expression.
+/// Merges two adjacent expressions into one repetition. Returns `None` if they do not repeat the
+/// same expression.
 fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
     fn counts(expr: &Expr) -> (&Expr, u32, Option<u32>) {
         match expr {
@@ -308,7 +315,7 @@ fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
     Some(Expr::Repeat { expr: Box::new(a.clone()), min, max })
 }
 
-/// Makes an expression optional.
+/// Returns an expression that also matches the empty text.
 fn optional(expr: Expr) -> Expr {
     match expr {
         Expr::Repeat { min: 0, .. } => expr,
@@ -321,7 +328,7 @@ fn possibly(expr: Expr, ends: bool) -> Expr {
     if ends { optional(expr) } else { expr }
 }
 
-/// Returns an expression for one of some characters.
+/// Returns an expression for one character in `ranges`.
 fn class(mut ranges: Vec<(char, char)>) -> Expr {
     normalise(&mut ranges, next_char);
     match *ranges {

@@ -1,4 +1,4 @@
-//! Strings, and the names of undeclared members.
+//! Rules for strings, and for the names of undeclared members.
 
 use super::automata::{Automaton, State};
 use super::{Shared, Writer, alternatives, class, sequence};
@@ -8,12 +8,13 @@ use crate::ir::json::program::{FREE, LanguageRule, ObjectRule, TextRule};
 use crate::ir::json::trie::Trie;
 use crate::regular::TextDfa;
 
-/// Returns the generated spelling of a string, with its quotes.
+/// Returns the spelling of a string in the generate profile, with its quotes.
 pub(super) fn json(text: String) -> String {
     serde_json::Value::String(text).to_string()
 }
 
-/// Returns the generated spellings of some characters, given as ranges of code points.
+/// Returns an expression for one character in `ranges`, in the spelling of the generate profile.
+/// The ranges are code points.
 pub(super) fn spelling(ranges: &[(u32, u32)]) -> Expr {
     let mut plain = Vec::new();
     let mut escapes: [(&str, Vec<(char, char)>); 3] =
@@ -41,7 +42,7 @@ pub(super) fn spelling(ranges: &[(u32, u32)]) -> Expr {
     )
 }
 
-/// All characters.
+/// The ranges of all code points.
 pub(super) const ALL: [(u32, u32); 2] = [(0, 0xd7ff), (0xe000, 0x10_ffff)];
 
 fn quoted(inside: Expr) -> Expr {
@@ -49,12 +50,12 @@ fn quoted(inside: Expr) -> Expr {
 }
 
 impl Writer<'_> {
-    /// Returns the rule for any character.
+    /// Returns a reference to the rule for any character of a string.
     pub(super) fn char(&mut self) -> Result<Expr, GrammarError> {
         self.shared(Shared::Char, "char", |_, _| Ok(spelling(&ALL)))
     }
 
-    /// Returns an expression for one of some characters.
+    /// Returns an expression for one character in `ranges`.
     pub(super) fn chars(&mut self, ranges: &[(u32, u32)]) -> Result<Expr, GrammarError> {
         if ranges == ALL { self.char() } else { Ok(spelling(ranges)) }
     }
@@ -66,7 +67,7 @@ impl Writer<'_> {
         if rule == FREE { self.shared(Shared::String, "string", |_, _| Ok(string)) } else { Ok(string) }
     }
 
-    /// Returns an expression for the strings of a language.
+    /// Returns a reference to the rule for the strings of a language rule.
     pub(super) fn language(&mut self, rule: u32) -> Result<Expr, GrammarError> {
         self.shared(Shared::Language(rule), "text", |writer, name| {
             let LanguageRule { language, max, .. } = writer.program.language_rules[rule as usize];
@@ -79,7 +80,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Returns an automaton for the texts of a language with at most `max` characters.
+    /// Returns an automaton for the texts of `dfa` with at most `max` characters.
     fn bounded(&mut self, dfa: &TextDfa, max: u32) -> Result<Automaton, GrammarError> {
         let mut states = Vec::new();
         let edges: usize = (0..dfa.len() as u32).map(|state| dfa.transitions(state).len()).sum();
@@ -96,7 +97,8 @@ impl Writer<'_> {
         Ok(Automaton { states, start: dfa.start() as usize }.trimmed())
     }
 
-    /// Returns an expression for the quoted names of undeclared members with a label.
+    /// Returns an expression for the names of undeclared members with the label `label`, with their
+    /// quotes.
     pub(super) fn other_name(
         &mut self,
         object: &ObjectRule,

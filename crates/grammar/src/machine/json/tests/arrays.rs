@@ -1,4 +1,4 @@
-//! Compares random arrays over a few values with an enumeration of all their texts.
+//! Tests random array schemas over a few values against an enumeration of all their texts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::options::{Layout, SchemaOptions};
 
 const VALUES: [&str; 9] = ["true", "false", "1", "10", "\"a\"", "\"ab\"", "[]", "[1]", "{}"];
 
-/// Largest number of items.
+/// Maximum number of items of an enumerated array.
 const ITEMS: usize = 4;
 
 fn some_values(random: &mut Random) -> Value {
@@ -66,8 +66,8 @@ fn array(random: &mut Random) -> Value {
     schema
 }
 
-/// Returns the prefixes of all valid texts of at most [`ITEMS`] items, each with the least number
-/// of bytes that complete it.
+/// Returns the prefixes of all valid texts with at most [`ITEMS`] items. Each prefix maps to the
+/// least number of bytes that complete it.
 fn beginnings(schema: &Value) -> BTreeMap<String, usize> {
     let validator = jsonschema::draft202012::new(schema).unwrap();
     let mut beginnings = BTreeMap::new();
@@ -90,10 +90,10 @@ fn beginnings(schema: &Value) -> BTreeMap<String, usize> {
     beginnings
 }
 
-/// Every byte after every prefix of a text gets the right verdict, and completions are no longer
-/// than promised.
+/// After every prefix of a valid text, each byte is accepted or rejected correctly, and completions
+/// are no longer than computed.
 ///
-/// The promised length is at most a quarter above the least possible length.
+/// The computed length is at most a quarter above the least possible length.
 #[test]
 fn arrays_are_exact() {
     let random = &mut Random(0x1234_5678_9abc_def1);

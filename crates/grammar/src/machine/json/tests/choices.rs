@@ -1,4 +1,5 @@
-//! Choices that must not multiply: `oneOf`, independent implications, and unions of numbers.
+//! Choices whose alternatives must not multiply: `oneOf`, independent implications, and unions of
+//! numbers.
 
 use serde_json::{Map, Value, json};
 
@@ -6,14 +7,15 @@ use super::oracle::{Random, walk};
 use super::{accepts, machine};
 use crate::options::SchemaOptions;
 
-/// Returns an object schema with `count` string properties for each letter.
+/// Returns an object schema with string properties: `count` for each letter in `letters`.
 fn strings(letters: &str, count: usize) -> Value {
     let names = letters.chars().flat_map(|letter| (0..count).map(move |at| format!("{letter}{at}")));
     let properties: Map<String, Value> = names.map(|name| (name, json!({"type": "string"}))).collect();
     json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
-/// Checks the verdicts of both profiles on texts in the generated spelling.
+/// Checks in both profiles that the schema accepts the values `accepted` and rejects the values
+/// `rejected`, in the spelling of the generate profile.
 fn check(name: &str, schema: &Value, accepted: &[Value], rejected: &[Value]) {
     for options in [SchemaOptions::default(), SchemaOptions::accept()] {
         let mut machine = machine(schema, options).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -79,7 +81,8 @@ fn independent_implications_do_not_multiply() {
     check("oneOf", &schema, &[all('a').into(), all('b').into(), mixed.into()], &[short.into(), json!({})]);
 }
 
-/// Only objects have members, so all branches are equal for values of other types.
+/// Branches that differ only in members have the same scalars and arrays, because only objects have
+/// members.
 #[test]
 fn choices_without_a_type_do_not_multiply() {
     let one =
@@ -101,7 +104,7 @@ fn choices_without_a_type_do_not_multiply() {
     check("strings", &schema, &[json!("ab"), json!("x"), json!(true)], &[json!("a"), json!({})]);
 }
 
-/// A branch declares members even if another branch accepts every object.
+/// The members of a branch count as declared even if another branch accepts every object.
 #[test]
 fn a_branch_declares_members_beside_a_free_one() {
     let email = json!({"properties": {"email": {"type": "string"}}, "required": ["email"]});

@@ -1,4 +1,4 @@
-//! Several `contains` at one place.
+//! Tests of several `contains` that apply to the same array.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn compact() -> SchemaOptions {
     SchemaOptions { layout: Layout::Compact, ..SchemaOptions::default() }
 }
 
-/// Returns a schema for arrays of strings that contain each of some words.
+/// Returns a schema for arrays of strings that contain each of `words`.
 fn containing(words: &[String]) -> Value {
     let all: Vec<Value> = words.iter().map(|word| json!({"contains": {"const": word}})).collect();
     json!({"type": "array", "items": {"type": "string"}, "allOf": all})
@@ -35,7 +35,8 @@ fn each_of_many_constants_is_contained() {
     }
 }
 
-/// The rest is as long as promised, and the ways to count an item do not multiply threads.
+/// The shortest completion has the computed length, and the possible readings of an item do not
+/// multiply the threads.
 #[test]
 fn many_counts_close_in_what_is_missing() {
     let words = words(20);

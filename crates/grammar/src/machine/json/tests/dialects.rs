@@ -1,4 +1,4 @@
-//! Schemas in the spellings of all drafts and of `OpenAPI`, and their interpretation.
+//! Tests of schemas in the syntax of all drafts and of `OpenAPI`.
 
 use serde_json::{Value, json};
 

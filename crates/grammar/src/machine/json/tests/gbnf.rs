@@ -1,4 +1,4 @@
-//! Schemas written as GBNF have the same language as the schema's own machine.
+//! Tests that a schema written as GBNF has the same language as the schema.
 
 use serde_json::{Value, json};
 

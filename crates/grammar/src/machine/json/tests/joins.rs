@@ -1,4 +1,4 @@
-//! Alternatives that differ only below the value being read are followed as one.
+//! Tests that alternatives which differ only below the value being read share one thread.
 
 use serde_json::json;
 
@@ -7,7 +7,8 @@ use crate::machine::json::JsonMachine;
 use crate::machine::{Config, Machine};
 use crate::options::SchemaOptions;
 
-/// Creates a machine for objects nested in objects or arrays, each of one of three kinds.
+/// Creates a machine for objects that are nested in objects or arrays. Each object has one of three
+/// kinds.
 fn ambiguous() -> JsonMachine {
     let kind = |name: &str| {
         let inner =

@@ -1,4 +1,5 @@
-//! Tables for keywords about languages, about items and members that must exist, and about negations.
+//! Tables for keywords about languages, for keywords that require items or members, and for
+//! negations.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Laws on random schemas, checked on random walks through their machines.
+//! Tests laws on random schemas, with random walks through their machines.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ fn options() -> impl Strategy<Value = SchemaOptions> {
     })
 }
 
-/// Returns names and strings that share first letters and need escapes, so that walks stop inside
-/// tries and decoders.
+/// Returns a strategy for names and strings that share first letters and need escapes, so that
+/// walks stop inside tries and decoders.
 fn word() -> impl Strategy<Value = String> {
     let words = ["", "a", "ab", "abc", "b", "é", "ê", "a\n", "\u{1}", "\"", "😀"];
     prop::sample::select(words.to_vec()).prop_map(str::to_owned)
@@ -144,10 +144,10 @@ fn schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Bytes that JSON distinguishes. Bytes that lead deeper come first.
+/// Bytes that the machine treats differently. Bytes that lead deeper into a value come first.
 const BYTES: &[u8] = b"{}[]\",: \n-.0123456789eE+abcdefnrtu\\/lsx\x01\xc3\xa9\xaa\xf0\x9f\x98\x80\xed\t";
 
-/// Walks through the machine: each choice picks one of the bytes that may come next.
+/// Walks through the machine. Each number in `choices` picks one of the bytes that may come next.
 fn walk(machine: &mut super::JsonMachine, choices: &[u16]) -> (Vec<u8>, Vec<Config>) {
     let (mut config, mut text, mut configs) = (machine.start(), Vec::new(), Vec::new());
     configs.push(config);
@@ -165,8 +165,8 @@ fn walk(machine: &mut super::JsonMachine, choices: &[u16]) -> (Vec<u8>, Vec<Conf
     (text, configs)
 }
 
-/// Reports whether the text may have a number that a double, and therefore the oracle, cannot
-/// represent exactly.
+/// Reports whether the text may contain a number that a double cannot represent exactly. The other
+/// validator reads numbers as doubles.
 fn beyond_doubles(text: &[u8]) -> bool {
     let digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let exponent = |pair: &[u8]| pair[0].is_ascii_digit() && matches!(pair[1], b'e' | b'E');
@@ -176,7 +176,7 @@ fn beyond_doubles(text: &[u8]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every config closes in no more than the promised number of bytes, and the result is valid.
+    /// Every config can be completed within the computed number of bytes, and the result is valid.
     #[test]
     fn every_config_closes(schema in schema(), options in options(), choices in prop::collection::vec(any::<u16>(), 0..50)) {
         let Ok(mut machine) = machine(&schema, options) else { return Ok(()) };
@@ -194,7 +194,8 @@ proptest! {
         }
     }
 
-    /// No completion is shorter than promised: each byte lowers the promised length by one at most.
+    /// No completion is shorter than the computed length: each byte lowers that length by at most
+    /// one.
     #[test]
     fn no_byte_closes_faster(schema in schema(), options in options(), choices in prop::collection::vec(any::<u16>(), 0..50)) {
         let Ok(mut machine) = machine(&schema, options) else { return Ok(()) };
@@ -209,7 +210,8 @@ proptest! {
         }
     }
 
-    /// Any instance gets the verdict of the `jsonschema` crate, whatever the spelling of its scalars.
+    /// Every value gets the verdict of the `jsonschema` crate, whatever the spelling of its
+    /// scalars.
     #[test]
     fn verdicts_agree(schema in schema(), other in schema(), choices in prop::collection::vec(any::<u16>(), 0..30)) {
         // Instances come from the schema, from an unrelated schema, and from changing a byte.

@@ -1,8 +1,8 @@
-//! Written grammars keep to the bound on repetitions of llama.cpp's parser.
+//! Tests that written grammars keep within the limit of llama.cpp's parser on repetitions.
 //!
-//! The parser refuses a repetition if its count times the number of symbols that its item adds is
-//! 2,000 or more. The first use of a rule's name adds a symbol, and so do a group and each optional
-//! part of a repetition. A repeated literal, class or name counts as one symbol.
+//! The parser refuses a repetition if its count, multiplied by the number of symbols that its item
+//! adds, is 2,000 or more. The first use of a rule's name adds a symbol, and so do a group and each
+//! optional part of a repetition. A repeated literal, class or name counts as one symbol.
 
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::frontend::json_schema::Schemas;
 use crate::ir::expr::{Expr, RuleId};
 use crate::{Formats, Grammar, Limits, SchemaOptions};
 
-/// The product of count and symbols at which the parser refuses a repetition.
+/// Product of count and symbols at which the parser refuses a repetition.
 const THRESHOLD: usize = 2000;
 
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Counter {
     }
 }
 
-/// Returns the largest product of count and symbols of a grammar's repetitions.
+/// Returns the largest product of count and symbols among the repetitions of a grammar.
 fn largest_repetition(text: &str) -> usize {
     let rules = gbnf::parse(text, Schemas::alone(SchemaOptions::default()), &Limits::default()).expect(text);
     let mut counter = Counter::default();
@@ -111,7 +111,7 @@ fn written_counts_of_random_schemas_keep_to_the_bound() {
     assert!(checked > 10, "{checked}");
 }
 
-/// Counts in the rules of a GBNF grammar are written within the bound, too.
+/// Counts in the rules of a GBNF source are written within the limit too.
 #[test]
 fn counts_of_grammars_are_written_within_the_bound() {
     for (source, yes, no) in [

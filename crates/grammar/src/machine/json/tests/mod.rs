@@ -1,4 +1,5 @@
-//! Tests through [`Machine`]: tables for each keyword, laws on random schemas, and public test suites.
+//! Tests through the interface [`Machine`]: tables for each keyword, laws on random schemas, and
+//! public test suites.
 
 mod arrays;
 mod choices;
@@ -37,7 +38,7 @@ fn machine_among(
     Ok(compile(schema, remotes, options, &Limits::default())?.program.machine())
 }
 
-/// Returns the config after `text`, and the number of bytes that were accepted.
+/// Returns the config after the longest accepted prefix of `text`, and the length of this prefix.
 fn run(machine: &mut JsonMachine, text: &[u8]) -> (Config, usize) {
     let mut config = machine.start();
     for (at, &byte) in text.iter().enumerate() {
@@ -49,7 +50,8 @@ fn run(machine: &mut JsonMachine, text: &[u8]) -> (Config, usize) {
     (config, text.len())
 }
 
-/// Returns the shortest completion of `config`, after checking that it is no longer than promised.
+/// Returns the shortest completion of `config`. Checks that it is no longer than the machine's
+/// `closing_len`.
 fn close(machine: &mut JsonMachine, mut config: Config) -> Vec<u8> {
     let mut bytes = Vec::new();
     let len = machine.closing_len(config);

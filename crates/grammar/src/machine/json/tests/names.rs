@@ -1,4 +1,5 @@
-//! Names of undeclared members: no name occurs twice, and enough names are left.
+//! Tests of the names of undeclared members: no name occurs twice, and completions use names that
+//! are left.
 
 use serde_json::{Value, json};
 
@@ -157,7 +158,7 @@ fn several_undeclared_members_may_be_required() {
     ]);
 }
 
-/// From every prefix of a text, the shortest completion is as long as promised.
+/// From every prefix of a text, the shortest completion has the computed length.
 #[test]
 fn completions_are_exact() {
     let map =
@@ -236,7 +237,7 @@ fn deeply_indented_members_are_counted_exactly() {
     assert!(accepts(&mut machine, text));
 }
 
-/// If no undeclared name has been seen, configs are the same as if names could be repeated.
+/// If no undeclared name has been seen, the configs are the same as without tracking of names.
 #[test]
 fn declared_names_need_no_memory() {
     let schema =

@@ -1,7 +1,7 @@
-//! Compares random schemas with every keyword against another validator.
+//! Compares the machine with another validator on random schemas that use every keyword.
 //!
-//! Both give the same verdict on random values. The other validator accepts the completions of
-//! random prefixes.
+//! Both must give the same verdict on random values. The other validator must accept the
+//! completions of random prefixes.
 
 use serde_json::{Map, Value, json};
 
@@ -122,8 +122,8 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     }
 }
 
-/// Follows random bytes from the start and then the shortest completion, and checks that the text
-/// is valid.
+/// Reads random bytes from the start and then the shortest completion, and checks that the text is
+/// valid.
 pub(super) fn walk(
     random: &mut Random,
     schema: &Value,

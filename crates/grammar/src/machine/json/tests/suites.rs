@@ -1,4 +1,4 @@
-//! Public test suites, each run if an environment variable names its folder.
+//! Runs public test suites. Each suite runs only if an environment variable names its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts the result of compiling one schema, and checks each `(text, valid)`.
+    /// Counts the result of compiling one schema. Checks that the machine accepts each text in
+    /// `texts` if its flag is true, and rejects the text otherwise.
     fn check(
         &mut self,
         name: &str,
@@ -132,7 +133,8 @@ fn texts(value: &Value) -> [String; 2] {
     })
 }
 
-/// Returns the documents of a folder and its subfolders, by the URI that the suite uses for them.
+/// Returns the documents of a folder and its subfolders. The keys are the URIs that the suite uses
+/// for them.
 fn remotes(folder: &Path) -> Remotes {
     let mut remotes = Remotes::new();
     let mut folders = vec![(folder.to_owned(), "http://localhost:1234".to_owned())];
@@ -150,8 +152,8 @@ fn remotes(folder: &Path) -> Remotes {
     remotes
 }
 
-/// Set `FORMWORK_SCHEMA_SUITE` to the `tests` folder of JSON-Schema-Test-Suite. The snapshot lists
-/// the refused schemas.
+/// Runs if `FORMWORK_SCHEMA_SUITE` names the `tests` folder of JSON-Schema-Test-Suite. The snapshot
+/// lists the refused schemas.
 #[test]
 fn json_schema_test_suite() {
     let Some(suite) = folder("FORMWORK_SCHEMA_SUITE") else { return };
@@ -205,7 +207,7 @@ fn json_schema_test_suite() {
 const REJECTED: [(&str, &str); 1] =
     [("Github_hard---o57716.json: should be valid", "a number with an exponent where there are bounds")];
 
-/// Set `FORMWORK_MASKBENCH` to a folder of `MaskBench`'s files.
+/// Runs if `FORMWORK_MASKBENCH` names a folder with the files of `MaskBench`.
 #[test]
 fn mask_bench() {
     let Some(folder) = folder("FORMWORK_MASKBENCH") else { return };
@@ -226,9 +228,10 @@ fn mask_bench() {
     assert_eq!(counts.wrong.iter().filter(unknown).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// Set `FORMWORK_SCHEMA_STORE` to a folder of schemas. Its `_index.json` maps their URIs to files.
+/// Runs if `FORMWORK_SCHEMA_STORE` names a folder of schemas. Its `_index.json` maps their URIs to
+/// files.
 ///
-/// Each schema is compiled or refused, and may refer to all others.
+/// Each schema must be either compiled or refused, and may refer to all others.
 #[test]
 fn schema_store() {
     let Some(folder) = folder("FORMWORK_SCHEMA_STORE") else { return };

@@ -1,4 +1,4 @@
-//! Undeclared members, and the objects in which they are not generated.
+//! Tests of undeclared members, and of the objects in which they are not generated.
 
 use serde_json::{Value, json};
 

@@ -106,7 +106,7 @@ fn items_differ() {
     ]);
 }
 
-/// From every prefix of a text, the shortest completion is as long as promised.
+/// From every prefix of a text, the shortest completion has the computed length.
 #[test]
 fn completions_are_exact() {
     let objects = json!({
@@ -151,7 +151,7 @@ fn completions_are_exact() {
     }
 }
 
-/// Every prefix can be completed, even if there are only as many different values as required items.
+/// Every prefix can be completed, even if there are only as many values as required items.
 #[test]
 fn required_items_of_several_kinds() {
     let tuple = |items: Value| {

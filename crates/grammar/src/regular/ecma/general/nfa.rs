@@ -10,11 +10,11 @@ const NODES: usize = 1 << 14;
 /// A state of an automaton.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Reads a character of the set.
+    /// Reads one character of the set, and continues at the state with this index.
     Char(CharSet, usize),
-    /// Reads nothing.
+    /// Continues at any of these states without reading a character.
     Empty(Vec<usize>),
-    /// Reads nothing, and requires a condition.
+    /// Continues at the state with this index without reading a character, if the condition holds.
     If(Condition, usize),
     /// The end of an automaton.
     End,
@@ -29,7 +29,8 @@ pub(super) enum Condition {
     },
     LookAhead {
         body: Body,
-        /// Range of the numbers of the look-behinds inside the look-ahead.
+        /// Indices of the look-behinds inside the look-ahead, as a half-open range in
+        /// [`Nfa::behinds`].
         behinds: (usize, usize),
         negated: bool,
     },
@@ -39,7 +40,7 @@ pub(super) enum Condition {
     },
 }
 
-/// The start and the end of an automaton.
+/// The states at the start and the end of an automaton.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Body {
     pub(super) start: usize,
@@ -50,16 +51,17 @@ pub(super) struct Body {
 pub(super) struct Nfa {
     pub(super) nodes: Vec<Node>,
     pub(super) main: Body,
-    /// The look-behinds, inner ones before outer ones. The match of a look-behind may start
-    /// anywhere up to the current place.
+    /// The automata of the look-behinds. Inner look-behinds come before outer ones. The match of a
+    /// look-behind may start anywhere up to the current position.
     pub(super) behinds: Vec<Body>,
-    /// True if `^` occurs. `has_word` is true if `\b` or `\B` occurs.
+    /// True if the pattern contains `^`. `has_word` is true if the pattern contains `\b` or `\B`.
     pub(super) has_start: bool,
     pub(super) has_word: bool,
 }
 
 impl Nfa {
-    /// Builds the automata; `None` if they would have too many states.
+    /// Builds the automata of a pattern. Returns `None` if there would be more than [`NODES`]
+    /// states.
     pub(super) fn new(ast: &Ast, scope: Scope) -> Option<Self> {
         let main = Body { start: 0, end: 0 };
         let mut nfa =
@@ -87,8 +89,8 @@ impl Nfa {
         (self.nodes.len() <= NODES).then_some(self.nodes.len() - 1)
     }
 
-    /// Adds an expression that continues at `next`, and returns its start. The parser bounds the
-    /// recursion.
+    /// Adds the states of an expression that continues at the state `next`, and returns its start
+    /// state. The nesting limit of the parser bounds the recursion.
     fn add(&mut self, ast: &Ast, next: usize) -> Option<usize> {
         match &ast.kind {
             Kind::Class(set) => self.push(Node::Char(set.clone(), next)),
