@@ -1,8 +1,10 @@
 //! The grammar of a whole answer.
 
 use formwork_grammar::{Part, Trigger};
+use formwork_vocab::TokenId;
 
 use crate::format::{CallFormat, ChatFormat, Thoughts};
+use crate::harmony::{Harmony, RECIPIENT};
 use crate::tool::{Tool, Tools};
 
 /// Maximum number of calls in one answer.
@@ -108,12 +110,45 @@ impl CallFormat {
     }
 }
 
+impl Harmony {
+    /// Returns the grammar of an answer: thoughts, then the final message or calls.
+    fn answer(&self, content: &Content, tools: &Tools) -> Part {
+        let on = |channel: &str| Part::sequence([Part::Token(self.channel), Part::literal(channel)]);
+        let header = |channel: &str| Part::sequence([on(channel), Part::Token(self.message)]);
+        let next = || Part::sequence([Part::Token(self.start), Part::literal("assistant")]);
+        let thoughts = Part::OneOf(vec![
+            Part::literal(""),
+            Part::sequence([header("analysis"), until(self.end, next())]),
+        ]);
+        let mut ways = Vec::new();
+        if !tools.required {
+            let words = match content {
+                Content::Free => Part::any_text(),
+                Content::Shaped(part) => part.clone(),
+            };
+            ways.push(Part::sequence([header("final"), words]));
+        }
+        let calls = tools.tools.iter().map(|tool| {
+            Part::sequence([
+                on("commentary "),
+                Part::literal(format!("{RECIPIENT}{} ", tool.name)),
+                Part::Token(self.constrain),
+                Part::literal("json"),
+                Part::Token(self.message),
+                arguments(tool),
+            ])
+        });
+        ways.extend(calls);
+        Part::sequence([thoughts, Part::OneOf(ways)])
+    }
+}
+
 /// Returns the grammar of a tool's arguments.
-pub(crate) fn arguments(tool: &Tool) -> Part {
+fn arguments(tool: &Tool) -> Part {
     Part::at(tool.place.as_str(), Part::Json(tool.parameters.clone()))
 }
 
 /// Returns the grammar of text until a token, followed by `then`.
-pub(crate) fn until(token: formwork_vocab::TokenId, then: Part) -> Part {
+fn until(token: TokenId, then: Part) -> Part {
     Part::Text { triggers: vec![(Trigger::Token(token), then)], may_end: false }
 }

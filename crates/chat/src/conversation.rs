@@ -3,7 +3,8 @@
 use formwork_lm::{ChatInput, Message};
 use serde_json::{Map, Value, json};
 
-use crate::format::{CallFormat, ChatFormat, Native};
+use crate::format::{CallFormat, ChatFormat};
+use crate::probe::Native;
 use crate::tags::Marked;
 use crate::tool::Tool;
 

@@ -3,7 +3,7 @@ use formwork_lm::ChatTemplate;
 use formwork_vocab::{TokenId, Vocabulary};
 
 use crate::harmony::Harmony;
-use crate::probe::{Calls, Probe};
+use crate::probe::{Calls, Native, Probe};
 use crate::tags::{self, Marked};
 
 /// Format of a model's answers. See the [module](crate) documentation.
@@ -17,20 +17,6 @@ pub struct ChatFormat {
     pub(crate) system: bool,
     pub(crate) thoughts: Option<Tags>,
     pub(crate) harmony: Option<Harmony>,
-}
-
-/// Requirements of a template that supports calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each flag is detected independently")]
-pub(crate) struct Native {
-    /// True if the template lists the declared tools.
-    pub(crate) declares_tools: bool,
-    /// True if the template expects arguments as text instead of an object.
-    pub(crate) arguments_as_text: bool,
-    /// True if the template requires ids of nine letters and digits.
-    pub(crate) short_ids: bool,
-    /// True if a message with only calls must have no content, instead of empty content.
-    pub(crate) null_content: bool,
 }
 
 /// Layout of calls: `open name between arguments (separator name between arguments)* close`.

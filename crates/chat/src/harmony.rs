@@ -4,11 +4,7 @@
 //! the user on `final`, and calls on `commentary` with a recipient. See
 //! <https://cookbook.openai.com/articles/openai-harmony>.
 
-use formwork_grammar::Part;
 use formwork_vocab::{TokenId, Vocabulary};
-
-use crate::answer::{Content, arguments, until};
-use crate::tool::Tools;
 
 /// Control tokens of the format.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,35 +43,5 @@ impl Harmony {
             end: token(Self::END)?,
             call: token("<|call|>")?,
         })
-    }
-
-    pub(crate) fn answer(&self, content: &Content, tools: &Tools) -> Part {
-        let on = |channel: &str| Part::sequence([Part::Token(self.channel), Part::literal(channel)]);
-        let header = |channel: &str| Part::sequence([on(channel), Part::Token(self.message)]);
-        let next = || Part::sequence([Part::Token(self.start), Part::literal("assistant")]);
-        let thoughts = Part::OneOf(vec![
-            Part::literal(""),
-            Part::sequence([header("analysis"), until(self.end, next())]),
-        ]);
-        let mut ways = Vec::new();
-        if !tools.required {
-            let words = match content {
-                Content::Free => Part::any_text(),
-                Content::Shaped(part) => part.clone(),
-            };
-            ways.push(Part::sequence([header("final"), words]));
-        }
-        let calls = tools.tools.iter().map(|tool| {
-            Part::sequence([
-                on("commentary "),
-                Part::literal(format!("{RECIPIENT}{} ", tool.name)),
-                Part::Token(self.constrain),
-                Part::literal("json"),
-                Part::Token(self.message),
-                arguments(tool),
-            ])
-        });
-        ways.extend(calls);
-        Part::sequence([thoughts, Part::OneOf(ways)])
     }
 }

@@ -3,8 +3,6 @@
 use formwork_lm::{ChatInput, ChatTemplate, Message};
 use serde_json::{Map, Value, json};
 
-use crate::format::Native;
-
 const QUESTION: &str = "probequestion";
 const WORDS: &str = "probewords";
 const NAMES: [&str; 2] = ["probefirst", "probesecond"];
@@ -27,6 +25,20 @@ pub(crate) struct Calls {
     pub(crate) close: String,
     /// The template's requirements.
     pub(crate) native: Native,
+}
+
+/// Requirements of a template that supports calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each flag is detected independently")]
+pub(crate) struct Native {
+    /// True if the template lists the declared tools.
+    pub(crate) declares_tools: bool,
+    /// True if the template expects arguments as text instead of an object.
+    pub(crate) arguments_as_text: bool,
+    /// True if the template requires ids of nine letters and digits.
+    pub(crate) short_ids: bool,
+    /// True if a message with only calls must have no content, instead of empty content.
+    pub(crate) null_content: bool,
 }
 
 /// A template under test.
