@@ -1,6 +1,7 @@
 //! Checkpoints, which contain the weights and hyperparameters of a model. A checkpoint is either a
 //! GGUF file, or a folder with safetensors and a `config.json`.
 
+mod family;
 mod names;
 pub(crate) mod safetensors;
 mod text;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use formwork_vocab::Tokenizer;
 
+pub(crate) use self::family::Family;
 pub(crate) use self::names::Names;
 pub use self::safetensors::Safetensors;
 use crate::LoadError;

@@ -1,7 +1,6 @@
 //! Names of tensors in GGUF files and in safetensors.
 
-use super::Checkpoint;
-use crate::spec::Family;
+use super::{Checkpoint, Family};
 
 /// Converts the name of a tensor from Llama's name in GGUF files to the name in a checkpoint.
 #[derive(Clone, Copy, Debug)]

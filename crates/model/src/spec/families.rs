@@ -1,46 +1,10 @@
-//! The supported families of architectures, and their differences from Llama.
+//! The differences of each family of architectures from Llama.
 
 use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use super::{Activation, ExpertSpec, Gating, LayerSpec, ModelSpec, NormPlacement, QkNorm, RopePairing};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Family};
 use crate::error::Kind;
-
-/// A group of architectures with the same structure and the same tensor names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Family {
-    Llama,
-    Mistral,
-    Mixtral,
-    Qwen2,
-    Qwen3,
-    Qwen3Moe,
-    Gemma2,
-    Gemma3,
-    Phi3,
-    SmolLm3,
-    Olmo2,
-    Granite,
-    GptOss,
-}
-
-/// The name in GGUF files, the `model_type` in a `config.json`, and the family.
-const NAMES: &[(&str, &str, Family)] = &[
-    ("gemma2", "gemma2", Family::Gemma2),
-    ("gemma3", "gemma3_text", Family::Gemma3),
-    ("gpt-oss", "gpt_oss", Family::GptOss),
-    ("granite", "granite", Family::Granite),
-    ("llama", "llama", Family::Llama),
-    ("llama", "mistral", Family::Mistral),
-    ("llama", "mixtral", Family::Mixtral),
-    ("olmo2", "olmo2", Family::Olmo2),
-    ("olmo2", "olmo3", Family::Olmo2),
-    ("phi3", "phi3", Family::Phi3),
-    ("qwen2", "qwen2", Family::Qwen2),
-    ("qwen3", "qwen3", Family::Qwen3),
-    ("qwen3moe", "qwen3_moe", Family::Qwen3Moe),
-    ("smollm3", "smollm3", Family::SmolLm3),
-];
 
 const HIDDEN: Field = Field("embedding_length", "hidden_size");
 const HEADS: Field = Field("attention.head_count", "num_attention_heads");
@@ -108,22 +72,6 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     let mut spec = reader.common(architecture)?;
     reader.differences(&mut spec)?;
     Ok(spec)
-}
-
-impl Family {
-    /// Returns the family of a checkpoint, and the name of its architecture in GGUF files.
-    pub(crate) fn of(checkpoint: &Checkpoint) -> Result<(Self, &'static str), Kind> {
-        let given = checkpoint.architecture()?;
-        let in_config = matches!(checkpoint, Checkpoint::Safetensors(_));
-        let name =
-            |&(gguf, config, _): &(&'static str, &'static str, Self)| if in_config { config } else { gguf };
-        let known = NAMES.iter().find(|entry| name(entry) == given);
-        known.map(|&(gguf, _, family)| (family, gguf)).ok_or_else(|| {
-            let mut known: Vec<&str> = NAMES.iter().map(name).collect();
-            known.dedup();
-            Kind::Architecture { given: given.to_owned(), known }
-        })
-    }
 }
 
 /// Adds a set of rotary frequencies and assigns it to all layers with a window.

@@ -10,10 +10,10 @@ mod families;
 mod fields;
 mod rope;
 
-pub(crate) use self::families::Family;
 pub use self::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
+pub(crate) use crate::checkpoint::Family;
 use crate::error::Kind;
 
 /// Pairing of the elements of a head for rotary embeddings.
