@@ -17,7 +17,7 @@ use formwork_protocol::step::trace_adaptation;
 use formwork_trace::{Span, Status, Tracer};
 use serde_json::{Value, json};
 
-use crate::{config, load, traces};
+use crate::{config, files, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
@@ -110,11 +110,11 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
 
 /// Adapts the input; returns false if an output is not valid.
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
-    let schema: Value = load::read_json(&args.schema)?;
+    let schema: Value = files::read_json(&args.schema)?;
     let config = args.config.as_deref().map(config::read).transpose()?;
     let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
         .with_context(|| args.schema.display().to_string())?;
-    let input = load::read_input_text(args.input.as_deref())?;
+    let input = files::read_input_text(args.input.as_deref())?;
     let mut report = report(args)?;
     let outputs: Vec<(Option<usize>, &str)> = if args.lines {
         let lines = input.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

@@ -1,3 +1,5 @@
+//! Arguments that commands share, and those of commands without a module for them.
+
 mod bench;
 mod grammar;
 
@@ -5,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::ValueEnum;
 use formwork_model::{Device, OpenOptions, Quantization};
 
 pub(crate) use self::bench::{
@@ -16,92 +18,6 @@ pub(crate) use self::grammar::{
     DefinitionArgs, DefinitionFormatArg, FieldsCommand, GrammarArgs, GrammarCommand, NotationArg, SampleArgs,
     TokenizeArgs, TokenizerArgs,
 };
-use crate::eval::args::EvalCommand;
-
-/// A local LLM inference engine with constrained output.
-#[derive(Parser)]
-#[command(name = "formwork", version, propagate_version = true)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-
-    /// Print machine-readable results.
-    // The benchmarks have an argument of the same name and type, which takes a file and replaces this one
-    // there.
-    #[arg(long, global = true, num_args = 0, default_missing_value = "-")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Format of log lines; the environment variable `FORMWORK_LOG` filters them.
-    #[arg(long, global = true, value_enum, default_value_t = LogFormatArg::Text)]
-    pub(crate) log_format: LogFormatArg,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormatArg {
-    /// Plain text.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum Command {
-    /// Generate one reply, streamed to standard output.
-    Run(RunArgs),
-    /// Chat interactively, with history.
-    Chat(ChatArgs),
-    /// Serve models over an OpenAI-compatible HTTP API.
-    Serve(ServeArgs),
-    /// Download a model.
-    Pull {
-        /// Short name, or hub id `org/name[:file][@revision]`.
-        model: String,
-    },
-    /// List the models with a short name, and whether each is downloaded.
-    Models,
-    /// Show a model's metadata, tensors and chat template.
-    Inspect {
-        /// .gguf file, safetensors folder, short name or hub id.
-        model: String,
-    },
-    /// Convert text to token ids, or token ids to text.
-    Tokenize(TokenizeArgs),
-    /// Check grammars, and test texts against them.
-    #[command(subcommand)]
-    Grammar(GrammarCommand),
-    /// Run models with tools.
-    #[command(subcommand)]
-    Tools(crate::tools::ToolsCommand),
-    /// Request directives from models.
-    #[command(subcommand)]
-    Directives(crate::directives::DirectivesCommand),
-    /// Run steps: model calls with validation, constraints, repair and traces.
-    #[command(subcommand)]
-    Step(crate::step::StepCommand),
-    /// Repair answers that do not match their schema.
-    ///
-    /// Prints valid values to standard output, one per line. Prints invalid values and their errors to
-    /// standard error. Loads and calls a model only if an answer does not match the schema. Exit code 0: all
-    /// answers are valid; 1: at least one answer stays invalid; 2: the schema, an option or a file cannot be
-    /// used, or the model cannot be called.
-    Repair(Box<crate::repair::RepairArgs>),
-    /// Generate a grammar, template or JSON Schema from a field definition.
-    #[command(subcommand)]
-    Fields(FieldsCommand),
-    /// Convert model output to match a schema.
-    ///
-    /// Exit code 0: all outputs are valid; 1: at least one is not; 2: the schema, an option or a file cannot
-    /// be used.
-    Adapt(crate::adapt::AdaptArgs),
-    /// Measure how often models follow instructions.
-    #[command(subcommand)]
-    Eval(EvalCommand),
-    /// Report from traces how often outputs need repair, with recommendations.
-    HealthCheck(crate::health::HealthArgs),
-    /// Run benchmarks.
-    #[command(subcommand)]
-    Bench(BenchCommand),
-}
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
@@ -494,72 +410,7 @@ pub(crate) enum UndeclaredArg {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
-
-    use clap::CommandFactory;
-
     use super::*;
-
-    /// Appends the long help of a command and of all its subcommands.
-    fn append_help(command: &mut clap::Command, text: &mut String) {
-        let help = command.render_long_help();
-        writeln!(text, "$ {} --help\n{help}", command.get_bin_name().unwrap_or("formwork")).unwrap();
-        // The built-in subcommand `help` repeats the whole tree of subcommands.
-        for subcommand in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-            append_help(subcommand, text);
-        }
-    }
-
-    #[test]
-    fn help_of_every_subcommand() {
-        let mut command = Args::command();
-        command.build();
-        let mut text = String::new();
-        append_help(&mut command, &mut text);
-        insta::assert_snapshot!(text);
-    }
-
-    fn json(args: &[&str]) -> Option<PathBuf> {
-        Args::try_parse_from([&["formwork"], args].concat()).unwrap().json
-    }
-
-    #[test]
-    fn json_is_a_flag_except_for_benchmarks_where_it_takes_a_file() {
-        assert_eq!(json(&["models"]), None);
-        assert_eq!(json(&["models", "--json"]), Some("-".into()));
-        assert_eq!(json(&["--json", "run", "a prompt"]), Some("-".into()));
-        assert_eq!(json(&["run", "--json", "a prompt"]), Some("-".into()));
-        let bench = ["bench", "masks", "--tokenizer", "t.json", "cases"];
-        assert_eq!(json(&bench), None);
-        assert_eq!(json(&[&bench[..], &["--json", "out.json"]].concat()), Some("out.json".into()));
-        assert_eq!(json(&[&["--json"], &bench[..]].concat()), Some("-".into()));
-    }
-
-    #[test]
-    fn benchmarks_accept_a_results_file() {
-        let args = ["formwork", "bench", "masks", "--tokenizer", "t", "--json", "out.json", "cases"];
-        let Command::Bench(BenchCommand::Masks(masks)) = Args::try_parse_from(args).unwrap().command else {
-            panic!("another command");
-        };
-        assert_eq!((masks.json, masks.path), (Some("out.json".into()), vec!["cases".into()]));
-    }
-
-    #[test]
-    fn rejects_speed_benchmarks_of_zero_tokens_or_runs() {
-        let parse = |args: &[&str]| Args::try_parse_from([&["formwork", "bench"], args].concat()).is_ok();
-        assert!(parse(&["prefill", "-p", "512", "-r", "3", "--threads", "1", "--json", "out.json"]));
-        assert!(parse(&["decode", "-n", "64", "-p", "0", "-m", "model.gguf"]));
-        assert!(parse(&["decode", "-n", "64", "--schema", "s.json", "--layout", "compact"]));
-        assert!(
-            !parse(&["prefill", "-p", "0"])
-                && !parse(&["decode", "-n", "0"])
-                && !parse(&["decode", "-r", "0"])
-        );
-        assert!(
-            !parse(&["decode", "-p", "16", "--gbnf", "g.gbnf"]),
-            "a grammar is the prompt's task, so --prompt conflicts with it"
-        );
-    }
 
     #[test]
     fn parses_remotes_as_uri_and_path_or_folder() {
@@ -578,13 +429,5 @@ mod tests {
         assert!(["", "G", "0", "-1", "1.5G", "99999999999T"].iter().all(|text| size(text).is_err()));
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
         assert!(["", "0", "-1", "inf", "x"].iter().all(|text| seconds(text).is_err()));
-    }
-
-    #[test]
-    fn rejects_a_remote_without_a_schema() {
-        let parse =
-            |args: &[&str]| Args::try_parse_from([&["formwork", "grammar", "sample"], args].concat()).is_ok();
-        assert!(parse(&["--schema", "s.json", "--remote", "urn:a=a.json", "--remote", "urn:b=b.json"]));
-        assert!(!parse(&["--regex", "a", "--remote", "urn:a=a.json"]));
     }
 }

@@ -7,11 +7,11 @@ use formwork_protocol::RemoteBackend;
 use formwork_protocol::config::{Config, Provider};
 
 use crate::backend::{self, tell_retry};
-use crate::load;
+use crate::files;
 
 /// Reads and parses the configuration in a file.
 pub(crate) fn read(path: &Path) -> Result<Config> {
-    Config::parse(&load::read_text(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
+    Config::parse(&files::read_text(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 /// Creates the backend of a provider, with the API key from the provider's environment variable.

@@ -17,7 +17,7 @@ use formwork_protocol::{Body, ChatBackend, PromptRunner};
 use serde_json::Value;
 
 use crate::backend::BackendArgs;
-use crate::load;
+use crate::files;
 
 #[derive(Subcommand)]
 pub(crate) enum DirectivesCommand {
@@ -149,7 +149,7 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
     let required = options.known_types("--require", args.require.clone())?;
     let prompt = match &args.prompt {
         Some(prompt) => prompt.clone(),
-        None => load::read_input_text(None)?,
+        None => files::read_input_text(None)?,
     };
     if prompt.trim().is_empty() {
         bail!("the prompt is empty; give it as an argument or on standard input");

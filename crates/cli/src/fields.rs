@@ -8,7 +8,7 @@ use formwork_fields::{Definition, Invalid};
 use serde_json::json;
 
 use crate::args::{DefinitionArgs, FieldsCommand};
-use crate::load;
+use crate::{files, load};
 
 pub(crate) fn fields(command: &FieldsCommand, as_json: bool) -> Result<bool> {
     print(command, as_json, std::io::stdout().lock())
@@ -58,7 +58,7 @@ fn validate(args: &DefinitionArgs, inputs: &[PathBuf], as_json: bool, mut out: i
     let definition = read(args)?;
     let mut all = true;
     for path in inputs {
-        let errors = errors(&definition, &load::read_input(Some(path))?);
+        let errors = errors(&definition, &files::read_input(Some(path))?);
         all &= errors.is_empty();
         if as_json {
             let list =
@@ -97,7 +97,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::command::{Args, Command};
 
     /// Runs `formwork fields`; returns its output and its answer.
     fn run(args: &[&str]) -> Result<(String, bool)> {

@@ -11,6 +11,7 @@ use formwork_vocab::Tokenizer;
 use serde_json::{Value, json};
 
 use crate::args::{GrammarArgs, GrammarCommand, NotationArg, ProfileArg, SampleArgs, SchemaArgs, ShapeArgs};
+use crate::files;
 use crate::load::{self, ShapeSource};
 
 /// Maximum number of bytes of a shortest output that are printed.
@@ -178,7 +179,7 @@ fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Res
     let constraint = constraint_of(&grammar, tokenizer.as_ref())?;
     let mut all = true;
     for path in inputs {
-        let bytes = load::read_input(Some(path.as_path()))?;
+        let bytes = files::read_input(Some(path.as_path()))?;
         let mut verdict = by_bytes(&grammar, &bytes);
         if let (Some(tokenizer), Some(constraint)) = (&tokenizer, &constraint) {
             verdict = by_tokens(tokenizer, constraint, &bytes, verdict)?;
@@ -192,7 +193,7 @@ fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Res
 /// Rejects all inputs of an unsatisfiable schema.
 fn reject_all(inputs: &[std::path::PathBuf], reason: &str, as_json: bool) -> Result<bool> {
     for path in inputs {
-        load::read_input(Some(path.as_path()))?;
+        files::read_input(Some(path.as_path()))?;
         let verdict = Verdict { accepted: false, text: format!("reject at byte 0: {reason}") };
         print_verdict(path, &verdict, inputs.len() > 1, as_json)?;
     }
@@ -284,7 +285,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::command::{Args, Command};
 
     /// Returns the lines that `formwork grammar sample` prints.
     fn samples(args: &[&str]) -> Result<Vec<String>> {

@@ -32,10 +32,12 @@ mod args;
 mod backend;
 mod bench;
 mod chat;
+mod command;
 mod config;
 mod directives;
 mod eval;
 mod fields;
+mod files;
 mod generation;
 mod grammar;
 mod health;
@@ -57,7 +59,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-use args::{Args, Command, LogFormatArg};
+use command::{Args, Command, LogFormatArg};
 
 /// Exit code for a negative answer: rejected, invalid or below a threshold.
 const NEGATIVE: u8 = 1;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use formwork_grammar::Remotes;
 
 use crate::args::Remote;
-use crate::load::read_json;
+use crate::files::read_json;
 
 /// Maximum number of documents in a folder.
 const DOCUMENTS: usize = 100_000;

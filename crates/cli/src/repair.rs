@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::adapt::LevelArg;
 use crate::backend::{BackendArgs, tell_retry};
 use crate::step::steps;
-use crate::{config, load};
+use crate::{config, files};
 
 /// Arguments of `formwork repair`.
 #[derive(clap::Args)]
@@ -151,11 +151,11 @@ async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<
 
 fn read(args: &RepairArgs) -> Result<Vec<Given>> {
     if args.files.is_empty() {
-        return Ok(vec![Given { name: "standard input".to_owned(), text: load::read_input_text(None)? }]);
+        return Ok(vec![Given { name: "standard input".to_owned(), text: files::read_input_text(None)? }]);
     }
     let read = |path: &PathBuf| {
         let is_input = path == Path::new("-");
-        let text = if is_input { load::read_input_text(None)? } else { load::read_text(path)? };
+        let text = if is_input { files::read_input_text(None)? } else { files::read_text(path)? };
         Ok(Given { name: path.display().to_string(), text })
     };
     args.files.iter().map(read).collect()
@@ -211,7 +211,7 @@ fn of_step(
 
 fn shape(path: &Path) -> Result<Shape> {
     let place = || path.display().to_string();
-    let schema = load::read_json(path)?;
+    let schema = files::read_json(path)?;
     Shape::of_schema(schema, "answer").with_context(place)
 }
 

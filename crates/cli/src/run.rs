@@ -9,14 +9,14 @@ use formwork_lm::Message;
 use serde_json::json;
 
 use crate::args::RunArgs;
+use crate::files;
 use crate::generation::{Generator, stats_line};
-use crate::load;
 
 pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
     let started = Instant::now();
     let prompt = match &args.prompt {
         Some(prompt) => prompt.clone(),
-        None => load::read_input_text(None)?,
+        None => files::read_input_text(None)?,
     };
     if prompt.trim().is_empty() {
         bail!("the prompt is empty; give it as an argument or on standard input");

@@ -13,7 +13,7 @@ use formwork_model::hub::LocalModel;
 use formwork_server::{App, LoadedModel, ModelSource, ServerOptions};
 
 use crate::args::ServeArgs;
-use crate::{load, remotes};
+use crate::{files, load, remotes};
 
 pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     if args.model.is_empty() && args.on_demand.is_empty() {
@@ -33,7 +33,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
 fn options(args: &ServeArgs) -> Result<ServerOptions> {
     let mut api_keys = args.api_key.clone();
     if let Some(path) = &args.api_key_file {
-        let text = load::read_text(path)?;
+        let text = files::read_text(path)?;
         let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
         api_keys.extend(keys.map(str::to_owned));
         // A key file that is empty by mistake must not open the server to everyone.

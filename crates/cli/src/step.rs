@@ -15,7 +15,7 @@ use formwork_trace::{Status, Tracer};
 use serde_json::json;
 
 use crate::backend::BackendArgs;
-use crate::{config, load, traces};
+use crate::{config, files, traces};
 
 #[derive(Subcommand)]
 pub(crate) enum StepCommand {
@@ -123,7 +123,7 @@ async fn run(
 pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
     let place = || path.display().to_string();
-    let file = StepsFile::parse(&load::read_text(path)?, format).with_context(place)?;
+    let file = StepsFile::parse(&files::read_text(path)?, format).with_context(place)?;
     file.check_grammars(|gbnf| Grammar::gbnf(gbnf, &Limits::default()).map(drop)).with_context(place)?;
     Ok(file)
 }
@@ -134,7 +134,7 @@ fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunn
 }
 
 fn context(path: &Path) -> Result<Body> {
-    let text = load::read_text(path)?;
+    let text = files::read_text(path)?;
     formwork_json::from_str(&text).with_context(|| format!("{}: not a JSON object", path.display()))
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use formwork_trace::health::{Health, HealthOptions};
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::command::{Args, Command};
 
     const STEPS: &str = "
 agents:

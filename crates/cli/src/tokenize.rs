@@ -7,13 +7,13 @@ use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::args::TokenizeArgs;
-use crate::load;
+use crate::{files, load};
 
 pub(crate) fn tokenize(args: &TokenizeArgs) -> Result<bool> {
     let Some(tokenizer) = load::tokenizer(&args.tokenizer)? else {
         bail!("no tokenizer given; use -m or --tokenizer");
     };
-    let input = load::read_input_text(args.input.as_deref())?;
+    let input = files::read_input_text(args.input.as_deref())?;
     if args.decode {
         return decode(&tokenizer, &input, args.special);
     }

@@ -14,7 +14,7 @@ use formwork_protocol::tools::{
 use formwork_protocol::{PromptRunner, merge};
 use serde_json::{Value, json};
 
-use crate::load;
+use crate::files;
 pub(crate) use args::ToolsCommand;
 use args::{ModeArg, PolicyArg, RunArgs};
 
@@ -123,7 +123,7 @@ fn options(args: &RunArgs) -> Result<ToolCallingOptions> {
 fn messages(args: &RunArgs) -> Result<Vec<Value>> {
     let prompt = match &args.prompt {
         Some(prompt) => prompt.clone(),
-        None => load::read_input_text(None)?,
+        None => files::read_input_text(None)?,
     };
     if prompt.trim().is_empty() {
         bail!("the prompt is empty; give it as an argument or on standard input");
@@ -205,7 +205,7 @@ fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
 
 /// Replays a record (`--replay`) and reports whether the replay gives the same run.
 fn again(path: &Path, as_json: bool) -> Result<bool> {
-    let text = load::read_text(path)?;
+    let text = files::read_text(path)?;
     let record: ToolRun = serde_json::from_str(&text)
         .with_context(|| format!("{}: not a record of a tool run", path.display()))?;
     let run = match replay(&record, &Transforms::default()) {

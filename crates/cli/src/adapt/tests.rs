@@ -3,7 +3,7 @@ use formwork_trace::Timestamp;
 use formwork_trace::health::{Health, HealthOptions};
 
 use super::*;
-use crate::args::{Args, Command};
+use crate::command::{Args, Command};
 
 /// Runs `formwork adapt`; returns standard output, standard error and the answer.
 fn run(args: &[&str]) -> Result<(String, String, bool)> {

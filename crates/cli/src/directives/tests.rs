@@ -3,7 +3,7 @@ use formwork_protocol::{BackendError, ScriptedBackend};
 use serde_json::json;
 
 use super::*;
-use crate::args::{Args, Command};
+use crate::command::{Args, Command};
 
 /// A registry shipped with the project.
 const REGISTRY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../grammars/directives/ui.json");

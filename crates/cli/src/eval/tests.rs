@@ -10,7 +10,7 @@ use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
 
 use super::*;
-use crate::args::{Args, Command};
+use crate::command::{Args, Command};
 
 /// Runs the command.
 fn run(args: &[&str]) -> Result<bool> {

@@ -3,7 +3,7 @@ use formwork_trace::{Event, SqliteOptions, SqliteSink, Status, Tracer};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::args::{Args, Command};
+use crate::command::{Args, Command};
 
 /// Runs the command.
 fn run(args: &[&str]) -> Result<bool> {

@@ -3,7 +3,7 @@ use formwork_protocol::BackendError;
 use serde_json::Value;
 
 use super::*;
-use crate::args::{Args, Command};
+use crate::command::{Args, Command};
 
 const SCHEMA: &str =
     r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}"#;

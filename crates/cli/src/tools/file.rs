@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::args::RunArgs;
-use crate::load;
+use crate::files;
 
 /// Tools that run as processes, and MCP servers that are not connected yet.
 pub(super) struct Tools {
@@ -95,7 +95,7 @@ pub(super) fn read(args: &RunArgs) -> Result<Tools> {
 }
 
 fn parse(path: &Path) -> Result<ToolsFile> {
-    let text = load::read_text(path)?;
+    let text = files::read_text(path)?;
     if path.extension().is_some_and(|extension| extension == "toml") {
         return Ok(toml::from_str(&text)?);
     }

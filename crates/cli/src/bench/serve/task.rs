@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use serde_json::{Value, json};
 
-use crate::load;
+use crate::files;
 
 const PROMPTS: [&str; 8] = [
     "Describe a sailor who has not been home for ten years.",
@@ -78,7 +78,7 @@ impl Task {
 /// Reads prompts, one a line, from a file; returns the built-in prompts without a file.
 pub(super) fn prompts(path: Option<&Path>) -> Result<Vec<String>> {
     let Some(path) = path else { return Ok(PROMPTS.map(str::to_owned).to_vec()) };
-    let text = load::read_text(path)?;
+    let text = files::read_text(path)?;
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
@@ -98,5 +98,6 @@ pub(super) fn schema(path: &Path) -> Result<Value> {
             "additionalProperties": false,
         }));
     }
-    serde_json::from_str(&load::read_text(path)?).with_context(|| format!("{}: invalid JSON", path.display()))
+    serde_json::from_str(&files::read_text(path)?)
+        .with_context(|| format!("{}: invalid JSON", path.display()))
 }

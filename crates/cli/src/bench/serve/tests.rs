@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::args::{Args, BenchCommand, Command};
+use crate::args::BenchCommand;
+use crate::command::{Args, Command};
 
 /// Runs the command and reads its results.
 fn bench(url: &str, more: &[&str]) -> Result<(bool, Vec<Value>)> {
