@@ -149,7 +149,8 @@ pub(crate) struct GrammarArgs {
     #[command(flatten)]
     pub(crate) tokenizer: TokenizerArgs,
 
-    /// Accepted JSON texts of a schema: those that a model should write, or all that a validator accepts.
+    /// JSON texts that match a schema: every valid text (`accept`), or only the form that models generate
+    /// (`generate`).
     #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
     pub(crate) profile: ProfileArg,
 }
@@ -162,7 +163,8 @@ pub(crate) struct SampleArgs {
     #[command(flatten)]
     pub(crate) schema: SchemaArgs,
 
-    /// Accepted JSON texts of a schema: those that a model should write, or all that a validator accepts.
+    /// JSON texts that match a schema: every valid text (`accept`), or only the form that models generate
+    /// (`generate`).
     #[arg(long, value_enum, default_value_t = ProfileArg::Generate)]
     pub(crate) profile: ProfileArg,
 
