@@ -110,7 +110,7 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
 
 /// Adapts the input; returns false if an output is not valid.
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
-    let schema: Value = files::read_json(&args.schema)?;
+    let schema: Value = files::read_json_option("--schema", &args.schema)?;
     let config = args.config.as_deref().map(config::read).transpose()?;
     let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
         .with_context(|| args.schema.display().to_string())?;
@@ -210,7 +210,7 @@ fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
             bail!("the report would overwrite the {what} {}", path.display());
         }
     }
-    let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
+    let file = std::fs::File::create(path).with_context(|| format!("--report: {}", path.display()))?;
     Ok(Some(Box::new(BufWriter::new(file))))
 }
 

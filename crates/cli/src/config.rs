@@ -9,9 +9,14 @@ use formwork_protocol::config::{Config, Provider};
 use crate::backend::{self, tell_retry};
 use crate::files;
 
-/// Reads and parses the configuration in a file.
+/// Reads and parses the configuration file that `--config` names.
 pub(crate) fn read(path: &Path) -> Result<Config> {
-    Config::parse(&files::read_text(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
+    parse(path, &files::read_option("--config", path)?)
+}
+
+/// Parses the text of a configuration file. The error names the file.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Config> {
+    Config::parse(text).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 /// Creates the backend of a provider, with the API key from the provider's environment variable.

@@ -136,7 +136,8 @@ async fn ask(
 /// Builds the request from the command line.
 fn request(args: &RunArgs) -> Result<RunRequest> {
     let place = || args.registry.display().to_string();
-    let registry = read(&args.registry).with_context(place)?;
+    let text = files::read_option("--registry", &args.registry)?;
+    let registry = parse(&args.registry, &text).with_context(place)?;
     let modes = args.modes.as_deref().unwrap_or(&Mode::ALL);
     if args.backend.is_local() && modes.contains(&Mode::JsonSchema) {
         check_payloads(&registry).with_context(place)?;
@@ -163,13 +164,12 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
     Ok(request)
 }
 
-/// Reads a registry file: TOML if the extension is `.toml`, JSON otherwise.
-fn read(path: &Path) -> Result<Registry> {
-    let text = std::fs::read_to_string(path)?;
+/// Parses a registry file: TOML if the extension is `.toml`, JSON otherwise.
+fn parse(path: &Path, text: &str) -> Result<Registry> {
     if path.extension() == Some(OsStr::new("toml")) {
-        return Ok(toml::from_str(&text)?);
+        return Ok(toml::from_str(text)?);
     }
-    Ok(formwork_json::from_str(&text)?)
+    Ok(formwork_json::from_str(text)?)
 }
 
 /// Checks that the engine can enforce each payload schema.

@@ -46,7 +46,7 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
 }
 
 fn read(args: &DefinitionArgs) -> Result<Definition> {
-    load::read_definition(&args.definition, args.format, ", or --format")
+    load::read_definition(None, &args.definition, args.format, ", or --format")
 }
 
 /// Validates each input and prints its errors; returns false if one is not valid.

@@ -12,6 +12,12 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
     Ok(without_mark(text))
 }
 
+/// Reads the text file that `option` names, such as `--schema`. If the file cannot be read, the
+/// error starts with the option.
+pub(crate) fn read_option(option: &'static str, path: &Path) -> Result<String> {
+    read_text(path).context(option)
+}
+
 /// Strips the byte order mark at the start of a text.
 pub(crate) fn without_mark(text: String) -> String {
     match text.strip_prefix('\u{feff}') {
@@ -22,8 +28,17 @@ pub(crate) fn without_mark(text: String) -> String {
 
 /// Reads a JSON file.
 pub(crate) fn read_json(path: &Path) -> Result<Value> {
-    let text = read_text(path)?;
-    formwork_json::from_str(&text).with_context(|| path.display().to_string())
+    parse(&read_text(path)?, path)
+}
+
+/// Reads the JSON file that `option` names. If the file cannot be read, the error starts with the
+/// option.
+pub(crate) fn read_json_option(option: &'static str, path: &Path) -> Result<Value> {
+    parse(&read_option(option, path)?, path)
+}
+
+fn parse(text: &str, path: &Path) -> Result<Value> {
+    formwork_json::from_str(text).with_context(|| path.display().to_string())
 }
 
 /// Reads the bytes of a file; reads standard input for `-` or if no path is given.
@@ -45,5 +60,53 @@ pub(crate) fn read_input_text(path: Option<&Path>) -> Result<String> {
     match String::from_utf8(read_input(path)?) {
         Ok(text) => Ok(text),
         Err(error) => bail!("the input is not UTF-8 at byte {}", error.utf8_error().valid_up_to()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::command::Args;
+    use crate::{dispatch, one_line};
+
+    #[test]
+    fn errors_of_missing_files_name_the_option() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (nowhere, empty) = (path("nowhere.json"), path("empty.json"));
+        std::fs::write(&empty, "{}").unwrap();
+        let commands: &[&[&str]] = &[
+            &["adapt", "--schema"],
+            &["adapt", "--schema", &empty, "--config"],
+            &["bench", "serve", "--model", "m", "--prompts"],
+            &["bench", "serve", "--model", "m", "--schema"],
+            &["directives", "run", "hello", "--registry"],
+            &["eval", "directives", "--config"],
+            &["grammar", "check", "--schema"],
+            &["grammar", "check", "--gbnf"],
+            &["grammar", "check", "--fields"],
+            &["grammar", "check", "--regex", "a", "--tokenizer"],
+            &["grammar", "check", "--regex", "a", "--model"],
+            &["health-check", "--config"],
+            &["repair", &empty, "--schema"],
+            &["repair", &empty, "--step", "s", "--steps"],
+            &["serve", "--api-key-file"],
+            &["serve", "--schemas"],
+            &["step", "run", "--step", "s", "--steps"],
+            &["step", "run", "--step", "s", "--steps", &empty, "--config"],
+            &["tools", "run", "hello", "--tools"],
+            &["tools", "run", "--replay"],
+        ];
+        for command in commands {
+            let args = [&["formwork"], *command, &[nowhere.as_str()]].concat();
+            let error = dispatch(Args::try_parse_from(&args).unwrap()).unwrap_err();
+            let option = command.last().unwrap();
+            assert!(one_line(&error).starts_with(&format!("{option}: {nowhere}: ")), "{error:#}");
+        }
+        let remote = format!("urn:a={nowhere}");
+        let args = ["formwork", "grammar", "check", "--schema", &empty, "--remote", &remote];
+        let error = dispatch(Args::try_parse_from(args).unwrap()).unwrap_err();
+        assert!(one_line(&error).starts_with(&format!("--remote: {nowhere}: ")), "{error:#}");
     }
 }

@@ -20,7 +20,7 @@ use crate::args::{
     DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,
     UndeclaredArg,
 };
-use crate::files::{read_input_text, read_json, read_text, without_mark};
+use crate::files::{read_input_text, read_json_option, read_option, read_text, without_mark};
 use crate::remotes;
 
 /// A shape that the output must match, read and parsed.
@@ -36,11 +36,11 @@ pub(crate) enum ShapeSource {
 impl ShapeSource {
     pub(crate) fn read(args: &ShapeArgs) -> Result<Option<Self>> {
         Ok(if let Some(path) = &args.schema {
-            Some(Self::Schema(read_json(path)?))
+            Some(Self::Schema(read_json_option("--schema", path)?))
         } else if let Some(path) = &args.gbnf {
-            Some(Self::Gbnf(read_text(path)?))
+            Some(Self::Gbnf(read_option("--gbnf", path)?))
         } else if let Some(path) = &args.fields {
-            let definition = Box::new(read_definition(path, None, "")?);
+            let definition = Box::new(read_definition(Some("--fields"), path, None, "")?);
             // The guide already applies the weights, so the prompt omits them.
             let template = definition.template_with(TemplateOptions { shares: false });
             Some(Self::Fields { template, definition })
@@ -205,29 +205,37 @@ pub(crate) fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn C
 
 /// Loads the tokenizer that the command line names, if any.
 pub(crate) fn tokenizer(args: &TokenizerArgs) -> Result<Option<Tokenizer>> {
-    args.tokenizer.as_deref().or(args.model.as_deref()).map(tokenizer_of).transpose()
+    let named = args.tokenizer.as_deref().map(|name| ("--tokenizer", name));
+    let named = named.or_else(|| args.model.as_deref().map(|name| ("--model", name)));
+    named.map(|(option, name)| tokenizer_of(option, name)).transpose()
 }
 
-/// Loads the tokenizer from a `tokenizer.json` file or from a model.
-pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
+/// Loads the tokenizer from a `tokenizer.json` file or from a model, as named by `option`.
+pub(crate) fn tokenizer_of(option: &'static str, name: &str) -> Result<Tokenizer> {
     let path = Path::new(name);
     if path.extension().is_some_and(|extension| extension == "json") {
-        let json = std::fs::read(path).with_context(|| name.to_owned())?;
+        let json = std::fs::read(path).with_context(|| format!("{option}: {name}"))?;
         return Tokenizer::from_json(&json).with_context(|| name.to_owned());
     }
-    Ok(Checkpoint::open(resolve(name)?.path)?.tokenizer()?)
+    Ok(Checkpoint::open(resolve(name).context(option)?.path)?.tokenizer()?)
 }
 
-/// Reads a field definition from a file, or from standard input for `-`. The error for an unknown
-/// extension ends with `besides`, which names other ways to state the format.
+/// Reads a field definition from a file, or from standard input for `-`. `option` is the option that
+/// names the file, if any. The error for an unknown extension ends with `besides`, which names other
+/// ways to state the format.
 pub(crate) fn read_definition(
+    option: Option<&'static str>,
     path: &Path,
     format: Option<DefinitionFormatArg>,
     besides: &str,
 ) -> Result<Definition> {
     let is_input = path == Path::new("-");
     let name = if is_input { "standard input".to_owned() } else { path.display().to_string() };
-    let text = if is_input { without_mark(read_input_text(None)?) } else { read_text(path)? };
+    let text = match option {
+        _ if is_input => without_mark(read_input_text(None)?),
+        Some(option) => read_option(option, path)?,
+        None => read_text(path)?,
+    };
     let format = match format {
         Some(DefinitionFormatArg::Json) => Format::Json,
         Some(DefinitionFormatArg::Yaml) => Format::Yaml,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use formwork_grammar::Remotes;
 
 use crate::args::Remote;
-use crate::files::read_json;
+use crate::files::{read_json, read_json_option};
 
 /// Maximum number of documents in a folder.
 const DOCUMENTS: usize = 100_000;
@@ -25,14 +25,18 @@ pub(crate) fn read(given: &[Remote]) -> Result<Remotes> {
     };
     for Remote { uri, path } in given {
         match uri {
-            Some(uri) if !path.is_dir() => add(uri.clone(), read_json(path)?)?,
+            Some(uri) if !path.is_dir() => add(uri.clone(), read_json_option("--remote", path)?)?,
             Some(uri) => {
                 let base = uri.trim_end_matches('/');
-                folder(path)?
+                folder(path)
+                    .context("--remote")?
                     .into_iter()
                     .try_for_each(|(name, document)| add(format!("{base}/{name}"), document))?;
             }
-            None => folder(path)?.into_iter().try_for_each(|(name, document)| add(name, document))?,
+            None => folder(path)
+                .context("--remote")?
+                .into_iter()
+                .try_for_each(|(name, document)| add(name, document))?,
         }
     }
     Ok(remotes)

@@ -211,7 +211,7 @@ fn of_step(
 
 fn shape(path: &Path) -> Result<Shape> {
     let place = || path.display().to_string();
-    let schema = files::read_json(path)?;
+    let schema = files::read_json_option("--schema", path)?;
     Shape::of_schema(schema, "answer").with_context(place)
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
 fn options(args: &ServeArgs) -> Result<ServerOptions> {
     let mut api_keys = args.api_key.clone();
     if let Some(path) = &args.api_key_file {
-        let text = files::read_text(path)?;
+        let text = files::read_option("--api-key-file", path)?;
         let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
         api_keys.extend(keys.map(str::to_owned));
         // A key file that is empty by mistake must not open the server to everyone.
@@ -58,7 +58,8 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         nesting: or(limits.nesting, default.grammar_limits.nesting),
         ..default.grammar_limits
     };
-    let schemas = args.schemas.as_deref().map(remotes::folder).transpose()?.unwrap_or_default();
+    let schemas =
+        args.schemas.as_deref().map(remotes::folder).transpose().context("--schemas")?.unwrap_or_default();
     Ok(ServerOptions {
         api_keys,
         grammar_limits,

@@ -123,7 +123,7 @@ async fn run(
 pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
     let place = || path.display().to_string();
-    let file = StepsFile::parse(&files::read_text(path)?, format).with_context(place)?;
+    let file = StepsFile::parse(&files::read_option("--steps", path)?, format).with_context(place)?;
     file.check_grammars(|gbnf| Grammar::gbnf(gbnf, &Limits::default()).map(drop)).with_context(place)?;
     Ok(file)
 }
@@ -134,7 +134,7 @@ fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunn
 }
 
 fn context(path: &Path) -> Result<Body> {
-    let text = files::read_text(path)?;
+    let text = files::read_option("--context", path)?;
     formwork_json::from_str(&text).with_context(|| format!("{}: not a JSON object", path.display()))
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
     let ran = ran?;
     if let Some(path) = &args.record {
         let text = serde_json::to_string_pretty(&ran)? + "\n";
-        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+        std::fs::write(path, text).with_context(|| format!("--record: {}", path.display()))?;
     }
     tell(&ran, as_json)?;
     Ok(ran.ok)
@@ -205,7 +205,7 @@ fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
 
 /// Replays a record (`--replay`) and reports whether the replay gives the same run.
 fn again(path: &Path, as_json: bool) -> Result<bool> {
-    let text = files::read_text(path)?;
+    let text = files::read_option("--replay", path)?;
     let record: ToolRun = serde_json::from_str(&text)
         .with_context(|| format!("{}: not a record of a tool run", path.display()))?;
     let run = match replay(&record, &Transforms::default()) {

@@ -22,7 +22,7 @@ pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<b
         bail!("--threads must be at least 1");
     }
     let files = masks::find(&args.path)?;
-    let tokenizer = load::tokenizer_of(&args.tokenizer)?;
+    let tokenizer = load::tokenizer_of("--tokenizer", &args.tokenizer)?;
     let (spelling, layout) = match args.text {
         TextArg::Compact => (Spelling::Compact, LayoutArg::Compact),
         TextArg::Spaced => (Spelling::Spaced, LayoutArg::Spaced),

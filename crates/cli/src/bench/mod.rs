@@ -24,11 +24,12 @@ pub(crate) fn bench(command: &BenchCommand, json: Option<&Path>) -> Result<bool>
     }
 }
 
+/// Creates the file that `--json` names; `-` stands for standard output.
 fn output(path: &Path) -> Result<Box<dyn Write>> {
     if path == Path::new("-") {
         return Ok(Box::new(BufWriter::new(io::stdout())));
     }
-    let file = File::create(path).with_context(|| path.display().to_string())?;
+    let file = File::create(path).with_context(|| format!("--json: {}", path.display()))?;
     Ok(Box::new(BufWriter::new(file)))
 }
 

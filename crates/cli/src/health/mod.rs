@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use formwork_trace::Timestamp;
 use formwork_trace::health::{Health, HealthOptions};
 
-use crate::config;
+use crate::{config, files};
 use args::ExportArg;
 pub(crate) use args::HealthArgs;
 
@@ -33,7 +33,7 @@ pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
     if args.output == Path::new("-") {
         std::io::stdout().write_all(text.as_bytes())?;
     } else {
-        std::fs::write(&args.output, text).with_context(|| args.output.display().to_string())?;
+        std::fs::write(&args.output, text).with_context(|| format!("--output: {}", args.output.display()))?;
     }
     Ok(true)
 }
@@ -56,9 +56,12 @@ fn database(args: &HealthArgs) -> Result<PathBuf> {
     if let Some(database) = &args.database {
         return Ok(database.clone());
     }
-    let path = match &args.config {
-        Some(path) => path.as_path(),
-        None if Path::new(CONFIG).exists() => Path::new(CONFIG),
+    let (path, config) = match &args.config {
+        Some(path) => (path.as_path(), config::read(path)?),
+        None if Path::new(CONFIG).exists() => {
+            let path = Path::new(CONFIG);
+            (path, config::parse(path, &files::read_text(path)?)?)
+        }
         None => {
             bail!(
                 "no database given and no {CONFIG} in this folder; pass a database, or --config FILE with \
@@ -66,7 +69,7 @@ fn database(args: &HealthArgs) -> Result<PathBuf> {
             )
         }
     };
-    match config::read(path)?.traces.database {
+    match config.traces.database {
         Some(database) => Ok(path.parent().unwrap_or(Path::new("")).join(database)),
         None => bail!("{}: no `[traces] database` set, and no database given", path.display()),
     }

@@ -76,7 +76,8 @@ fn anything() -> Value {
 pub(super) fn read(args: &RunArgs) -> Result<Tools> {
     let mut tools = Tools { registry: ToolRegistry::new(), servers: Vec::new() };
     for path in &args.tools {
-        let file = parse(path).with_context(|| path.display().to_string())?;
+        let text = files::read_option("--tools", path)?;
+        let file = parse(path, &text).with_context(|| path.display().to_string())?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for entry in file.tools {
             add(&mut tools.registry, entry, folder).with_context(|| path.display().to_string())?;
@@ -94,12 +95,11 @@ pub(super) fn read(args: &RunArgs) -> Result<Tools> {
     Ok(tools)
 }
 
-fn parse(path: &Path) -> Result<ToolsFile> {
-    let text = files::read_text(path)?;
+fn parse(path: &Path, text: &str) -> Result<ToolsFile> {
     if path.extension().is_some_and(|extension| extension == "toml") {
-        return Ok(toml::from_str(&text)?);
+        return Ok(toml::from_str(text)?);
     }
-    Ok(formwork_json::from_str(&text)?)
+    Ok(formwork_json::from_str(text)?)
 }
 
 fn add(registry: &mut ToolRegistry, entry: ToolEntry, folder: &Path) -> Result<()> {
@@ -176,10 +176,7 @@ mod tests {
     use super::*;
 
     fn read_as(name: &str, text: &str) -> Result<ToolsFile> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join(name);
-        std::fs::write(&path, text)?;
-        parse(&path)
+        parse(Path::new(name), text)
     }
 
     #[test]
