@@ -1,6 +1,6 @@
 use crate::f16_as_i16::Q16Block;
 use crate::format::{GROUP, each};
-use crate::products::Tier;
+use crate::tier::{Tier, with_tier};
 
 /// Thirty-two activations rounded to 8 bits. Fills one cache line of 64 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl<'a> Activation<'a> {
     pub fn quantize_into(values: &[f32], groups: &mut [Q8Block]) {
         let values = values.as_chunks::<GROUP>().0;
         assert_eq!(values.len(), groups.len(), "number of activation groups");
-        Tier::best().quantize(values, groups);
+        quantize_by(Tier::best(), values, groups);
     }
 
     /// Returns the residuals of the rounding, rounded to 1/256 of the step of their group.
@@ -108,7 +108,7 @@ impl<'a> Activation<'a> {
     pub fn rests_into(values: &[f32], groups: &[Q8Block], rests: &mut [Q8Block]) {
         let values = values.as_chunks::<GROUP>().0;
         assert_eq!((values.len(), values.len()), (groups.len(), rests.len()), "number of activation groups");
-        Tier::best().rests(values, groups, rests);
+        rests_by(Tier::best(), values, groups, rests);
     }
 }
 
@@ -129,6 +129,28 @@ impl Q8Block {
             minuses: [-sums[0], -sums[1]],
         }
     }
+}
+
+/// Rounds groups to 8 bits with the instructions of `tier`.
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
+fn quantize_by(tier: Tier, values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
+    tier.check();
+    with_tier!(tier,
+        // SAFETY: `check` asserts that the processor has the tier.
+        kernels => unsafe { kernels::quantize(values, groups) },
+        portable => quantize_groups(values, groups)
+    );
+}
+
+/// Computes the residuals of groups that were rounded to 8 bits, with the instructions of `tier`.
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
+fn rests_by(tier: Tier, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
+    tier.check();
+    with_tier!(tier,
+        // SAFETY: `check` asserts that the processor has the tier.
+        kernels => unsafe { kernels::rests(values, groups, rests) },
+        portable => rest_groups(values, groups, rests)
+    );
 }
 
 #[inline(always)]
@@ -211,6 +233,7 @@ fn rest_group(values: &[f32; GROUP], group: &Q8Block) -> Q8Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::f16_as_i16::quantize_words_by;
 
     const EXTREMES: [f32; 8] = [0.0, f32::MIN_POSITIVE, 1e-42, 1e-36, 1.0, f32::MAX, f32::INFINITY, f32::NAN];
 
@@ -225,7 +248,7 @@ mod tests {
             assert!(rest.q.iter().all(|q| (-127..=127).contains(q)), "{value}: {:?}", rest.q);
             for tier in Tier::available() {
                 let mut word = [Q16Block::default()];
-                tier.words(&[values], &mut word);
+                quantize_words_by(tier, &[values], &mut word);
                 let norm: i64 = word[0].q.iter().map(|&q| i64::from(q) * i64::from(q)).sum();
                 assert!(norm < 1 << 31 && !word[0].q.contains(&i16::MIN), "{value}: {word:?}");
             }
@@ -256,10 +279,10 @@ mod tests {
         let by = |tier: Tier| {
             let (mut groups, mut rests) =
                 (vec![Q8Block::default(); values.len()], vec![Q8Block::default(); values.len()]);
-            tier.quantize(&values, &mut groups);
-            tier.rests(&values, &groups, &mut rests);
+            quantize_by(tier, &values, &mut groups);
+            rests_by(tier, &values, &groups, &mut rests);
             let mut words = vec![Q16Block::default(); values.len()];
-            tier.words(&values, &mut words);
+            quantize_words_by(tier, &values, &mut words);
             format!("{groups:?} {rests:?} {words:?}")
         };
         for tier in Tier::available() {

@@ -22,7 +22,7 @@ use crate::activation::{Activation, inverse, largest, nearest};
 use crate::float::FloatFormat;
 use crate::format::{GROUP, each};
 use crate::layout::{PLANE, TILE_ROWS};
-use crate::products::Tier;
+use crate::tier::{Tier, with_tier};
 
 /// Size of the powers of two in a tile, in bytes.
 pub(crate) const POWERS_BYTES: usize = PLANE;
@@ -58,15 +58,26 @@ impl Q16Block {
     pub fn quantize_into(values: &[f32], groups: &mut [Self]) {
         assert_eq!(Self::count(values.len()), groups.len(), "number of activation groups");
         let (whole, rest) = values.as_chunks::<GROUP>();
-        Tier::best().words(whole, &mut groups[..whole.len()]);
+        quantize_words_by(Tier::best(), whole, &mut groups[..whole.len()]);
         if let [.., last] = groups
             && !rest.is_empty()
         {
             let mut group = [0.0; GROUP];
             group[..rest.len()].copy_from_slice(rest);
-            Tier::best().words(&[group], std::slice::from_mut(last));
+            quantize_words_by(Tier::best(), &[group], std::slice::from_mut(last));
         }
     }
+}
+
+/// Rounds groups to 16 bits with the instructions of `tier`.
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
+pub(crate) fn quantize_words_by(tier: Tier, values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
+    tier.check();
+    with_tier!(tier,
+        // SAFETY: `check` asserts that the processor has the tier.
+        kernels => unsafe { kernels::quantize_words(values, groups) },
+        portable => quantize_words(values, groups)
+    );
 }
 
 /// Returns the factor that scales values to integers, given the sum of their squares. The values

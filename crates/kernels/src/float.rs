@@ -6,6 +6,9 @@ use crate::format::GROUP;
 /// Number of independent sums in a dot product of floats.
 const LANES: usize = 16;
 
+/// Number of chains in which the columns of a product of floats are added up.
+pub(crate) const CHAINS: usize = 4;
+
 /// A float type as it is stored in a file.
 pub(crate) trait FloatFormat {
     const BYTES: usize;

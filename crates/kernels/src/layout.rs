@@ -20,7 +20,7 @@
 //!
 //! A few shifts and masks of whole vectors turn planes into factors for four activations at a time.
 //! Each 32-bit lane belongs to a row, so sums never cross lanes. Rows of 32-bit floats are stored
-//! as columns of 16 values. See `words.rs` for rows of 16-bit floats.
+//! as columns of 16 values. See `f16_as_i16.rs` for rows of 16-bit floats.
 
 use crate::float::FloatFormat;
 use crate::format::{BlockFormat, GROUP, Head};
@@ -34,6 +34,15 @@ pub const TILE_ROWS: usize = 16;
 pub(crate) const PIECES: usize = GROUP / 4;
 /// Number of bytes in a plane, and the alignment of the parts of a tile.
 pub(crate) const PLANE: usize = 64;
+
+/// Some tiles of packed rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiles<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Size of one tile, in bytes.
+    pub(crate) tile_bytes: usize,
+    pub(crate) columns: usize,
+}
 
 /// Returns the size of a block's heads in a tile, in bytes.
 pub(crate) const fn head_bytes<B: BlockFormat>() -> usize {

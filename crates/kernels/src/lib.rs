@@ -162,16 +162,11 @@ mod quantize;
 mod split_bits;
 mod table;
 mod team;
+mod tier;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vectors;
 #[cfg(target_arch = "x86_64")]
 mod x86;
-
-/// The vector code for the architecture of this build.
-#[cfg(target_arch = "aarch64")]
-use self::neon as machine;
-#[cfg(target_arch = "x86_64")]
-use self::x86 as machine;
 
 pub use self::activation::{Activation, Q8Block};
 pub use self::attention::{
@@ -189,9 +184,9 @@ pub use self::memory::zeroed_memory;
 pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::pool::{Pool, Slot};
-pub use self::products::Tier;
 pub use self::quantize::{Quantize, quantizer};
 pub use self::team::{RowGroup, Team};
+pub use self::tier::Tier;
 
 /// Returns `a * b + c`, fused if the target has an instruction for it.
 #[inline(always)]

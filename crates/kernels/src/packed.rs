@@ -5,12 +5,13 @@ use crate::f16_as_i16::{pack_words, place, word_tile_bytes};
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, each, expand};
 use crate::layout::{
-    Parts, TILE_ROWS, float_tile_bytes, head, head_bytes, levels, pack_floats, pack_tile, tile_bytes,
+    Parts, TILE_ROWS, Tiles, float_tile_bytes, head, head_bytes, levels, pack_floats, pack_tile, tile_bytes,
 };
 use crate::matrix_mut::MatrixMut;
 use crate::packing::Packing;
-use crate::products::{Tier, Tiles, bounds_by, products_by};
+use crate::products::{bounds_by, products_by};
 use crate::split_bits::SplitBits;
+use crate::tier::Tier;
 use crate::{k, legacy, table};
 
 /// A weight matrix in the order in which the kernels read it: rows interleaved in tiles of sixteen

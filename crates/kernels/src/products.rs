@@ -1,158 +1,21 @@
 //! Dot products of weight rows with activations.
 
-use std::sync::OnceLock;
-
-use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
+use crate::activation::{Activation, Q8Block};
 use crate::bounds::{Bounds, CoarseQuery, bounds};
 use crate::encoding::{Encoding, Operand};
-use crate::f16_as_i16::{Q16Block, quantize_words, word_tile};
-use crate::float::{Bf16, F16, F32, FloatFormat};
+use crate::f16_as_i16::{Q16Block, word_tile};
+use crate::float::{Bf16, CHAINS, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
-use crate::layout::{PIECES, Parts, TILE_ROWS, head, head_bytes, levels};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use crate::machine;
+use crate::layout::{PIECES, Parts, TILE_ROWS, Tiles, head, head_bytes, levels};
 use crate::matrix_mut::MatrixMut;
 use crate::packing::Packing;
 use crate::split_bits::SplitBits;
+use crate::tier::{Tier, with_tier};
 use crate::{k, legacy, table};
-
-static BEST: OnceLock<Tier> = OnceLock::new();
-
-/// A set of processor instructions for which this crate has kernels.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Tier {
-    /// Plain loops, in whatever instructions the compiler chooses.
-    Portable,
-    /// Vectors of 16 bytes (NEON).
-    Neon,
-    /// NEON with dot products of four bytes per lane.
-    NeonDot,
-    /// Vectors of 32 bytes (AVX2, FMA and F16C).
-    Avx2,
-    /// AVX2 with dot products of four bytes per lane (AVX-VNNI).
-    AvxVnni,
-    /// Vectors of 64 bytes with dot products of four bytes per lane (AVX-512 with VNNI).
-    Avx512Vnni,
-    /// AVX-512 with VNNI, and tile registers for products with many tokens (AMX).
-    Amx,
-}
-
-impl Tier {
-    /// Returns the tiers that this processor supports, from slow to fast.
-    pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Neon, Self::NeonDot, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni, Self::Amx]
-            .into_iter()
-            .filter(|tier| tier.is_available())
-            .collect()
-    }
-
-    /// Returns the tier that kernels use: the one set by [`Tier::force`], or else the fastest that
-    /// this processor supports.
-    pub fn best() -> Self {
-        *BEST.get_or_init(|| Self::available().pop().unwrap_or(Self::Portable))
-    }
-
-    /// Makes kernels use this tier, for measurements. Returns false if the processor lacks the tier
-    /// or if kernels already use another one.
-    pub fn force(self) -> bool {
-        self.is_available() && *BEST.get_or_init(|| self) == self
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn is_available(self) -> bool {
-        let avx2 = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
-        match self {
-            Self::Portable => true,
-            Self::Neon | Self::NeonDot => false,
-            Self::Avx2 => avx2,
-            Self::AvxVnni => avx2 && (is_x86_feature_detected!("avxvnni") || machine::has_stand_in()),
-            Self::Avx512Vnni => {
-                avx2 && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512vnni")
-            }
-            Self::Amx => Self::Avx512Vnni.is_available() && machine::has_amx(),
-        }
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    fn is_available(self) -> bool {
-        match self {
-            Self::Portable | Self::Neon => true,
-            Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => false,
-        }
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn is_available(self) -> bool {
-        self == Self::Portable
-    }
-
-    /// Panics if the processor lacks the tier.
-    pub(crate) fn check(self) {
-        assert!(self.is_available(), "the processor does not support {self:?}");
-    }
-
-    /// Rounds groups of activations to 8 bits.
-    pub(crate) fn quantize(self, values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
-        self.check();
-        match self {
-            // SAFETY: the processor has the tier, as `check` asserts above, and all of these tiers
-            // include AVX2.
-            #[cfg(target_arch = "x86_64")]
-            #[expect(unsafe_code)]
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
-                machine::quantize(values, groups);
-            },
-            _ => quantize_groups(values, groups),
-        }
-    }
-
-    /// Rounds groups of activations to 16 bits.
-    pub(crate) fn words(self, values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
-        self.check();
-        match self {
-            // SAFETY: the processor has the tier, as `check` asserts above, and all of these tiers
-            // include AVX2 and FMA.
-            #[cfg(target_arch = "x86_64")]
-            #[expect(unsafe_code)]
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
-                machine::quantize_words(values, groups);
-            },
-            _ => quantize_words(values, groups),
-        }
-    }
-
-    /// Computes the residuals of groups that were rounded to 8 bits.
-    pub(crate) fn rests(self, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
-        self.check();
-        match self {
-            // SAFETY: the processor has the tier, as `check` asserts above.
-            #[cfg(target_arch = "x86_64")]
-            #[expect(unsafe_code)]
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
-                machine::rests(self, values, groups, rests);
-            },
-            _ => rest_groups(values, groups, rests),
-        }
-    }
-}
-
-/// Some tiles of packed rows.
-#[derive(Clone, Copy)]
-pub(crate) struct Tiles<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// Size of one tile, in bytes.
-    pub(crate) tile_bytes: usize,
-    pub(crate) columns: usize,
-}
 
 /// Computes the products of tiles with the instructions of `tier`. The last tile may have more rows
 /// than `out`.
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
 pub(crate) fn products_by(
     tier: Tier,
     packing: Packing,
@@ -181,48 +44,45 @@ pub(crate) fn products_by(
         out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS,
         "more output rows than packed rows"
     );
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    #[expect(unsafe_code)]
-    if tier != Tier::Portable {
-        // SAFETY: the processor has the tier, which is not the portable one. The assertions above
-        // check that activations are as long as rows and rounded as needed. They also check that
-        // `out` has the number of tokens of `x`, and at most the rows of the tiles. `tiles` comes
-        // from `PackedRows`, which checks its size for this packing.
-        unsafe {
-            with_packing!(packing,
-                B => machine::products::<B>(tier, tiles, x, out),
-                W => machine::word_products::<W>(tier, tiles, x, out),
-                E => machine::float_products::<E>(tier, tiles, x, out)
-            );
-        }
-        return;
-    }
+    // SAFETY of the calls below: `check` asserts that the processor has the tier. The assertions above
+    // check that activations are as long as rows and rounded as needed. They also check that `out`
+    // has the number of tokens of `x`, and at most the rows of the tiles. `tiles` comes from
+    // `PackedRows`, which checks its size for this packing.
     with_packing!(packing,
-        B => portable(tiles, x, out, tile::<B>),
-        W => portable(tiles, x, out, word_tile::<W>),
-        E => portable(tiles, x, out, float_tile::<E>)
+        B => with_tier!(tier,
+            // SAFETY: see above.
+            kernels => unsafe { kernels::products::<B>(tiles, x, out) },
+            portable => portable(tiles, x, out, tile::<B>)
+        ),
+        W => with_tier!(tier,
+            // SAFETY: see above.
+            kernels => unsafe { kernels::word_products::<W>(tiles, x, out) },
+            portable => portable(tiles, x, out, word_tile::<W>)
+        ),
+        E => with_tier!(tier,
+            // SAFETY: see above.
+            kernels => unsafe { kernels::float_products::<E>(tiles, x, out) },
+            portable => portable(tiles, x, out, float_tile::<E>)
+        )
     );
 }
 
 /// Computes the bounds of a tile's products with the instructions of `tier`. Returns `None` if the
 /// rows are not nested.
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
 pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &CoarseQuery) -> Option<Bounds> {
     tier.check();
     assert_eq!(tile.tile_bytes, tile.bytes.len(), "length of one tile");
     assert_eq!(tile.columns, x.groups.len() * GROUP, "length of activations and of rows");
     macro_rules! by {
         ($format:ty) => {
-            match tier {
-                Tier::Portable => bounds::<SplitBits<$format>>(tile.bytes, x),
-                // SAFETY: the processor has the tier, which is not the portable one. The assertions
-                // above check that `tile` is a single tile with rows as long as the activations.
-                // `CoarseQuery::take` lists only groups that the coarse_query has.
-                #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-                #[expect(unsafe_code)]
-                _ => unsafe { machine::bounds::<SplitBits<$format>>(tier, tile, x) },
-                #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-                _ => unreachable!("tier of another architecture"),
-            }
+            with_tier!(tier,
+                // SAFETY: `check` asserts that the processor has the tier. The assertions above check
+                // that `tile` is a single tile with rows as long as the activations.
+                // `CoarseQuery::take` lists only groups that the coarse query has.
+                kernels => unsafe { kernels::bounds::<SplitBits<$format>>(tile, x) },
+                portable => bounds::<SplitBits<$format>>(tile.bytes, x)
+            )
         };
     }
     match (packing.encoding(), packing.is_nested()) {
@@ -323,9 +183,6 @@ fn add_group<B: BlockFormat>(
         }
     }
 }
-
-/// Number of chains in which columns of floats are added up.
-pub(crate) const CHAINS: usize = 4;
 
 /// Multiplies sixteen rows of floats with each token, and adds up columns in [`CHAINS`] chains.
 fn float_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {

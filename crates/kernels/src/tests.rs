@@ -8,9 +8,8 @@ use candle_core::{Device, Tensor};
 
 use super::*;
 use crate::f16_as_i16::power;
-use crate::float::{Bf16, F16, F32, FloatFormat};
+use crate::float::{Bf16, CHAINS, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, bias};
-use crate::products::CHAINS;
 
 /// Random blocks and their values according to the reference implementation. See `generate.py` next
 /// to the file.

@@ -11,9 +11,7 @@ pub use self::f16_as_i16::Pair;
 use self::floats::Floats;
 
 pub(crate) use self::f16_as_i16::{LANES, Levels, Weights, WordQuery, Words, sum_of_lanes};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use crate::machine;
-use crate::products::Tier;
+use crate::tier::{Tier, with_tier};
 
 /// Number of positions in a block.
 pub const POSITIONS: usize = 64;
@@ -201,6 +199,7 @@ pub fn add_values(weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [
     add_values_by(Tier::best(), weights, block, out);
 }
 
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
 fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     tier.check();
     assert_eq!(queries.len(), out.len(), "number of queries and of products");
@@ -219,21 +218,18 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
     };
     let pairs = Query::pairs(block.head_dim);
     assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries must be rounded");
-    match tier {
-        // SAFETY: the processor has the tier, as `check` asserts. The assertions above check that
-        // all queries have as many pairs as the keys, and that `out` is as long as `queries`.
+    with_tier!(tier,
+        // SAFETY: `check` asserts that the processor has the tier. The assertions above check that all
+        // queries have as many pairs as the keys, and that `out` is as long as `queries`.
         // `KvBlock::new` checks the number of positions.
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        #[expect(unsafe_code)]
-        tier if tier != Tier::Portable => unsafe { machine::key_products(tier, queries, words, out) },
-        _ => {
-            for (query, out) in queries.iter().zip(out) {
-                words.key_products(&query.rounded, out);
-            }
+        kernels => unsafe { kernels::key_products(queries, words, out) },
+        portable => for (query, out) in queries.iter().zip(out) {
+            words.key_products(&query.rounded, out);
         }
-    }
+    );
 }
 
+#[allow(unsafe_code, reason = "kernels need the instructions of their tier")]
 fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     tier.check();
     assert_eq!(weights.len(), out.len(), "number of weights and of outputs");
@@ -242,26 +238,24 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
         let is_zero = |weights: &&[f32; POSITIONS]| weights[positions..].iter().all(|weight| *weight == 0.0);
         debug_assert!(weights.iter().all(is_zero), "weights of positions outside the span must be zero");
     }
-    match (&block.rows, tier) {
-        (Rows::Floats(floats), _) => {
+    let words = match &block.rows {
+        Rows::Words(words) => words,
+        Rows::Floats(floats) => {
             for (weights, out) in weights.iter().zip(out) {
                 floats.add_values(weights, out);
             }
+            return;
         }
-        // SAFETY: the processor has the tier, as `check` asserts. The assertions above check that
-        // all outputs are as long as the values, and that `out` is as long as `weights`.
-        // `KvBlock::new` checks the number of positions.
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        #[expect(unsafe_code)]
-        (Rows::Words(words), tier) if tier != Tier::Portable => unsafe {
-            machine::add_values(tier, weights, words, out);
-        },
-        (Rows::Words(words), _) => {
-            for (weights, out) in weights.iter().zip(out) {
-                words.add_values(&Weights::new(weights, words.value_steps), 0, out);
-            }
+    };
+    with_tier!(tier,
+        // SAFETY: `check` asserts that the processor has the tier. The assertions above check that all
+        // outputs are as long as the values, and that `out` is as long as `weights`. `KvBlock::new`
+        // checks the number of positions.
+        kernels => unsafe { kernels::add_values(weights, words, out) },
+        portable => for (weights, out) in weights.iter().zip(out) {
+            words.add_values(&Weights::new(weights, words.value_steps), 0, out);
         }
-    }
+    );
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use super::unpack::{Heads, Unpack, low_levels, nibbles};
 use super::{Vector, prefetch_all};
 use crate::bounds::{Bounds, CoarseQuery};
 use crate::format::GROUP;
-use crate::layout::{PIECES, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
-use crate::products::Tiles;
+use crate::layout::{PIECES, TILE_ROWS, Tiles, code_bytes, head_bytes, heads_bytes, low_bytes};
 use crate::split_bits::{middle, spread_step};
 
 /// Prefetch distance, in tiles.

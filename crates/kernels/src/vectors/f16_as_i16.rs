@@ -11,9 +11,8 @@ use super::{Vector, prefetch};
 use crate::activation::Activation;
 use crate::f16_as_i16::{PAIR_BYTES, PAIRS, POWERS_BYTES, Q16Block, powers};
 use crate::format::each;
-use crate::layout::{PLANE, TILE_ROWS};
+use crate::layout::{PLANE, TILE_ROWS, Tiles};
 use crate::matrix_mut::MatrixMut;
-use crate::products::Tiles;
 
 /// Number of groups in a span of one vector of rows, of 1 KiB each. A span of two vectors has half
 /// as many.

@@ -4,10 +4,9 @@
 use super::gemm::store;
 use super::{Vector, prefetch_all};
 use crate::activation::Activation;
-use crate::float::{Bf16, F16, F32, FloatFormat};
-use crate::layout::TILE_ROWS;
+use crate::float::{Bf16, CHAINS, F16, F32, FloatFormat};
+use crate::layout::{TILE_ROWS, Tiles};
 use crate::matrix_mut::MatrixMut;
-use crate::products::{CHAINS, Tiles};
 
 /// Number of tokens in a pass over all tiles.
 const ROUND: usize = 48;

@@ -18,9 +18,8 @@ use super::unpack::{Heads, Kind, Scales, Unpack, levels};
 use super::{Vector, prefetch, prefetch_all};
 use crate::activation::{Activation, Q8Block};
 use crate::format::{GROUP, bias};
-use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
+use crate::layout::{PIECES, PLANE, TILE_ROWS, Tiles, code_bytes, head_bytes, heads_bytes, low_bytes};
 use crate::matrix_mut::MatrixMut;
-use crate::products::Tiles;
 
 /// Number of groups in a span of a tile.
 const SPAN: usize = 64;

@@ -19,7 +19,7 @@ use crate::format::GROUP;
 /// # Safety
 /// The processor must have AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
+pub(crate) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
     for (values, group) in values.iter().zip(groups) {
         let (floats, most) = load(values);
         let scale = step(most);
@@ -42,7 +42,7 @@ pub(super) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
 /// # Safety
 /// The processor must have AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
+pub(crate) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     for (values, group) in values.iter().zip(groups) {
         let (mut floats, most) = load(values);
         let most = f32::from_bits(most);

@@ -13,7 +13,10 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use std::sync::OnceLock;
 
-pub(super) use self::products::products;
+pub(crate) use self::products::products;
+pub(crate) use super::avx512::{
+    add_values, bounds, float_products, key_products, quantize, quantize_words, rests, word_products,
+};
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
 
 static USABLE: OnceLock<bool> = OnceLock::new();

@@ -6,9 +6,8 @@ use super::super::vector::Sixteen;
 use super::{Integers, Shape, multiply, release};
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
-use crate::layout::{PIECES, PLANE, TILE_ROWS};
+use crate::layout::{PIECES, PLANE, TILE_ROWS, Tiles};
 use crate::matrix_mut::MatrixMut;
-use crate::products::Tiles;
 use crate::vectors::gemm::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
 use crate::vectors::{Kind, Unpack, Vector};
 
@@ -27,11 +26,7 @@ const ROUND_TOKENS: usize = 8 * MANY;
 /// or 16 bits and as long as rows. `out` must have the number of tokens of `x`, and at most the
 /// rows of the tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(in super::super) unsafe fn products<B: Unpack>(
-    tiles: Tiles<'_>,
-    x: &[Activation<'_>],
-    mut out: MatrixMut<'_>,
-) {
+pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: MatrixMut<'_>) {
     let mut token = 0;
     for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
         let out = out.of(token..token + x.len());
