@@ -1,5 +1,7 @@
 //! Pairs of 16-byte vectors with eight rows.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an intrinsic")]
+
 use std::arch::aarch64::{
     float32x4_t, int8x16_t, int16x8_t, int32x4_t, uint8x8_t, uint16x4_t, vabsq_f32, vadd_u8, vaddq_f32,
     vaddq_s32, vand_u8, vandq_s32, vcombine_s16, vcvtnq_s32_f32, vcvtq_f32_s32, vdup_n_s8, vdup_n_u8,

@@ -1,5 +1,7 @@
 //! The products of attention: a few queries at a time, whose sums stay in registers.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
+
 use super::{Vector, prefetch};
 use crate::attention::{LANES, Levels, POSITIONS, Pair, Query, Weights, Words, sum_of_lanes};
 use crate::layout::{PLANE, TILE_ROWS};

@@ -1,5 +1,7 @@
 //! Bounds of the products of nested rows.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
+
 use super::unpack::{Heads, Unpack, low_levels, nibbles};
 use super::{Vector, prefetch_all};
 use crate::bounds::{Bounds, CoarseQuery};

@@ -3,6 +3,8 @@
 //! A few tokens are multiplied with integers that are converted on the fly. For more tokens, a span
 //! of groups is converted once, into the first-level cache.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
+
 use std::marker::PhantomData;
 
 use super::floats::{AHEAD, LoadColumn};

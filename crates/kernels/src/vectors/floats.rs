@@ -1,6 +1,8 @@
 //! Rows of floats: a column of up to sixteen rows at a time, multiplied with one value of each
 //! token.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
+
 use super::gemm::store;
 use super::{Vector, prefetch_all};
 use crate::activation::Activation;

@@ -12,6 +12,8 @@
 //! More tokens than a round need another pass over the tiles. This keeps the activations, which all
 //! tiles use, in the second-level cache.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
+
 use std::marker::PhantomData;
 
 use super::unpack::{Heads, Kind, Scales, Unpack, levels};

@@ -9,7 +9,6 @@
 //! each lane, so the results have the same bits.
 
 #![allow(unsafe_code, reason = "vector instructions, and loads from slices of known length")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is unsafe")]
 
 pub(crate) mod attention;
 pub(crate) mod bounds;
@@ -335,10 +334,16 @@ pub(crate) trait Bytes: Copy {
 /// has the instruction.
 #[inline(always)]
 unsafe fn prefetch(from: *const u8) {
+    // SAFETY: the instruction reads nothing, and every processor of the architecture has it.
     #[cfg(target_arch = "x86_64")]
-    std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());
+    }
+    // SAFETY: as above.
     #[cfg(target_arch = "aarch64")]
-    std::arch::asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
+    }
 }
 
 /// Prefetches one cache line for each 64 of `bytes` bytes.
@@ -348,6 +353,7 @@ unsafe fn prefetch(from: *const u8) {
 #[inline(always)]
 unsafe fn prefetch_all(from: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(PLANE) {
-        prefetch(from.wrapping_add(line));
+        // SAFETY: prefetching has no requirements.
+        unsafe { prefetch(from.wrapping_add(line)) };
     }
 }

@@ -1,5 +1,7 @@
 //! Unpacking of codes and heads into the vectors that are multiplied.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
+
 use super::{Bytes, Vector};
 use crate::format::BlockFormat;
 use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};

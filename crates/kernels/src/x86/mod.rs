@@ -3,7 +3,6 @@
 //! A module re-exports functions of a lower tier if its own instructions do not make them faster.
 
 #![allow(unsafe_code, reason = "vector instructions, and loads from slices of known length")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is unsafe")]
 
 pub(crate) mod amx;
 pub(crate) mod avx2;

@@ -1,5 +1,7 @@
 //! Rounding of activations with AVX2.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an intrinsic")]
+
 use std::arch::x86_64::{
     __m256, __m256i, _mm_add_epi32, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32,
     _mm_extract_epi32, _mm_hadd_epi32, _mm_max_epu32, _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32,

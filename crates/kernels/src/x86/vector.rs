@@ -1,5 +1,7 @@
 //! Vectors of 32 and of 64 bytes.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an intrinsic")]
+
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, __m512, __m512i, _mm_add_epi8, _mm_and_si128, _mm_cvtsi32_si128,
     _mm_loadl_epi64, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8, _mm_or_si128, _mm_set1_epi8, _mm_sll_epi16,

@@ -45,18 +45,22 @@ pub(super) fn install() {
 /// Only the system may call the function, as a signal handler: `context` must point to the
 /// `ucontext_t` of this thread.
 unsafe extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+    // SAFETY: the system passes the context of this thread.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize];
-    let instruction = Instruction::decode(at as *const u8, registers);
-    let done = instruction
-        .as_ref()
-        .is_some_and(|instruction| STATE.with_borrow_mut(|state| instruction.carry_out(state)).is_some());
+    // SAFETY: the instruction pointer points to the instruction that raised the signal.
+    let instruction = unsafe { Instruction::decode(at as *const u8, registers) };
+    let done = instruction.as_ref().is_some_and(|instruction| {
+        // SAFETY: the program executes the instruction with this operand.
+        STATE.with_borrow_mut(|state| unsafe { instruction.carry_out(state) }).is_some()
+    });
     match instruction {
         Some(instruction) if done => registers[libc::REG_RIP as usize] = at + instruction.len as i64,
         // The instruction is unknown or invalid. With the default action, the instruction raises
         // the signal again, which ends the process at the place of the error.
         _ => {
-            libc::signal(libc::SIGILL, libc::SIG_DFL);
+            // SAFETY: a signal handler may call the function.
+            unsafe { libc::signal(libc::SIGILL, libc::SIG_DFL) };
         }
     }
 }
@@ -89,7 +93,8 @@ impl Instruction {
     /// # Safety
     /// `bytes` must point to an instruction of this process.
     unsafe fn decode(bytes: *const u8, registers: &[i64; 23]) -> Option<Self> {
-        let byte = |i: usize| *bytes.add(i);
+        // SAFETY: the caller ensures an instruction. Only its bytes are read.
+        let byte = |i: usize| unsafe { *bytes.add(i) };
         let (second, third) = (byte(1), byte(2));
         if byte(0) != 0xc4 || second & 0x1f != 2 || third & 0x84 != 0 {
             return None;
@@ -117,7 +122,8 @@ impl Instruction {
                     len += 1;
                 }
                 2 => {
-                    let displacement = bytes.add(len).cast::<i32>().read_unaligned();
+                    // SAFETY: the instruction has a displacement of four bytes here.
+                    let displacement = unsafe { bytes.add(len).cast::<i32>().read_unaligned() };
                     address = address.wrapping_add_signed(displacement as isize);
                     len += 4;
                 }
@@ -143,8 +149,9 @@ impl Instruction {
     unsafe fn carry_out(&self, state: &mut State) -> Option<()> {
         match (self.opcode, self.memory) {
             ((0x49, NONE), Some((from, _))) => {
+                // SAFETY: the instruction reads a configuration, so the caller ensures one.
                 let Configuration { palette, start, line_bytes, lines, .. } =
-                    from.cast::<Configuration>().read_unaligned();
+                    unsafe { from.cast::<Configuration>().read_unaligned() };
                 let is_sound =
                     |&(lines, bytes): &(usize, usize)| lines <= LINES && bytes <= LINE && bytes % 4 == 0;
                 let shapes = std::array::from_fn(|i| (usize::from(lines[i]), usize::from(line_bytes[i])));
@@ -162,14 +169,18 @@ impl Instruction {
                 state.lines[self.register] = [[0; LINE]; LINES];
                 for line in 0..lines {
                     let from = from.wrapping_add(line.wrapping_mul(stride));
-                    from.copy_to_nonoverlapping(state.lines[self.register][line].as_mut_ptr(), bytes);
+                    let to = state.lines[self.register][line].as_mut_ptr();
+                    // SAFETY: the instruction reads these bytes. A line has room for them.
+                    unsafe { from.copy_to_nonoverlapping(to, bytes) };
                 }
             }
             ((0x4b, F3), Some((to, stride))) => {
                 let (lines, bytes) = state.shapes?[self.register];
                 for line in 0..lines {
                     let to = to.wrapping_add(line.wrapping_mul(stride));
-                    to.copy_from_nonoverlapping(state.lines[self.register][line].as_ptr(), bytes);
+                    let from = state.lines[self.register][line].as_ptr();
+                    // SAFETY: the instruction writes these bytes. A line has as many.
+                    unsafe { to.copy_from_nonoverlapping(from, bytes) };
                 }
             }
             ((0x5e, F2), None) => self.multiply(state)?,

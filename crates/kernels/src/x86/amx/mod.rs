@@ -59,7 +59,8 @@ fn is_present() -> bool {
 /// The processor must have XSAVE, and the system must have enabled it (`OSXSAVE`).
 #[target_feature(enable = "xsave")]
 unsafe fn enabled_states() -> u64 {
-    _xgetbv(0)
+    // SAFETY: the caller ensures the instruction.
+    unsafe { _xgetbv(0) }
 }
 
 /// Asks the system for permission to use the registers. Linux requires this because they enlarge
@@ -147,7 +148,10 @@ impl Shape {
                 all.line_bytes[register] = bytes as u16;
             }
         }
-        asm!("ldtilecfg [{all}]", all = in(reg) &raw const all, options(nostack, readonly));
+        // SAFETY: the caller ensures the registers and a valid shape. The instruction reads `all` only.
+        unsafe {
+            asm!("ldtilecfg [{all}]", all = in(reg) &raw const all, options(nostack, readonly));
+        }
     }
 }
 
@@ -156,7 +160,10 @@ impl Shape {
 /// # Safety
 /// This process must be allowed to use the tile registers ([`is_usable`]).
 unsafe fn release() {
-    asm!("tilerelease", options(nostack, nomem));
+    // SAFETY: the caller ensures the registers. The instruction uses no memory.
+    unsafe {
+        asm!("tilerelease", options(nostack, nomem));
+    }
 }
 
 /// Computes two products at once, so that the processor can work on one while the other waits.
@@ -168,31 +175,34 @@ unsafe fn release() {
 /// `integers` must be valid for writing all lines of the tokens.
 #[inline(always)]
 unsafe fn multiply(x: [*const i8; 2], stride: usize, weights: [*const i8; 2], integers: [*mut Integers; 2]) {
-    asm!(
-        "tilezero tmm0",
-        "tileloadd tmm4, [{x0} + {stride}]",
-        "tileloadd tmm6, [{weights0} + {line}]",
-        "tilezero tmm1",
-        "tileloadd tmm5, [{x1} + {stride}]",
-        "tileloadd tmm7, [{weights1} + {line}]",
-        "tdpbssd tmm0, tmm4, tmm6",
-        "tdpbssd tmm1, tmm5, tmm7",
-        "tilestored [{integers0} + {line}], tmm0",
-        "tilestored [{integers1} + {line}], tmm1",
-        x0 = in(reg) x[0],
-        x1 = in(reg) x[1],
-        stride = in(reg) stride,
-        weights0 = in(reg) weights[0],
-        weights1 = in(reg) weights[1],
-        integers0 = in(reg) integers[0],
-        integers1 = in(reg) integers[1],
-        line = in(reg) LINE,
-        out("tmm0") _,
-        out("tmm1") _,
-        out("tmm4") _,
-        out("tmm5") _,
-        out("tmm6") _,
-        out("tmm7") _,
-        options(nostack, preserves_flags)
-    );
+    // SAFETY: the caller ensures configured registers and valid pointers.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tileloadd tmm4, [{x0} + {stride}]",
+            "tileloadd tmm6, [{weights0} + {line}]",
+            "tilezero tmm1",
+            "tileloadd tmm5, [{x1} + {stride}]",
+            "tileloadd tmm7, [{weights1} + {line}]",
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tdpbssd tmm1, tmm5, tmm7",
+            "tilestored [{integers0} + {line}], tmm0",
+            "tilestored [{integers1} + {line}], tmm1",
+            x0 = in(reg) x[0],
+            x1 = in(reg) x[1],
+            stride = in(reg) stride,
+            weights0 = in(reg) weights[0],
+            weights1 = in(reg) weights[1],
+            integers0 = in(reg) integers[0],
+            integers1 = in(reg) integers[1],
+            line = in(reg) LINE,
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm4") _,
+            out("tmm5") _,
+            out("tmm6") _,
+            out("tmm7") _,
+            options(nostack, preserves_flags)
+        );
+    }
 }

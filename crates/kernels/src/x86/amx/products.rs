@@ -31,10 +31,14 @@ pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>],
     for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
         let out = out.of(token..token + x.len());
         token += x.len();
-        match Tokens::of(x) {
-            Some(tokens) if tokens.count >= MANY => rounds::<B, MANY>(tiles, tokens, out),
-            Some(tokens) if tokens.count >= FEW => rounds::<B, FEW>(tiles, tokens, out),
-            _ => gemm::products::<B, Sixteen>(tiles, x, out),
+        // SAFETY: the caller ensures the requirements. `rounds` gets at least as many tokens as its blocks have,
+        // and `Tokens::of` takes their addresses from activations.
+        unsafe {
+            match Tokens::of(x) {
+                Some(tokens) if tokens.count >= MANY => rounds::<B, MANY>(tiles, tokens, out),
+                Some(tokens) if tokens.count >= FEW => rounds::<B, FEW>(tiles, tokens, out),
+                _ => gemm::products::<B, Sixteen>(tiles, x, out),
+            }
         }
     }
 }
@@ -77,17 +81,21 @@ impl Tokens {
 #[inline(always)]
 unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: MatrixMut<'_>) {
     let pieces = if B::Kind::SPLIT { PIECES / 2 } else { PIECES };
-    Shape { tokens: T, pieces }.configure();
+    // SAFETY: the caller ensures the registers. `T` is at most 16, and `pieces` at most 8.
+    unsafe { Shape { tokens: T, pieces }.configure() };
     let most = (ROUND / (tiles.columns / GROUP * size_of::<Q8Block>())).clamp(2 * MANY, ROUND_TOKENS) / T * T;
     let mut first = 0;
     while first < tokens.count {
         let rest = tokens.count - first;
         // A remainder of less than a block joins this round.
         let count = if rest < most + T { rest } else { most };
-        round::<B, T>(tiles, tokens.from(first, count), out.of(first..first + count));
+        // SAFETY: the caller ensures the requirements. The registers are configured, and the round has at
+        // least `T` tokens.
+        unsafe { round::<B, T>(tiles, tokens.from(first, count), out.of(first..first + count)) };
         first += count;
     }
-    release();
+    // SAFETY: the caller ensures the registers.
+    unsafe { release() };
 }
 
 /// Multiplies a round of tokens with panels of all tiles.
@@ -103,13 +111,16 @@ unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut
     for (row, tile) in (0..rows).step_by(TILE_ROWS).zip(tiles.bytes.chunks_exact(tiles.tile_bytes)) {
         for first in (0..groups).step_by(PANEL) {
             panel.span = Span { first, count: PANEL.min(groups - first), row };
-            panel.fill::<B, Sixteen, true>(&Packed::new(tile, tiles.columns, first, 0));
+            // SAFETY: the caller ensures the instructions, and tiles that are packed as `B`.
+            unsafe { panel.fill::<B, Sixteen, true>(&Packed::new(tile, tiles.columns, first, 0)) };
             let mut done = 0;
             while done < tokens.count {
                 // The last block overlaps the block before if fewer than `T` tokens remain.
                 let at = done.min(tokens.count - T);
                 let out = out.of(at..at + T);
-                block::<B::Kind, T>(&panel, tokens.from(at, T), done - at, &mut ring, out);
+                // SAFETY: the caller ensures the requirements. The panel is filled, and both `tokens` and
+                // `out` have `T` tokens.
+                unsafe { block::<B::Kind, T>(&panel, tokens.from(at, T), done - at, &mut ring, out) };
                 done = at + T;
             }
         }
@@ -140,58 +151,63 @@ unsafe fn block<K: Kind, const T: usize>(
 ) {
     let Span { first, count, row } = panel.span;
     let x = with_exposed_provenance::<Q8Block>(tokens.first + first * size_of::<Q8Block>());
-    let mut sums = [Sixteen::each_float(0.0); T];
-    if first > 0 {
-        for (t, sums) in sums.iter_mut().enumerate() {
-            *sums = load::<Sixteen>(&out.token(t)[row..]);
+    // SAFETY: the caller ensures the instructions, configured registers, a filled panel and `T` tokens
+    // at the addresses of activations. The first `count` groups of a panel are filled.
+    unsafe {
+        let mut sums = [Sixteen::each_float(0.0); T];
+        if first > 0 {
+            for (t, sums) in sums.iter_mut().enumerate() {
+                *sums = load::<Sixteen>(&out.token(t)[row..]);
+            }
         }
-    }
-    let pairs = if K::SPLIT { count } else { count.div_ceil(2) };
-    for index in 0..=pairs {
-        if index < pairs {
-            let [integers, others] = &mut ring.0[index % 2];
-            let [(a, low), (b, high)] = if K::SPLIT {
-                [(index, 0), (index, PIECES / 2)]
-            } else {
-                // With an odd number of groups, the last product is computed twice.
-                [(2 * index, 0), ((2 * index + 1).min(count - 1), 0)]
-            };
-            let q = |group: usize, piece: usize| x.wrapping_add(group).cast::<i8>().wrapping_add(4 * piece);
-            let levels = |group: usize, piece: usize| {
-                (&raw const panel.groups[group].levels).cast::<i8>().wrapping_add(piece * PLANE)
-            };
-            multiply(
-                [q(a, low), q(b, high)],
-                tokens.stride,
-                [levels(a, low), levels(b, high)],
-                [integers, others],
-            );
-        }
-        if let Some(index) = index.checked_sub(1) {
-            let pair = &ring.0[index % 2];
-            let groups =
-                if K::SPLIT { [(index, 0), (index, 1)] } else { [(2 * index, 0), (2 * index + 1, 0)] };
-            for ((group, part), integers) in groups.into_iter().zip(pair) {
-                if group < count {
-                    let scales = panel.groups[group].scales.load::<K, Sixteen>();
-                    let (scale, offset) = (scales.scale[part], scales.offset[part]);
-                    let mut at = x.wrapping_add(group).addr();
-                    for t in 0..T {
-                        let all = &*with_exposed_provenance::<Q8Block>(at);
-                        let scale = Sixteen::times(scale, Sixteen::each_float(all.scale));
-                        let integers = Sixteen::load(integers[t].as_ptr().cast());
-                        sums[t] = Sixteen::add_product(scale, Sixteen::to_floats(integers), sums[t]);
-                        if K::OFFSET {
-                            let sum = if K::SPLIT { all.sums[part] } else { all.sum };
-                            sums[t] = Sixteen::add_product(offset, Sixteen::each_float(sum), sums[t]);
+        let pairs = if K::SPLIT { count } else { count.div_ceil(2) };
+        for index in 0..=pairs {
+            if index < pairs {
+                let [integers, others] = &mut ring.0[index % 2];
+                let [(a, low), (b, high)] = if K::SPLIT {
+                    [(index, 0), (index, PIECES / 2)]
+                } else {
+                    // With an odd number of groups, the last product is computed twice.
+                    [(2 * index, 0), ((2 * index + 1).min(count - 1), 0)]
+                };
+                let q =
+                    |group: usize, piece: usize| x.wrapping_add(group).cast::<i8>().wrapping_add(4 * piece);
+                let levels = |group: usize, piece: usize| {
+                    (&raw const panel.groups[group].levels).cast::<i8>().wrapping_add(piece * PLANE)
+                };
+                multiply(
+                    [q(a, low), q(b, high)],
+                    tokens.stride,
+                    [levels(a, low), levels(b, high)],
+                    [integers, others],
+                );
+            }
+            if let Some(index) = index.checked_sub(1) {
+                let pair = &ring.0[index % 2];
+                let groups =
+                    if K::SPLIT { [(index, 0), (index, 1)] } else { [(2 * index, 0), (2 * index + 1, 0)] };
+                for ((group, part), integers) in groups.into_iter().zip(pair) {
+                    if group < count {
+                        let scales = panel.groups[group].scales.load::<K, Sixteen>();
+                        let (scale, offset) = (scales.scale[part], scales.offset[part]);
+                        let mut at = x.wrapping_add(group).addr();
+                        for t in 0..T {
+                            let all = &*with_exposed_provenance::<Q8Block>(at);
+                            let scale = Sixteen::times(scale, Sixteen::each_float(all.scale));
+                            let integers = Sixteen::load(integers[t].as_ptr().cast());
+                            sums[t] = Sixteen::add_product(scale, Sixteen::to_floats(integers), sums[t]);
+                            if K::OFFSET {
+                                let sum = if K::SPLIT { all.sums[part] } else { all.sum };
+                                sums[t] = Sixteen::add_product(offset, Sixteen::each_float(sum), sums[t]);
+                            }
+                            at = at.wrapping_add(tokens.stride);
                         }
-                        at = at.wrapping_add(tokens.stride);
                     }
                 }
             }
         }
-    }
-    for (t, sums) in sums.into_iter().enumerate().skip(skipped) {
-        store::<Sixteen>(&mut out.token(t)[row..], sums);
+        for (t, sums) in sums.into_iter().enumerate().skip(skipped) {
+            store::<Sixteen>(&mut out.token(t)[row..], sums);
+        }
     }
 }
