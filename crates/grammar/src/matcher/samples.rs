@@ -86,14 +86,10 @@ impl Samples {
         let mut cost_budget = COST;
         // Each iteration adds a byte after which the shortest completion still fits, so there are
         // at most `limit` iterations.
-        loop {
-            if cost_budget == 0 || self.automaton.byte_len() > byte_len + GROWTH {
-                output.extend(self.automaton.closing(at));
-                return tokens::readable(output, self.grammar.token_terminals());
-            }
+        while self.automaton.byte_len() <= byte_len + GROWTH {
             self.choices.gather(&mut self.automaton, at, (limit - output.len(), &mut cost_budget));
             if cost_budget == 0 {
-                continue;
+                break;
             }
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
                 return tokens::readable(output, self.grammar.token_terminals());
@@ -102,6 +98,8 @@ impl Samples {
             output.push(byte);
             at = self.automaton.step(at, byte);
         }
+        output.extend(self.automaton.closing(at));
+        tokens::readable(output, self.grammar.token_terminals())
     }
 }
 
