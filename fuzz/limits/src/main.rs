@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p formwork-limits -- --seed 1 --inputs 20000 --seconds 180 --kind schema
+//! cargo run -p formwork-limits -- --fail-on deaths                        # accept slow inputs
 //! cargo run -p formwork-limits -- --only KIND:NUMBER --seed 1 > input    # print one input
 //! cargo run -p formwork-limits -- --child KIND < input                   # run one input
 //! ```
@@ -9,6 +10,9 @@
 //! A child has 1 GB of address space. It compiles its input, walks the grammar and writes the
 //! grammar in other notations. It reports each stage before the stage starts, so the parent knows
 //! the stage in which a child died. [`child`] defines the limits of each stage.
+//!
+//! The exit code is 1 if an input died or exceeded a limit. `--fail-on` selects which of these
+//! failures count: `deaths`, `beyond` or, by default, `deaths,beyond`.
 
 mod child;
 mod figures;
@@ -23,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use inputs::Kind;
-use parent::Plan;
+use parent::{Failure, Plan};
 
 /// Address space of the program and of each child, in KiB.
 const ADDRESS_SPACE_KIB: u32 = 1 << 20;
@@ -42,6 +46,7 @@ fn main() -> Result<ExitCode> {
         kinds: Kind::ALL.to_vec(),
         folder: PathBuf::from("target/limits"),
         threads: std::thread::available_parallelism().map_or(2, usize::from),
+        fail_on: Failure::ALL.to_vec(),
     };
     let mut only = None;
     let mut arguments = std::env::args().skip(1);
@@ -58,6 +63,10 @@ fn main() -> Result<ExitCode> {
                 let names = value()?;
                 plan.kinds = names.split(',').map(Kind::of).collect::<Result<_>>()?;
             }
+            "--fail-on" => {
+                let names = value()?;
+                plan.fail_on = names.split(',').map(Failure::of).collect::<Result<_>>()?;
+            }
             "--folder" => plan.folder = value()?.into(),
             "--only" => only = Some(value()?),
             "--child" => {
@@ -65,8 +74,8 @@ fn main() -> Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             }
             _ => bail!(
-                "unknown option `{argument}`; expected --seed, --inputs, --seconds, --kind, --threads, --folder, \
-                 --only or --child"
+                "unknown option `{argument}`; expected --seed, --inputs, --seconds, --kind, --threads, --fail-on, \
+                 --folder, --only or --child"
             ),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::figures::spent_by;
 use crate::inputs::{self, Input, Kind};
@@ -32,6 +32,29 @@ pub(crate) struct Plan {
     /// Folder for failing inputs.
     pub(crate) folder: PathBuf,
     pub(crate) threads: usize,
+    /// Failures of inputs that fail the run. Other failures are only reported.
+    pub(crate) fail_on: Vec<Failure>,
+}
+
+/// Failure of an input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// The process died, or was killed.
+    Death,
+    /// A stage exceeded its limits.
+    Beyond,
+}
+
+impl Failure {
+    pub(crate) const ALL: &[Self] = &[Self::Death, Self::Beyond];
+
+    pub(crate) fn of(name: &str) -> Result<Self> {
+        match name {
+            "deaths" => Ok(Self::Death),
+            "beyond" => Ok(Self::Beyond),
+            _ => bail!("unknown failure `{name}`; expected deaths or beyond"),
+        }
+    }
 }
 
 /// Outcome of an input.
@@ -54,7 +77,7 @@ struct Counts {
     by_generator: BTreeMap<&'static str, usize>,
 }
 
-/// Runs all inputs; the exit code is 1 if one of them fails.
+/// Runs all inputs. The exit code is 1 if an input has one of the failures in [`Plan::fail_on`].
 #[expect(clippy::print_stdout, reason = "the report is what this program is for")]
 pub(crate) fn run(plan: &Plan) -> Result<ExitCode> {
     let start = Instant::now();
@@ -117,7 +140,11 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode> {
     println!("{} compiled, the others were refused", counts.compiled);
     let Counts { inputs, deaths, beyond, .. } = counts;
     println!("{inputs} inputs: {deaths} deaths, {beyond} beyond the limits");
-    Ok(if deaths + beyond == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let has_failed = plan.fail_on.iter().any(|failure| match failure {
+        Failure::Death => deaths > 0,
+        Failure::Beyond => beyond > 0,
+    });
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Runs one input in a child and waits for the child to end. Kills a child that hangs.
