@@ -55,6 +55,7 @@ mod warning;
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
+pub use frontend::gbnf::spelling as gbnf;
 pub use frontend::json_schema::Remotes;
 pub use frontend::parts::{Part, Trigger};
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};

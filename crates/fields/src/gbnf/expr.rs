@@ -1,6 +1,8 @@
 //! GBNF expressions, written in the syntax that llama.cpp reads.
 
-use std::fmt::{self, Write};
+use std::fmt;
+
+use formwork_grammar::gbnf::{class_character, counts, literal};
 
 use crate::Characters;
 
@@ -126,29 +128,6 @@ fn joined(parts: &[Expr], between: &str, context: Context, out: &mut String) {
     }
 }
 
-fn counts(min: usize, max: Option<usize>, out: &mut String) {
-    // Writing to a `String` cannot fail.
-    let _ = match (min, max) {
-        (0, None) => write!(out, "*"),
-        (1, None) => write!(out, "+"),
-        (0, Some(1)) => write!(out, "?"),
-        (min, None) => write!(out, "{{{min},}}"),
-        (min, Some(max)) if min == max => write!(out, "{{{min}}}"),
-        (min, Some(max)) => write!(out, "{{{min},{max}}}"),
-    };
-}
-
-fn literal(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            _ => character(c, out),
-        }
-    }
-    out.push('"');
-}
-
 fn class(set: &Characters, out: &mut String) {
     let (ranges, outside) = (set.ranges(), set.complement());
     // A class that reaches `char::MAX` is usually shorter in negated form.
@@ -162,34 +141,6 @@ fn class(set: &Characters, out: &mut String) {
         }
     }
     out.push(']');
-}
-
-fn class_character(c: char, out: &mut String) {
-    match c {
-        '\\' | ']' | '[' => out.extend(['\\', c]),
-        // Some versions of llama.cpp do not accept `\-` and `\^`.
-        '-' | '^' => escape('x', 2, c, out),
-        _ => character(c, out),
-    }
-}
-
-fn character(c: char, out: &mut String) {
-    let code = u32::from(c);
-    match c {
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        ' '..='~' => out.push(c),
-        _ if code < 0x100 => escape('x', 2, c, out),
-        _ if c.is_alphanumeric() => out.push(c),
-        _ if code < 0x1_0000 => escape('u', 4, c, out),
-        _ => escape('U', 8, c, out),
-    }
-}
-
-fn escape(letter: char, digits: usize, c: char, out: &mut String) {
-    // Writing to a `String` cannot fail.
-    let _ = write!(out, "\\{letter}{:0digits$X}", u32::from(c));
 }
 
 #[cfg(test)]

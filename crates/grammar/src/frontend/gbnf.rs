@@ -13,6 +13,7 @@
 mod characters;
 mod counts;
 mod print;
+pub mod spelling;
 mod terminals;
 
 use std::collections::HashMap;

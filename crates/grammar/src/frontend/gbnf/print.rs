@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::counts::bounded;
+use super::spelling;
 use super::terminals::JSON;
 use crate::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules, complement};
@@ -133,30 +134,15 @@ impl Printer<'_> {
     fn repeat(&self, expr: &Expr, min: u32, max: Option<u32>, text: &mut String) -> Result<(), GrammarError> {
         let mut item = String::new();
         self.expr(expr, Place::Repeat, &mut item)?;
-        let counts = match (min, max) {
-            (0, None) => "*".to_owned(),
-            (1, None) => "+".to_owned(),
-            (0, Some(1)) => "?".to_owned(),
-            (min, None) => format!("{{{min},}}"),
-            (min, Some(max)) if min == max => format!("{{{max}}}"),
-            (min, Some(max)) => format!("{{{min},{max}}}"),
-        };
         text.push_str(&item);
-        text.push_str(&counts);
+        spelling::counts(min as usize, max.map(|max| max as usize), text);
         Ok(())
     }
 }
 
 fn literal(bytes: &[u8], text: &mut String) -> Result<(), GrammarError> {
     let chars = std::str::from_utf8(bytes).map_err(|_| not_characters())?;
-    text.push('"');
-    for c in chars.chars() {
-        match c {
-            '"' | '\\' => text.extend(['\\', c]),
-            _ => character(c, text),
-        }
-    }
-    text.push('"');
+    spelling::literal(chars, text);
     Ok(())
 }
 
@@ -176,41 +162,13 @@ fn class(ranges: &[(char, char)], text: &mut String) {
         && ranges.last().is_some_and(|last| last.1 == char::MAX);
     text.push_str(if negated { "[^" } else { "[" });
     for &(low, high) in if negated { &outside } else { ranges } {
-        class_character(low, text);
+        spelling::class_character(low, text);
         if low < high {
             text.push_str(if u32::from(high) - u32::from(low) > 1 { "-" } else { "" });
-            class_character(high, text);
+            spelling::class_character(high, text);
         }
     }
     text.push(']');
-}
-
-fn class_character(c: char, text: &mut String) {
-    match c {
-        '\\' | ']' | '[' => text.extend(['\\', c]),
-        // Not every engine knows the escapes `\-` and `\^`.
-        '-' | '^' => escape('x', 2, c, text),
-        _ => character(c, text),
-    }
-}
-
-fn character(c: char, text: &mut String) {
-    let code = u32::from(c);
-    match c {
-        '\n' => text.push_str("\\n"),
-        '\r' => text.push_str("\\r"),
-        '\t' => text.push_str("\\t"),
-        ' '..='~' => text.push(c),
-        _ if code < 0x100 => escape('x', 2, c, text),
-        _ if c.is_alphanumeric() => text.push(c),
-        _ if code < 0x1_0000 => escape('u', 4, c, text),
-        _ => escape('U', 8, c, text),
-    }
-}
-
-fn escape(letter: char, digits: usize, c: char, text: &mut String) {
-    // Writing to a `String` cannot fail.
-    let _ = write!(text, "\\{letter}{:0digits$X}", u32::from(c));
 }
 
 /// Prints a class of bytes. All bytes must be ASCII.
