@@ -10,10 +10,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use formwork_engine::prompt::{self, Shape};
-use formwork_engine::{Engine, EngineHandle, EngineOptions, Request};
+use formwork_engine::{Engine, EngineOptions, Request};
 use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
-use formwork_lm::{ChatInput, ChatTemplate, Message};
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
+use formwork_lm::{ChatInput, Message};
 use formwork_model::{Model, OpenOptions};
 use serde_json::json;
 
@@ -41,7 +40,10 @@ fn main() -> Result<()> {
     });
     // A schema that cannot be enforced exactly is an error here, before the model is loaded.
     let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default())?;
-    let (engine, template) = open(&path)?;
+    let model = Model::open(path, OpenOptions::default())?;
+    let tokenizer = Arc::new(model.tokenizer()?);
+    let template = model.compile_template(&tokenizer, None)?;
+    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
 
     // The model sees the schema, so that it knows what to fill in.
     let mut messages = vec![Message::new("user", question)];
@@ -57,21 +59,4 @@ fn main() -> Result<()> {
     let character: Character = serde_json::from_str(&json)?;
     println!("{}, {}, likes {}", character.name, character.age, character.hobbies.join(" and "));
     Ok(())
-}
-
-/// Opens a model, and returns its engine and chat template. A base model has no template of its
-/// own.
-fn open(path: &str) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let model = Model::open(path, OpenOptions::default())?;
-    let tokenizer = Arc::new(model.tokenizer()?);
-    let vocabulary = tokenizer.vocabulary();
-    let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-    let bos = tokenizer.bos().map(text);
-    let eos = vocabulary.ends().first().copied().map(text);
-    let template: Arc<dyn ChatTemplate> = match model.chat_template() {
-        Some(source) => Arc::new(JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?),
-        None => Arc::new(PlainTemplate),
-    };
-    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
-    Ok((engine, template))
 }

@@ -12,8 +12,7 @@ use anyhow::{Context, Result};
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Engine, EngineHandle, EngineOptions, Request};
 use formwork_grammar::{Constraint, Grammar, Limits};
-use formwork_lm::{ChatInput, ChatTemplate, Message};
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
+use formwork_lm::{ChatInput, Message};
 use formwork_model::{Model, OpenOptions};
 
 const LABELS: [&str; 3] = ["positive", "neutral", "negative"];
@@ -22,7 +21,10 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().context("usage: decide MODEL [REVIEW]")?;
     let review = arguments.next().unwrap_or_else(|| "The soup was cold.".to_owned());
-    let (engine, template) = open(&path)?;
+    let model = Model::open(path, OpenOptions::default())?;
+    let tokenizer = Arc::new(model.tokenizer()?);
+    let template = model.compile_template(&tokenizer, None)?;
+    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
 
     let mut messages = vec![Message::new("user", format!("What is the tone of this review? {review}"))];
     Shape::Choices(&LABELS.map(str::to_owned)).add_to(&mut messages);
@@ -52,21 +54,4 @@ fn choose(engine: &EngineHandle, request: &Request, choices: &[&str]) -> Result<
     let request = Request { constraint: Some(constraint), ..request.clone() };
     let (text, finish) = engine.generate(request)?.collect()?;
     Ok((text, finish.cumulative_logprob.context("no log-probabilities were requested")?))
-}
-
-/// Opens a model, and returns its engine and chat template. A base model has no template of its
-/// own.
-fn open(path: &str) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let model = Model::open(path, OpenOptions::default())?;
-    let tokenizer = Arc::new(model.tokenizer()?);
-    let vocabulary = tokenizer.vocabulary();
-    let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-    let bos = tokenizer.bos().map(text);
-    let eos = vocabulary.ends().first().copied().map(text);
-    let template: Arc<dyn ChatTemplate> = match model.chat_template() {
-        Some(source) => Arc::new(JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?),
-        None => Arc::new(PlainTemplate),
-    };
-    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
-    Ok((engine, template))
 }

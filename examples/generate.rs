@@ -11,16 +11,18 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use formwork_engine::{Engine, EngineHandle, EngineOptions, Output, Request, Sampling, prompt};
-use formwork_lm::{ChatInput, ChatTemplate, Message};
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
+use formwork_engine::{Engine, EngineOptions, Output, Request, Sampling, prompt};
+use formwork_lm::{ChatInput, Message};
 use formwork_model::{Model, OpenOptions};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().context("usage: generate MODEL [PROMPT]")?;
     let question = arguments.next().unwrap_or_else(|| "Tell me about tides.".to_owned());
-    let (engine, template) = open(&path)?;
+    let model = Model::open(path, OpenOptions::default())?;
+    let tokenizer = Arc::new(model.tokenizer()?);
+    let template = model.compile_template(&tokenizer, None)?;
+    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
 
     // The chat template formats messages as the model knows them from its training.
     let messages = vec![Message::new("user", question)];
@@ -47,21 +49,4 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Opens a model, and returns its engine and chat template. A base model has no template of its
-/// own.
-fn open(path: &str) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let model = Model::open(path, OpenOptions::default())?;
-    let tokenizer = Arc::new(model.tokenizer()?);
-    let vocabulary = tokenizer.vocabulary();
-    let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-    let bos = tokenizer.bos().map(text);
-    let eos = vocabulary.ends().first().copied().map(text);
-    let template: Arc<dyn ChatTemplate> = match model.chat_template() {
-        Some(source) => Arc::new(JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?),
-        None => Arc::new(PlainTemplate),
-    };
-    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
-    Ok((engine, template))
 }

@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use formwork_engine::{Engine, EngineOptions};
-use formwork_lm::ChatTemplate;
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
 use formwork_model::{Model, OpenOptions};
 use formwork_protocol::{Plan, PromptRunner, RemoteBackend};
 use formwork_server::{App, ServedModel, ServerOptions, serve};
@@ -27,7 +25,13 @@ async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().context("usage: serve MODEL [PROMPT]")?;
     let question = arguments.next().unwrap_or_else(|| "What is a harbour?".to_owned());
-    let app = App::new(vec![open(&path)?], ServerOptions::default())?;
+
+    let model = Model::open(path, OpenOptions::default())?;
+    let tokenizer = Arc::new(model.tokenizer()?);
+    let template = model.compile_template(&tokenizer, None)?;
+    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
+    let served = ServedModel { id: MODEL.to_owned(), aliases: Vec::new(), created: 0, engine, template };
+    let app = App::new(vec![served], ServerOptions::default())?;
 
     // Port 0 is any free port.
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -52,20 +56,4 @@ async fn main() -> Result<()> {
     let _ = stop.send(());
     server.await??;
     Ok(())
-}
-
-/// Opens a model for the server. A base model has no chat template of its own.
-fn open(path: &str) -> Result<ServedModel> {
-    let model = Model::open(path, OpenOptions::default())?;
-    let tokenizer = Arc::new(model.tokenizer()?);
-    let vocabulary = tokenizer.vocabulary();
-    let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-    let bos = tokenizer.bos().map(text);
-    let eos = vocabulary.ends().first().copied().map(text);
-    let template: Arc<dyn ChatTemplate> = match model.chat_template() {
-        Some(source) => Arc::new(JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?),
-        None => Arc::new(PlainTemplate),
-    };
-    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
-    Ok(ServedModel { id: MODEL.to_owned(), aliases: Vec::new(), created: 0, engine, template })
 }

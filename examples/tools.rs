@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use formwork_engine::{Engine, EngineOptions};
-use formwork_lm::ChatTemplate;
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
 use formwork_model::{Model, OpenOptions};
 use formwork_protocol::tools::{
     Closure, ToolCallingOptions, ToolDefinition, ToolEvent, ToolLoopRunner, ToolRegistry,
@@ -19,6 +17,9 @@ use formwork_protocol::tools::{
 use formwork_protocol::{Body, PromptRunner};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 use serde_json::json;
+
+/// Name of the model in requests.
+const MODEL: &str = "local";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -37,10 +38,13 @@ async fn main() -> Result<()> {
     let mut tools = ToolRegistry::new();
     tools.add(ToolDefinition::new("count_stock", "Counts the items in stock.", parameters), count_stock)?;
 
-    let model = open(&path)?;
-    let id = model.id.clone();
-    let backend = LocalBackend::new(App::new(vec![model], ServerOptions::default())?);
-    let prompt = PromptRunner::new(Arc::new(backend), id);
+    let model = Model::open(path, OpenOptions::default())?;
+    let tokenizer = Arc::new(model.tokenizer()?);
+    let template = model.compile_template(&tokenizer, None)?;
+    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
+    let served = ServedModel { id: MODEL.to_owned(), aliases: Vec::new(), created: 0, engine, template };
+    let backend = LocalBackend::new(App::new(vec![served], ServerOptions::default())?);
+    let prompt = PromptRunner::new(Arc::new(backend), MODEL);
     // `enforced` requires a call before the answer.
     let options: ToolCallingOptions = serde_json::from_value(json!({
         "tool_use_mode": "enforced",
@@ -58,20 +62,4 @@ async fn main() -> Result<()> {
         _ => bail!("no answer: {:?}", run.errors),
     }
     Ok(())
-}
-
-/// Opens a model for the backend. A base model has no chat template of its own.
-fn open(path: &str) -> Result<ServedModel> {
-    let model = Model::open(path, OpenOptions::default())?;
-    let tokenizer = Arc::new(model.tokenizer()?);
-    let vocabulary = tokenizer.vocabulary();
-    let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-    let bos = tokenizer.bos().map(text);
-    let eos = vocabulary.ends().first().copied().map(text);
-    let template: Arc<dyn ChatTemplate> = match model.chat_template() {
-        Some(source) => Arc::new(JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?),
-        None => Arc::new(PlainTemplate),
-    };
-    let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
-    Ok(ServedModel { id: "local".to_owned(), aliases: Vec::new(), created: 0, engine, template })
 }

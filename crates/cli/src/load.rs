@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
@@ -11,7 +12,6 @@ use formwork_fields::{Definition, Format, TemplateOptions};
 use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, SchemaOptions, Undeclared};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
 use formwork_model::{Checkpoint, Model, OpenOptions};
 use formwork_vocab::{Tokenizer, Vocabulary};
 use serde_json::Value;
@@ -186,21 +186,10 @@ pub(crate) fn start(
 ) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
     let model = open(path, how)?;
     let tokenizer = Arc::new(model.tokenizer()?);
-    let template = template(&model, &tokenizer)
+    let template = model
+        .compile_template(&tokenizer, Some(SystemTime::now()))
         .with_context(|| format!("{}: tokenizer.chat_template", path.display()))?;
     Ok((Engine::start(model.language_model(), tokenizer, options), template))
-}
-
-/// Returns the model's own chat template. A base model without one gets a template that passes
-/// messages on unchanged.
-pub(crate) fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn ChatTemplate>> {
-    let Some(source) = model.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
-    let vocabulary = tokenizer.vocabulary();
-    let spelling = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-    let bos = tokenizer.bos().map(spelling);
-    let eos = vocabulary.ends().first().copied().map(spelling);
-    let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
-    Ok(Arc::new(template.with_now(std::time::SystemTime::now())))
 }
 
 /// Loads the tokenizer that the command line names, if any.

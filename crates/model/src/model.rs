@@ -2,10 +2,11 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::SystemTime;
 use std::{fmt, io};
 
 use formwork_kernels::Team;
-use formwork_lm::{LanguageModel, ModelError};
+use formwork_lm::{ChatTemplate, LanguageModel, ModelError, TemplateError};
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::backend::Backend;
@@ -14,6 +15,7 @@ use crate::checkpoint::Checkpoint;
 use crate::cpu;
 use crate::error::Kind;
 use crate::spec::ModelSpec;
+use crate::template::{JinjaTemplate, PlainTemplate};
 use crate::weights::{Quantization, Weights};
 use crate::{Device, LoadError};
 
@@ -223,6 +225,31 @@ impl Model {
     /// Returns the source of the chat template, if the checkpoint has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.checkpoint.chat_template()
+    }
+
+    /// Compiles the chat template, with the texts of the tokens that start and end a sequence. A
+    /// base model without a template gets a [`PlainTemplate`].
+    ///
+    /// `now` is the time for templates that write the date. With `None` the date is fixed, so equal
+    /// messages give equal prompts ([`JinjaTemplate`]).
+    ///
+    /// # Errors
+    /// Returns an error if the source is larger than 1 MiB or is not a valid template.
+    pub fn compile_template(
+        &self,
+        tokenizer: &Tokenizer,
+        now: Option<SystemTime>,
+    ) -> Result<Arc<dyn ChatTemplate>, TemplateError> {
+        let Some(source) = self.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
+        let vocabulary = tokenizer.vocabulary();
+        let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
+        let bos = tokenizer.bos().map(text);
+        let eos = vocabulary.ends().first().copied().map(text);
+        let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
+        Ok(Arc::new(match now {
+            Some(now) => template.with_now(now),
+            None => template,
+        }))
     }
 
     /// Returns the number of weights.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use formwork_engine::{Engine, EngineOptions};
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
-use formwork_model::template::{JinjaTemplate, PlainTemplate};
 use formwork_model::{Model, OpenOptions};
 use formwork_protocol::PromptRunner;
 use formwork_protocol::directives::{
@@ -94,10 +93,7 @@ fn backend(path: &Path) -> LocalBackend {
     let model = Model::open(path, OpenOptions { context: Some(4096), ..OpenOptions::default() });
     let model = model.expect("a good file");
     let tokenizer = Arc::new(model.tokenizer().expect("a good tokenizer"));
-    let template: Arc<dyn formwork_lm::ChatTemplate> = match model.chat_template() {
-        Some(source) => Arc::new(JinjaTemplate::new(source, None, None).expect("a good template")),
-        None => Arc::new(PlainTemplate),
-    };
+    let template = model.compile_template(&tokenizer, None).expect("a good template");
     let engine = Engine::start(model.language_model(), tokenizer, EngineOptions::default());
     let served = ServedModel { id: "m".to_owned(), aliases: Vec::new(), created: 0, engine, template };
     LocalBackend::new(App::new(vec![served], ServerOptions::default()).expect("one model"))

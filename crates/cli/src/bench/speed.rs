@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -212,8 +212,8 @@ impl Subject {
         let mut messages = vec![Message::new("user", TASK)];
         shape.shape().add_to(&mut messages);
         let input = ChatInput { messages, add_generation_prompt: true, ..ChatInput::default() };
-        let text = load::template(&self.model, &self.tokenizer)?.render(&input)?;
-        Ok(prompt::encode(&self.tokenizer, &text)?)
+        let template = self.model.compile_template(&self.tokenizer, Some(SystemTime::now()))?;
+        Ok(prompt::encode(&self.tokenizer, &template.render(&input)?)?)
     }
 
     fn measured(&self, test: &'static str, free: Rates) -> Measured<'_> {

@@ -1,9 +1,10 @@
 //! Properties that hold for every model, every type of weights and any tokens.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use candle_core::quantized::GgmlDType;
-use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
+use formwork_lm::{Batch, ChatInput, LanguageModel, Message, Role, Run, Wanted, masked};
 use formwork_model::OpenOptions;
 use formwork_vocab::{TokenId, TokenSet};
 
@@ -384,9 +385,20 @@ fn a_model_reports_its_properties() {
     let model = tiny::open(&tiny.file).unwrap();
     assert_eq!(model.name(), "Tiny");
     assert_eq!(model.spec().unwrap().architecture, "qwen3");
-    assert_eq!(model.chat_template(), Some("{{ messages }}"));
+    assert_eq!(model.chat_template(), Some(tiny::TEMPLATE));
     assert_eq!(model.checkpoint().byte_len(), tiny.file.len());
     assert_eq!(model.parameters(), tiny.weights.values().map(|values| values.len() as u64).sum::<u64>());
     assert_eq!(model.tokenizer().unwrap().vocabulary().len(), 3);
     assert_eq!(model.language_model().vocab_size(), VOCABULARY);
+}
+
+#[test]
+fn a_template_writes_the_first_and_last_token_and_the_given_year() {
+    let model = tiny::open(&tiny::tiny("qwen3", GgmlDType::Q8_0).file).unwrap();
+    let tokenizer = model.tokenizer().unwrap();
+    let input = ChatInput { messages: vec![Message::new("user", "Hi")], ..ChatInput::default() };
+    for (now, expected) in [(None, "aHib 2025"), (Some(SystemTime::UNIX_EPOCH), "aHib 1970")] {
+        let template = model.compile_template(&tokenizer, now).unwrap();
+        assert_eq!(template.render(&input).unwrap(), expected);
+    }
 }

@@ -100,6 +100,9 @@ fn build(
     Tiny { architecture, layers, head_dim, file: build.writer.finish(), weights: build.weights }
 }
 
+pub(crate) const TEMPLATE: &str =
+    "{{ bos_token }}{{ messages[0].content }}{{ eos_token }} {{ strftime_now('%Y') }}";
+
 fn metadata(writer: &mut Writer, architecture: &str, layers: u32, head_dim: u32) {
     let key = |name: &str| format!("{architecture}.{name}");
     writer.string("general.architecture", architecture);
@@ -118,7 +121,9 @@ fn metadata(writer: &mut Writer, architecture: &str, layers: u32, head_dim: u32)
     }
     writer.string("tokenizer.ggml.model", "gpt2");
     writer.strings("tokenizer.ggml.tokens", &["a".to_owned(), "b".to_owned(), "ab".to_owned()]);
-    writer.string("tokenizer.chat_template", "{{ messages }}");
+    writer.u32("tokenizer.ggml.bos_token_id", 0);
+    writer.u32("tokenizer.ggml.eos_token_id", 1);
+    writer.string("tokenizer.chat_template", TEMPLATE);
 }
 
 struct Build {
