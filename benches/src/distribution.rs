@@ -4,8 +4,8 @@ use serde::Serialize;
 
 /// Average, percentiles and maximum of a set of times, in the unit of the input.
 ///
-/// A percentile is the smallest time that is at least as large as that share of all times (nearest
-/// rank).
+/// Percentiles use the nearest rank. For example, `p90` is the smallest time such that at least 90
+/// % of all times are not larger.
 ///
 /// ```
 /// use formwork_benches::Distribution;
@@ -54,22 +54,23 @@ impl Distribution {
         }
     }
 
-    /// Returns all figures except the count, in the order of [`Distribution::NAMES`].
+    /// Returns the average, the percentiles and the maximum, in the order of
+    /// [`Distribution::NAMES`].
     pub const fn figures(&self) -> [f64; 9] {
         [self.avg, self.p25, self.p50, self.p75, self.p90, self.p95, self.p99, self.p99_9, self.max]
     }
 
-    /// Returns the header line for the rows of [`Distribution::row`].
+    /// Returns the header line of a table whose rows are formatted by [`Distribution::row`].
     pub fn header() -> String {
         row("", &Self::NAMES.map(str::to_owned))
     }
 
-    /// Formats the figures as a table row.
+    /// Formats the figures as a table row that starts with `label`.
     pub fn row(&self, label: &str) -> String {
         row(label, &self.figures().map(|figure| Figure(figure).to_string()))
     }
 
-    /// Formats the ratios of this distribution's figures to those of `other` as a table row.
+    /// Formats the figures divided by those of `other`, as a table row that starts with `label`.
     pub fn ratios(&self, label: &str, other: &Self) -> String {
         let mut cells = Self::NAMES.map(|_| "-".to_owned());
         for (cell, (ours, theirs)) in cells.iter_mut().zip(self.figures().into_iter().zip(other.figures())) {

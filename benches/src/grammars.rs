@@ -1,7 +1,7 @@
-//! Languages from `grammars/` to measure, with texts along which masks are computed.
+//! Languages from `grammars/`, with texts for measuring masks.
 //!
 //! The texts of a grammar are its accepted cases followed by random outputs, at least 50 KB in
-//! total. They are given as tokens.
+//! total. For measurements, the texts are tokenized and masks are computed before each token.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use formwork_grammar::{Grammar, Limits};
 use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::Value;
 
-/// Languages to measure if none is named.
+/// Languages that are measured if the user names none.
 pub const NAMES: [&str; 5] = ["json", "c-subset", "arithmetic", "csv", "sql-select"];
 
-/// Total size of the texts of a grammar, in bytes.
+/// Minimum total size of the texts of a grammar, in bytes.
 const BYTES: usize = 50_000;
 
 /// Maximum size of a random output, in bytes.
 const OUTPUT: usize = 2000;
 
-/// A grammar with its test cases.
+/// A grammar from `grammars/` with its test cases.
 pub struct Language {
     /// GBNF source.
     pub source: String,
@@ -30,14 +30,14 @@ pub struct Language {
 
 /// Texts of a language, as tokens.
 pub struct Texts {
-    /// Tokens of each text.
+    /// Tokens of each text, without end-of-sequence.
     pub tokens: Vec<Vec<TokenId>>,
     /// Total size of all texts, in bytes.
     pub bytes: usize,
 }
 
 impl Language {
-    /// Reads a grammar and its cases from `grammars/` by name.
+    /// Reads the grammar `name` and its cases from `grammars/`.
     ///
     /// # Errors
     /// Returns an error if there is no such grammar, or if it is malformed.
@@ -49,12 +49,13 @@ impl Language {
         Ok(Self { source, grammar, cases: serde_json::from_str(&read(format!("{name}.cases.json"))?)? })
     }
 
-    /// Returns the cases in `list`, which is `accept` or `reject`.
+    /// Returns the texts in a list of the cases. `list` is `accept` for texts of the language, or
+    /// `reject` for other texts.
     pub fn cases(&self, list: &str) -> impl Iterator<Item = String> {
         self.cases[list].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
     }
 
-    /// Returns the texts to measure along.
+    /// Returns the texts for measuring masks, tokenized.
     ///
     /// # Errors
     /// Returns an error if the tokenizer cannot encode a text.

@@ -1,5 +1,5 @@
-//! Measurements of the benchmarks. The command line runs them and prints the results. Harnesses for
-//! other engines (`peers/`) run the same measurements for comparison.
+//! Measurements of the benchmarks. The command line runs the measurements and prints the results.
+//! Programs in `peers/` run the same measurements with other engines.
 
 mod distribution;
 pub mod grammars;

@@ -10,7 +10,7 @@ use formwork_vocab::{TokenId, TokenKind, Vocabulary};
 /// Maximum number of prompt tokens in one forward pass.
 const PIECE: usize = 512;
 
-/// Tokens per second of each run.
+/// Speed of each run of a measurement, in tokens per second.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     runs: Vec<(usize, f64)>,
@@ -22,30 +22,30 @@ impl Rates {
         self.runs.push((tokens, tokens as f64 / time.as_secs_f64().max(1e-9)));
     }
 
-    /// Returns the number of tokens of the longest run.
+    /// Returns the number of tokens in the longest run, or zero if there are none.
     pub fn tokens(&self) -> usize {
         self.runs.iter().map(|run| run.0).max().unwrap_or(0)
     }
 
-    /// Returns the tokens per second of each run.
+    /// Returns the tokens per second of each run, in the order in which the runs were added.
     pub fn per_second(&self) -> Vec<f64> {
         self.runs.iter().map(|run| run.1).collect()
     }
 
-    /// Returns the average over all runs, or zero if there are none.
+    /// Returns the average of the tokens per second over all runs, or zero if there are none.
     pub fn mean(&self) -> f64 {
         self.per_second().iter().sum::<f64>() / self.runs.len().max(1) as f64
     }
 
-    /// Returns the standard deviation over all runs, or zero for fewer than two.
+    /// Returns the standard deviation of the tokens per second, or zero for fewer than two runs.
     pub fn deviation(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.runs.iter().map(|run| (run.1 - mean).powi(2)).sum();
         (squares / self.runs.len().saturating_sub(1).max(1) as f64).sqrt()
     }
 
-    /// Returns the median over all runs: the average of the middle two for an even number, zero for
-    /// none.
+    /// Returns the median of the tokens per second, or zero if there are no runs. For an even
+    /// number of runs, this is the average of the middle two.
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,15 +75,17 @@ impl fmt::Display for Rates {
     }
 }
 
-/// Returns `count` text tokens, which make no sense together.
+/// Returns `count` text tokens of `vocabulary` in a fixed order that makes no sense as text.
+/// Returns no tokens if the vocabulary has no text tokens.
 pub fn tokens(vocabulary: &Vocabulary, count: usize) -> Vec<TokenId> {
     let text: Vec<TokenId> = vocabulary.ids().filter(|&id| vocabulary.kind(id) == TokenKind::Text).collect();
     let stride = text.len() * 5 / 13 + 1;
     (0..count).filter_map(|index| text.get(index * stride % text.len().max(1)).copied()).collect()
 }
 
-/// Times prefill of `prompt` up to the logits after its last token, each run in a new sequence. A
-/// warm-up run comes first and is not counted.
+/// Measures the speed of prefill: `runs` times, processes `prompt` in a new sequence up to the
+/// logits after its last token. An additional run for warming up comes first and is not counted.
+/// Calls `done` with the index of each run; the warm-up has index 0.
 ///
 /// # Errors
 /// Returns an error if the model fails, for example because the prompt does not fit its context.
@@ -107,7 +109,8 @@ pub fn prefill(
     Ok(rates)
 }
 
-/// Times `tokens` as [`decode_once`] does. A warm-up run comes first and is not counted.
+/// Measures the speed of [`decode_once`] in `runs` runs. An additional run for warming up comes
+/// first and is not counted. Calls `done` with the index of each run; the warm-up has index 0.
 ///
 /// # Errors
 /// Returns the errors of [`prefill`].
@@ -129,8 +132,9 @@ pub fn decode(
     Ok(rates)
 }
 
-/// Times decode of `tokens` one by one, as if each had been sampled, with all logits after each.
-/// The tokens follow `before`, whose prefill is not timed.
+/// Returns the time for decoding `tokens` after `before` in a new sequence. Each token is appended
+/// in its own forward pass that computes all logits, as if the token had been sampled. The prefill
+/// of `before` is not timed.
 ///
 /// # Errors
 /// Returns the errors of [`prefill`].
@@ -150,7 +154,7 @@ pub fn decode_once(
     Ok(time)
 }
 
-/// Processes a prompt up to the logits after its last token.
+/// Appends a prompt to a sequence and computes the logits after its last token.
 fn read(model: &mut dyn LanguageModel, sequence: SequenceId, prompt: &[TokenId]) -> Result<(), ModelError> {
     let mut pieces = prompt.chunks(PIECE).peekable();
     while let Some(piece) = pieces.next() {

@@ -1,4 +1,4 @@
-//! Random inputs, which are the same on every run.
+//! Random inputs for tests. They are the same on every run.
 
 pub mod fields;
 pub mod schema;
@@ -32,8 +32,8 @@ impl Random {
     }
 }
 
-/// Creates a vocabulary of every byte, and of random strings that occur in JSON and in the random
-/// grammars.
+/// Creates a vocabulary with a token for each byte, and tokens of random strings that occur in JSON
+/// and in the random grammars.
 ///
 /// # Panics
 /// Never panics: the vocabulary is small and not empty.
@@ -59,7 +59,8 @@ pub fn vocabulary(random: &mut Random) -> Vocabulary {
 }
 
 /// Generates a random GBNF grammar of a few rules, with recursion of every kind, empty
-/// alternatives, counted repetition and classes. With `wide`, some classes contain most characters.
+/// alternatives, counted repetition and character classes. If `wide`, some classes contain most
+/// characters.
 ///
 /// # Panics
 /// Never panics: writing to a string cannot fail.

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use super::Spelling;
 
-/// A schema with tokenized instances.
+/// A JSON Schema with tokenized instances.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
-    /// Name of the case in results.
+    /// Name of the case, which identifies it in results.
     pub id: String,
     /// The schema.
     pub schema: Value,
-    /// The instances.
+    /// Values to check against the schema, in the order of the case file.
     pub instances: Vec<Instance>,
 }
 

@@ -2,23 +2,23 @@ use formwork_vocab::TokenId;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Caches that are cleared between instances. Tables that depend only on the tokenizer are always
-/// kept.
+/// Scope of the caches that an engine fills while it computes masks. Tables that depend only on the
+/// tokenizer are always kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Each instance starts with the state after compilation.
+    /// Caches are reset for each instance to the state after compilation.
     #[default]
     Test,
     /// The instances of a schema share their caches.
     Schema,
 }
 
-/// An engine to measure. Every method is timed as a whole.
+/// An engine to measure. The time of a call to a method is measured as a whole.
 pub trait Engine: Sync {
     /// A compiled schema.
     type Grammar;
-    /// The state of one output.
+    /// The state of one output of a grammar.
     type Sequence: Sequence;
 
     /// Returns the name and version of the engine.
@@ -30,20 +30,21 @@ pub trait Engine: Sync {
     /// Returns an error if the engine refuses the schema.
     fn compile(&self, schema: Value) -> Result<Self::Grammar, Refusal>;
 
-    /// Creates a sequence at the start of an output, with the isolation that the engine is
-    /// configured for.
+    /// Creates a sequence at the start of an output. The engine's configured [`Isolation`] decides
+    /// which caches the sequence uses.
     fn start(&self, grammar: &Self::Grammar) -> Self::Sequence;
 }
 
-/// One output, token by token.
+/// One output of a grammar, extended token by token.
 pub trait Sequence {
-    /// Computes the mask and appends `token` if the mask allows the token. Returns whether it does.
+    /// Computes the mask, and appends `token` if the mask allows it. Returns true if the token was
+    /// appended.
     ///
     /// # Errors
     /// Returns an error with the reason if the engine gives up.
     fn advance(&mut self, token: TokenId) -> Result<bool, String>;
 
-    /// Computes the mask and returns whether it allows end-of-sequence.
+    /// Computes the mask. Returns true if the mask allows end-of-sequence.
     ///
     /// # Errors
     /// Returns the errors of [`Sequence::advance`].
@@ -55,7 +56,7 @@ pub trait Sequence {
 pub struct Refusal {
     /// Unsupported keyword, if the engine names one.
     pub keyword: Option<String>,
-    /// The reason without the location.
+    /// The reason, without its location in the schema.
     pub reason: String,
     /// The engine's complete message.
     pub message: String,

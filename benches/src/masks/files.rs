@@ -5,10 +5,11 @@ use formwork_vocab::Tokenizer;
 
 use super::{Case, Spelling};
 
-/// Location of a case.
+/// A file that contains a case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CaseFile {
-    /// File name, prefixed with the folders below the searched folder.
+    /// Name of the case: the file's path relative to the searched folder, or the file name if the
+    /// file was given directly.
     pub id: String,
     /// Path of the file.
     pub path: PathBuf,
@@ -25,8 +26,9 @@ impl CaseFile {
     }
 }
 
-/// Returns the files in `paths` and all `.json` files in its folders, at any depth. The files of
-/// each folder are sorted by name. Symbolic links to folders within a folder are not followed.
+/// Returns the case files in `paths`, in order. A path to a file stands for itself. A path to a
+/// folder stands for all `.json` files inside it, at any depth, sorted by path. Symbolic links to
+/// folders within a folder are not followed.
 ///
 /// # Errors
 /// Returns an error if a path cannot be read or if there are no files.

@@ -18,20 +18,21 @@ pub struct Formwork {
 /// Compilation options and isolation of [`Formwork`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Options that define the texts a schema stands for.
+    /// Options for compiling schemas.
     pub options: SchemaOptions,
     /// Limits on the cost of a grammar.
     pub limits: Limits,
-    /// Caches that are cleared between instances.
+    /// Scope of the caches.
     pub isolation: Isolation,
 }
 
 impl Formwork {
-    /// Creates the engine for `tokenizer`'s vocabulary. Builds the tables that depend only on the
-    /// vocabulary and on JSON, so that no schema is charged for them.
+    /// Creates the engine for the vocabulary of `tokenizer`. Builds the tables that depend only on
+    /// the vocabulary and on JSON, so their time is not part of the time of any schema.
     ///
     /// # Errors
-    /// Returns an error if the vocabulary has no end-of-sequence token, since no output could end.
+    /// Returns an error if the vocabulary has no end-of-sequence token, because no output could
+    /// end.
     pub fn new(tokenizer: &Tokenizer, settings: Settings) -> Result<Self> {
         if tokenizer.vocabulary().ends().is_empty() {
             bail!("the tokenizer names no token that ends a sequence");
@@ -46,7 +47,7 @@ impl Formwork {
         Ok(engine)
     }
 
-    /// Returns the time spent building the tables.
+    /// Returns the time that [`Formwork::new`] spent building tables.
     pub const fn tables_time(&self) -> Duration {
         self.tables
     }
@@ -80,7 +81,7 @@ impl Engine for Formwork {
     }
 }
 
-/// A matcher with its vocabulary.
+/// A sequence of [`Formwork`]: a matcher with its vocabulary.
 pub struct FormworkSequence {
     matcher: Matcher,
     vocabulary: Arc<Vocabulary>,

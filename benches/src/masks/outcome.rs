@@ -23,22 +23,23 @@ pub struct Outcome {
     pub id: String,
     /// Result of the case.
     pub status: Status,
-    /// First problem that led to the status.
+    /// First problem that has the severity of `status`. `None` for [`Status::Pass`].
     pub error: Option<String>,
-    /// Instances of the case. Instances of a refused schema have no verdict.
+    /// Number of instances and of wrong verdicts. For a refused schema, the verdicts are 0.
     pub instances: InstanceCounts,
-    /// Reason why the schema was refused.
+    /// Reason why the engine refused the schema. `None` if the schema compiled.
     #[serde(skip)]
     pub refusal: Option<Refusal>,
-    /// Time for compilation and the first mask, in microseconds.
+    /// Time for compilation and the first mask, in microseconds. `None` if the schema was refused.
     pub ttfm_us: Option<f64>,
-    /// Time to set up each sequence, in microseconds.
+    /// Time to set up the sequence of each instance, in microseconds.
     pub start_us: Vec<f64>,
-    /// Time to compute each mask and append the token, in microseconds.
+    /// Time of each step, in microseconds: to compute a mask and append the token. The last step of
+    /// an instance checks end-of-sequence.
     pub mask_us: Vec<f64>,
 }
 
-/// Number of instances, and number of wrong verdicts.
+/// Numbers of instances of a case, and of wrong verdicts on them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct InstanceCounts {
     /// Valid instances.

@@ -13,7 +13,8 @@ use super::{Case, CaseFile, Engine, Instance, InstanceCounts, Outcome, Sequence,
 /// number of threads.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Measures one case.
+/// Compiles the schema of `case` with `engine`, follows all its instances and records verdicts and
+/// times.
 pub fn measure<E: Engine>(engine: &E, case: &Case) -> Outcome {
     let mut outcome = Outcome {
         id: case.id.clone(),
@@ -49,7 +50,7 @@ pub fn measure<E: Engine>(engine: &E, case: &Case) -> Outcome {
     outcome
 }
 
-/// The end of a sequence.
+/// Result of following one instance token by token.
 enum End {
     Accepted,
     NotAllowed { position: usize },
@@ -87,7 +88,8 @@ fn follow(sequence: &mut impl Sequence, instance: &Instance, mask_us: &mut Vec<f
     }
 }
 
-/// Records the verdict on one instance. An engine that gives up counts as rejecting the instance.
+/// Records the verdict on the instance with index `index`. An engine that gives up counts as
+/// rejecting the instance.
 fn judge(outcome: &mut Outcome, index: usize, valid: bool, end: &End) {
     let (status, problem) = match (valid, end) {
         (false, End::Accepted) => {
@@ -106,7 +108,7 @@ fn judge(outcome: &mut Outcome, index: usize, valid: bool, end: &End) {
     }
 }
 
-/// Runs `work`; returns its result and the elapsed microseconds.
+/// Runs `work`. Returns its result and the elapsed time in microseconds.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let started = Instant::now();
     let result = work();
@@ -117,7 +119,7 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1000.0
 }
 
-/// The cases of a run, with their tokenization.
+/// The cases of a run, and the way to write and tokenize their instances.
 #[derive(Clone, Copy, Debug)]
 pub struct Cases<'a> {
     /// Files of the cases.
@@ -128,8 +130,8 @@ pub struct Cases<'a> {
     pub spelling: Spelling,
 }
 
-/// Runs `cases` on `threads` threads and returns the outcomes in the order of the files. Calls
-/// `progress` on the calling thread with the number of finished cases.
+/// Measures all `cases` on `threads` threads. Returns the outcomes in the order of the files. After
+/// each case, calls `progress` on the calling thread with the number of finished cases.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or is not a case.

@@ -29,7 +29,6 @@ impl Spelling {
     /// ```
     /// # Errors
     /// Never fails for a JSON value.
-    /// None that a value can cause.
     pub fn write(self, value: &Value) -> Result<String> {
         let mut text = Vec::new();
         match self {

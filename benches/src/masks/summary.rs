@@ -13,9 +13,9 @@ pub struct Summary {
     pub with_instances: Counts,
     /// Schemas without instances, which pass if they compile.
     pub without_instances: Counts,
-    /// Instances of the schemas that compiled.
+    /// Numbers of instances and of wrong verdicts, over all schemas that compiled.
     pub instances: InstanceCounts,
-    /// Reasons for refused schemas, most frequent first.
+    /// Reasons why schemas were refused, most frequent first.
     pub compile_errors: Vec<RefusalCount>,
     /// Times to compute a mask and append a token, in microseconds, over all schemas that compiled.
     pub mask_us: Distribution,
@@ -35,7 +35,7 @@ pub struct Report<'a> {
     pub tokenizer: &'a str,
     /// JSON spelling of the instances.
     pub text: Spelling,
-    /// Caches that were cleared between instances.
+    /// Scope of the caches.
     pub isolate: Isolation,
     /// Outcome of each case.
     pub schemas: &'a [Outcome],
@@ -43,7 +43,7 @@ pub struct Report<'a> {
     pub summary: &'a Summary,
 }
 
-/// Number of schemas by status.
+/// Numbers of schemas, by the status of their outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "as in `Status`")]
 pub struct Counts {
@@ -53,19 +53,19 @@ pub struct Counts {
     pub invalid_accepted: usize,
 }
 
-/// Number of schemas refused for one reason.
+/// Number of schemas that were refused for the same reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RefusalCount {
     /// Unsupported keyword, if the engine names one.
     pub keyword: Option<String>,
     /// The reason, with quoted parts and numbers replaced by `…`.
     pub reason: String,
-    /// Number of schemas.
+    /// Number of schemas that were refused for this reason.
     pub count: usize,
 }
 
 impl Summary {
-    /// Summarizes `outcomes`.
+    /// Summarizes the outcomes of all cases.
     pub fn of(outcomes: &[Outcome]) -> Self {
         let (mut with_instances, mut without_instances) = (Counts::default(), Counts::default());
         let mut instances = InstanceCounts::default();

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::quota::Exhausted;
 
-/// Error of a backend that did not answer.
+/// Reason why a backend did not answer a request.
 ///
 /// ```
 /// use formwork_backend::{BackendError, Category};
@@ -140,8 +140,8 @@ impl BackendError {
         Kind::Timeout { limit }.into()
     }
 
-    /// Creates the error of a response with an HTTP status of 400 or more and the time to wait, if the
-    /// server named one.
+    /// Creates the error for a status other than 2xx, with the response body. `retry_after` is the
+    /// delay before the next attempt that the server requested, if any.
     pub fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
         let error = serde_json::from_str::<serde_json::Value>(body).ok();
         let error = error.as_ref().map(|body| body.get("error").unwrap_or(body));
@@ -157,7 +157,7 @@ impl BackendError {
         Kind::Status { status, message, code, retry_after }.into()
     }
 
-    /// Returns the class of the error.
+    /// Returns the class of the error, which shows how a caller can react.
     pub fn category(&self) -> Category {
         match &*self.0 {
             Kind::Status { status: 401 | 403, .. } => Category::Authentication,
@@ -185,10 +185,11 @@ impl BackendError {
         }
     }
 
-    /// Reports whether the backend rejected the requested mode, so that a simpler mode may succeed.
+    /// Reports whether the backend may have rejected the requested output constraint, such as
+    /// `response_format`. The request may then succeed with a weaker constraint or without one.
     ///
     /// True for statuses 400, 404, 405, 415, 422 and 501, unless the error code names another
-    /// cause.
+    /// cause, such as `model_not_found`.
     pub fn is_of_mode(&self) -> bool {
         const ELSEWHERE: [&str; 5] = [
             "context_length_exceeded",
@@ -223,7 +224,7 @@ impl BackendError {
         matches!(&*self.0, Kind::Header { .. })
     }
 
-    /// Returns the HTTP status, if the server sent a response.
+    /// Returns the status of the server's error response, or `None` for errors of other kinds.
     pub fn status(&self) -> Option<u16> {
         match &*self.0 {
             Kind::Status { status, .. } => Some(*status),

@@ -1,9 +1,10 @@
-//! Backends that answer chat requests: the seam between protocols and models.
+//! Backends that answer chat requests: the interface between protocols and models.
 //!
 //! A [`ChatBackend`] takes the JSON body of a chat request and returns the JSON body of the answer.
 //! [`RemoteBackend`] sends requests to a server that speaks OpenAI's protocol, and retries by a
-//! [`RetryPolicy`]. [`ScriptedBackend`] answers from a list, for tests. [`quota::Metered`] limits the
-//! tokens and the time of any backend. A [`PromptRunner`] asks for one text with a [`Plan`].
+//! [`RetryPolicy`]. [`ScriptedBackend`] answers from a list, for tests. [`quota::Metered`] limits
+//! the tokens and the time of any backend. A [`PromptRunner`] sends requests to one model of a
+//! backend; a [`Plan`] has the messages and fields of a request.
 //!
 //! # Limits
 //! The crate reads no environment variables and no files. Callers supply URLs, keys and limits.
@@ -32,7 +33,8 @@ pub use scripted::ScriptedBackend;
 /// Body of a `POST /v1/chat/completions` request, without the `stream` field.
 pub type Body = Map<String, Value>;
 
-/// Chunks of a streamed answer, in the order of arrival.
+/// Chunks of a streamed answer, in the order of arrival. Each chunk is a `chat.completion.chunk`
+/// object.
 pub type Chunks = BoxStream<'static, Result<Value, BackendError>>;
 
 /// Complete answer to a chat request.
@@ -51,21 +53,23 @@ pub struct Answer {
 /// Bodies are JSON instead of types, because providers differ in the fields that they add and in
 /// the meaning of the common fields.
 pub trait ChatBackend: Send + Sync {
-    /// Returns the backend's name in records: `local`, or the host of a server.
+    /// Returns the name of the backend for records, such as `local` or the host of a server.
     fn name(&self) -> &str;
 
-    /// Answers a chat request.
+    /// Sends the chat request `body` and waits for the complete answer.
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>>;
 
-    /// Answers a chat request as a stream. Dropping the stream cancels the answer.
+    /// Sends the chat request `body` and returns the answer as a stream. Dropping the stream
+    /// cancels the answer.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>>;
 
-    /// Returns the constraints that `model` can be held to, if they are known without a request.
+    /// Returns the constraints that the backend can enforce on the output of `model`. Returns
+    /// `None` if they are not known without sending a request.
     fn known_capabilities(&self, _model: &str) -> Option<Capabilities> {
         None
     }
 
-    /// Returns the constraints that `model` can be held to. The backend may send requests to find
-    /// out.
+    /// Returns the constraints that the backend can enforce on the output of `model`. The backend
+    /// may send requests to determine them.
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>>;
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{BackendError, Body, Category, ChatBackend};
 
-/// One request without its model and the runner's defaults.
+/// One request of a [`PromptRunner`], without the runner's model and default fields.
 ///
 /// Records store the plan, so that a run can be replayed.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -23,9 +23,10 @@ pub struct Plan {
 /// Reply to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Message of the first choice, unmodified. Empty if there is no such message.
+    /// Message of the answer's first choice, unmodified. Empty if the answer has no message.
     pub message: Body,
-    /// Reason that generation ended, as reported by the backend.
+    /// Reason why the generation ended, as reported by the backend, such as `stop`. `None` if not
+    /// reported.
     pub finish_reason: Option<String>,
     /// Complete body of the answer.
     pub body: Value,
@@ -116,7 +117,7 @@ impl PromptRunner {
 }
 
 impl Reply {
-    /// Returns the text of the message.
+    /// Returns the text of the message, or an empty string if there is none.
     ///
     /// Some providers send the content as a list of parts; the texts of the parts are concatenated.
     pub fn content(&self) -> String {
@@ -129,7 +130,7 @@ impl Reply {
         }
     }
 
-    /// Reports whether the token limit cut off the reply.
+    /// Reports whether the token limit cut off the reply: `finish_reason` is `length`.
     pub fn is_truncated(&self) -> bool {
         self.finish_reason.as_deref() == Some("length")
     }

@@ -141,8 +141,8 @@ impl RemoteBackend {
         self.endpoint.as_str()
     }
 
-    /// Runs `attempt` until it succeeds or the retry policy ends the retries. Also returns the
-    /// category of the error that caused each retry.
+    /// Runs `attempt` until it succeeds or the retry policy ends the retries. Returns the result
+    /// with the category of the error that caused each retry, in order.
     async fn retried<'a, T>(
         &self,
         attempt: impl Fn() -> BoxFuture<'a, Result<T, BackendError>>,
@@ -235,7 +235,8 @@ impl ChatBackend for RemoteBackend {
     }
 }
 
-/// Validates the body of an answer. Some gateways send status 200 with an error in the body.
+/// Returns `body` if it has the shape of an answer. Otherwise returns an error, since some gateways
+/// send status 200 with an error in the body.
 fn check(body: Value) -> Result<Value, BackendError> {
     if body.get("choices").is_some_and(Value::is_array) {
         return Ok(body);

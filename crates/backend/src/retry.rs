@@ -38,7 +38,8 @@ impl Default for RetryPolicy {
 pub struct Retry {
     /// Cause of the retry.
     pub cause: RetryCause,
-    /// Number of the next attempt. Requests count from 2, repairs from 1.
+    /// Number of the next attempt. The first retry of a request has number 2, because the request
+    /// itself was attempt 1. The first repair has number 1.
     pub attempt: u32,
     /// Maximum number of attempts. `None` if only the deadline ends the retries.
     pub max_attempts: Option<u32>,
@@ -85,7 +86,7 @@ impl RetryPolicy {
     }
 
     /// Returns the next retry after `error`, or `None` to give up. `attempt` is the number of the
-    /// failed attempt, from 1.
+    /// failed attempt, from 1. `started` is the time at which the first attempt started.
     pub(super) fn next(&self, error: &BackendError, attempt: u32, started: Instant) -> Option<Retry> {
         let busy = error.category() == Category::RateLimited && self.deadline.is_some();
         if !error.is_transient() || (attempt > self.retries && !busy) {

@@ -29,7 +29,8 @@ pub struct ScriptedBackend {
 }
 
 impl ScriptedBackend {
-    /// Creates a backend that returns these answers in order and fails after the last one.
+    /// Creates a backend that returns `answers` in order, one for each request. Requests after the
+    /// last answer fail.
     pub fn new(answers: impl IntoIterator<Item = Result<Value, BackendError>>) -> Self {
         let (answers, asked) = (Mutex::new(answers.into_iter().collect()), Mutex::default());
         Self { answers, asked, capabilities: Capabilities::all() }
@@ -42,7 +43,7 @@ impl ScriptedBackend {
         self
     }
 
-    /// Creates an answer with one choice, which holds `message`.
+    /// Creates the body of an answer with one choice, which has `message`.
     pub fn message(message: Value) -> Value {
         let called = message.get("tool_calls").is_some_and(|calls| !calls.is_null());
         let finish_reason = if called { "tool_calls" } else { "stop" };
@@ -51,19 +52,20 @@ impl ScriptedBackend {
         json!({ "id": "chatcmpl-script", "object": "chat.completion", "created": 0, "model": "script", "choices": [choice] })
     }
 
-    /// Creates an answer with a text message from the assistant.
+    /// Creates the body of an answer with a text message from the assistant.
     pub fn says(content: &str) -> Value {
         Self::message(json!({ "role": "assistant", "content": content }))
     }
 
-    /// Creates an answer that calls one tool, in OpenAI's format. `arguments` is JSON text.
+    /// Creates the body of an answer with one call of the tool `name`. `id` is the ID of the call,
+    /// and `arguments` is JSON text.
     pub fn calls(id: &str, name: &str, arguments: &str) -> Value {
         let function = json!({ "name": name, "arguments": arguments });
         let call = json!({ "id": id, "type": "function", "function": function });
         Self::message(json!({ "role": "assistant", "content": null, "tool_calls": [call] }))
     }
 
-    /// Returns all requests received so far.
+    /// Returns the bodies of all requests received so far, in order.
     pub fn asked(&self) -> Vec<Body> {
         lock(&self.asked).clone()
     }

@@ -20,11 +20,12 @@ pub enum Content {
 }
 
 impl ChatFormat {
-    /// Returns the grammar of an answer, or `None` if any text is allowed.
+    /// Returns the grammar of a whole answer, or `None` if any text is allowed. `thoughts` states
+    /// whether the answer starts with thoughts.
     ///
-    /// Content and calls are alternatives: requesting one does not exclude the other. Shaped
-    /// content starts after the thoughts; free content continues until a call starts. With
-    /// [`Tools::required`] there is no content.
+    /// After the thoughts, the model chooses between content and a call of one of the `tools`. Free
+    /// content may also be followed by a call. If [`Tools::required`] is true, only calls are
+    /// allowed.
     pub fn answer(&self, content: &Content, tools: &Tools, thoughts: Thoughts) -> Option<Part> {
         if tools.tools.is_empty() && *content == Content::Free {
             return None;
@@ -92,7 +93,8 @@ impl ChatFormat {
 }
 
 impl CallFormat {
-    /// Returns the grammar of everything after the opening.
+    /// Returns the grammar of calls after their opening: names, arguments, separators and the
+    /// closing.
     fn list(&self, tools: &Tools) -> Part {
         let item = tools.tools.iter().map(|tool| {
             Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments(tool)])
@@ -148,7 +150,7 @@ fn arguments(tool: &Tool) -> Part {
     Part::at(tool.place.as_str(), Part::Json(tool.parameters.clone()))
 }
 
-/// Returns the grammar of text until a token, followed by `then`.
+/// Returns the grammar of any text that ends with `token`, followed by `then`.
 fn until(token: TokenId, then: Part) -> Part {
     Part::Text { triggers: vec![(Trigger::Token(token), then)], may_end: false }
 }

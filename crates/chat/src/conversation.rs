@@ -13,6 +13,9 @@ impl ChatFormat {
     ///
     /// Messages have OpenAI's wire format: calls are in `tool_calls` with their arguments as text,
     /// and results have the role `tool`.
+    ///
+    /// `variables` are further variables of the template. `tools` are passed as the variable
+    /// `tools` if the template supports tools. Otherwise, the system message describes them.
     pub fn input(
         &self,
         messages: &[Message],
@@ -106,7 +109,8 @@ fn adapted(message: &Message, native: Native) -> Message {
     message
 }
 
-/// Returns the last nine letters and digits of an id, which are enough to keep ids apart.
+/// Returns the last nine letters and digits of an id, which are enough to keep ids apart. Shorter
+/// ids are padded with zeros on the left.
 fn short_id(id: &Value) -> Value {
     let plain = id.as_str().unwrap_or_default().chars().filter(char::is_ascii_alphanumeric);
     let plain: Vec<char> = plain.collect();

@@ -26,7 +26,8 @@ pub(crate) struct CallFormat {
     pub(crate) between: Marked,
     pub(crate) separator: Option<Marked>,
     pub(crate) close: Marked,
-    /// Text before content if calls have no opening.
+    /// Text that the template writes before content, which distinguishes content from calls. Empty
+    /// unless `open` is empty.
     pub(crate) content_open: String,
 }
 
@@ -49,7 +50,7 @@ pub enum Thoughts {
 }
 
 impl ChatFormat {
-    /// Detects the format of the answers that `template` expects.
+    /// Detects the format in which `template` writes an assistant's answers.
     pub fn of(template: &dyn ChatTemplate, vocabulary: &Vocabulary) -> Self {
         let controls = tags::controls(vocabulary);
         let spelling = |token: &TokenId| String::from_utf8_lossy(vocabulary.bytes(*token)).into_owned();
@@ -68,7 +69,8 @@ impl ChatFormat {
         Self { calls: format, native, system: probe.has_system(), thoughts, harmony }
     }
 
-    /// Returns the presence of thoughts at the start of the answer to this prompt.
+    /// Determines whether the answer to `prompt` has no thoughts, may start with thoughts, or
+    /// continues thoughts that the prompt began. `prompt` is the rendered template.
     pub fn thoughts(&self, prompt: &str) -> Thoughts {
         if self.harmony.is_some() {
             return Thoughts::Possible;
@@ -86,12 +88,14 @@ impl ChatFormat {
 
     /// Returns the text to append to a prompt so that the answer starts inside the thoughts.
     ///
-    /// Returns `None` if the model has no thoughts, or its format has no such text.
+    /// Returns `None` if the model has no thoughts, or if it uses the format of gpt-oss, which has
+    /// no such text.
     pub fn thoughts_open(&self) -> Option<String> {
         self.thoughts.as_ref().filter(|_| self.harmony.is_none()).map(|tags| tags.open.text() + "\n")
     }
 
-    /// Returns the text that ends thoughts, for cutting them short.
+    /// Returns the text that ends thoughts, for cutting them short. Returns `None` if the model has
+    /// no thoughts.
     pub fn thoughts_close(&self) -> Option<String> {
         match &self.harmony {
             Some(_) => Some(Harmony::END.to_owned()),
@@ -99,23 +103,26 @@ impl ChatFormat {
         }
     }
 
-    /// Returns true if the model's template declares tools. Otherwise they are described in the
-    /// system message.
+    /// Returns true if the model's template writes the declarations of tools into the prompt. If
+    /// false, [`input`](Self::input) describes the tools in the system message.
     pub fn declares_tools(&self) -> bool {
         self.native.is_some_and(|native| native.declares_tools)
     }
 
-    /// Returns the layout of calls beside content, which is `shaped` by a grammar or free.
+    /// Returns the layout of calls in an answer that may have content as well. `shaped` is true if
+    /// a grammar constrains the content.
     ///
-    /// If calls are bare JSON, shaped content could look the same. Calls then get tags, to keep
-    /// them apart.
+    /// If the model's calls are JSON without an opening, shaped content could look like a call. In
+    /// this case, the layout has `<tool_call>` tags.
     pub(crate) fn calls_beside(&self, shaped: bool) -> CallFormat {
         let is_bare = self.calls.content_open.is_empty() && self.calls.trigger().is_none();
         if is_bare && shaped { CallFormat::fallback() } else { self.calls.clone() }
     }
 }
 
-/// Returns the tags that the template writes around thoughts or looks for.
+/// Returns the tags around thoughts: the tags that the template writes around a thought, or
+/// `<think>` and `</think>` if they occur in a rendered prompt. Returns `None` if neither is the
+/// case.
 fn thoughts(probe: &Probe<'_>, controls: &[(TokenId, String)]) -> Option<Tags> {
     let tags = |open: &str, close: &str| Tags {
         open: Marked::new(open.trim(), controls),
@@ -167,7 +174,8 @@ impl CallFormat {
         !self.open.0.is_empty() || (!self.content_open.is_empty() && self.separator.is_some())
     }
 
-    /// Returns the trigger that starts calls inside content, and the rest of their opening.
+    /// Returns the trigger that ends content and starts a call, and the text between the trigger
+    /// and the name. Returns `None` if calls cannot be recognized inside content.
     pub(crate) fn trigger(&self) -> Option<(Trigger, Marked)> {
         match &self.separator {
             Some(separator) if self.open.0.is_empty() => separator.trigger(),

@@ -21,11 +21,11 @@ pub(crate) struct Harmony {
 pub(crate) const RECIPIENT: &str = "to=functions.";
 
 impl Harmony {
-    /// Token at the end of a message that is not the last.
+    /// Spelling of the token that ends a message if another message follows.
     pub(crate) const END: &'static str = "<|end|>";
 
-    /// Returns the format if `before_words` uses it: the template's text before an assistant's
-    /// words.
+    /// Returns the format, or `None` if the model does not use it. `before_words` is the text that
+    /// the template writes before an assistant's words.
     pub(crate) fn of(before_words: &str, vocabulary: &Vocabulary) -> Option<Self> {
         if !before_words.contains("<|channel|>final<|message|>") {
             return None;

@@ -23,7 +23,7 @@ pub(crate) struct Calls {
     pub(crate) separator: Option<String>,
     /// Text after the last arguments.
     pub(crate) close: String,
-    /// The template's requirements.
+    /// Requirements of the template.
     pub(crate) native: Native,
 }
 
@@ -68,7 +68,8 @@ impl<'a> Probe<'a> {
         self.render(messages, true, false).is_some_and(|text| text.contains(WORDS))
     }
 
-    /// Returns the end of a prompt, after which the assistant writes.
+    /// Returns the text that the template adds to the end of a prompt to start the assistant's
+    /// answer, such as `<|im_start|>assistant`.
     pub(crate) fn header(&self) -> Option<String> {
         let question = || vec![Message::new("user", QUESTION)];
         let without = self.render(question(), false, false)?;
@@ -76,7 +77,8 @@ impl<'a> Probe<'a> {
         Some(with.strip_prefix(without.as_str()).unwrap_or_default().to_owned())
     }
 
-    /// Returns true if a variable can make the prompt turn thoughts off.
+    /// Returns true if the variable `enable_thinking` can turn thoughts off: if it is false, the
+    /// prompt ends with `</think>`.
     pub(crate) fn can_forgo_thoughts(&self) -> bool {
         let variables = Map::from_iter([("enable_thinking".to_owned(), Value::Bool(false))]);
         let messages = vec![Message::new("user", QUESTION)];
@@ -84,7 +86,8 @@ impl<'a> Probe<'a> {
         self.template.render(&input).is_ok_and(|text| text.trim_end().ends_with("</think>"))
     }
 
-    /// Returns the text before the words of an answer.
+    /// Returns the text that the template writes between the end of a prompt and the words of the
+    /// assistant.
     pub(crate) fn before_words(&self) -> Option<String> {
         let answer = Message::new("assistant", WORDS);
         let text = self.continuation(vec![answer], false)?;
@@ -122,7 +125,7 @@ impl<'a> Probe<'a> {
         Some(Calls { open, between, separator, close: without_id(self.until_end(&close)), native })
     }
 
-    /// Returns true if the template accepts longer ids.
+    /// Returns true if the template accepts ids of more than nine characters.
     fn takes_long_ids(&self, native: Native) -> bool {
         let mut messages = vec![call(&NAMES[..1], native), result()];
         for message in &mut messages {
@@ -156,10 +159,10 @@ impl<'a> Probe<'a> {
         (second == between).then(|| without_id(&separator)).filter(|text| !text.contains(IDS[0]))
     }
 
-    /// Returns the text that the template adds for the assistant's turn and after, without
-    /// thoughts.
+    /// Returns the text that the template writes for the messages `after` a question, without an
+    /// empty block of thoughts.
     ///
-    /// The text starts where a prompt would end.
+    /// The text starts where the prompt for an answer would end.
     fn continuation(&self, mut after: Vec<Message>, tools: bool) -> Option<String> {
         let question = || vec![Message::new("user", QUESTION)];
         let base = self.render(question(), false, tools)?;
@@ -179,14 +182,15 @@ impl<'a> Probe<'a> {
         Some(thought.map_or(text, |(_, rest)| rest.trim_start_matches('\n')).to_owned())
     }
 
-    /// Returns the text before the end of a turn.
+    /// Returns `text` up to the first end-of-sequence token.
     fn until_end<'t>(&self, text: &'t str) -> &'t str {
         let end = self.ends.iter().filter_map(|end| text.find(end.as_str())).min();
         text[..end.unwrap_or(text.len())].trim_end()
     }
 }
 
-/// Returns the texts before a name, between the name and its arguments, and after the arguments.
+/// Finds the probe call number `nth`, 0 or 1, in `text`. Returns the texts before its name, between
+/// the name and the arguments, and after the arguments.
 fn taken_apart(text: &str, nth: usize) -> Option<(String, String, String)> {
     let (open, rest) = text.split_once(NAMES[nth])?;
     let forms = [format!("{{\"key{nth}\": \"value\"}}"), format!("{{\"key{nth}\":\"value\"}}")];
@@ -196,7 +200,7 @@ fn taken_apart(text: &str, nth: usize) -> Option<(String, String, String)> {
     })
 }
 
-/// Removes the member with the call's id, which models need not write.
+/// Removes the JSON member with the id of a call from `text`, since models need not write ids.
 fn without_id(text: &str) -> String {
     let Some(at) = IDS.iter().find_map(|id| text.find(id)) else { return text.to_owned() };
     let start = text[..at].rfind(',').unwrap_or(at);

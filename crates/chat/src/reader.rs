@@ -10,14 +10,14 @@ use crate::answer::Content;
 use crate::format::{ChatFormat, Thoughts};
 use crate::tool::Tools;
 
-/// Meaning of new text in an answer.
+/// Part of an answer that a [`Reader`] recognized in new text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delta {
     /// More text of the thoughts.
     Thought(String),
     /// More text of the content.
     Content(String),
-    /// Start of a call to the tool with this name, after all earlier calls.
+    /// Start of a call to the tool with this name. All earlier calls have ended.
     Call(String),
     /// More text of the last call's arguments.
     Arguments(String),
@@ -37,8 +37,8 @@ enum Kind {
 }
 
 impl Reader {
-    /// Creates a reader for an answer with the grammar of [`ChatFormat::answer`] for the same
-    /// arguments.
+    /// Creates a reader for one answer. `content`, `tools` and `thoughts` must be the arguments
+    /// with which [`ChatFormat::answer`] made the grammar of the answer.
     pub fn new(format: &ChatFormat, content: &Content, tools: &Tools, thoughts: Thoughts) -> Self {
         let kind = match &format.harmony {
             Some(harmony) => Kind::Harmony(harmony::Channels::new(harmony)),
@@ -47,7 +47,8 @@ impl Reader {
         Self { kind }
     }
 
-    /// Parses more text.
+    /// Parses the next text of the answer and returns the recognized parts. Text that may belong to
+    /// a tag is held back until more text decides.
     pub fn text(&mut self, text: &str) -> Vec<Delta> {
         let mut deltas = Deltas::default();
         match &mut self.kind {
@@ -57,7 +58,8 @@ impl Reader {
         deltas.0
     }
 
-    /// Parses a control token.
+    /// Parses the next token of the answer if it is a control token. Its spelling must not be
+    /// passed to [`text`](Self::text) as well.
     pub fn control(&mut self, token: TokenId, vocabulary: &Vocabulary) -> Vec<Delta> {
         let mut deltas = Deltas::default();
         match &mut self.kind {
@@ -69,8 +71,8 @@ impl Reader {
         deltas.0
     }
 
-    /// Returns true if the answer is outside its content, so that pending text will not become
-    /// content.
+    /// Returns true if the answer is currently in thoughts, in a call, or after the last call. Text
+    /// held back at this point does not become content.
     pub fn is_outside_content(&self) -> bool {
         match &self.kind {
             Kind::Tagged(reader) => reader.is_outside_content(),
@@ -78,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// Ends the answer, and returns text that was held back.
+    /// Ends the answer. Returns the parts recognized in the text that was held back.
     pub fn finish(&mut self) -> Vec<Delta> {
         let mut deltas = Deltas::default();
         if let Kind::Tagged(reader) = &mut self.kind {

@@ -53,8 +53,10 @@ impl Marked {
 
     /// Returns the trigger that marks the start of this text, and the remaining text.
     ///
-    /// The trigger is the first control token, or the text up to a position with several possible
-    /// spellings. Returns `None` if the text starts like any JSON.
+    /// If the text starts with a control token, this token is the trigger. Otherwise, the trigger
+    /// is the text before the first whitespace or `{`, since models may write whitespace and JSON
+    /// in several ways. If the text starts with a tag such as `<tool_call>`, the trigger ends after
+    /// the tag at the latest. Returns `None` if the text is empty or starts with whitespace or `{`.
     pub(crate) fn trigger(&self) -> Option<(Trigger, Self)> {
         let (first, rest) = self.0.split_first()?;
         match first {
@@ -78,7 +80,8 @@ impl Marked {
     }
 }
 
-/// Returns the control tokens of a vocabulary that have a spelling.
+/// Returns the control tokens of a vocabulary with their spellings. Tokens without a spelling are
+/// omitted.
 pub(crate) fn controls(vocabulary: &Vocabulary) -> Vec<(TokenId, String)> {
     let spelling = |token: TokenId| {
         let text = str::from_utf8(vocabulary.bytes(token)).ok()?;

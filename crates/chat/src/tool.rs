@@ -10,7 +10,7 @@ pub struct Tool {
     /// JSON Schema of the arguments, which are an object.
     pub parameters: Value,
     /// Location of the schema in the request, for example `tools[0].function.parameters`. Error
-    /// messages start with it.
+    /// messages about the schema start with this location.
     pub place: String,
 }
 

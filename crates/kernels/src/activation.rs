@@ -2,20 +2,20 @@ use crate::f16_as_i16::Q16Block;
 use crate::format::{GROUP, each};
 use crate::tier::{Tier, with_tier};
 
-/// Thirty-two activations rounded to 8 bits. Fills one cache line of 64 bytes.
+/// A group of 32 activations rounded to 8 bits. Fills one cache line of 64 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Q8Block {
-    /// Integers between -127 and 127.
+    /// Integers between -127 and 127. Activation `i` is about `q[i] * scale`.
     pub(crate) q: [i8; GROUP],
-    /// Step between two levels.
+    /// Activation that the integer 1 stands for.
     pub(crate) scale: f32,
-    /// Sum of the rounded activations. Weights with offsets use it.
+    /// Sum of the rounded activations. A product with weights that have offsets needs the sum.
     pub(crate) sum: f32,
     /// Sums of the first and second half of the rounded activations.
     pub(crate) sums: [f32; 2],
-    /// Negated sum of the integers. Multiplied by the bias of the weights, it removes the bias from
-    /// a product.
+    /// Negated sum of the integers. The bias of the weights times this value is added to a sum of
+    /// products of levels, which replaces the levels by their integers.
     pub(crate) minus: i32,
     /// Negated sums of the integers of the first and second half.
     pub(crate) minuses: [i32; 2],
@@ -27,8 +27,8 @@ impl Default for Q8Block {
     }
 }
 
-/// One row of activations: the original values, and the rounded forms that its weights need. See
-/// [`Operand`](crate::Operand).
+/// A row of activations: the original values, and the rounded forms that a product with weights may
+/// need. [`Operand`](crate::Operand) says which form an encoding needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Activation<'a> {
     values: &'a [f32],
@@ -38,19 +38,19 @@ pub struct Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
-    /// Creates an 8-bit row from its values and the groups that [`Activation::quantize`] returned
-    /// for them.
+    /// Creates an 8-bit row. `groups` is the result of [`Activation::quantize`] for `values`.
     pub const fn new(values: &'a [f32], groups: &'a [Q8Block]) -> Self {
         Self { values, groups, rests: None, words: &[] }
     }
 
-    /// Creates a 16-bit row from the groups of [`Activation::quantize`] and the residuals of
-    /// [`Activation::rests`].
+    /// Creates a 16-bit row. `groups` is the result of [`Activation::quantize`] for `values`, the
+    /// upper 8 bits. `rests` is the result of [`Activation::rests`], the lower 8 bits.
     pub const fn fine(values: &'a [f32], groups: &'a [Q8Block], rests: &'a [Q8Block]) -> Self {
         Self { values, groups, rests: Some(rests), words: &[] }
     }
 
-    /// Adds the 16-bit rounding of [`Q16Block::quantize_into`] to the row.
+    /// Adds `words` to the row, the result of [`Q16Block::quantize_into`]. Products with 16-bit
+    /// float weights need them.
     #[must_use]
     pub const fn with_words(self, words: &'a [Q16Block]) -> Self {
         Self { words, ..self }
@@ -68,15 +68,17 @@ impl<'a> Activation<'a> {
         self.words
     }
 
-    /// Returns the residuals of all groups, or `None` for 8-bit activations.
+    /// Returns the lower 8 bits of all groups ([`Activation::rests`]), or `None` for 8-bit
+    /// activations.
     pub(crate) const fn fine_rests(&self) -> Option<&'a [Q8Block]> {
         self.rests
     }
 
-    /// Rounds activations to multiples of 1/127 of the largest magnitude in each group.
+    /// Rounds the activations in `values` to multiples of 1/127 of the largest magnitude in their
+    /// group. Returns one block for each group of 32.
     ///
     /// Elements after the last whole group are skipped. Only rows of float weights have such
-    /// lengths, and they do not use these groups.
+    /// lengths, and their products do not use these blocks.
     pub fn quantize(values: &[f32]) -> Vec<Q8Block> {
         let mut groups = vec![Q8Block::default(); values.len() / GROUP];
         Self::quantize_into(values, &mut groups);
@@ -93,14 +95,15 @@ impl<'a> Activation<'a> {
         quantize_by(Tier::best(), values, groups);
     }
 
-    /// Returns the residuals of the rounding, rounded to 1/256 of the step of their group.
+    /// Returns the errors that rounding `values` to `groups` made, one block per group. The errors
+    /// are rounded to multiples of 1/256 of the group's `scale`.
     pub fn rests(values: &[f32], groups: &[Q8Block]) -> Vec<Q8Block> {
         let mut rests = vec![Q8Block::default(); groups.len()];
         Self::rests_into(values, groups, &mut rests);
         rests
     }
 
-    /// Computes the residuals of [`Activation::rests`] into `rests`.
+    /// Computes [`Activation::rests`] into `rests`.
     ///
     /// # Panics
     /// Panics if the lengths of `groups` and `rests` are not the number of whole groups in
@@ -113,10 +116,11 @@ impl<'a> Activation<'a> {
 }
 
 impl Q8Block {
-    /// Creates a block from its integers and their step.
+    /// Creates a block from the integers `q` and their scale `step`.
     ///
-    /// `sums` are the integer sums of both halves; times `step`, they are the sums of the
-    /// activations. For residuals, they include the upper 8 bits of the activations.
+    /// `sums` are the sums of the integers in the first and second half. Times `step`, they are the
+    /// sums of the activations. In a block of residuals, `sums` also include the group's upper 8
+    /// bits, in units of `step`.
     #[inline(always)]
     pub(crate) fn new(q: [i8; GROUP], step: f32, sums: [i32; 2]) -> Self {
         let sum = sums[0] + sums[1];
@@ -167,8 +171,8 @@ pub(crate) fn rest_groups(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &m
     }
 }
 
-/// Returns the bits of the largest magnitude. Without their sign, floats sort in the order of their
-/// bits, and integers have a vector instruction for the maximum.
+/// Returns the bits of the largest magnitude in `values`. Without their sign bits, floats have the
+/// order of their bits as integers, and integers have a vector instruction for the maximum.
 #[inline(always)]
 pub(crate) fn largest(values: &[f32]) -> u32 {
     values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most))
@@ -180,24 +184,24 @@ pub(crate) fn step(largest: u32) -> f32 {
     f32::from_bits(largest) / 127.0
 }
 
-/// Returns the reciprocal of a step, or `None` if the step is zero, subnormal, infinite or NaN. A
-/// group with such a step is rounded to zeros; an infinite or NaN step still makes its products
-/// NaN.
+/// Returns the reciprocal of a scale, or `None` if the scale is zero, subnormal, infinite or NaN. A
+/// group with such a scale is rounded to zeros. An infinite or NaN scale still makes the group's
+/// products NaN.
 #[inline(always)]
 pub(crate) fn inverse(scale: f32) -> Option<f32> {
     scale.is_normal().then(|| 1.0 / scale)
 }
 
-/// Rounds a value between -2^22 and 2^22 to the nearest integer, ties to even. In this range,
-/// adding `MIDDLE` leaves a float with a spacing of 1. The compiler always vectorises this code,
-/// but not always `round_ties_even`.
+/// Rounds a value between -2^22 and 2^22 to the nearest integer, ties to even. For such values,
+/// `value + MIDDLE` is in a range where floats have a spacing of 1. The compiler always vectorises
+/// this code, but not always `round_ties_even`.
 #[inline(always)]
 pub(crate) fn nearest(value: f32) -> i32 {
     const MIDDLE: f32 = 12_582_912.0;
     (value + MIDDLE).to_bits() as i32 - MIDDLE.to_bits() as i32
 }
 
-/// Returns the sums of the first and second half.
+/// Returns the sums of the integers in the first and second half of a group.
 #[inline(always)]
 fn half_sums(q: &[i32; GROUP]) -> [i32; 2] {
     let (low, high) = q.split_at(GROUP / 2);

@@ -1,18 +1,19 @@
-//! Bounds of the products of nested rows, computed without reading whole rows. For a matrix of very
-//! many rows, they usually show which row has the largest product.
+//! Bounds of the products of nested rows, computed without reading whole rows. Nested rows store
+//! the high four bits of all codes apart from the low bits. For a matrix of very many rows, the
+//! bounds usually show which row has the largest product.
 //!
 //! In most groups, only the high four bits of the weights are read, and the low bits are assumed to
 //! be at their midpoint. By the Cauchy-Schwarz inequality, the error of a group's product is at
 //! most the product of three factors: the scale, the norm of the low bits' distances from the
 //! midpoint, and the norm of the activations. Groups with large activations are read in full,
-//! because they would make up most of the bound.
+//! because they would make up most of the error.
 
 use crate::activation::{Activation, Q8Block};
 use crate::format::{BlockFormat, GROUP, bias, each};
 use crate::layout::{Parts, TILE_ROWS, head, head_bytes, levels};
 use crate::split_bits::{middle, spread_step};
 
-/// Lower and upper bounds of the products of a tile's rows.
+/// Lower and upper bounds of the products of the sixteen rows of a tile with an activation row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
     /// Lower bound of each row's product.
@@ -21,7 +22,9 @@ pub struct Bounds {
     pub upper: [f32; TILE_ROWS],
 }
 
-/// The 8-bit activations of a token, with the choice of groups whose weights are read in full.
+/// The 8-bit activations of a token, prepared for
+/// [`PackedRows::bounds`](crate::PackedRows::bounds). Contains the choice of groups whose weights
+/// are read in full; the other groups are read without their low bits.
 #[derive(Clone, Debug, Default)]
 pub struct CoarseQuery {
     pub(crate) groups: Vec<CoarseGroup>,
@@ -31,20 +34,22 @@ pub struct CoarseQuery {
     pub(crate) whole: Vec<u32>,
 }
 
-/// A group of activations with the error of its product.
+/// A group of activations, with the maximum error of its product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CoarseGroup {
     pub(crate) x: Q8Block,
-    /// Maximum error of the product, for a weight scale and a row spread of 1. The entries are for
-    /// the first half, the second half and the whole group.
+    /// Maximum error of the product, for a weight scale of 1 and low bits whose distances from the
+    /// midpoint have the norm 1. The entries are for the first half, the second half and the whole
+    /// group.
     pub(crate) slack: [f32; 3],
 }
 
 impl CoarseQuery {
-    /// Takes the 8-bit activations of a token and chooses the groups to read in full.
+    /// Replaces the contents by the 8-bit activations `x` and chooses the groups to read in full.
     ///
-    /// Groups with the largest activations are read in full first, until the others have at most
-    /// the fraction `share` of the total error.
+    /// Each group that is not read in full adds an error to the bounds. Groups are read in full in
+    /// the order of this error, largest first, until the other groups have at most the fraction
+    /// `share` of the sum of all errors.
     ///
     /// # Panics
     /// Panics if the activations have 16 bits, because the bounds do not cover their lower bits.
@@ -65,10 +70,10 @@ impl CoarseQuery {
         };
         let count = self.coarse.iter().take_while(fits).count();
         self.whole.extend(self.coarse.drain(count..));
-        // In the order of memory.
+        // Sorts groups in the order of memory.
         self.coarse.sort_unstable();
         self.whole.sort_unstable();
-        // Covers the rounding of the sums themselves. A bound and a product have two terms per
+        // Also covers the rounding of the float sums. A bound and a product have two terms per
         // group, with weights of up to 128.
         let rounding = (4 * x.groups().len() + 8) as f32 * f32::EPSILON * 128.0 * (GROUP as f32).sqrt();
         for (groups, unread) in [(&self.coarse, 1.0), (&self.whole, 0.0)] {
@@ -81,7 +86,7 @@ impl CoarseQuery {
 }
 
 impl CoarseGroup {
-    /// Computes the norms of the group's activations.
+    /// Computes the norms of the activations in both halves and in the whole group.
     fn new(x: &Q8Block) -> Self {
         let squares = |q: &[i8]| q.iter().map(|&q| i32::from(q) * i32::from(q)).sum::<i32>();
         let (first, second) = x.q.split_at(GROUP / 2);
@@ -90,7 +95,7 @@ impl CoarseGroup {
     }
 }
 
-/// Computes the bounds of a tile's rows with plain loops.
+/// Computes the bounds of the rows of `tile` with plain loops.
 pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &CoarseQuery) -> Bounds {
     let columns = x.groups.len() * GROUP;
     let parts = Parts::of::<B>(tile, columns);

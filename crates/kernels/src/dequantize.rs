@@ -3,7 +3,8 @@ use crate::float::{self, Bf16, F16, F32};
 use crate::format::{BlockFormat, GROUP, each, expand};
 use crate::{k, legacy, table};
 
-/// Expands a row of weights into floats. `out` has one element for each weight of the row.
+/// Expands the bytes of one weight row into floats. `out` needs one element for each weight of the
+/// row.
 pub fn dequantize(encoding: Encoding, row: &[u8], out: &mut [f32]) {
     with_format!(encoding, B => dequantize_blocks::<B>(row, out), E => float::expand::<E>(row, out));
 }

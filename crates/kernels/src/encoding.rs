@@ -7,6 +7,7 @@ use crate::{k, legacy, table};
 ///
 /// The names are those of the [GGUF
 /// specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), in Rust's spelling.
+/// The numbers of bits below are bits per element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     /// 32-bit floats.
@@ -44,20 +45,21 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Returns the number of elements in `bytes` bytes. Only whole blocks count.
+    /// Returns the number of elements that `bytes` bytes store. An incomplete block at the end does
+    /// not count.
     pub const fn elements(self, bytes: usize) -> usize {
         let (len, block) = self.block();
         bytes / block * len
     }
 
-    /// Returns the number of elements and of bytes in a block. A float counts as a block of one
-    /// element.
+    /// Returns the number of elements in a block, and the size of a block in bytes. A float counts
+    /// as a block of one element.
     pub const fn block(self) -> (usize, usize) {
         with_format!(self, B => (B::LEN, B::BYTES), F => (1, F::BYTES))
     }
 
-    /// Returns the precision to which activations are rounded for products with rows of this
-    /// format.
+    /// Returns the form in which rows of this encoding need the activations that they are
+    /// multiplied with.
     pub const fn operand(self) -> Operand {
         match self {
             Self::F32 => Operand::Floats,
@@ -66,17 +68,17 @@ impl Encoding {
         }
     }
 
-    /// Reports whether elements are plain floats instead of parts of blocks.
+    /// Reports whether elements are stored as plain floats instead of quantised blocks.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16)
     }
 }
 
-/// Precision to which activations are rounded before they are multiplied with weights.
+/// Form of the activations in a product with weights: the precision to which they are rounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {
-    /// 8-bit integers with a scale per 32 elements ([`Q8Block`](crate::Q8Block)), or 16-bit
-    /// integers made of two such blocks.
+    /// 8-bit integers with a scale per 32 elements ([`Q8Block`](crate::Q8Block)). Also accepts the
+    /// 16-bit form with two such blocks per group ([`Activation::fine`](crate::Activation::fine)).
     Bytes,
     /// 16-bit integers ([`Q16Block`](crate::Q16Block)).
     Words,

@@ -1,22 +1,23 @@
 //! Weights of 16-bit floats, multiplied as 16-bit integers.
 //!
-//! A row is multiplied by a power of two and rounded to integers. Activations are 16-bit integers
-//! with a scale per group of 32. The powers and scales are as large as possible while the sum of a
+//! A row of weights is multiplied by a power of two and rounded to integers. Activations are 16-bit
+//! integers with a scale per group of 32. Both are rounded as finely as possible while the sum of a
 //! group's products fits in 32 bits. By the Cauchy-Schwarz inequality, a sum is at most the product
 //! of the two norms, and each norm is kept below the square root of 2^31. A product takes half the
 //! instructions of a product of floats, and is exact except for the two roundings.
 //!
-//! Rounding activations loses a seventh of what rounding to 16-bit floats would lose. Rounding a
-//! row loses little if its groups have similar magnitudes, and much if one weight is far larger
-//! than the others. A row may lose as much as rounding to a 16-bit float may lose ([`WORST`]). If a
-//! row of a tile would lose more, or cannot be scaled ([`power`]), the whole tile uses unrounded
-//! activations. Its products are added up in two chains, by the parity of columns.
+//! Rounding activations to these integers loses a seventh of the precision that rounding to 16-bit
+//! floats would lose. Rounding a row of weights loses little if its groups have similar magnitudes,
+//! and much if one weight is far larger than the others. The loss of a row is limited to the loss
+//! that rounding to 16-bit floats could cause ([`WORST`]). If a row of a tile would lose more, or
+//! cannot be scaled ([`power`]), the whole tile uses unrounded activations. Its products have two
+//! partial sums: one of the even columns and one of the odd columns.
 //!
-//! A tile starts with the powers of two as floats, which are all 0 if the tile uses unrounded
-//! activations. Then follow sixteen pairs of floats for every two columns, as they are in the file.
-//! Of every four rows, the first two have their pairs in the first half of these 64 bytes, and the
-//! others in the second half. This is the order that is needed for packing two vectors of integers
-//! into one.
+//! A tile starts with the powers of two as floats. They are all 0 if the tile uses unrounded
+//! activations. Then follow 64 bytes for every two columns: the two floats of each of the sixteen
+//! rows, as they are in the file. The first half of the 64 bytes contains rows 0, 1, 4, 5, 8, 9, 12
+//! and 13, and the second half rows 2, 3, 6, 7, 10, 11, 14 and 15. The instruction that packs two
+//! vectors of integers into one needs this order.
 
 use crate::activation::{Activation, inverse, largest, nearest};
 use crate::float::FloatFormat;
@@ -30,10 +31,11 @@ pub(crate) const POWERS_BYTES: usize = PLANE;
 pub(crate) const PAIR_BYTES: usize = PLANE;
 /// Number of pairs of columns in a group.
 pub(crate) const PAIRS: usize = GROUP / 2;
-/// Maximum norm of a group before rounding. Rounding adds at most half the square root of 32.
+/// Maximum norm of a group before rounding. Rounding adds at most half the square root of 32 to the
+/// norm.
 const NORM: f32 = 46_330.0;
 const LARGEST: f32 = i16::MAX as f32;
-/// Maximum loss of a row by rounding, relative to its norm.
+/// Maximum norm of a row's rounding errors, relative to the norm of the row.
 const WORST: f32 = 1.0 / 4096.0;
 
 /// Thirty-two activations rounded to 16 bits.
@@ -41,17 +43,18 @@ const WORST: f32 = 1.0 / 4096.0;
 #[repr(C)]
 pub struct Q16Block {
     pub(crate) q: [i16; GROUP],
-    /// Step between two levels.
+    /// Activation that the integer 1 stands for.
     pub(crate) scale: f32,
 }
 
 impl Q16Block {
-    /// Returns the number of blocks for a number of activations. Zeros fill up the last block.
+    /// Returns the number of blocks for `activations` activations. The last block is filled up with
+    /// zeros.
     pub const fn count(activations: usize) -> usize {
         activations.div_ceil(GROUP)
     }
 
-    /// Rounds a row of activations.
+    /// Rounds the activations `values` into `groups`.
     ///
     /// # Panics
     /// Panics if the length of `groups` is not [`Q16Block::count`] of the values.
@@ -87,8 +90,8 @@ pub(crate) fn factor(squares: f32) -> f32 {
     (NORM / squares.sqrt()).min(LARGEST)
 }
 
-/// Rounds groups with plain loops. Squares are added up in eight chains, which are then added by
-/// halves.
+/// Rounds groups with plain loops. A sum of squares has eight partial sums, which are added in
+/// pairs: first `i` and `i + 4`, then `i` and `i + 2`.
 pub(crate) fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     for (values, group) in values.iter().zip(groups) {
         let most = f32::from_bits(largest(values));
@@ -107,19 +110,20 @@ pub(crate) fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     }
 }
 
-/// Returns the byte offset of an element in a tile.
+/// Returns the byte offset of a weight in a tile of 16-bit floats.
 pub(crate) const fn place(row: usize, column: usize) -> usize {
     let pair = row / 2 % 2 * (TILE_ROWS / 2) + row / 4 * 2 + row % 2;
     POWERS_BYTES + column / 2 * PAIR_BYTES + 4 * pair + 2 * (column % 2)
 }
 
-/// Returns the size of a tile in bytes. Columns are padded to whole groups.
+/// Returns the size of a tile in bytes. Rows are padded to whole groups.
 pub(crate) const fn word_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
     assert!(2 * F::BYTES == PAIR_BYTES / TILE_ROWS, "the format must have 16 bits");
     POWERS_BYTES + columns.div_ceil(GROUP) * PAIRS * PAIR_BYTES
 }
 
-/// Packs up to sixteen rows into a tile.
+/// Packs 16-bit floats into the tile `out`. `rows` contains up to sixteen rows of `row_bytes` bytes
+/// each.
 pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let (powers, pairs) = out.split_at_mut(POWERS_BYTES);
     if rows.len() < TILE_ROWS * row_bytes || !row_bytes.is_multiple_of(GROUP * F::BYTES) {
@@ -146,10 +150,12 @@ pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mu
     }
 }
 
-/// Returns the largest power of two by which a row can be multiplied.
+/// Returns the largest power of two by which row `row` can be multiplied without exceeding the
+/// limit on the norm of a group.
 ///
 /// Returns `None` if rounding would lose more than [`WORST`]. Also returns `None` if the power
-/// would not be a normal float, or if the row's largest magnitude is subnormal, infinite or NaN.
+/// would not be a normal float, or if the row's largest magnitude is subnormal, infinite or NaN. A
+/// row of zeros has the power 1.
 pub(crate) fn power<F: FloatFormat>(row: &[u8]) -> Option<f32> {
     let groups = || row.chunks(GROUP * F::BYTES).map(decode_group::<F>);
     let most = f32::from_bits(groups().map(|group| largest(&group)).max().unwrap_or_default());
@@ -187,14 +193,15 @@ fn sum_of_squares(value: impl Fn(usize) -> f32) -> f32 {
     chains.iter().sum()
 }
 
-/// Returns the powers of two of a tile's rows and their inverses, or `None` if the tile uses
+/// Returns the powers of two of a tile's rows, then their inverses. Returns `None` if the tile uses
 /// unrounded activations.
 pub(crate) fn powers(tile: &[u8]) -> Option<[[f32; TILE_ROWS]; 2]> {
     let powers = each(|row| f32::from_le_bytes(tile.as_chunks().0[row]));
     (powers[0] != 0.0).then(|| [powers, each(|row| 1.0 / powers[row])])
 }
 
-/// Multiplies sixteen rows with each token. Defines the bits that all other tiers must reproduce.
+/// Computes the products of the sixteen rows of `tile` with each token: `sums[token][row]`. The
+/// sums must be 0 before the call. Other tiers must reproduce the bits of these results.
 pub(crate) fn word_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
     let weight = |row: usize, column: usize| F::decode(&tile[place(row, column)..]);
     let Some([powers, inverses]) = powers(tile) else {

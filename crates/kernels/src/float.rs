@@ -3,18 +3,19 @@ use half::slice::HalfFloatSliceExt;
 use crate::fma;
 use crate::format::GROUP;
 
-/// Number of independent sums in a dot product of floats.
+/// Number of partial sums in a dot product of floats.
 const LANES: usize = 16;
 
 /// Number of chains in which the columns of a product of floats are added up.
 pub(crate) const CHAINS: usize = 4;
 
-/// A float type as it is stored in a file.
+/// A float type of weight files.
 pub(crate) trait FloatFormat {
     const BYTES: usize;
     fn decode(bytes: &[u8]) -> f32;
 
-    /// Decodes all values of `bytes`, at most one group.
+    /// Decodes the values in `bytes` into the first elements of `out`. `bytes` holds at most
+    /// [`GROUP`] values.
     fn decode_group(bytes: &[u8], out: &mut [f32; GROUP]) {
         for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(Self::BYTES)) {
             *out = Self::decode(bytes);
@@ -41,7 +42,7 @@ impl FloatFormat for F16 {
         from_half(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Uses the processor's conversion instruction, if available.
+    /// Decodes with the processor's conversion instruction, if available.
     fn decode_group(bytes: &[u8], out: &mut [f32; GROUP]) {
         let mut halves = [half::f16::ZERO; GROUP];
         for (half, bytes) in halves.iter_mut().zip(bytes.as_chunks().0) {
@@ -59,7 +60,7 @@ impl FloatFormat for Bf16 {
     }
 }
 
-/// Returns the value of a half-precision float, given its bits.
+/// Returns the value of the half-precision float with these bits.
 #[inline(always)]
 pub(crate) fn from_half(bits: u16) -> f32 {
     half::f16::from_bits(bits).to_f32()
@@ -71,7 +72,7 @@ pub(crate) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Returns the dot product of two rows of floats, added up in a fixed order.
+/// Returns the dot product of `a` and `b`. The order of the additions depends only on the length.
 ///
 /// # Panics
 /// Panics if the lengths differ.

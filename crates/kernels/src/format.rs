@@ -11,17 +11,17 @@ pub(crate) struct Head {
 
 /// The decoded scales and offsets of a block.
 ///
-/// Element `i` has the value `scale[part] * q[i] + offset[part]`. The part is `i / 16` if each half
-/// group has its own scale ([`BlockFormat::SPLIT`]), and `i / 32` otherwise. A format fills in as
-/// many entries as it has parts.
+/// Element `i` has the value `scale[part] * q[i] + offset[part]`, where `q[i]` is its integer. The
+/// part is `i / 16` if each half group has its own scale ([`BlockFormat::SPLIT`]), and `i / 32`
+/// otherwise. Entries after the last part of the block have no meaning.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) scale: [f32; 16],
     pub(crate) offset: [f32; 16],
 }
 
-/// Fills an array from its indices. The compiler always turns this plain loop into vector code; it
-/// sometimes leaves the standard library's `from_fn` and `map` as calls.
+/// Returns the array whose element `i` is `value(i)`. The compiler always turns this plain loop
+/// into vector code. With the standard library's `from_fn` and `map`, it sometimes leaves calls.
 #[inline(always)]
 pub(crate) fn each<T: Copy + Default, const N: usize>(value: impl Fn(usize) -> T) -> [T; N] {
     let mut out = [T::default(); N];
@@ -31,7 +31,10 @@ pub(crate) fn each<T: Copy + Default, const N: usize>(value: impl Fn(usize) -> T
     out
 }
 
-/// A block type of the GGUF format.
+/// A block type of the GGUF format: its sizes and the decoding of its blocks.
+///
+/// An element is stored as a *code*. A code stands for a *level*, an unsigned integer. The level
+/// minus the *bias* is the element's integer, which is multiplied by the scale.
 pub(crate) trait BlockFormat {
     /// Number of elements in a block, a multiple of [`GROUP`].
     const LEN: usize;
@@ -39,7 +42,8 @@ pub(crate) trait BlockFormat {
     const BYTES: usize;
     /// Number of bits in the code of an element: 2, 3, 4, 5, 6 or 8.
     const BITS: usize;
-    /// Number of low code bits that are packed separately: see [`SplitBits`](crate::split_bits::SplitBits).
+    /// Number of low code bits that are packed apart from the high bits. 0 except for
+    /// [`SplitBits`](crate::split_bits::SplitBits).
     const LOW: usize = 0;
     /// Number of 16-bit floats in the raw header of a block.
     const HALVES: usize;
@@ -47,24 +51,24 @@ pub(crate) trait BlockFormat {
     const SMALL: usize = 0;
     /// True if the two halves of a group have their own scales.
     const SPLIT: bool = false;
-    /// True if the format has offsets.
+    /// True if the format has offsets in addition to scales.
     const OFFSET: bool = false;
-    /// The bias is `1 << BIAS`: levels are larger than the integers they stand for by this amount.
-    /// `None` if the integers are never negative.
+    /// Base-2 logarithm of the bias. `None` if the bias is 0, because the integers are never
+    /// negative.
     const BIAS: Option<u32> = None;
-    /// Table of levels for formats whose 4-bit codes are indices.
+    /// The level of each 4-bit code. `None` if a code is itself the level.
     const LEVELS: Option<[u8; 16]> = None;
 
     /// Reads the raw header of a block of [`BlockFormat::BYTES`] bytes.
     fn head(block: &[u8]) -> Head;
 
-    /// Decodes the scales and offsets of a block.
+    /// Decodes the scales and offsets of a block from its raw header.
     fn header(head: &Head) -> Header;
 
     /// Unpacks the codes of group `index` of a block of [`BlockFormat::BYTES`] bytes.
     fn codes(block: &[u8], index: usize) -> [u8; GROUP];
 
-    /// Returns the level of a code: the integer it stands for plus the bias.
+    /// Returns the level of a code, which is the element's integer plus the bias.
     #[inline(always)]
     fn level(code: u8) -> u8 {
         match &Self::LEVELS {
@@ -74,7 +78,7 @@ pub(crate) trait BlockFormat {
     }
 }
 
-/// Returns the bias, which is subtracted from levels to get integers. 0 if the format has none.
+/// Returns the bias of `B`, which is subtracted from levels to get integers.
 #[inline(always)]
 pub(crate) const fn bias<B: BlockFormat>() -> u8 {
     match B::BIAS {
@@ -83,7 +87,7 @@ pub(crate) const fn bias<B: BlockFormat>() -> u8 {
     }
 }
 
-/// Expands the levels of group `index` into floats.
+/// Expands the levels of group `index` of a block into floats, with the block's scales and offsets.
 #[inline(always)]
 pub(crate) fn expand<B: BlockFormat>(
     header: &Header,

@@ -15,7 +15,7 @@ fn thirty_two(bytes: &[u8]) -> &[u8; GROUP] {
     &bytes.as_chunks().0[0]
 }
 
-/// Creates a raw header with `N` small integers.
+/// Creates a raw header from `halves` and the first `N` bytes of `small`.
 #[inline(always)]
 fn head<const N: usize>(halves: [u16; 2], small: &[u8]) -> Head {
     let mut bytes = [0; 16];
@@ -26,9 +26,10 @@ fn head<const N: usize>(halves: [u16; 2], small: &[u8]) -> Head {
 /// Decodes the header of [`Q4K`] and [`Q5K`]: six-bit scales and minimums of eight groups in twelve
 /// bytes.
 ///
-/// The low six bits of bytes 0..4 are the first four scales, and those of bytes 4..8 the first four
-/// minimums. Bytes 8..12 hold the low nibbles of the other scales (low half) and minimums (high
-/// half). The two high bits of these scales and minimums are the top bits of bytes 0..8.
+/// For groups 0 to 3, the scale is the low six bits of byte `i`, and the minimum the low six bits
+/// of byte `i + 4`. For groups 4 to 7, byte `i + 4` contains the low four bits of both: of the
+/// scale in its low half, of the minimum in its high half. The upper two bits of the scale are the
+/// top bits of byte `i - 4`, and those of the minimum the top bits of byte `i`.
 #[inline(always)]
 fn six_bit_header(head: &Head) -> Header {
     let (d, min) = (from_half(head.halves[0]), from_half(head.halves[1]));
@@ -116,8 +117,8 @@ impl BlockFormat for Q6K {
         Header { scale: each(|i| d * f32::from(head.bytes[i] as i8)), offset: [0.0; 16] }
     }
 
-    /// Each half block of four groups shares 64 bytes of low nibbles and 32 bytes of high bit
-    /// pairs.
+    /// Combines low nibbles and high bit pairs. The four groups of each half block share 64 bytes
+    /// of nibbles and 32 bytes of bit pairs.
     #[inline(always)]
     fn codes(block: &[u8], index: usize) -> [u8; GROUP] {
         let (half_block, part) = (index / 4, index % 4);
@@ -142,8 +143,8 @@ impl BlockFormat for Q3K {
         head::<12>([word(block, 108), 0], &block[96..108])
     }
 
-    /// Decodes sixteen six-bit scales in twelve bytes: low nibbles in the first eight, bit pairs in
-    /// the last four.
+    /// Decodes sixteen six-bit scales in twelve bytes. The first eight bytes contain the low
+    /// nibbles, the last four the high bit pairs.
     #[inline(always)]
     fn header(head: &Head) -> Header {
         let d = from_half(head.halves[0]);
@@ -155,8 +156,8 @@ impl BlockFormat for Q3K {
         Header { scale: each(scale), offset: [0.0; 16] }
     }
 
-    /// A code has two low bits in `block[32..96]` and a high bit in `block[0..32]`. The integer is
-    /// the code minus 4.
+    /// Combines two low bits in `block[32..96]` and a high bit in `block[0..32]`. The integer of an
+    /// element is its code minus 4.
     #[inline(always)]
     fn codes(block: &[u8], index: usize) -> [u8; GROUP] {
         let high = thirty_two(block);

@@ -1,8 +1,9 @@
 //! The memory layout of packed weights.
 //!
 //! Sixteen rows make a tile. A tile has two parts, both aligned to 64 bytes: the heads of all
-//! blocks, then the codes of all groups. A head is the raw header of a block. A tile takes as many
-//! bytes as its rows in a file, plus the padding of the heads.
+//! blocks, then the codes of all groups. A head is the raw header of a block, and a code the stored
+//! bits of an element. A tile takes as many bytes as its rows in a file, plus the padding of the
+//! heads.
 //!
 //! - Heads are stored block by block: each 16-bit float of the head for all rows, then each small
 //!   integer for all rows.
@@ -14,9 +15,10 @@
 //!   - 2 bits (or the low 2 of 3, or the high 2 of 6): pieces `4 * i` to `4 * i + 3`.
 //!   - 1 bit (the high bit of 3 or 5): all eight pieces.
 //!
-//! Types with split bits ([`SplitBits`]) store the high four bits of all groups first. The low bits, four or
-//! two, follow for all groups, in planes like those of codes with that number of bits. The heads of
-//! a nested tile end with the spread of the low bits around their midpoint, one byte per row.
+//! Types with split bits ([`SplitBits`]) store the high four bits of all groups first. Then follow
+//! the low bits of all groups, four or two per element, in planes as for codes of four or two bits.
+//! The heads of such a tile end with one byte per row. The byte encodes the largest distance of a
+//! group's low bits from their midpoint (`low_byte`), from which error bounds follow.
 //!
 //! A few shifts and masks of whole vectors turn planes into factors for four activations at a time.
 //! Each 32-bit lane belongs to a row, so sums never cross lanes. Rows of 32-bit floats are stored
@@ -44,23 +46,24 @@ pub(crate) struct Tiles<'a> {
     pub(crate) columns: usize,
 }
 
-/// Returns the size of a block's heads in a tile, in bytes.
+/// Returns the size of the heads of one block of all sixteen rows, in bytes.
 pub(crate) const fn head_bytes<B: BlockFormat>() -> usize {
     TILE_ROWS * (2 * B::HALVES + B::SMALL)
 }
 
-/// Returns the size of a group's codes in a tile, in bytes, without the low bits that are stored
-/// separately.
+/// Returns the size of the codes of one group of all sixteen rows, in bytes. Low bits that are
+/// stored separately do not count.
 pub(crate) const fn code_bytes<B: BlockFormat>() -> usize {
     PLANE * (B::BITS - B::LOW)
 }
 
-/// Returns the size of a group's separately stored low bits, in bytes.
+/// Returns the size of the separately stored low bits of one group of all sixteen rows, in bytes.
 pub(crate) const fn low_bytes<B: BlockFormat>() -> usize {
     PLANE * B::LOW
 }
 
-/// Returns the size of the heads of a tile, in bytes. The codes follow them.
+/// Returns the size of all heads of a tile with their padding, in bytes. The codes start at this
+/// offset.
 pub(crate) const fn heads_bytes<B: BlockFormat>(columns: usize) -> usize {
     let spreads = if B::LOW > 0 { TILE_ROWS } else { 0 };
     (columns / B::LEN * head_bytes::<B>() + spreads).next_multiple_of(PLANE)
@@ -71,7 +74,7 @@ pub(crate) const fn tile_bytes<B: BlockFormat>(columns: usize) -> usize {
     heads_bytes::<B>(columns) + columns / GROUP * (code_bytes::<B>() + low_bytes::<B>())
 }
 
-/// The parts of a tile of blocks.
+/// A tile of blocks, divided into heads, codes and separately stored low bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) heads: &'a [u8],
@@ -87,7 +90,8 @@ impl<'a> Parts<'a> {
         Self { heads, codes, low }
     }
 
-    /// Returns the codes of a group, and its separately stored low bits.
+    /// Returns the codes of group `group` of all rows, then the separately stored low bits of the
+    /// group.
     #[inline(always)]
     pub(crate) fn codes<B: BlockFormat>(&self, group: usize) -> [&'a [u8]; 2] {
         let (codes, low) = (code_bytes::<B>(), low_bytes::<B>());
@@ -100,7 +104,7 @@ pub(crate) const fn float_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
     (columns * TILE_ROWS * F::BYTES).next_multiple_of(PLANE)
 }
 
-/// Packs up to sixteen rows of blocks into a tile.
+/// Packs blocks into the tile `out`. `rows` contains up to sixteen rows of `row_bytes` bytes each.
 #[inline(always)]
 pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let columns = row_bytes / B::BYTES * B::LEN;
@@ -140,7 +144,8 @@ pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut
     }
 }
 
-/// Packs up to sixteen rows of floats into a tile.
+/// Packs 32-bit floats into the tile `out`. `rows` contains up to sixteen rows of `row_bytes` bytes
+/// each.
 pub(crate) fn pack_floats<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     out.fill(0);
     for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
@@ -163,7 +168,8 @@ fn put_head<B: BlockFormat>(head: &Head, row: usize, heads: &mut [u8]) {
     }
 }
 
-/// Returns the raw header of a row's block. `heads` are the heads of that block for all rows.
+/// Returns the raw header of one block of row `row`. `heads` starts with the heads of this block
+/// for all rows.
 #[inline(always)]
 pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
     let (halves, small) = heads.split_at(2 * TILE_ROWS * B::HALVES);
@@ -178,7 +184,8 @@ pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
     head
 }
 
-/// Returns the levels of a group for `N` rows from `first` on, indexed by piece, row and element.
+/// Returns the levels of a group for `N` rows from row `first` on, indexed by piece, row and
+/// element. `codes` are the codes and low bits of the group, as [`Parts::codes`] returns them.
 #[inline(always)]
 pub(crate) fn levels<B: BlockFormat, const N: usize>(
     codes: [&[u8]; 2],

@@ -45,7 +45,8 @@ pub(crate) fn nibbles(bytes: &[u8]) -> [u8; GROUP] {
     codes
 }
 
-/// Returns the nibbles of `bytes`, extended by a fifth bit each from the four bytes of `high`.
+/// Returns 32 five-bit codes. The low four bits of code `i` are `nibbles(bytes)[i]`. The fifth bit
+/// is bit `i` of `high`, which has four bytes.
 #[inline(always)]
 fn five_bits(high: &[u8], bytes: &[u8]) -> [u8; GROUP] {
     let bytes: &[u8; 16] = &bytes.as_chunks().0[0];

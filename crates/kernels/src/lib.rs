@@ -1,9 +1,9 @@
 //! Arithmetic on quantised weight rows.
 //!
-//! Every block type is described once, by a `BlockFormat`: 32 elements of a block become small
-//! integers, a scale and an offset. The description has two uses. [`dequantize`] returns exactly
-//! the values of the reference implementation. Dot products multiply weights with activation rows
-//! that are rounded to 8 or 16 bits per group of 32 ([`Activation`]).
+//! `BlockFormat` describes each block type once. A group of 32 elements decodes to small integers
+//! with a scale and an offset. The description has two uses. [`dequantize`] returns exactly the
+//! values of the reference implementation. Dot products multiply weights with activation rows that
+//! are rounded to 8 or 16 bits per group of 32 ([`Activation`]).
 //!
 //! Rows of 16-bit floats are multiplied with 16-bit activations ([`Q16Block`]), and rows of 32-bit
 //! floats with unrounded activations: see [`Operand`].
@@ -13,19 +13,19 @@
 //! That code unpacks weights differently but computes the same bits, except for the bits of NaN.
 //! Attention has two products of its own: [`key_products`] and [`add_values`].
 //!
-//! The product of a row and a token is defined group by group, in order. Each group has one or two
-//! steps:
+//! The product of a weight row and a token's activation row is defined group by group, in order.
+//! Each group has one or two steps:
 //!
 //! - `sum = fma(scale_w * scale_x, integer as f32, sum)`, where `integer` is the exact sum of the
 //!   group's integer products.
 //! - `sum = fma(offset_w, sum_x, sum)`, for types with offsets.
 //!
-//! Types with scales for half groups do these steps for each half.
+//! Types with a scale for each half of a group do these steps for each half.
 //!
-//! A row of 16-bit floats has a single scale, a power of two, which is applied to the final sum. If
-//! rounding would lose too much precision in one of a tile's sixteen rows, the whole tile uses
-//! unrounded activations. Columns of 32-bit floats are added up in four chains, by their number
-//! modulo four, which are combined as `(0 + 1) + (2 + 3)`.
+//! A row of 16-bit floats has a single scale, a power of two. The final sum is multiplied by its
+//! inverse. If rounding would lose too much precision in one of a tile's sixteen rows, the whole
+//! tile uses unrounded activations. For 32-bit floats, a product has four partial sums: column `c`
+//! is added to partial sum `c % 4`. The result is `(0 + 1) + (2 + 3)`.
 //!
 //! A product depends on nothing else: not on other tiles or tokens, and not on the order inside a
 //! group. Results are therefore independent of batching, and the output head can compute any subset
@@ -40,8 +40,8 @@
     allow(dead_code, unused_imports, reason = "used only by vector kernels")
 )]
 
-/// Evaluates `$body` with `$format` bound to the block format of `$encoding`. For a float type,
-/// evaluates `$plain` with `$float` bound to the type.
+/// Evaluates `$body` with `$format` bound to the block format of `$encoding`. If `$encoding` is a
+/// float type, evaluates `$plain` with `$float` bound to the type instead.
 macro_rules! with_format {
     ($encoding:expr, $format:ident => $body:expr, $float:ident => $plain:expr) => {
         match $encoding {
@@ -113,8 +113,9 @@ macro_rules! with_format {
     };
 }
 
-/// Works as `with_format!` does, for packed rows ([`Packing`]). For a nested packing, `$format` is
-/// a nested format. For 16-bit floats, evaluates `$words` with `$word` bound to the type.
+/// Selects an expression by a [`Packing`], as `with_format!` does by an encoding. If the packing is
+/// nested, `$format` is bound to `SplitBits` of the block format. If the encoding is a 16-bit float
+/// type, evaluates `$words` with `$word` bound to the type.
 macro_rules! with_packing {
     ($packing:expr, $format:ident => $body:expr, $word:ident => $words:expr, $float:ident => $plain:expr) => {
         match ($packing.encoding(), $packing.is_nested()) {

@@ -6,8 +6,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A mutable view of a `[tokens, rows]` matrix of outputs. Parts of the matrix, by rows or by
-/// tokens, can be written at the same time.
+/// A mutable view of a `[tokens, rows]` matrix of outputs. The view can be split by rows or by
+/// tokens into views that are written at the same time.
 ///
 /// ```
 /// use formwork_kernels::MatrixMut;
@@ -60,10 +60,10 @@ impl<'a> MatrixMut<'a> {
         self.rows
     }
 
-    /// Returns the outputs of a token.
+    /// Returns the outputs of token `token`, one element per row.
     ///
     /// # Panics
-    /// Panics if the view has no such token.
+    /// Panics if `token` is not less than [`MatrixMut::tokens`].
     #[inline]
     pub fn token(&mut self, token: usize) -> &mut [f32] {
         assert!(token < self.tokens, "token {token} is out of range ({} tokens)", self.tokens);
@@ -72,7 +72,7 @@ impl<'a> MatrixMut<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.first.add(token * self.stride), self.rows) }
     }
 
-    /// Returns a view of a range of tokens.
+    /// Returns a view of the tokens in the range `tokens`, with all rows.
     ///
     /// # Panics
     /// Panics if the range is not within the view.
@@ -100,7 +100,8 @@ impl<'a> MatrixMut<'a> {
         first
     }
 
-    /// Returns a view of at most `len` rows, starting at row `first`.
+    /// Returns a view of rows `first..first + len`, or up to the last row if the view has fewer
+    /// rows.
     ///
     /// # Safety
     /// `first` must be at most [`MatrixMut::rows`]. While the result is alive, nothing else may
@@ -109,7 +110,7 @@ impl<'a> MatrixMut<'a> {
         MatrixMut { first: self.first.wrapping_add(first), rows: len.min(self.rows - first), ..*self }
     }
 
-    /// Splits the view into the first `tokens` tokens and the others.
+    /// Splits the view into two: the first `tokens` tokens, and the other tokens.
     ///
     /// # Panics
     /// Panics if the view has fewer tokens.
@@ -119,7 +120,7 @@ impl<'a> MatrixMut<'a> {
         (Self { tokens, ..self }, Self { first, tokens: rest, ..self })
     }
 
-    /// Returns an iterator over the outputs of each token.
+    /// Returns an iterator over the tokens. Each element is the outputs of one token, one per row.
     pub fn into_tokens(self) -> impl Iterator<Item = &'a mut [f32]> {
         let Self { first, stride, rows, .. } = self;
         // SAFETY: all tokens are in range, so their `rows` elements lie in the matrix. The view is

@@ -18,12 +18,13 @@ use crate::{k, legacy, table};
 /// ([`TILE_ROWS`]).
 ///
 /// This is a view. The caller owns the bytes, allocates [`PackedRows::bytes_for`] of them and fills
-/// them with [`pack`]. If the last tile has fewer than sixteen rows, rows of zeros fill it up.
+/// The type borrows its bytes. The caller allocates [`PackedRows::bytes_for`] bytes and fills them
+/// with [`pack`]. If the last tile has fewer than sixteen rows, rows of zeros fill it up.
 ///
 /// The bytes may have any alignment. If they are aligned to 64, no load crosses a cache line. On
 /// pages of 2 MB instead of 4 kB, the product with a single token is up to twice as fast. For
-/// `Q4_0` on one core of a Zen 4, it reads 25 GB/s instead of 19, and the difference is larger on a
-/// busy machine.
+/// example, the product with `Q4_0` rows on one core of a Zen 4 reads 25 GB/s instead of 19. The
+/// difference is larger on a busy machine.
 ///
 /// ```
 /// use formwork_kernels::{Activation, Encoding, MatrixMut, PackedRows, Packing, pack};
@@ -51,11 +52,11 @@ pub struct PackedRows<'a> {
 }
 
 impl<'a> PackedRows<'a> {
-    /// Creates a view of rows that [`pack`] has written to `bytes`.
+    /// Creates a view of a `[rows, columns]` matrix that [`pack`] has written to `bytes`.
     ///
     /// # Panics
-    /// Panics if the length of `bytes` is not [`PackedRows::bytes_for`], or if rows are not whole
-    /// blocks.
+    /// Panics if the length of `bytes` is not [`PackedRows::bytes_for`], or if `columns` is not a
+    /// multiple of the encoding's block length.
     pub fn new(packing: Packing, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
         assert_eq!(Self::bytes_for(packing, rows, columns), bytes.len(), "length of the packed bytes");
         assert!(
@@ -66,8 +67,9 @@ impl<'a> PackedRows<'a> {
         Self { packing, rows, columns, tile_bytes: Self::tile_bytes(packing, columns), bytes }
     }
 
-    /// Returns the size of packed rows, in bytes: their size in a file, plus the padding of the
-    /// last tile and of the heads.
+    /// Returns the size of a packed matrix in bytes. This is the size in a file plus padding: the
+    /// last tile is filled up to sixteen rows, and the block headers of a tile to a multiple of 64
+    /// bytes.
     pub const fn bytes_for(packing: Packing, rows: usize, columns: usize) -> usize {
         rows.div_ceil(TILE_ROWS) * Self::tile_bytes(packing, columns)
     }
@@ -92,9 +94,11 @@ impl<'a> PackedRows<'a> {
         self.columns
     }
 
-    /// Computes the dot products of rows with activation rows. `out` determines the number of rows,
-    /// which start at the first row of tile `first_tile`. A product does not depend on the other
-    /// rows and tokens of the call.
+    /// Computes the dot products of rows with the activation rows `x`, one per token.
+    ///
+    /// Row 0 of `out` is the first row of tile `first_tile`. The number of rows of `out` is the
+    /// number of rows to multiply. A product does not depend on the other rows and tokens of the
+    /// call.
     ///
     /// # Panics
     /// Panics if `x` and `out` have different numbers of tokens, or if `out` has more rows than the
@@ -104,8 +108,8 @@ impl<'a> PackedRows<'a> {
         self.products_by(Tier::best(), first_tile, x, out);
     }
 
-    /// Returns the dot products of the rows of a tile with an activation row. Padding rows have the
-    /// product 0.
+    /// Returns the dot products of the sixteen rows of tile `tile` with the activation row `x`.
+    /// Rows of padding have the product 0.
     pub fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         let mut out = [0.0; TILE_ROWS];
         products_by(
@@ -118,10 +122,11 @@ impl<'a> PackedRows<'a> {
         out
     }
 
-    /// Returns bounds of a tile's products, or `None` if the rows are not nested.
+    /// Returns lower and upper bounds of the products of tile `tile`. Returns `None` if the rows
+    /// are not nested ([`Packing::is_nested`]).
     ///
-    /// Bounds cost much less than the products. They hold for the exact results of
-    /// [`PackedRows::tile`] with the activations that `x` was made of.
+    /// Computing bounds costs much less than computing products. The bounds hold for the result of
+    /// [`PackedRows::tile`] with the activations that were passed to [`CoarseQuery::take`].
     ///
     /// # Panics
     /// Panics if the activations are not as long as rows.
@@ -134,10 +139,10 @@ impl<'a> PackedRows<'a> {
         bounds_by(tier, self.packing, self.tiles(tile, 1), x)
     }
 
-    /// Expands a row into floats, exactly as [`dequantize`](crate::dequantize) does.
+    /// Expands row `row` into `out`, exactly as [`dequantize`](crate::dequantize) does.
     ///
     /// # Panics
-    /// Panics if the matrix has no such row, or if `out` is not as long as a row.
+    /// Panics if the matrix has no row `row`, or if `out` is not as long as a row.
     pub fn dequantize(&self, row: usize, out: &mut [f32]) {
         assert!(row < self.rows, "row {row} is out of range ({} rows)", self.rows);
         assert_eq!(self.columns, out.len(), "length of the output row");
@@ -173,8 +178,9 @@ impl<'a> PackedRows<'a> {
     }
 }
 
-/// Packs rows of `row_bytes` bytes each into the tiles of `out`. Only the last tile may have fewer
-/// than sixteen rows.
+/// Packs `rows` into the tiles of `out`. `rows` contains the rows one after the other, each of
+/// `row_bytes` bytes. If their number is not a multiple of sixteen, rows of zeros fill up the last
+/// tile.
 ///
 /// # Panics
 /// Panics if the length of `out` is not [`PackedRows::bytes_for`] these rows, or if `row_bytes` is

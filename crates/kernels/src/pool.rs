@@ -1,8 +1,8 @@
 //! Memory for keys and values: slots of equal size in large memory maps.
 //!
-//! A slot holds all that a sequence stores for a range of positions, so a reader touches few pages.
-//! Maps are large enough for huge pages. A map returns to the system once all its slots are free
-//! and another map has a free slot.
+//! A slot holds all keys and values of a sequence for a range of positions, so a reader touches few
+//! pages. Maps are large enough for huge pages. A map is returned to the system when all its slots
+//! are free and another map also has a free slot.
 
 #![allow(unsafe_code, reason = "each slot of a map has one owner")]
 
@@ -19,10 +19,10 @@ const SLOTS: usize = 16;
 /// Maximum size of a map with more than one slot, in bytes.
 const LARGEST: usize = 32 << 20;
 
-/// A pool of memory slots. A slot returns to its pool when it is dropped.
+/// A pool of memory slots of equal size. A slot returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct Pool {
-    /// Number of elements in a slot.
+    /// Number of 32-bit elements in a slot.
     len: usize,
     /// Number of slots in a map.
     slots: usize,
@@ -37,8 +37,8 @@ struct Map {
     free: Vec<usize>,
 }
 
-/// A slot of memory with a single owner. The memory is zeroed, or has the contents that the last
-/// owner left.
+/// A slot of memory with a single owner, as a slice of 32-bit elements. A slot taken from the pool
+/// contains zeros or the contents that its last owner left.
 #[derive(Debug)]
 pub struct Slot {
     pool: Arc<Pool>,
@@ -47,14 +47,15 @@ pub struct Slot {
 }
 
 impl Pool {
-    /// Creates a pool of slots with `len` elements each.
+    /// Creates a pool of slots with `len` 32-bit elements each.
     pub fn new(len: usize) -> Arc<Self> {
         let len = len.max(1);
         let slots = (LARGEST / bytes(len)).clamp(1, SLOTS);
         Arc::new(Self { len, slots, maps: Mutex::default() })
     }
 
-    /// Takes a free slot from the fullest map that has one, or from a new map.
+    /// Takes a free slot from the map with the fewest free slots. If no slot is free, creates a new
+    /// map.
     ///
     /// # Errors
     /// Returns an error if the system has no more memory.
@@ -73,8 +74,8 @@ impl Pool {
         Ok(taken)
     }
 
-    /// Returns the size of a map in bytes, rounded up to whole huge pages if the map is as large as
-    /// one. The system refuses sizes that are too large.
+    /// Returns the size of a map in bytes. A size of at least one huge page is rounded up to whole
+    /// huge pages. On overflow, returns `usize::MAX`, which the system refuses to map.
     fn map_bytes(&self) -> usize {
         let bytes = bytes(self.len).saturating_mul(self.slots);
         let whole = bytes.checked_next_multiple_of(HUGE_PAGE).filter(|_| bytes >= HUGE_PAGE);
@@ -88,7 +89,7 @@ const fn bytes(len: usize) -> usize {
 }
 
 impl Slot {
-    /// Copies the contents into a new slot.
+    /// Takes a new slot from the pool and copies the contents into it.
     ///
     /// # Errors
     /// Returns an error if the system has no more memory.

@@ -4,8 +4,8 @@ use crate::encoding::Encoding;
 
 /// Function that converts floats into the blocks of an encoding.
 ///
-/// The first argument holds a whole number of blocks. The second is the output; its length is the
-/// number of bytes of these blocks.
+/// The first argument contains the floats, a whole number of blocks. The second argument receives
+/// the blocks; its length is their size in bytes.
 pub type Quantize = fn(&[f32], &mut [u8]);
 
 /// Returns the function that converts floats into blocks of `encoding`, or `None` if this crate
@@ -40,8 +40,8 @@ fn each_block<const LEN: usize, const BYTES: usize>(
     }
 }
 
-/// Rounds to the nearest integer; `|x|` is below 2^22. The compiler turns these two operations into
-/// vector code, but leaves `f32::round` as a call.
+/// Rounds `x` to the nearest integer. `|x|` must be below 2^22. The compiler turns these two
+/// operations into vector code, but leaves `f32::round` as a call.
 fn round(x: f32) -> f32 {
     const SHIFT: f32 = (3 << 22) as f32;
     (x + SHIFT) - SHIFT
@@ -57,8 +57,8 @@ fn extreme(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |most: f32, &x| if x.abs() > most.abs() { x } else { most })
 }
 
-/// Writes one scale, then the low nibbles of elements 0 to 15 and the high nibbles of elements 16
-/// to 31.
+/// Encodes a block. The scale comes first, then sixteen bytes: byte `i` contains element `i` in its
+/// low nibble and element `i + 16` in its high nibble.
 fn q4_0(values: &[f32; 32]) -> [u8; 18] {
     // The extreme becomes -8, the level without a counterpart.
     let scale = extreme(values) / -8.0;
@@ -72,7 +72,7 @@ fn q4_0(values: &[f32; 32]) -> [u8; 18] {
     block
 }
 
-/// Writes one scale, then the elements as signed bytes.
+/// Encodes a block: one scale, then the elements as signed bytes.
 fn q8_0(values: &[f32; 32]) -> [u8; 34] {
     let scale = extreme(values).abs() / 127.0;
     let inverse = reciprocal(scale);
@@ -84,8 +84,8 @@ fn q8_0(values: &[f32; 32]) -> [u8; 34] {
     block
 }
 
-/// Writes two scales of the block, the 6-bit scales and offsets of its 8 groups, and the codes: the
-/// nibbles of two groups share their bytes.
+/// Encodes a block: the units of the scales and of the offsets, the 6-bit scales and offsets of the
+/// 8 groups, and the codes. Two groups share 32 bytes of codes, as low and high nibbles.
 fn q4_k(values: &[f32; 256]) -> [u8; 144] {
     let groups = values.as_chunks::<32>().0;
     let mut fits = [Affine::default(); 8];
@@ -114,9 +114,9 @@ fn q4_k(values: &[f32; 256]) -> [u8; 144] {
     block
 }
 
-/// Writes the scale and the offset of group `i` of 8 into 12 bytes. The first four groups have the
-/// low 6 bits of a byte each. The others have nibbles, and their upper 2 bits are above the values
-/// of the first four.
+/// Adds the 6-bit scale and offset of group `i` to the 12 bytes `head`, which start as zeros. The
+/// first four groups have the low 6 bits of a byte for each value. The others have nibbles in the
+/// last four bytes; their upper 2 bits are the top bits of the bytes of the first four groups.
 fn pack_six_bits(head: &mut [u8], i: usize, scale: u8, offset: u8) {
     if i < 4 {
         head[i] |= scale;
@@ -128,8 +128,8 @@ fn pack_six_bits(head: &mut [u8], i: usize, scale: u8, offset: u8) {
     }
 }
 
-/// Writes the low 4 bits of the codes, their upper 2 bits, the 8-bit scales of the 16 groups, and
-/// the scale of the block.
+/// Encodes a block: the low 4 bits of the codes, their upper 2 bits, the 8-bit scales of the 16
+/// groups, and the scale of the block.
 fn q6_k(values: &[f32; 256]) -> [u8; 210] {
     let groups = values.as_chunks::<16>().0;
     let mut scales = [0.0; 16];
@@ -159,8 +159,8 @@ fn q6_k(values: &[f32; 256]) -> [u8; 210] {
     block
 }
 
-/// Approximates elements by `scale * level - offset`, with levels from 0 to 15 and an offset of at
-/// least 0.
+/// An approximation of elements by `scale * level - offset`, with levels from 0 to 15 and an offset
+/// of at least 0.
 #[derive(Clone, Copy, Default)]
 struct Affine {
     scale: f32,
@@ -219,8 +219,8 @@ impl Affine {
     }
 }
 
-/// Returns the scale with which levels from -32 to 31 approximate the elements best. The error of
-/// an element weighs as much as its square.
+/// Returns the scale with which `scale * level` approximates the elements best, for levels from -32
+/// to 31. The squared error of an element is weighted by the square of the element.
 fn symmetric_scale(values: &[f32; 16]) -> f32 {
     let extreme = extreme(values);
     if extreme == 0.0 {

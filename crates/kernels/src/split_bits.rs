@@ -1,16 +1,16 @@
-//! Block types whose low bits are stored separately, so that an estimate of a row's product need
-//! not read them.
+//! Block types whose low bits are stored separately. An estimate of a row's product can skip the
+//! low bits.
 //!
-//! The high four bits of a code, with the low bits at their midpoint, estimate a product. The error
-//! bound follows from the distances of the row's low bits from the midpoint: see
+//! The estimate uses the high four bits of each code, with the low bits at their midpoint. The
+//! error bound follows from the distances of the row's low bits from the midpoint: see
 //! [`bounds`](crate::bounds).
 
 use std::marker::PhantomData;
 
 use crate::format::{BlockFormat, GROUP, Head, Header};
 
-/// The same block type with all but the high four bits of its codes stored separately. `B` must
-/// have more than four bits.
+/// The block type `B`, packed so that the high four bits of codes are stored apart from the low
+/// bits. `B` must have more than four bits.
 pub(crate) struct SplitBits<B>(PhantomData<B>);
 
 impl<B: BlockFormat> BlockFormat for SplitBits<B> {
@@ -41,7 +41,7 @@ impl<B: BlockFormat> BlockFormat for SplitBits<B> {
     }
 }
 
-/// Returns the midpoint of the range of the low bits.
+/// Returns the midpoint of the low bits: 8 for four low bits, 2 for two.
 pub(crate) const fn middle<B: BlockFormat>() -> i32 {
     1 << B::LOW >> 1
 }
@@ -64,13 +64,12 @@ pub(crate) fn spread<B: BlockFormat>(codes: &[u8; GROUP]) -> u32 {
     if B::SPLIT { half(first).max(half(second)) } else { half(first) + half(second) }
 }
 
-/// Returns the square root of the largest possible [`spread`].
+/// Returns the square root of the largest [`spread`] that a group can have.
 fn largest_spread<B: BlockFormat>() -> f32 {
     middle::<B>() as f32 * (scaled::<B>() as f32).sqrt()
 }
 
-/// Returns the unit in which a row stores the square root of its largest [`spread`]: see
-/// [`low_byte`].
+/// Returns the unit of the byte that a row stores for its largest [`spread`]: see [`low_byte`].
 pub(crate) fn spread_step<B: BlockFormat>() -> f32 {
     largest_spread::<B>() / 255.0
 }

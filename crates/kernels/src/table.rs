@@ -1,4 +1,4 @@
-//! The block types whose 4-bit codes are indices into a table of levels.
+//! The block types with tables: a 4-bit code is an index into a table of levels.
 
 use crate::float::from_half;
 use crate::format::{BlockFormat, GROUP, Head, Header};
@@ -74,7 +74,8 @@ impl BlockFormat for Iq4Xs {
         head
     }
 
-    /// Decodes eight six-bit scales: bit pairs in two bytes, low nibbles in the next four.
+    /// Decodes eight six-bit scales. The first two bytes contain the high bit pairs, the next four
+    /// the low nibbles.
     #[inline(always)]
     fn header(head: &Head) -> Header {
         let d = from_half(head.halves[0]);

@@ -41,7 +41,8 @@ const SPIN: Duration = Duration::from_micros(200);
 /// take a few microseconds.
 const LOOKS: usize = 128;
 
-/// Matrices with the same number of rows. A piece of work gets the same rows of all of them.
+/// Output matrices with the same number of rows. A piece of work computes the same range of rows in
+/// all of them.
 #[derive(Debug)]
 pub struct RowGroup<'a, const M: usize> {
     outputs: [MatrixMut<'a>; M],
@@ -50,7 +51,8 @@ pub struct RowGroup<'a, const M: usize> {
 }
 
 impl<'a, const M: usize> RowGroup<'a, M> {
-    /// Groups outputs of the same number of rows. A piece of work has `at_once` rows.
+    /// Groups outputs with the same number of rows. A piece of work has `at_once` rows; the last
+    /// piece may have fewer.
     ///
     /// # Panics
     /// Panics if `outputs` is empty, if the outputs have different numbers of rows, or if `at_once`
@@ -72,8 +74,8 @@ impl<'a, const M: usize> RowGroup<'a, M> {
 
 /// A team of threads that does pieces of work together with the calling thread.
 ///
-/// The team shares the work of one calling thread at a time. If another thread calls meanwhile, or
-/// a piece of work does, the caller does its work alone.
+/// The team shares the work of one calling thread at a time. A call from another thread during that
+/// time, or from inside a piece of work, runs on its own thread alone.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -96,7 +98,7 @@ pub struct Team {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// A value on cache lines of its own, for values that one thread writes and others poll.
+/// A value alone on its cache lines, for values that one thread writes and others poll.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
@@ -106,10 +108,10 @@ struct Shared {
     /// The current region. The work shares a cache line with the state, so a worker that enters has
     /// both at once.
     region: Apart<Current>,
-    /// For each thread, the next piece to take from its share. A share is a range of neighbouring
+    /// Index of the next piece in the share of each thread. A share is a range of neighbouring
     /// pieces, which usually read neighbouring memory.
     next: Box<[Apart<AtomicUsize>]>,
-    /// True while a thread leads a region.
+    /// True while a calling thread has a region open.
     is_led: Apart<AtomicBool>,
     /// Number of workers that sleep and must be woken.
     sleeping: AtomicUsize,
@@ -139,7 +141,7 @@ const PANICKED: u64 = 1 << 33;
 const GENERATION: u64 = !(PANICKED | OPEN | INSIDE);
 const NEXT_GENERATION: u64 = PANICKED << 1;
 
-/// A task and its number of pieces.
+/// A task that is divided into `count` pieces.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     count: usize,
@@ -149,13 +151,14 @@ struct Work {
 }
 
 impl Work {
-    /// Returns the first piece in the share of a thread, one of `threads` threads.
+    /// Returns the index of the first piece in the share of thread `thread`, of `threads` threads.
+    /// For `thread == threads`, returns the number of pieces.
     const fn first(self, thread: usize, threads: usize) -> usize {
         self.count * thread / threads
     }
 }
 
-/// Does a piece of a task.
+/// Calls the closure behind `task` with the index of a piece.
 ///
 /// # Safety
 /// `task` must point to a live `F`.
@@ -218,10 +221,11 @@ impl Team {
         self.share(elements.len().div_ceil(len), &|index| task(index, unsafe { all.chunk(index, len) }));
     }
 
-    /// Calls `task` with a few rows of the outputs of a group at a time.
+    /// Calls `task` for every group and every range of rows in the group.
     ///
-    /// Its arguments are the index of the group, the first of the rows, and a view of these rows
-    /// for each output of the group.
+    /// The first argument of `task` is the index of the group in `groups`, and the second the index
+    /// of the first row of the range. The third is a view of the range in each output of the group.
+    /// [`RowGroup::new`] sets the length of the ranges.
     ///
     /// # Panics
     /// Panics if `task` panics, after all other threads are done.
@@ -249,7 +253,8 @@ impl Team {
         });
     }
 
-    /// Does all pieces of a task, together with the workers if no other thread leads a region.
+    /// Does the pieces `0..count` of a task. Workers take part unless another thread leads a
+    /// region.
     fn share<F: Fn(usize) + Sync>(&self, count: usize, task: &F) {
         if count <= 1 || self.workers.is_empty() || self.shared.is_led.0.swap(true, Acquire) {
             (0..count).for_each(task);
@@ -258,7 +263,7 @@ impl Team {
         }
     }
 
-    /// Does all pieces of a task together with the workers.
+    /// Does the pieces `0..count` of a task together with the workers.
     ///
     /// The calling thread must have set `is_led`.
     fn lead<F: Fn(usize) + Sync>(&self, count: usize, task: &F) {
@@ -348,7 +353,8 @@ impl Shared {
         }
     }
 
-    /// Waits for the next region and enters it. Returns its generation, or `None` if the team ends.
+    /// Waits for a region whose generation is not `seen`, and enters the region. Returns its
+    /// generation, or `None` if the team ends.
     fn wait(&self, seen: u64) -> Option<u64> {
         let since = Instant::now();
         while since.elapsed() < SPIN {
@@ -372,8 +378,8 @@ impl Shared {
         entered
     }
 
-    /// Enters the current region if it is open and its generation is not `seen`. Returns its
-    /// generation.
+    /// Enters the current region if it is open and its generation is not `seen`. Returns the
+    /// region's generation, or `None` if the thread has not entered.
     fn enter(&self, seen: u64) -> Option<u64> {
         let current = &self.region.0.state;
         let mut state = current.load(SeqCst);
@@ -405,7 +411,7 @@ impl Shared {
     }
 }
 
-/// Elements that several threads access in disjoint chunks.
+/// A slice that several threads access in disjoint chunks.
 struct Elements<T> {
     first: *mut T,
     count: usize,
@@ -416,7 +422,7 @@ struct Elements<T> {
 unsafe impl<T: Send> Sync for Elements<T> {}
 
 impl<T> Elements<T> {
-    /// Returns a chunk of `len` elements. The last chunk may be shorter.
+    /// Returns chunk `index` of `len` elements each. The last chunk may be shorter.
     ///
     /// # Safety
     /// `first` must point to `count` live elements, and `index * len` must be at most `count`.

@@ -18,15 +18,15 @@ pub(crate) trait Backend: Send + Sync {
     /// Returns the model's specification, or `None` for one of candle's own models.
     fn spec(&self) -> Option<&ModelSpec>;
 
-    /// Creates a decoder. Each of its sequences can hold `context` tokens.
+    /// Creates a decoder without sequences. Each sequence can have up to `context` tokens.
     fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel>;
 
-    /// Computes the residual stream of a text before the first layer and after each layer. Shape of
-    /// each element: `[tokens, hidden]`.
+    /// Computes the residual stream of `tokens` before the first layer and after each layer. Shape
+    /// of each element: `[tokens, hidden]`.
     fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError>;
 
-    /// Reads all weights that every token needs and returns their size in bytes. Returns `None` if
-    /// the back end has no such measurement.
+    /// Reads all weights that the computation of any token needs, and returns their size in bytes.
+    /// Returns `None` if the back end does not support this measurement.
     fn read_weights(&self) -> Option<usize> {
         None
     }

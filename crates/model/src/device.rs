@@ -9,8 +9,8 @@ pub enum Device {
     /// A GPU if this build supports it and one is found; otherwise the CPU.
     ///
     /// Logs a warning if a GPU is present but cannot be used. A build with CUDA does not start on a
-    /// machine without the CUDA driver. A model too large for the GPU is an error; there is no
-    /// fallback to the CPU.
+    /// machine without the CUDA driver. If the model is too large for the GPU, opening it fails;
+    /// there is no fallback to the CPU.
     Auto,
     /// The CPU, with native kernels that compute on quantised weights.
     #[default]

@@ -19,8 +19,8 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {
-    /// Returns the underlying cause of the reason. The reason itself is already part of the
-    /// message.
+    /// Returns the cause of the error, for example an I/O error. The message of this error does not
+    /// contain the message of the cause.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.kind.source()
     }
@@ -175,7 +175,8 @@ impl Kind {
         }
     }
 
-    /// Returns the name of the tensor whose shape, type or content is wrong.
+    /// Returns the name of the tensor whose shape, type or content is wrong, or `None` for other
+    /// errors.
     pub(crate) fn tensor(&self) -> Option<&str> {
         match self {
             Self::Shape { tensor, .. }
@@ -187,7 +188,8 @@ impl Kind {
     }
 }
 
-/// Returns the end of the message for an unknown architecture: the feature that would add others.
+/// Returns the end of the message for an unknown architecture. The text is empty if the feature
+/// `candle` is enabled. Otherwise, it says that this feature adds architectures.
 const fn more_architectures() -> &'static str {
     if cfg!(feature = "candle") {
         ""

@@ -23,7 +23,7 @@ pub(crate) struct FileMap {
 }
 
 impl FileMap {
-    /// Maps the whole file. An empty file is an error.
+    /// Maps the whole file. Returns an error if the file cannot be opened or is empty.
     pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
         let fail = |error: std::io::Error| LoadError::new(path, error);
         let file = File::open(path).map_err(fail)?;

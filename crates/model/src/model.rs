@@ -22,15 +22,16 @@ use crate::{Device, LoadError};
 /// Options for opening a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// Maximum number of tokens of a sequence. The default and upper limit is the length that the
-    /// model was trained for.
+    /// Maximum number of tokens of a sequence, prompt and output together. The default and upper
+    /// limit is the length that the model was trained for.
     ///
-    /// Some models choose their rotary frequencies by this length
+    /// For some models, this length also determines the rotary frequencies
     /// ([`LongFactors`](crate::spec::LongFactors)).
     pub context: Option<usize>,
-    /// Type that float matrices are converted to on load; `None` keeps them as they are.
+    /// Type to which float matrices are converted when the model is loaded. `None` keeps their
+    /// type.
     pub quantize: Option<Quantization>,
-    /// Device to compute on.
+    /// Device that computes the model.
     pub device: Device,
     /// Number of compute threads on the CPU. The default is the number of physical cores that this
     /// process may use.
@@ -43,7 +44,7 @@ impl OpenOptions {
     /// Upper limit of [`OpenOptions::threads`].
     pub const MOST_THREADS: NonZeroUsize = Team::MOST;
 
-    /// Starts the team of compute threads.
+    /// Starts the compute threads for the native CPU kernels.
     fn team(self) -> io::Result<Team> {
         let cores = || {
             // Two hardware threads of one core share its vector units, so only physical cores
@@ -83,11 +84,11 @@ impl Definition {
     }
 }
 
-/// A model that was opened and validated.
+/// An open and validated model.
 ///
-/// Opening a model maps its files, reads their directories and copies the weights. On the CPU the
-/// copy is packed for the kernels. An embedding that is separate from the head is not copied,
-/// unless it is converted; its rows are read from the file on demand.
+/// Opening a model maps its files, reads their directories and copies the weights. On the CPU, the
+/// copy is packed for the kernels. If the embedding is not also the output head, it stays in the
+/// mapped file and its rows are read on demand, unless the embedding is converted.
 #[derive(Clone)]
 pub struct Model {
     checkpoint: Checkpoint,
@@ -152,7 +153,7 @@ impl Model {
         Ok(Self { checkpoint, backend, context })
     }
 
-    /// Opens a model whose architecture is supported by candle's own models only.
+    /// Opens a model that only candle's own models support. A `device` of `None` is the CPU.
     fn with_candle_model(
         checkpoint: Checkpoint,
         options: OpenOptions,
@@ -167,8 +168,8 @@ impl Model {
         Ok(Self { checkpoint, backend, context })
     }
 
-    /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. For one of candle's
-    /// own models on the CPU the name is `candle`.
+    /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. The name is
+    /// `candle` if one of candle's own models runs on the CPU.
     pub fn computes_on(&self) -> String {
         self.backend.device_name()
     }
@@ -193,7 +194,7 @@ impl Model {
         Arc::clone(&self.backend).decoder(self.context)
     }
 
-    /// Returns the checkpoint, for access to its metadata and tensors.
+    /// Returns the checkpoint that the model was opened from, with its metadata and tensors.
     pub const fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
@@ -257,14 +258,16 @@ impl Model {
         self.checkpoint.parameters()
     }
 
-    /// Computes the residual stream as it enters the first layer and as it leaves each layer.
+    /// Computes the residual stream of `tokens` as it enters the first layer and as it leaves each
+    /// layer.
     ///
-    /// Each element has shape `[tokens, hidden]`. This is for comparing a model with a reference
-    /// implementation layer by layer.
+    /// Element 0 of the result is the input of the first layer, and element `i` the output of layer
+    /// `i - 1`. The shape of each element is `[tokens, hidden]`. Tests use the result to compare a
+    /// model with a reference implementation layer by layer.
     ///
     /// # Errors
-    /// Returns an error if a token is outside the vocabulary, or if candle's own models run the
-    /// architecture.
+    /// Returns an error if a token is outside the vocabulary, or if the architecture runs on one of
+    /// candle's own models.
     pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         self.backend.hidden_states(tokens)
     }

@@ -35,12 +35,13 @@ pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], e
     });
 }
 
-/// Returns the number of elements in a parallel task of whole rows with `len` elements each.
+/// Returns the number of elements in a parallel task over rows of `len` elements each. A task has
+/// whole rows.
 pub(crate) fn some_rows(len: usize) -> usize {
     (ELEMENTS / len).max(1) * len
 }
 
-/// Returns the reciprocal of the root mean square.
+/// Returns the reciprocal of the root mean square of `row`.
 fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
     1.0 / (dot_f32(row, row) / row.len() as f32 + epsilon).sqrt()
 }
@@ -96,7 +97,8 @@ pub(crate) fn softcap(values: &mut [f32], cap: f32) {
     }
 }
 
-/// Intermediate results of a softmax, from which softmaxes over parts of a row can be combined.
+/// Maximum and sum of a softmax. With these values, the softmaxes of several parts of a row can be
+/// combined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Softmax {
     /// The largest score.
@@ -105,7 +107,7 @@ pub(crate) struct Softmax {
     pub(crate) sum: f32,
 }
 
-/// Replaces scores by weights that sum to 1.
+/// Replaces `scores` by their softmax: weights that sum to 1.
 pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
     let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
     for score in scores.iter_mut() {
@@ -116,8 +118,8 @@ pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
     Softmax { most, sum }
 }
 
-/// Reduces values with `bring`, in 32 independent chains. A single chain would be limited by the
-/// latency of one operation.
+/// Reduces `values` with the operation `bring` and its neutral element `first`, in 32 independent
+/// chains. A single chain would be limited by the latency of one operation.
 fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 {
     const LANES: usize = 32;
     let (whole, rest) = values.as_chunks::<LANES>();

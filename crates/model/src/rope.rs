@@ -9,7 +9,8 @@ use crate::spec::{ModelSpec, RopePairing};
 /// Minimum number of angles for a parallel task.
 const ANGLES: usize = 1 << 9;
 
-/// The rotary frequencies of a model. Layers can use different sets of frequencies.
+/// The rotary frequencies of a model, in one or more sets. A layer with rotary embeddings uses one
+/// of the sets.
 #[derive(Debug)]
 pub(crate) struct Rope {
     pairing: RopePairing,
@@ -18,17 +19,18 @@ pub(crate) struct Rope {
 
 #[derive(Debug)]
 struct Frequencies {
-    /// Radians per position. Shape: `[rope_dims / 2]`.
+    /// Angle per position of each pair of elements, in radians. Shape: `[rope_dims / 2]`.
     radians: Vec<f32>,
-    /// Factor for the rotated elements of a head.
+    /// Factor by which the rotated elements of a head are multiplied.
     magnitude: f32,
 }
 
-/// Cosines and sines for a run of positions, multiplied by the set's magnitude.
+/// Cosines and sines of the angles at some positions, for one set of frequencies. They include the
+/// factor `magnitude` of the set.
 pub(crate) struct Rotation {
     pairing: RopePairing,
     pub(crate) pairs: usize,
-    /// Shape: `[positions, pairs]`, as for `sin`.
+    /// Cosines, of shape `[positions, pairs]`. `sin` has the same shape.
     pub(crate) cos: Vec<f32>,
     pub(crate) sin: Vec<f32>,
 }
@@ -43,7 +45,7 @@ impl Rope {
         Self { pairing: spec.rope_pairing, sets: sets.collect() }
     }
 
-    /// Computes the rotations at `positions`, one element per set of frequencies.
+    /// Computes the rotations at `positions`. The result has one element per set of frequencies.
     pub(crate) fn rotations(&self, team: &Team, positions: impl Iterator<Item = usize>) -> Vec<Rotation> {
         let positions: Vec<usize> = positions.collect();
         let rotation = |Frequencies { radians, magnitude }: &Frequencies| {
@@ -67,14 +69,15 @@ impl Rope {
 }
 
 impl Rotation {
-    /// Removes the first `positions` positions.
+    /// Removes the angles of the first `positions` positions.
     pub(crate) fn skip(&mut self, positions: usize) {
         for angles in [&mut self.cos, &mut self.sin] {
             angles.drain(..positions * self.pairs);
         }
     }
 
-    /// Rotates the heads of all tokens of the run. Shape of `rows`: `[tokens, heads, head_dim]`.
+    /// Rotates the heads of all tokens in `rows`, of shape `[tokens, heads, head_dim]`. Row `i` of
+    /// the rotation applies to token `i`.
     ///
     /// `len` is the number of elements per token. Elements of a head beyond its rotary part are
     /// unchanged.
@@ -87,7 +90,7 @@ impl Rotation {
         });
     }
 
-    /// Rotates the heads of the token with index `token` in the run.
+    /// Rotates the heads of one token with row `token` of the rotation.
     fn apply_to(&self, token: usize, heads: &mut [f32], head_dim: usize) {
         let row = token * self.pairs..(token + 1) * self.pairs;
         let (cos, sin) = (&self.cos[row.clone()], &self.sin[row]);

@@ -3,8 +3,10 @@
 use crate::ops::softmax;
 use crate::spec::{ExpertSpec, Gating};
 
-/// Returns, for each expert, the tokens routed to it and their weights. Shape of `scores`:
-/// `[tokens, experts]`.
+/// Selects the experts of each token by `scores`, of shape `[tokens, experts]`.
+///
+/// Element `e` of the result lists the tokens that are routed to expert `e`, each with the weight
+/// of the expert's output.
 pub(crate) fn route(spec: ExpertSpec, scores: &[f32]) -> Vec<Vec<(usize, f32)>> {
     let mut chosen = vec![Vec::new(); spec.count];
     for (token, scores) in scores.chunks_exact(spec.count).enumerate() {
@@ -15,8 +17,8 @@ pub(crate) fn route(spec: ExpertSpec, scores: &[f32]) -> Vec<Vec<(usize, f32)>> 
     chosen
 }
 
-/// Returns a token's experts with the highest scores, highest first, and their weights. Ties go to
-/// the lower index.
+/// Returns the `spec.used` experts with the highest scores of a token, highest first, each with its
+/// weight. Among equal scores, the lower index comes first.
 fn choose(spec: ExpertSpec, scores: &[f32]) -> Vec<(usize, f32)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));

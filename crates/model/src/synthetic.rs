@@ -8,9 +8,9 @@
 //! # }
 //! ```
 //!
-//! The rows of a matrix repeat a few random rows. This does not change the time of reading and
-//! multiplying them. The model's output is meaningless. Its vocabulary consists of the 256 bytes
-//! and of numbers.
+//! The rows of a matrix repeat a few random rows, which takes the same time to read and multiply as
+//! different rows. The model's output is meaningless. The vocabulary consists of the 256 bytes and
+//! of numbers.
 
 use std::fmt;
 use std::fs::File;
@@ -38,7 +38,7 @@ struct Shape {
     kv_heads: usize,
     head_dim: usize,
     vocabulary: usize,
-    /// True if the embedding is also the head.
+    /// True if the output head uses the matrix of the embedding.
     tied: bool,
 }
 
@@ -46,7 +46,7 @@ struct Shape {
 struct Weights {
     name: &'static str,
     layers: Type,
-    /// Type of the embedding and of the head, which affect quality most.
+    /// Type of the embedding and of the output head, which affect quality most.
     vocabulary: Type,
 }
 
@@ -158,8 +158,8 @@ pub struct WriteError {
 }
 
 impl Synthetic {
-    /// Writes the model to a file in `folder` and returns the path. A file with the right size is
-    /// kept.
+    /// Writes the model to a file in `folder` and returns the path. An existing file of the right
+    /// size is kept.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -317,7 +317,7 @@ impl TensorEntry {
     }
 }
 
-/// Returns the tokens of all bytes, followed by tokens that are numbers.
+/// Returns a vocabulary of `len` tokens: the 256 bytes, then numbers.
 fn vocabulary(len: usize) -> Vec<String> {
     // Byte-level vocabularies represent a byte that is not printable by a character from U+0100 on.
     let is_plain = |byte: u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
@@ -386,7 +386,7 @@ mod tests {
         Weights { name, layers: of, vocabulary: of }
     }
 
-    /// Creates a type that candle quantises.
+    /// Creates a type whose blocks candle quantises.
     macro_rules! candles {
         ($name:literal, $number:literal, $encoding:ident, $dtype:ident) => {
             uniform(

@@ -100,7 +100,8 @@ pub fn definition(random: &mut Random) -> Definition {
     builder.build().expect("well-formed")
 }
 
-/// Generates a kind, sometimes with a description.
+/// Generates a field kind that is nested at most `depth` deep, sometimes with a description.
+/// References point to the first `structures` structures.
 fn kind(random: &mut Random, depth: usize, structures: usize) -> Kind {
     let kind = plain_kind(random, depth, structures);
     if random.below(8) == 0 { kind.describe(*random.pick(&HINTS)) } else { kind }
@@ -148,7 +149,7 @@ fn variants(random: &mut Random, depth: usize, structures: usize) -> Variant {
     Variant { variants: names.iter().map(branch).collect(), untagged }
 }
 
-/// Picks at most `most` distinct names.
+/// Returns at most `most` distinct names.
 fn distinct(random: &mut Random, most: usize) -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for _ in 0..random.below(most + 1) {
@@ -180,7 +181,8 @@ fn ints(random: &mut Random) -> Int {
 fn floats(random: &mut Random) -> Float {
     let most = if random.below(3) == 0 { 15 } else { 4 };
     let decimals = random.below(most + 1) as u32;
-    // Largest magnitude of a float with this number of decimals, in units of the last decimal.
+    // Largest magnitude of a float with this number of decimals, in units of the last decimal
+    // place.
     let limit = if decimals == 0 { (1 << 53) - 1 } else { 10i64.pow(15) };
     let unit = 10i64.pow(decimals);
     let bound = |random: &mut Random| {
@@ -204,12 +206,12 @@ fn floats(random: &mut Random) -> Float {
     if Definition::new("float", float.clone()).is_ok() { float } else { float.decimals(decimals) }
 }
 
-/// Returns the number with the given count of units of its last decimal.
+/// Returns the number `units` times 10 to the power of `-decimals`.
 fn number(units: i64, decimals: u32) -> f64 {
     format!("{units}e-{decimals}").parse().expect("a number")
 }
 
-/// Returns `value` in units of its last decimal; `value` must be a whole number of units.
+/// Returns `value` times 10 to the power of `decimals`. The result must be a whole number.
 fn units(value: f64, decimals: u32) -> i64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
@@ -266,16 +268,17 @@ fn choices(random: &mut Random) -> Choice {
     Choice { options, weights }
 }
 
-/// A generator of values for a definition.
+/// A generator of random values for a definition.
 pub struct Values<'d> {
     definition: &'d Definition,
     random: Random,
-    /// One in this number of parts does not match the definition; 0 if all parts match.
+    /// One in this number of parts of a value does not match the definition. If 0, all parts match.
     bent: usize,
 }
 
 impl<'d> Values<'d> {
-    /// Creates a generator. One in `bent` parts of a value does not match; 0 if all parts match.
+    /// Creates a generator. One in `bent` parts of a value does not match the definition. If `bent`
+    /// is 0, all parts match.
     pub const fn new(definition: &'d Definition, random: Random, bent: usize) -> Self {
         Self { definition, random, bent }
     }
@@ -426,7 +429,7 @@ impl<'d> Values<'d> {
     }
 }
 
-/// Returns the canonical text of a value: `", "` and `": "` as separators, and numbers as plain
+/// Returns `value` as JSON text with the separators `", "` and `": "`, and with numbers as plain
 /// decimals.
 pub fn canonical(value: &Value) -> String {
     match value {

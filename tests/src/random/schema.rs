@@ -1,8 +1,9 @@
 //! Random schemas with finitely many values.
 //!
-//! Every subschema has a *universe*: keywords that allow only a few values. Most also have *rules*:
-//! arbitrary other keywords, which use names and values from the same small pool. Rules may refer
-//! to each other in cycles, as long as each cycle descends into a member or an item.
+//! Every subschema has a *universe*, keywords that allow only a few values, such as `enum`. Most
+//! subschemas also have *rules*, any other keywords, whose names and values are from the same small
+//! pool. Rules may refer to each other in cycles, as long as each cycle descends into a member or
+//! an item.
 
 use formwork_grammar::{Order, Profile, SchemaOptions};
 use serde_json::{Map, Value, json};
@@ -25,10 +26,11 @@ const PATTERNS: [&str; 12] = [
     "^$",
     "^a{1,2}$",
 ];
-/// Targets that rules may refer to.
+/// References that a rule may contain.
 const TARGETS: [&str; 4] = ["#", "#/$defs/r1", "#/$defs/r2", "#/$defs/r3"];
 
-/// Generates a random schema of one of the drafts that the finite reference supports.
+/// Generates a random schema with finitely many values, for one of the drafts that the finite
+/// reference supports.
 pub fn finite(random: &mut Random, options: &SchemaOptions) -> Value {
     let drafts = ["https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#"];
     let draft = *random.pick(&[2020, 2020, 2020, 2020, 2019, 7]);
@@ -57,14 +59,14 @@ struct Writer<'a> {
     random: &'a mut Random,
     options: &'a SchemaOptions,
     draft: u32,
-    /// First target that the current schema may refer to for the same value. Earlier targets lead
-    /// to this schema.
+    /// Index of the first of [`TARGETS`] that the current schema may refer to for the same value. A
+    /// reference to an earlier target could lead back to this schema.
     first: usize,
-    /// Subject of most rules.
+    /// Subject of most rules that are generated.
     about: About,
 }
 
-/// Subject of a group of keywords.
+/// Subject of a group of keywords, for example all keywords about numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     Any,
@@ -180,7 +182,8 @@ impl Writer<'_> {
         closed
     }
 
-    /// Combines two schemas that must both hold, in one of several forms.
+    /// Combines `universe` and `rule` into a schema in which both must hold, in one of several
+    /// forms.
     fn both(&mut self, universe: Value, rule: Value) -> Value {
         let Value::Object(mut both) = universe else { return universe };
         let Value::Object(rule) = rule else {
@@ -198,8 +201,8 @@ impl Writer<'_> {
         Value::Object(both)
     }
 
-    /// Generates the schema of a member or an item. Any rule may apply there, since the value is
-    /// smaller.
+    /// Generates the schema of a member or an item with `schema`. Rules inside may refer to any
+    /// target, because the value is smaller.
     fn child(&mut self, schema: impl FnOnce(&mut Self) -> Value) -> Value {
         let kinds = [About::Any, About::Any, About::Numbers, About::Strings, About::Arrays, About::Objects];
         let about = *self.random.pick(&kinds);
@@ -232,7 +235,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Generates a schema of any keywords, or a boolean schema.
+    /// Generates a schema with a few random keywords, or a boolean schema.
     fn rule(&mut self, depth: usize) -> Value {
         match self.below(16) {
             0 => return true.into(),

@@ -1,15 +1,15 @@
 //! A slow recognizer of GBNF, written to be obviously correct. It runs the textbook version of
 //! Earley's algorithm with its own parser of the notation, and shares no code with the engine.
 //!
-//! A character class is matched byte by byte: an item inside a class stores the bytes of the
-//! character so far.
+//! A character class is matched byte by byte: an item whose dot is inside a character stores the
+//! bytes of the character that were already read.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// A grammar in plain BNF. Nonterminals are numbers; 0 is the root.
 pub struct Reference {
-    /// Productions of each nonterminal.
+    /// Productions of each nonterminal. A production is a sequence of symbols.
     productions: Vec<Vec<Vec<Symbol>>>,
 }
 
@@ -24,13 +24,14 @@ enum Symbol {
     Nonterminal(usize),
 }
 
-/// A production with a dot, and the text position where it began.
+/// An Earley item: a production with a dot, and the byte offset in the text where the match of the
+/// production began.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Item {
     nonterminal: usize,
     production: usize,
     dot: usize,
-    /// Bytes of an unfinished character at the dot, padded with zeros.
+    /// First bytes of the character at the dot, if the text ends inside it. Padded with zeros.
     partial: [u8; 4],
     partial_len: usize,
     origin: usize,
@@ -46,23 +47,23 @@ impl Item {
     }
 }
 
-/// The Earley items after some text.
+/// The Earley items at one offset of a text.
 #[derive(Default)]
 struct Set {
     items: Vec<Item>,
     known: HashSet<Item>,
-    /// Items whose dot is before a nonterminal, by nonterminal.
+    /// Items whose dot is before a nonterminal, grouped by this nonterminal.
     waiting: HashMap<usize, Vec<Item>>,
 }
 
-/// The Earley sets of a text so far, one per byte boundary.
+/// The Earley sets of a text, one for each offset from 0 to the length of the text.
 #[derive(Clone)]
 pub struct Chart {
     sets: Vec<Rc<Set>>,
 }
 
 impl Reference {
-    /// Parses GBNF.
+    /// Parses a GBNF grammar.
     ///
     /// # Panics
     /// Panics if the grammar is malformed; tests pass valid grammars only.
@@ -84,7 +85,8 @@ impl Reference {
         chart
     }
 
-    /// Appends one byte to the chart. Its last set is empty if the text cannot be completed.
+    /// Appends one byte to the text of the chart. If no continuation of the text matches, the new
+    /// last set is empty.
     ///
     /// # Panics
     /// Never panics: a chart has at least one set.
@@ -109,17 +111,17 @@ impl Reference {
         self.close(chart, next);
     }
 
-    /// Reports whether the text of the chart can be completed.
+    /// Reports whether the grammar accepts some continuation of the text of the chart.
     pub fn viable(&self, chart: &Chart) -> bool {
         chart.sets.last().is_some_and(|set| !set.items.is_empty())
     }
 
-    /// Returns the number of items in the last set.
+    /// Returns the number of items in the last set of the chart.
     pub fn width(chart: &Chart) -> usize {
         chart.sets.last().map_or(0, |set| set.items.len())
     }
 
-    /// Reports whether the text of the chart is complete.
+    /// Reports whether the grammar accepts the text of the chart.
     pub fn accepting(&self, chart: &Chart) -> bool {
         let done = |item: &Item| item.nonterminal == 0 && item.origin == 0 && self.symbol(*item).is_none();
         chart.sets.last().is_some_and(|set| set.items.iter().any(done))
@@ -134,12 +136,13 @@ impl Reference {
         self.accepting(&chart)
     }
 
-    /// Returns the symbol after the dot.
+    /// Returns the symbol after the dot, or `None` if the dot is at the end of the production.
     fn symbol(&self, item: Item) -> Option<&Symbol> {
         self.productions[item.nonterminal][item.production].get(item.dot)
     }
 
-    /// Adds a set closed under prediction and completion, each item once.
+    /// Adds to the chart the set of the items `first` and all items that follow by prediction and
+    /// completion.
     fn close(&self, chart: &mut Chart, first: Vec<Item>) {
         let here = chart.sets.len();
         let mut set = Set::default();
@@ -174,7 +177,8 @@ impl Reference {
         chart.sets.push(Rc::new(set));
     }
 
-    /// Removes productions that match no finite text, so that a nonempty set means a viable prefix.
+    /// Removes productions that match no finite text. Then a set with items means that the text can
+    /// be continued.
     fn drop_unproductive(&mut self) {
         let mut productive = vec![false; self.productions.len()];
         let ends = |production: &[Symbol], productive: &[bool]| {
@@ -205,7 +209,8 @@ enum Match {
     None,
 }
 
-/// Matches bytes against the class: a whole character, a prefix of one, or no match.
+/// Matches bytes with a character class. The bytes can be a whole character of the class, a proper
+/// prefix of one, or neither.
 fn class_match(bytes: &[u8], ranges: &[(u32, u32)], negated: bool) -> Match {
     let inside = |c: char| ranges.iter().any(|&(low, high)| (low..=high).contains(&(c as u32))) != negated;
     if let Ok(text) = str::from_utf8(bytes) {
@@ -221,7 +226,8 @@ fn class_match(bytes: &[u8], ranges: &[(u32, u32)], negated: bool) -> Match {
     }
 }
 
-/// Returns the smallest and largest code points whose encoding has `bytes` as a proper prefix.
+/// Returns the smallest and largest code points whose encoding has `bytes` as a proper prefix, or
+/// `None` if there is no such code point.
 fn neighbours(bytes: &[u8]) -> Option<(u32, u32)> {
     let (length, mut low, smallest) = match *bytes.first()? {
         first @ 0xc2..=0xdf => (2, u32::from(first & 0x1f), 0x80),

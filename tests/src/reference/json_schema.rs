@@ -2,12 +2,12 @@
 //!
 //! The text is parsed into a tree whose last branch may be unfinished. The recognizer then checks
 //! whether the tree can be completed so that the schema holds. Nothing is compiled, and only
-//! satisfiability is cached. Numbers are completed by trying digits. Supported are the core
-//! keywords, boolean schemas, `anyOf`, `allOf` and references into the document.
+//! satisfiability is cached. Numbers are completed by trying digits. The recognizer supports the
+//! core keywords, boolean schemas, `anyOf`, `allOf` and references into the document.
 //!
-//! Intended for schemas with small bounds and numbers below 10¹⁴. A number that can be completed
-//! needs at most two more characters, or at most four characters in total. Any satisfiable schema
-//! has a value nested at most eight deep.
+//! The recognizer is meant for schemas with small bounds and numbers below 10¹⁴. It assumes that a
+//! number that can be completed needs at most two more characters, or at most four characters in
+//! total. It also assumes that any satisfiable schema has a value nested at most eight deep.
 
 mod number;
 mod object;
@@ -22,35 +22,35 @@ use object::Object;
 use serde_json::{Map, Value, json};
 use text::{End, Part, Reader, Text};
 
-/// The judgement on a text.
+/// The result of judging a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// True if the text is a whole text of the language.
+    /// True if the text is a complete text that the schema accepts.
     pub complete: bool,
-    /// True if the text belongs to the language or is a prefix of a text that does.
+    /// True if the text is complete or can be continued to a complete text.
     pub viable: bool,
 }
 
-/// Spelling of values, whitespace and member order.
+/// The texts that stand for a value: spelling of scalars, whitespace and member order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// One spelling, a space after commas and colons, members in declared order.
+    /// Each value has one text: a space after commas and colons, members in declared order.
     Generate,
-    /// Every spelling, any whitespace, any member order.
+    /// Scalars have any spelling, whitespace is free, and members are in any order.
     Accept,
 }
 
-/// A schema and a style to judge texts by.
+/// A recognizer of the texts of a schema.
 pub struct Reference {
     root: Value,
     style: Style,
-    /// Cached satisfiability of sets of schemas within a number of levels, which every byte asks
-    /// again.
+    /// Known results of [`Reference::fits`] for missing values, by schemas and maximum depth. Every
+    /// byte of a text asks for the same ones again.
     satisfiable: RefCell<HashMap<(String, u32), bool>>,
 }
 
 impl Reference {
-    /// Creates a judge of texts in `style`.
+    /// Creates a recognizer for `schema` and for texts in `style`.
     pub fn new(schema: &Value, style: Style) -> Self {
         Self { root: schema.clone(), style, satisfiable: RefCell::default() }
     }
@@ -76,12 +76,13 @@ impl Reference {
     }
 }
 
-/// Maximum depth of values to search; any satisfiable schema here has a value of at most this
-/// depth.
+/// Maximum depth of the values that are tried. Any satisfiable schema here has a value of at most
+/// this depth.
 const LEVELS: u32 = 8;
 
 impl Reference {
-    /// Reports whether `part` can be completed within `fuel` levels so that all of `schemas` hold.
+    /// Reports whether `part` can be completed to a value that all of `schemas` accept. The value
+    /// may be nested at most `fuel` levels deep.
     fn fits(&self, part: &Part, schemas: &[Value], fuel: u32) -> bool {
         let fits = || {
             fuel > 0 && self.ways(schemas.to_vec(), 32).iter().any(|maps| self.fits_maps(part, maps, fuel))
@@ -98,7 +99,9 @@ impl Reference {
         fits
     }
 
-    /// Returns every combination of branches as plain keywords, in declared order.
+    /// Resolves `enum`, `const`, `$ref`, `allOf` and `anyOf` in `schemas`. Returns the possible
+    /// choices of branches in declared order, each as a list of schemas with plain keywords that
+    /// must all hold.
     fn ways(&self, schemas: Vec<Value>, depth: u32) -> Vec<Vec<Map<String, Value>>> {
         let mut ways = vec![Vec::new()];
         let mut choices = Vec::new();
@@ -184,7 +187,7 @@ impl Reference {
         }
     }
 
-    /// Reports whether a text is `word`, or can be completed to `word`.
+    /// Reports whether `text` is `word`, or can be completed to `word`.
     fn becomes(&self, text: &Text, word: &str) -> bool {
         let Some(rest) = word.strip_prefix(&text.chars) else { return false };
         if text.ended || text.pending.is_empty() {
@@ -224,7 +227,8 @@ impl Reference {
             || (!ended && self.gets_exponent(text, maps))
     }
 
-    /// Reports whether some digits and an exponent complete a number.
+    /// Reports whether the text becomes a number that the keywords accept if some digits and an
+    /// exponent follow.
     fn gets_exponent(&self, text: &str, maps: &[Map<String, Value>]) -> bool {
         let digits = (0..=3).flat_map(|count| (0..10_usize.pow(count)).map(move |n| (n, count as usize)));
         let digits = digits.map(|(n, count)| if count == 0 { String::new() } else { format!("{n:0count$}") });
@@ -247,7 +251,7 @@ impl Reference {
             })
     }
 
-    /// Reports whether the text is a whole number that the keywords accept.
+    /// Reports whether `text` is a complete number that the keywords accept.
     fn is_number(&self, text: &str, maps: &[Map<String, Value>]) -> bool {
         if !json_number(text) {
             return false;
@@ -386,8 +390,8 @@ fn has_type(map: &Map<String, Value>, kind: &str) -> bool {
     }
 }
 
-/// Returns a schema without `const` that accepts only this value. `is` stands for equality of
-/// scalars.
+/// Returns a schema without `const` that accepts only `value`. The keyword `is`, which exists only
+/// in this module, compares a scalar.
 fn constant(value: Value) -> Value {
     let each = |value: &Value| json!({"const": value});
     match value {

@@ -20,8 +20,9 @@ impl<'a> TextTokens<'a> {
     }
 }
 
-/// Returns the tokens allowed at `state`: tokens whose bytes `step` accepts one by one. If `ends`,
-/// also includes the tokens that end the output.
+/// Returns the mask at `state`: all tokens whose bytes `step` accepts one after the other. If
+/// `ends`, the mask also contains the tokens that end the output. `step` returns the state after a
+/// byte, or `None` if it rejects the byte.
 pub fn reference_mask<S>(
     tokens: &TextTokens<'_>,
     state: &S,

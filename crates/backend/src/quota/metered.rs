@@ -18,11 +18,12 @@ const BYTES: u64 = 3;
 /// starts once the time quota is used up.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// A backend that charges every request to a quota, including requests of steps, repairs, prechecks
-/// and tool loops.
+/// Wrapper of a backend that charges every request to a quota. Requests of repairs, prechecks and
+/// tool loops are charged as well if they use the wrapper as their backend.
 ///
 /// Each request reserves tokens for its prompt, estimated from the size in bytes, and for the
-/// longest answer of each choice. If requests have a time limit, the limit is reserved as well.
+/// longest possible answer of each requested choice (`n`). If requests have a time limit, the limit
+/// is reserved as well.
 ///
 /// The quota is then charged as follows:
 /// - Time: the elapsed time, however the request ended.

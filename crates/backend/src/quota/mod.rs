@@ -1,9 +1,10 @@
 //! Quotas of tokens and time: reserve, execute, reconcile.
 //!
 //! A caller reserves the maximum cost of an action, executes the action, and then reconciles the
-//! reservation with the actual cost. If the quota is too small for the reservation, the action must
-//! not start. This error is an [`Interruption`](crate::Interruption) instead of a failure, so
-//! retries and repairs pass it on unchanged.
+//! reservation with the actual cost. If the remaining quota is too small for the reservation,
+//! [`Quota::reserve`] returns an error, and the action must not start. This error is an
+//! [`Interruption`](crate::Interruption) instead of a failure, so retries and repairs pass it on
+//! unchanged.
 //!
 //! A running action is never stopped because of its cost. Any cost beyond the reservation is
 //! charged, so that later reservations may fail. Dropping a reservation returns it to the quota.
@@ -52,7 +53,7 @@ impl Cost {
     }
 }
 
-/// Amounts that can still be reserved. `None` means unlimited.
+/// Amounts of a quota that can still be reserved. `None` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// Number of tokens.
@@ -86,9 +87,9 @@ impl Resource {
 pub struct Exhausted {
     /// The exhausted resource.
     pub resource: Resource,
-    /// Requested amount.
+    /// Requested amount, in tokens or milliseconds.
     pub asked: u64,
-    /// Remaining amount.
+    /// Remaining amount, in the unit of `asked`.
     pub left: u64,
 }
 
@@ -134,14 +135,14 @@ impl Quota {
         Self::default()
     }
 
-    /// Sets the total number of tokens.
+    /// Limits the total number of tokens.
     #[must_use]
     pub fn with_tokens(self, limit: u64) -> Self {
         self.books().tokens.limit = Some(limit);
         self
     }
 
-    /// Sets the total time. Concurrent actions each count their full duration.
+    /// Limits the total time of all actions. Concurrent actions each count their full duration.
     #[must_use]
     pub fn with_time(self, limit: Duration) -> Self {
         self.books().milliseconds.limit = Some(milliseconds(limit));

@@ -1,13 +1,14 @@
-//! Blocks of keys and values as 16-bit integers. Queries and weights are rounded to such integers
-//! as well.
+//! Blocks of keys and values as 16-bit integers. Queries and attention weights are rounded to
+//! 16-bit integers as well.
 //!
 //! A key or a query is rounded to multiples of a power of two. The power is as small as possible
 //! while the sum of all products fits in 32 bits. By the Cauchy-Schwarz inequality, a sum is at
 //! most the product of the norms, and each norm is kept below the square root of 2^31.
 //!
-//! A value is rounded to multiples of a fraction of its largest element. The weights of a query are
-//! multiplied by the steps of the values at their positions. The results are rounded to multiples
-//! of a fraction of their sum, so that this product fits in 32 bits as well.
+//! A value is rounded to multiples of a fraction of its largest element. Each weight of a query is
+//! multiplied by the rounding step of the value at its position. The results are rounded to
+//! multiples of a fraction of their sum, so that the sum of weights times values fits in 32 bits as
+//! well.
 //!
 //! Both products are sums of integers, so the order of their terms is free.
 
@@ -17,35 +18,38 @@ use super::POSITIONS;
 use crate::activation::{inverse, largest, nearest};
 use crate::format::each;
 
-/// Two 16-bit integers that one instruction multiplies with another two. They are neighbouring
-/// elements of a key, or the same element of the values at two neighbouring positions.
+/// Two 16-bit integers. One instruction multiplies two pairs and adds the two products. In keys, a
+/// pair is two neighbouring elements; in values, it is the same element at two neighbouring
+/// positions.
 pub type Pair = [i16; 2];
 
 /// Maximum norm of a key or a query before rounding. Rounding adds at most half the square root of
-/// its length.
+/// its length to the norm.
 const NORM: f32 = 46_300.0;
-/// Maximum length of a key for which the norm after rounding is below the square root of 2^31.
+/// Maximum number of elements of a key for which the norm after rounding is below the square root
+/// of 2^31.
 pub(super) const LONGEST: usize = 4096;
-/// The largest integer. The weights of a block add up to at most this much, so no sum with values
-/// exceeds `2^15 * 2^15`.
+/// The largest integer. The rounded weights of a block add up to at most this integer, so no sum of
+/// weights times values exceeds `2^15 * 2^15`.
 const LARGEST: f32 = i16::MAX as f32;
 /// Mask of the mantissa bits of a float.
 const MANTISSA: u32 = (1 << 23) - 1;
-/// Number of chains in which the sums that determine a step are added up.
+/// Number of partial sums in the sums that determine a step.
 pub(crate) const LANES: usize = 16;
 
 /// The keys and values of one head at [`POSITIONS`] positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a> {
-    /// Shape `[head_dim / 2, POSITIONS]`, with `head_dim / 2` rounded up.
+    /// The keys, with neighbouring elements in pairs. Shape `[head_dim / 2, POSITIONS]`, with
+    /// `head_dim / 2` rounded up.
     pub(crate) keys: &'a [Pair],
-    /// Shape `[POSITIONS / 2, head_dim]`.
+    /// The values, with neighbouring positions in pairs. Shape `[POSITIONS / 2, head_dim]`.
     pub(crate) values: &'a [Pair],
     pub(crate) key_steps: &'a [f32; POSITIONS],
     pub(crate) value_steps: &'a [f32; POSITIONS],
     /// Number of positions in use, starting at the first one. At most [`POSITIONS`].
     pub(crate) positions: usize,
-    /// Memory that is prefetched during the products.
+    /// Memory that is prefetched during the products. Empty if there is nothing to prefetch.
     pub(crate) next: &'a [Pair],
 }
 
@@ -57,7 +61,7 @@ const fn value_pairs(head_dim: usize) -> usize {
     POSITIONS / 2 * head_dim
 }
 
-/// Returns the size of a block in elements of 32 bits.
+/// Returns the number of 32-bit elements in a block.
 pub(super) const fn len(head_dim: usize) -> usize {
     key_pairs(head_dim) + value_pairs(head_dim) + 2 * POSITIONS
 }
@@ -111,7 +115,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Computes the products of a query with all keys, with plain loops.
+    /// Computes the products of `query` with the keys of all positions, with plain loops.
     pub(super) fn key_products(&self, query: &WordQuery<'_>, out: &mut [f32; POSITIONS]) {
         let mut sums = [0; POSITIONS];
         for (q, keys) in query.pairs.iter().zip(self.keys.as_chunks::<POSITIONS>().0) {
@@ -124,7 +128,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Adds the weighted values to the elements of `out` from `first` on, with plain loops.
+    /// Adds the weighted sum of the values to `out`, from element `first` on, with plain loops.
     #[inline(always)]
     pub(crate) fn add_values(&self, weights: &Weights, first: usize, out: &mut [f32]) {
         let dim = out.len();
@@ -142,11 +146,12 @@ fn product(a: Pair, b: Pair) -> i32 {
     i32::from(a[0]) * i32::from(b[0]) + i32::from(a[1]) * i32::from(b[1])
 }
 
-/// A rounded query.
+/// A query rounded to 16-bit integers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct WordQuery<'a> {
     pub(crate) pairs: &'a [Pair],
-    /// Factor of the integer products, in addition to the step of the key.
+    /// The step of the query times the caller's scale. A product is the sum of integers times this
+    /// factor and the step of the key.
     pub(crate) scale: f32,
 }
 
@@ -161,16 +166,16 @@ impl<'a> WordQuery<'a> {
     }
 }
 
-/// Rounded weights for the values of a block.
+/// The attention weights of a query for the values of a block, rounded to 16-bit integers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Weights {
     pub(crate) pairs: [Pair; POSITIONS / 2],
-    /// Factor of the integer sums.
+    /// Factor that turns a sum of integers into a sum of weighted values.
     pub(crate) step: f32,
 }
 
 impl Weights {
-    /// Rounds the weights of positions, each multiplied by the step of the value at its position.
+    /// Rounds `weights[i] * steps[i]`, where `steps[i]` is the step of the value at position `i`.
     pub(crate) fn new(weights: &[f32; POSITIONS], steps: &[f32; POSITIONS]) -> Self {
         // Values with weight 0 may be infinite or NaN.
         let scaled: [f32; POSITIONS] = each(|i| if weights[i] == 0.0 { 0.0 } else { weights[i] * steps[i] });
@@ -181,17 +186,18 @@ impl Weights {
     }
 }
 
-/// The levels to which a row is rounded.
+/// Rounding of a row of floats: each float is replaced by an integer times `step`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
-    /// Factor that scales values to integers. `None` if a value is infinite or NaN.
+    /// Factor that scales floats to integers. `None` if a float is infinite or NaN.
     pub(crate) inverse: Option<f32>,
-    /// Step between two levels, a power of two. Infinite or NaN if a value is.
+    /// The float that the integer 1 stands for, a power of two. Infinite or NaN if one of the
+    /// floats is.
     pub(crate) step: f32,
 }
 
 impl Levels {
-    /// Rounds the step up to a power of two.
+    /// Creates levels whose step is `step`, rounded up to a power of two.
     #[inline(always)]
     fn new(step: f32) -> Self {
         if !step.is_finite() {
@@ -215,13 +221,13 @@ impl Levels {
         Self::new(f32::from_bits(largest(values)) / LARGEST)
     }
 
-    /// Returns the levels of weights with this sum.
+    /// Returns the levels for rounding weights with the sum `sum`.
     #[inline(always)]
     pub(crate) fn of_weights(sum: f32) -> Self {
         Self::new(sum / LARGEST)
     }
 
-    /// Rounds `values` into `words`, up to the shorter of the two lengths.
+    /// Rounds `values` into `words`, up to the length of the shorter slice.
     #[inline(always)]
     fn round(self, values: &[f32], words: &mut [i16]) {
         let Some(inverse) = self.inverse else {
@@ -234,7 +240,8 @@ impl Levels {
     }
 }
 
-/// Returns the sum of `of(value)` over all values, added up in [`LANES`] chains.
+/// Returns the sum of `of(value)` over all values, as [`LANES`] partial sums that are added at the
+/// end.
 #[inline(always)]
 fn by_lanes(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -250,7 +257,7 @@ fn by_lanes(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     sum_of_lanes(lanes)
 }
 
-/// Adds up the lanes by halves.
+/// Adds up `lanes`: the two halves are added element by element until one element remains.
 #[inline(always)]
 pub(crate) fn sum_of_lanes(lanes: [f32; LANES]) -> f32 {
     let eights: [f32; 8] = each(|i| lanes[i] + lanes[i + 8]);

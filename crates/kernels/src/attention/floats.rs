@@ -4,7 +4,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::POSITIONS;
 
-/// Number of an output's elements whose sums stay in registers.
+/// Number of output elements whose sums stay in registers at a time.
 const LANES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Floats<'a> {
     values: &'a [f32],
 }
 
-/// Returns the size of a block in elements of 32 bits.
+/// Returns the number of 32-bit elements in a block.
 pub(super) const fn len(head_dim: usize) -> usize {
     2 * POSITIONS * head_dim
 }

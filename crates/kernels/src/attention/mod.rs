@@ -1,4 +1,5 @@
-//! The two products of attention, for blocks of positions.
+//! The two products of attention, for blocks of positions: a query with keys, and weights with
+//! values.
 //!
 //! Keys and values are stored as floats or as 16-bit integers ([`KvFormat`]). Integers take half
 //! the memory and half the instructions, and lose about as much precision as 16-bit floats. The
@@ -36,8 +37,8 @@ impl KvFormat {
 /// Memory layout of a block: the keys and values of one head at [`POSITIONS`] positions, in
 /// elements of 32 bits.
 ///
-/// Keys are laid out with one position in each vector lane, and values with one element of the head
-/// in each lane. Zeroed memory stands for keys and values of zeros.
+/// A vector lane holds one position of the keys, or one element of the values. Zeroed memory stands
+/// for keys and values of zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KvShape {
     format: KvFormat,
@@ -64,7 +65,7 @@ impl KvShape {
         self.head_dim
     }
 
-    /// Returns the size of a block in elements of 32 bits.
+    /// Returns the number of 32-bit elements in a block.
     pub const fn block_len(self) -> usize {
         match self.format {
             KvFormat::F32 => floats::len(self.head_dim),
@@ -148,7 +149,7 @@ impl<'a> KvBlock<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Prefetch<'a>(&'a [Pair]);
 
-/// A query in the form that blocks of a format need.
+/// A query, rounded if the format of the blocks needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     values: &'a [f32],
@@ -157,16 +158,16 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Returns the number of pairs in a rounded query.
+    /// Returns the number of pairs that hold a query of `head_dim` elements after rounding.
     pub const fn pairs(head_dim: usize) -> usize {
         head_dim.div_ceil(2)
     }
 
-    /// Creates a query whose products are multiplied by `scale`. The rounded query is stored in
-    /// `room`.
+    /// Creates a query whose products are multiplied by `scale`. If `format` needs a rounded query,
+    /// the result is written to `room`.
     ///
     /// # Panics
-    /// Panics if the length of `room` is not [`Query::pairs`] of the query.
+    /// Panics if the length of `room` is not [`Query::pairs`] of the query's length.
     pub fn new(format: KvFormat, values: &'a [f32], scale: f32, room: &'a mut [Pair]) -> Self {
         assert_eq!(Self::pairs(values.len()), room.len(), "number of pairs of a query");
         let rounded = match format {
@@ -191,7 +192,8 @@ pub fn key_products(queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [
     key_products_by(Tier::best(), queries, block, out);
 }
 
-/// Adds the weighted values of a block to every output. Weights of unused positions must be 0.
+/// For each query, adds the weighted sum of the block's values to `out[query]`. The value at
+/// `position` has the weight `weights[query][position]`. Weights of unused positions must be 0.
 ///
 /// # Panics
 /// Panics if `weights` and `out` have different lengths, or if an output is not as long as a value.

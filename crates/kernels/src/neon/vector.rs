@@ -1,4 +1,4 @@
-//! Pairs of 16-byte vectors with eight rows.
+//! Vectors of eight rows, as pairs of 16-byte registers.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an intrinsic")]
 
@@ -21,10 +21,10 @@ use crate::activation::Activation;
 use crate::matrix_mut::MatrixMut;
 use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
 
-/// Eight rows, with the dot products of `D`.
+/// Vectors of eight rows, with the dot products of `D`.
 pub(super) struct Eight<D>(PhantomData<D>);
 
-/// Dot products of signed bytes, four per lane.
+/// Dot products of signed bytes: four products are added to each 32-bit lane.
 ///
 /// # Safety
 /// Every function needs a processor that supports the implementation's instructions.
@@ -44,9 +44,9 @@ pub(super) trait Fours: Sized {
     unsafe fn dot(sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
-/// Instructions that every processor has.
+/// Dot products with the instructions that every processor has.
 pub(super) struct Plain;
-/// The `dotprod` extension.
+/// Dot products with the instructions of the `dotprod` extension.
 pub(super) struct Dot;
 
 // Needs NEON, which every processor of the architecture has. The `# Safety` sections of `Fours`
@@ -56,7 +56,7 @@ impl Fours for Plain {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// The sum of two products fits in 16 bits: `2 * 128 * 127 < 2^15`.
+    /// Adds two products in 16 bits before widening. Their sum fits: `2 * 128 * 127 < 2^15`.
     ///
     /// # Safety
     /// The requirements of [`Fours::dot`] apply.
@@ -74,7 +74,8 @@ impl Fours for Dot {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// Uses inline assembly, because the intrinsic of this instruction is not stable.
+    /// Adds four products with one instruction. Uses inline assembly, because the intrinsic is not
+    /// stable.
     ///
     /// # Safety
     /// The requirements of [`Fours::dot`] apply.
@@ -91,13 +92,13 @@ impl Fours for Dot {
     }
 }
 
-/// Applies `of` to both vectors.
+/// Applies `of` to both vectors of a pair.
 #[inline(always)]
 fn both<A: Copy, T>([low, high]: [A; 2], of: impl Fn(A) -> T) -> [T; 2] {
     [of(low), of(high)]
 }
 
-/// Applies `of` to both pairs of vectors.
+/// Applies `of` to the first vectors of both pairs, and to the second vectors.
 #[inline(always)]
 fn pairs<A: Copy, B: Copy, T>(a: [A; 2], b: [B; 2], of: impl Fn(A, B) -> T) -> [T; 2] {
     [of(a[0], b[0]), of(a[1], b[1])]
@@ -301,8 +302,8 @@ impl<D: Fours> Vector for Eight<D> {
     }
 }
 
-/// Converts 16-bit floats. Uses inline assembly, because the intrinsic is newer than the oldest
-/// supported compiler.
+/// Converts four 16-bit floats to 32 bits. Uses inline assembly, because the intrinsic is newer
+/// than the oldest supported compiler.
 ///
 /// # Safety
 /// No requirements: every processor of the architecture has the instruction.

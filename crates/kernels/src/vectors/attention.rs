@@ -1,4 +1,5 @@
-//! The products of attention: a few queries at a time, whose sums stay in registers.
+//! The products of attention. A few queries are processed at a time, and their sums stay in
+//! registers.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
 
@@ -9,8 +10,8 @@ use crate::layout::{PLANE, TILE_ROWS};
 /// Maximum number of queries that are processed together.
 const QUERIES: usize = 4;
 
-/// Calls `$function` for as many queries and vectors at a time as the registers hold. Returns the
-/// number of queries.
+/// Calls `$function` with the numbers of queries and of vectors per query that fit the registers.
+/// Evaluates to the number of processed queries, which is at most `$count`.
 ///
 /// With four vectors of sums per query, the sums take half the registers of AVX-512. With two, they
 /// take half the registers of the other instruction sets.
@@ -29,8 +30,8 @@ macro_rules! by_count {
     };
 }
 
-/// Returns the number of vectors of elements that are processed together. Returns 2 instead of 4 if
-/// four would not fit the registers or would be partly empty.
+/// Returns the number of vectors per query that are processed together. This is 4, or 2 if four
+/// vectors would not fit the registers or would be partly empty.
 #[inline(always)]
 const fn vectors<V: Vector>(queries: usize, elements: usize) -> usize {
     let is_roomy = queries == 1 || V::ROWS == TILE_ROWS;
@@ -146,7 +147,7 @@ unsafe fn add_to<V: Vector, const N: usize, const W: usize>(
     N
 }
 
-/// Computes [`Weights::new`], with the sums in the order of the portable code.
+/// Computes [`Weights::new`] into `to`, with the sums in the order of the portable code.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`.
@@ -219,8 +220,8 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     }
 }
 
-/// Returns the address to prefetch. If there is no next block, returns the current data:
-/// prefetching it costs less than a branch.
+/// Returns the address to prefetch: the start of `block.next`, or of `now` if there is no next
+/// block. Prefetching the current data costs less than a branch.
 fn next(block: &Words<'_>, now: &[Pair]) -> *const Pair {
     if block.next.is_empty() { now.as_ptr() } else { block.next.as_ptr() }
 }
@@ -250,7 +251,7 @@ unsafe fn load<V: Vector, const W: usize>(from: *const Pair) -> [V::Ints; W] {
     ints
 }
 
-/// Returns a pair as the bits of one lane.
+/// Returns the two integers of a pair as the bits of one 32-bit lane.
 ///
 /// # Safety
 /// `pair` must be valid for reading four bytes, with any alignment.

@@ -12,7 +12,7 @@ use crate::split_bits::{middle, spread_step};
 /// Prefetch distance, in tiles.
 const AHEAD: usize = 2;
 
-/// Computes the bounds of a tile's rows.
+/// Computes the bounds of the products of a tile's rows with the activations `x`.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`. `tile` must be a single tile that is packed

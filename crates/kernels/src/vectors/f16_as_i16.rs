@@ -1,7 +1,9 @@
 //! Products of rows of 16-bit floats as 16-bit integers.
 //!
-//! A few tokens are multiplied with integers that are converted on the fly. For more tokens, a span
-//! of groups is converted once, into the first-level cache.
+//! A *span* is a range of groups in one or two vectors of rows, and a *block* is a few tokens whose
+//! sums stay in registers. For a few tokens, the weights of a span are converted to integers on the
+//! fly. For more tokens, the integers are stored once in the first-level cache and then used by all
+//! blocks.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
 
@@ -16,23 +18,23 @@ use crate::format::each;
 use crate::layout::{PLANE, TILE_ROWS, Tiles};
 use crate::matrix_mut::MatrixMut;
 
-/// Number of groups in a span of one vector of rows, of 1 KiB each. A span of two vectors has half
-/// as many.
+/// Number of groups in a span of one vector of rows. A group takes 1 KiB. A span of two vectors of
+/// rows has half as many groups.
 const SPAN: usize = 16;
-/// Number of tokens in a block of one vector of rows that has all rows of a tile.
+/// Number of tokens in a block for one vector that holds all rows of a tile.
 ///
-/// A token takes two of the 32 registers. Smaller blocks have more chains of sums per token, so
+/// A token takes two of the 32 registers. Smaller blocks have several partial sums per token, so
 /// that an addition need not wait for the one before.
 const WIDE: usize = 8;
-/// Number of tokens in a block of one vector of rows that has half the rows of a tile. A token
-/// takes two of 16 registers.
+/// Number of tokens in a block for one vector that holds half the rows of a tile. A token takes two
+/// of 16 registers.
 const NARROW: usize = 4;
-/// Number of tokens in a block of two vectors of rows, for 32 registers. Each broadcast of an
-/// activation is used for both vectors, because a processor with two multiply units cannot load
-/// more than that.
+/// Number of tokens in a block for two vectors that hold two tiles, for 32 registers. Each
+/// broadcast of an activation is used for both vectors, because a processor with two multiply units
+/// cannot load an activation for every multiplication.
 const DOUBLE: usize = 6;
-/// Number of tokens in a pass over all tiles: a multiple of all block sizes that covers a pass of a
-/// prompt.
+/// Number of tokens in a round, a pass over all tiles. It is a multiple of all block sizes and at
+/// least the number of prompt tokens in a forward pass.
 const ROUND: usize = 288;
 
 /// Computes the products of tiles.
@@ -88,7 +90,8 @@ unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
     }
 }
 
-/// Multiplies rows of a tile with unrounded activations, in the order of the portable code.
+/// Multiplies the rows of `tile` from `row` on with unrounded activations, in the order of the
+/// portable code. The products are written to `out` from row `first_out` on.
 ///
 /// # Safety
 /// The requirements of [`products`] apply. `tile` must be a whole tile, and `row` must be a
@@ -126,8 +129,8 @@ unsafe fn exact<F: LoadColumn, V: Vector>(
     }
 }
 
-/// Multiplies vectors of rows with all tokens. If `made` has a buffer, converts the integers only
-/// once.
+/// Multiplies vectors of rows with all tokens. If `made` is a buffer, the weights are converted to
+/// integers once per span and stored there.
 ///
 /// # Safety
 /// The requirements of [`products`] apply, and `rows` must have all groups of `all`.
@@ -159,20 +162,21 @@ unsafe fn meet<F: LoadColumn, V: Vector, const R: usize>(
     }
 }
 
-/// A range of groups of some vectors of rows.
+/// A range of groups in one or more vectors of rows.
 #[derive(Clone, Copy)]
 struct Span {
-    /// First group.
+    /// Index of the first group.
     first: usize,
     /// Number of groups.
     count: usize,
-    /// First row, counted from the first row of the outputs.
+    /// Index of the first row among the rows of the outputs.
     row: usize,
 }
 
 impl Span {
-    /// Multiplies the span with all tokens. If `last` has factors, multiplies the final sums by
-    /// them.
+    /// Multiplies the span with all tokens. The first span of the rows stores its products in
+    /// `out`, and later spans add theirs. For the last span, `last` contains factors for the final
+    /// sums.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`. `source` must have the groups of the
@@ -199,7 +203,7 @@ impl Span {
         }
     }
 
-    /// Multiplies the span with the first `T` tokens. Returns `T`.
+    /// Multiplies the span with the first `T` tokens, as [`Span::meet`] does. Returns `T`.
     ///
     /// # Safety
     /// The requirements of [`Span::meet`] apply, and `x` must have at least `T` tokens.
@@ -221,8 +225,7 @@ impl Span {
                 }
             }
         }
-        // Number of chains of sums. Integer sums are exact, so the number does not change the
-        // result.
+        // Number of partial sums. Integer sums are exact, so the number does not change the result.
         let count = if T == 1 {
             4
         } else if T <= NARROW {
@@ -268,7 +271,7 @@ impl Span {
     }
 }
 
-/// A source of weights as integers, for `R` vectors of rows.
+/// A source of weights as 16-bit integers, for `R` vectors of rows.
 trait Source<V: Vector, const R: usize> {
     /// Prefetches the data that is read some time after group `group`.
     ///
@@ -276,7 +279,8 @@ trait Source<V: Vector, const R: usize> {
     /// No requirements: prefetching is allowed for any address.
     unsafe fn prefetch(&self, group: usize);
 
-    /// Returns the integers of a pair of columns of group `group`.
+    /// Returns the integers of pair `pair` of the columns in group `group`: both columns of a row
+    /// in each lane.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`. The source must have the group, and
@@ -284,7 +288,8 @@ trait Source<V: Vector, const R: usize> {
     unsafe fn pair(&self, group: usize, pair: usize) -> [V::Ints; R];
 }
 
-/// The floats of a vector of rows, as they are in the file.
+/// The rows of a vector, as floats in the order of the tile. They are converted to integers on
+/// demand.
 struct Rows<F, V: Vector> {
     /// Points to the first row in the first pair of columns.
     first: *const u8,
@@ -327,7 +332,7 @@ impl<F: LoadColumn, V: Vector> Rows<F, V> {
         }
     }
 
-    /// Converts a pair of columns of group `group` to integers.
+    /// Converts pair `pair` of the columns in group `group` to integers.
     ///
     /// # Safety
     /// The requirements of [`Source::pair`] apply.
@@ -360,7 +365,7 @@ impl<F: LoadColumn, V: Vector, const R: usize> Source<V, R> for [Rows<F, V>; R] 
     }
 }
 
-/// Buffer for a span of integers: for each pair of columns, the vectors of all rows.
+/// Buffer for the integers of a span: for each pair of columns, the integers of all rows.
 #[repr(align(64))]
 struct Made([[u8; PAIR_BYTES]; SPAN * PAIRS]);
 

@@ -1,5 +1,5 @@
-//! Rows of floats: a column of up to sixteen rows at a time, multiplied with one value of each
-//! token.
+//! Products of rows of floats. A vector of weights from one column, one per row, is multiplied with
+//! the activation of each token in this column.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
 
@@ -10,7 +10,7 @@ use crate::float::{Bf16, CHAINS, F16, F32, FloatFormat};
 use crate::layout::{TILE_ROWS, Tiles};
 use crate::matrix_mut::MatrixMut;
 
-/// Number of tokens in a pass over all tiles.
+/// Number of tokens in a round, a pass over all tiles.
 const ROUND: usize = 48;
 /// Prefetch distance in bytes, into the second-level cache.
 pub(crate) const AHEAD: usize = 8192;
@@ -76,8 +76,8 @@ pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     }
 }
 
-/// Multiplies the rows of a vector with the first `T` tokens. Returns `T`. The chains of three
-/// tokens fit the registers of AVX2.
+/// Multiplies the rows of a vector with the first `T` tokens. Returns `T`. The partial sums of
+/// three tokens fit the registers of AVX2.
 ///
 /// # Safety
 /// The requirements of [`products`] apply. `tile` must start at the first row of the vector, and

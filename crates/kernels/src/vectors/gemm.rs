@@ -1,16 +1,19 @@
 //! Loops over tiles and tokens.
 //!
-//! If a vector holds all rows of a tile, tokens are multiplied directly with packed codes. The
-//! unpacked levels of a group and the sums of a few tokens stay in registers. One block of tokens
-//! after another is multiplied with a span of groups that fits the first-level cache. Scales of
-//! blocks of 256 elements take more work than those of 32, so they are computed once for all
-//! tokens.
+//! A *round* is a pass over all tiles with a limited number of tokens, which are divided into
+//! *blocks* of a few tokens. A *span* is a range of groups of a tile that fits the first-level
+//! cache.
+//!
+//! If a vector holds all rows of a tile, each block is multiplied directly with the packed codes of
+//! a span, one block after the other. The unpacked levels of a group and the sums of the block stay
+//! in registers. Scales of blocks of 256 elements take more work than those of 32, so they are
+//! computed once for all tokens.
 //!
 //! Shorter vectors have fewer registers and use panels instead: a few groups of a tile, unpacked
 //! into the first-level cache.
 //!
-//! More tokens than a round need another pass over the tiles. This keeps the activations, which all
-//! tiles use, in the second-level cache.
+//! More tokens than a round need another pass over the tiles. The limit keeps the activations,
+//! which all tiles use, in the second-level cache.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
 
@@ -25,8 +28,9 @@ use crate::matrix_mut::MatrixMut;
 
 /// Number of groups in a span of a tile.
 const SPAN: usize = 64;
-/// Number of groups in a panel, of 768 bytes each. If two vectors hold the rows of a tile, a span
-/// has as many groups, and the vectors process the span in turn.
+/// Number of groups in a panel. A group takes 768 bytes. This is also the number of groups in a
+/// span if the rows of a tile take two vectors. The two vectors then process a span one after the
+/// other.
 pub(crate) const PANEL: usize = 16;
 /// Maximum number of tokens in a block. Of 32 registers, eight hold levels, and sums take two per
 /// token.
@@ -66,7 +70,7 @@ pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     }
 }
 
-/// Reports whether activations have 16 bits.
+/// Reports whether the activations have 16 bits instead of 8.
 pub(crate) fn is_fine(x: &Activation<'_>) -> bool {
     x.fine_rests().is_some()
 }
@@ -98,7 +102,7 @@ unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>],
     }
 }
 
-/// The division of a round of tokens into blocks.
+/// The division of the tokens of a round into blocks.
 struct Blocks {
     /// Number of tokens in each block, or [`Blocks::FINE`] for a single token with 16-bit
     /// activations.
@@ -132,19 +136,20 @@ impl Blocks {
     }
 }
 
-/// A range of groups of the rows of a vector.
+/// A range of groups in the rows of one vector.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
-    /// First group.
+    /// Index of the first group.
     pub(crate) first: usize,
     /// Number of groups.
     pub(crate) count: usize,
-    /// First row, counted from the first row of the outputs.
+    /// Index of the first row among the rows of the outputs.
     pub(crate) row: usize,
 }
 
 impl Span {
-    /// Multiplies the span with all tokens.
+    /// Multiplies the span with all tokens. The first span of the rows stores its products in
+    /// `out`, and later spans add theirs.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`. `source` must have the groups of the
@@ -174,7 +179,7 @@ impl Span {
         }
     }
 
-    /// Multiplies the span with the first `T` tokens. Returns `T`.
+    /// Multiplies the span with the first `T` tokens, as [`Span::meet`] does. Returns `T`.
     ///
     /// # Safety
     /// The requirements of [`Span::meet`] apply. `x` and `out` must have at least `T` tokens, with
@@ -265,7 +270,7 @@ pub(crate) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
     V::load_floats(floats.as_ptr())
 }
 
-/// Stores as many lanes as `to` has room for.
+/// Stores the first lanes of `sums`, as many as `to` has room for.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`.
@@ -283,7 +288,7 @@ pub(crate) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
 trait Source<V: Vector> {
     type Kind: Kind;
 
-    /// Returns the base-2 logarithm of the bias: see
+    /// Returns the base-2 logarithm of the bias of the levels, as
     /// [`BlockFormat::BIAS`](crate::format::BlockFormat::BIAS).
     fn bias(&self) -> u32;
 
@@ -305,11 +310,11 @@ trait Source<V: Vector> {
     /// The processor must support the instructions of `V`, and the source must have group `index`.
     unsafe fn scales(&self, index: usize) -> Scales<V>;
 
-    /// Ends prefetching, because all data is in the cache.
+    /// Stops further prefetching. Called when all data of the source is in the cache.
     fn is_near(&mut self);
 }
 
-/// Groups in packed form.
+/// A source of groups that unpacks the packed codes of a tile on demand.
 pub(crate) struct Packed<B> {
     heads: *const u8,
     codes: *const u8,
@@ -424,7 +429,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     }
 }
 
-/// The scales and offsets of a group for all rows of a tile.
+/// The scales and offsets of a group for sixteen rows.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct GroupScales {
@@ -440,7 +445,7 @@ impl Default for GroupScales {
 }
 
 impl GroupScales {
-    /// Stores the scales of a vector's rows.
+    /// Stores the scales and offsets of a vector's rows.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`.
@@ -454,7 +459,7 @@ impl GroupScales {
         }
     }
 
-    /// Loads the scales of a vector's rows.
+    /// Loads the scales and offsets of a vector's rows.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`.
@@ -472,7 +477,7 @@ impl GroupScales {
     }
 }
 
-/// Buffer for the scales of a span.
+/// Buffer for the scales and offsets of the groups in a span.
 struct ScaleRoom([GroupScales; SPAN]);
 
 impl Default for ScaleRoom {
@@ -481,7 +486,7 @@ impl Default for ScaleRoom {
     }
 }
 
-/// Groups in packed form, with scales that are computed in advance.
+/// A source of groups that unpacks packed codes on demand, but has computed all scales in advance.
 struct Scaled<'a, B> {
     packed: Packed<B>,
     scales: &'a ScaleRoom,
@@ -528,14 +533,14 @@ impl<B: Unpack, V: Vector> Source<V> for Scaled<'_, B> {
     fn is_near(&mut self) {}
 }
 
-/// The groups of a span of a tile, unpacked.
+/// A buffer with the unpacked groups of a span.
 pub(crate) struct Panel {
     pub(crate) groups: [PanelGroup; PANEL],
     pub(crate) span: Span,
     bias: u32,
 }
 
-/// An unpacked group: its levels or integers by pieces, and its scales.
+/// An unpacked group: its levels or signed integers, indexed by piece, and its scales.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct PanelGroup {
@@ -544,15 +549,15 @@ pub(crate) struct PanelGroup {
 }
 
 impl Panel {
-    /// Creates an empty panel. `bias` is the base-2 logarithm of the bias of its levels.
+    /// Creates an empty panel. `bias` is the base-2 logarithm of the bias of the levels.
     #[inline(always)]
     pub(crate) fn new(bias: u32) -> Self {
         let group = PanelGroup { levels: [[0; PLANE]; PIECES], scales: GroupScales::default() };
         Self { groups: [group; PANEL], span: Span { first: 0, count: 0, row: 0 }, bias }
     }
 
-    /// Unpacks the groups of the span. Stores levels, or if `SIGNED`, the integers that they stand
-    /// for.
+    /// Unpacks the groups of the span into the panel. Stores their levels, or if `SIGNED`, the
+    /// levels minus the bias.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`, and `packed` must have the groups of the
@@ -573,7 +578,7 @@ impl Panel {
     }
 }
 
-/// A panel of weights as a source of groups.
+/// A source of groups that reads a filled panel.
 struct Unpacked<'a, K>(&'a Panel, PhantomData<K>);
 
 impl<K: Kind, V: Vector> Source<V> for Unpacked<'_, K> {
@@ -606,11 +611,11 @@ impl<K: Kind, V: Vector> Source<V> for Unpacked<'_, K> {
     fn is_near(&mut self) {}
 }
 
-/// Multiplies `count` groups with `T` tokens and adds the products to `sums`, with the arithmetic
-/// of the portable code and a row per lane.
+/// Returns `sums` plus the products of `count` groups of the source with `T` tokens. The arithmetic
+/// is that of the portable code with a row in each lane.
 ///
-/// `x` are the groups of the activations, rounded to 8 bits. `all` are the blocks with the scales
-/// and sums at full precision: the residuals if `FINE`, and otherwise `x` itself.
+/// `x` points to the 8-bit groups of each token. `all` points to the blocks whose scales and sums
+/// apply: for 16-bit activations (`FINE`) the blocks of the lower 8 bits, otherwise `x` itself.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`. `source` must have `count` groups. Each
@@ -672,7 +677,8 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
     sums
 }
 
-/// Adds the products of the levels of a piece with its four activations.
+/// Returns `integers` plus the products of the levels of piece `piece` with its four activations in
+/// `x`.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`. `x` must be valid for reading a block, with

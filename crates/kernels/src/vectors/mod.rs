@@ -1,12 +1,12 @@
 //! Products with vectors of any length.
 //!
-//! The code is written once for all processors. [`Vector`] has the operations of a processor.
-//! `unpack` turns packed bits into the bytes that are multiplied. `gemm` has the loops over tiles
-//! and tokens.
+//! The code is written once for all processors. A [`Vector`] type has the operations of a
+//! processor. `unpack` turns packed bits into the bytes that are multiplied. `gemm` has the loops
+//! over tiles and tokens.
 //!
-//! Products of bytes have unsigned weights and signed activations. Only tile registers take signed
-//! weights. Integer sums are exact. The other arithmetic is that of the portable code with a row in
-//! each lane, so the results have the same bits.
+//! Products of bytes have unsigned weights (levels) and signed activations. Only the tile registers
+//! of AMX take signed weights. Integer sums are exact. The float arithmetic is that of the portable
+//! code with a row in each lane, so the results have the same bits.
 
 #![allow(unsafe_code, reason = "vector instructions, and loads from slices of known length")]
 
@@ -39,11 +39,12 @@ pub(crate) trait Vector: Sized {
     type Bytes: Bytes;
     /// Number of lanes.
     const ROWS: usize;
-    /// True if [`Vector::dot_wide`] subtracts the bias of 128 from the weights.
+    /// True if [`Vector::dot_wide`] subtracts the bias of 128 from the weights, so that the caller
+    /// must not.
     const TAKES_WIDE_BIAS: bool;
 
-    /// Calls [`meet_panel`] in a function of its own, which all block types of a kind share.
-    /// Vectors that hold all rows of a tile have no panels.
+    /// Calls [`meet_panel`] in a function of its own, which all block types of the kind `K` share.
+    /// A vector that holds all rows of a tile does not use panels.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions. The other requirements of
@@ -64,7 +65,7 @@ pub(crate) trait Vector: Sized {
     /// writing `4 * ROWS` bytes.
     unsafe fn store(to: *mut u8, bytes: Self::Ints);
 
-    /// Loads one byte per lane.
+    /// Loads one byte per row.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions, and `from` must be valid for
@@ -107,19 +108,19 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn add(a: Self::Ints, b: Self::Ints) -> Self::Ints;
 
-    /// Subtracts each byte of `b` from that of `a`, wrapping on overflow.
+    /// Subtracts each byte of `b` from the byte of `a` at the same place, wrapping on overflow.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
     unsafe fn minus_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
 
-    /// Shifts each 16 bits left by `N`.
+    /// Shifts each 16-bit element left by `N` bits.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
     unsafe fn shl<const N: u32>(a: Self::Ints) -> Self::Ints;
 
-    /// Shifts each 16 bits right by `N`, and fills up with zeros.
+    /// Shifts each 16-bit element right by `N` bits, and shifts in zeros.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
@@ -131,7 +132,7 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn shl_lanes(a: Self::Ints, by: u32) -> Self::Ints;
 
-    /// Returns the level for each byte of `codes`, which must be less than 16.
+    /// Replaces each byte of `codes` by `levels[byte]`. The bytes must be less than 16.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
@@ -157,7 +158,7 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn dot_words(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
 
-    /// Rounds to the nearest integers, ties to even.
+    /// Rounds floats to the nearest integers, ties to even.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
@@ -183,19 +184,19 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn to_floats(a: Self::Ints) -> Self::Floats;
 
-    /// Reinterprets the bits as floats.
+    /// Reinterprets the bits of each lane as a float.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
     unsafe fn as_floats(a: Self::Ints) -> Self::Floats;
 
-    /// Extends each byte to a lane, with zeros.
+    /// Widens each byte to a 32-bit lane, with zero extension.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
     unsafe fn widen(bytes: Self::Bytes) -> Self::Ints;
 
-    /// Extends each byte to a lane, with its sign.
+    /// Widens each byte to a 32-bit lane, with sign extension.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
@@ -208,7 +209,7 @@ pub(crate) trait Vector: Sized {
     /// reading `2 * ROWS` bytes.
     unsafe fn halves(from: *const u8) -> Self::Floats;
 
-    /// Loads one 16-bit integer per lane and extends it with zeros.
+    /// Loads one 16-bit integer per lane, with zero extension.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions, and `from` must be valid for
@@ -235,7 +236,7 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn each_float(value: f32) -> Self::Floats;
 
-    /// Returns the two values in alternating lanes.
+    /// Returns a vector with `values[0]` in the even lanes and `values[1]` in the odd lanes.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.
@@ -266,7 +267,7 @@ pub(crate) trait Vector: Sized {
     unsafe fn add_product(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
 
-/// Small integers of block heads, one byte per lane.
+/// A vector with one byte per row, for the small integers of block heads.
 ///
 /// # Safety
 /// Every function needs a processor that supports the instructions of the [`Vector`] that uses the
@@ -290,13 +291,15 @@ pub(crate) trait Bytes: Copy {
     /// The processor must support the instructions of the [`Vector`].
     unsafe fn or(self, other: Self) -> Self;
 
-    /// Shifts each byte left by `by` bits. The low bits may come from the neighbouring byte.
+    /// Shifts each byte left by `by` bits. The bits that are shifted in may come from the
+    /// neighbouring byte.
     ///
     /// # Safety
     /// The processor must support the instructions of the [`Vector`].
     unsafe fn shl(self, by: u32) -> Self;
 
-    /// Shifts each byte right by `by` bits. The high bits may come from the neighbouring byte.
+    /// Shifts each byte right by `by` bits. The bits that are shifted in may come from the
+    /// neighbouring byte.
     ///
     /// # Safety
     /// The processor must support the instructions of the [`Vector`].
@@ -327,7 +330,7 @@ pub(crate) trait Bytes: Copy {
     unsafe fn larger(self, other: Self) -> Self;
 }
 
-/// Prefetches a cache line into the second-level cache.
+/// Prefetches the cache line at `from` into the second-level cache.
 ///
 /// # Safety
 /// No requirements: prefetching is allowed for any address, and every processor of the architecture
@@ -346,7 +349,7 @@ unsafe fn prefetch(from: *const u8) {
     }
 }
 
-/// Prefetches one cache line for each 64 of `bytes` bytes.
+/// Prefetches `bytes` bytes from `from` on, in steps of a cache line of 64 bytes.
 ///
 /// # Safety
 /// No requirements, as for [`prefetch`].

@@ -10,8 +10,9 @@ use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use crate::split_bits::SplitBits;
 use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
 
-/// Scales and offsets of a group, with a row in each lane. The two entries of an array are the
-/// halves of the group. They are equal if the halves share a scale.
+/// Scales and offsets of a group, with a row in each lane. The first entry of an array is for the
+/// first half of the group, the second entry for the second half. They are equal if the halves
+/// share a scale.
 pub(crate) struct Scales<V: Vector> {
     pub(crate) scale: [V::Floats; 2],
     pub(crate) offset: [V::Floats; 2],
@@ -26,7 +27,8 @@ impl<V: Vector> Clone for Scales<V> {
 impl<V: Vector> Copy for Scales<V> {}
 
 impl<V: Vector> Scales<V> {
-    /// Creates scales without offsets. The offsets have no meaning.
+    /// Creates scales for a type without offsets. The value of `offset` in the result has no
+    /// meaning.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`.
@@ -35,7 +37,7 @@ impl<V: Vector> Scales<V> {
         Self { scale: [scale; 2], offset: [scale; 2] }
     }
 
-    /// Creates scales and offsets that both halves share.
+    /// Creates scales and offsets that both halves of the group share.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`.
@@ -45,7 +47,7 @@ impl<V: Vector> Scales<V> {
     }
 }
 
-/// Unpacks the levels of a group, by pieces.
+/// Unpacks the levels of a group. Element `i` of the result holds piece `i` of the vector's rows.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`. `codes` must point to the vector's first row
@@ -128,7 +130,7 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
     pieces
 }
 
-/// Unpacks the separately stored low bits of a nested type, by pieces.
+/// Unpacks the separately stored low bits of a group, piece by piece.
 ///
 /// # Safety
 /// The requirements of [`levels`] apply.
@@ -137,7 +139,7 @@ pub(crate) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V
     if B::LOW == 2 { pairs::<V>(low) } else { nibbles::<V>(low) }
 }
 
-/// Unpacks pieces of four bits. For nested types, these are the high bits.
+/// Unpacks codes of four bits, piece by piece. For types with split bits, these are the high bits.
 ///
 /// # Safety
 /// The requirements of [`levels`] apply.
@@ -152,7 +154,7 @@ pub(crate) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     pieces
 }
 
-/// Unpacks pieces of two bits.
+/// Unpacks codes of two bits, piece by piece.
 ///
 /// # Safety
 /// The requirements of [`levels`] apply.
@@ -169,7 +171,7 @@ unsafe fn pairs<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     pieces
 }
 
-/// Loads a vector from plane `index`.
+/// Loads the rows of a vector from plane `index` of a group.
 ///
 /// # Safety
 /// The requirements of [`levels`] apply, and the group must have the plane.
@@ -178,7 +180,7 @@ unsafe fn plane<V: Vector>(codes: *const u8, index: usize) -> V::Ints {
     V::load(codes.add(index * PLANE))
 }
 
-/// Adds `bits & mask` to the bits of each piece.
+/// Adds `bits[i] & mask` to piece `i`, for all pieces.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`.
@@ -189,7 +191,7 @@ unsafe fn add_bits<V: Vector>(pieces: &mut [V::Ints; PIECES], bits: [V::Ints; PI
     }
 }
 
-/// The properties of a block type that matter once its groups are unpacked.
+/// The properties of a block type that matter for multiplying unpacked groups.
 pub(crate) trait Kind {
     /// True if the halves of a group have their own scales: see [`BlockFormat::SPLIT`].
     const SPLIT: bool = false;
@@ -226,11 +228,11 @@ impl Kind for SplitOffset {
     const OFFSET: bool = true;
 }
 
-/// A block type whose heads can be unpacked into vectors of floats.
+/// A block type whose heads can be unpacked into scales and offsets for a vector of rows.
 pub(crate) trait Unpack: BlockFormat {
     type Kind: Kind;
 
-    /// Returns the scales of group `index` of a block.
+    /// Returns the scales and offsets of group `index` of a block.
     ///
     /// # Safety
     /// The processor must support the instructions of `V`. `heads.bytes` must point to the heads of
@@ -239,18 +241,18 @@ pub(crate) trait Unpack: BlockFormat {
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V>;
 }
 
-/// The heads of a block for all rows of a tile.
+/// The heads of one block for all rows of a tile, and the rows to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads {
     /// Start of the raw block headers of the tile's rows. Each header field is stored for all rows in
     /// turn.
     pub(crate) bytes: *const u8,
-    /// First tile row in the vector.
+    /// Tile row that is in the first lane of the vector.
     pub(crate) first: usize,
 }
 
 impl Heads {
-    /// Loads the 16-bit float `index` of the heads of the vector's rows.
+    /// Loads the 16-bit float with index `index` from the head of each row of the vector.
     ///
     /// # Safety
     /// The requirements of [`Unpack::scales`] apply, and `index` must be less than `HALVES` of the
@@ -260,7 +262,7 @@ impl Heads {
         V::halves(self.bytes.add(2 * (index * TILE_ROWS + self.first)))
     }
 
-    /// Loads the small integer `index` of the heads of the vector's rows.
+    /// Loads the small integer with index `index` from the head of each row of the vector.
     ///
     /// # Safety
     /// The requirements of [`Unpack::scales`] apply, and `index` must be less than `SMALL` of the
@@ -281,7 +283,7 @@ unsafe fn bits<T: Bytes>(bytes: T, shift: u32, mask: u8) -> T {
     bytes.right(shift).and(T::each(mask))
 }
 
-/// Returns `factor` times an unsigned small integer.
+/// Returns `factor` times the small integers `small`, which are unsigned.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`.
@@ -290,7 +292,7 @@ unsafe fn times<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floats {
     V::times(factor, V::to_floats(V::widen(small)))
 }
 
-/// Returns `factor` times a signed small integer.
+/// Returns `factor` times the small integers `small`, which are signed.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`.
@@ -299,7 +301,7 @@ unsafe fn times_signed<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floa
     V::times(factor, V::to_floats(V::widen_signed(small)))
 }
 
-/// Combines a nibble and a bit pair into six bits, and subtracts 32.
+/// Combines low nibbles and high bit pairs into six-bit integers, and subtracts 32.
 ///
 /// # Safety
 /// The processor must support the instructions of the vector that uses `T`.
@@ -333,7 +335,7 @@ impl<B: Unpack> Unpack for SplitBits<B> {
 
 plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);
 
-/// Unpacks the scales of [`Q4K`] and [`Q5K`]. The portable code describes the format of the twelve
+/// Unpacks the scales of group `index` for [`Q4K`] and [`Q5K`]. The module `k` describes the twelve
 /// bytes.
 ///
 /// # Safety
@@ -430,8 +432,8 @@ impl Unpack for Iq4Xs {
 impl Unpack for Mxfp4 {
     type Kind = Biased;
 
-    /// Returns half of a power of two, given its exponent. The results for the exponents 0 and 1
-    /// are subnormal. They are computed from the smallest normal float by multiplication.
+    /// Returns half of `2^(exponent - 127)` as the scale. The results for the exponents 0 and 1 are
+    /// subnormal. They are computed from the smallest normal float by multiplication.
     ///
     /// # Safety
     /// The requirements of [`Unpack::scales`] apply.
@@ -444,7 +446,7 @@ impl Unpack for Mxfp4 {
     }
 }
 
-/// Returns floats with these biased exponents and a mantissa of zero.
+/// Returns the floats `2^(exponent - 127)`, given the biased exponents.
 ///
 /// # Safety
 /// The processor must support the instructions of `V`.

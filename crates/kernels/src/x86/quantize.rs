@@ -16,7 +16,7 @@ use crate::activation::{Q8Block, inverse, step};
 use crate::f16_as_i16::{Q16Block, factor};
 use crate::format::GROUP;
 
-/// Rounds groups to 8 bits. The portable code takes twice as long, even when compiled for AVX2.
+/// Rounds groups to 8 bits. The portable code takes twice as long, even if it is compiled for AVX2.
 ///
 /// # Safety
 /// The processor must have AVX2.

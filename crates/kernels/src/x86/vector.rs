@@ -1,4 +1,4 @@
-//! Vectors of 32 and of 64 bytes.
+//! Vectors of 32 bytes (AVX2) and of 64 bytes (AVX-512).
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an intrinsic")]
 
@@ -76,7 +76,7 @@ impl Bytes for __m128i {
     }
 }
 
-/// Sixteen rows, with AVX-512 and VNNI.
+/// Vectors of sixteen rows, with AVX-512 and VNNI.
 pub(crate) struct Sixteen;
 
 // Needs AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The `# Safety` sections of `Vector` apply.
@@ -264,15 +264,17 @@ impl Vector for Sixteen {
     }
 }
 
-/// Eight rows with AVX2, and with the dot products of `D`.
+/// Vectors of eight rows with AVX2, and with the dot products of `D`.
 pub(crate) struct Eight<D>(PhantomData<D>);
 
-/// Dot products of bytes, four per lane, and of 16-bit integers, two per lane.
+/// Dot products of bytes and of 16-bit integers. Four products of bytes, or two of 16-bit integers,
+/// are added to each 32-bit lane.
 ///
 /// # Safety
 /// Every function needs a processor that supports the implementation's instructions.
 pub(super) trait Fours: Sized {
-    /// True if [`Fours::dot_wide`] subtracts the bias of 128 from the weights.
+    /// True if [`Fours::dot_wide`] subtracts the bias of 128 from the weights, so that the caller
+    /// must not.
     const TAKES_WIDE_BIAS: bool;
     /// Calls [`meet_panel`] in a function with the implementation's instructions enabled.
     ///
@@ -312,7 +314,7 @@ impl Fours for Avx2 {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// The sum of two products fits in 16 bits: `2 * 63 * 127 < 2^15`.
+    /// Adds two products in 16 bits before widening. Their sum fits: `2 * 63 * 127 < 2^15`.
     ///
     /// # Safety
     /// The requirements of [`Fours::dot`] apply.
@@ -323,7 +325,7 @@ impl Fours for Avx2 {
     }
 
     /// Subtracts the bias and moves the signs of the weights to the activations. Magnitudes are
-    /// then at most 128, and `2 * 128 * 127 < 2^15`.
+    /// then at most 128, and the sum of two products fits in 16 bits: `2 * 128 * 127 < 2^15`.
     ///
     /// # Safety
     /// The requirements of [`Fours::dot_wide`] apply.

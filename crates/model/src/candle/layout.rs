@@ -1,4 +1,5 @@
-//! Positions, slots and masks of the tokens in a pass, as tensors that all layers share.
+//! Positions, slots and masks of the tokens in a pass, as tensors that all layers share. A slot is
+//! the place of a position in the pool of keys and values.
 
 use candle_core::{Device, Result, Tensor};
 use formwork_kernels::Team;
@@ -8,43 +9,47 @@ use super::pool::Table;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 
-/// The next tokens of a sequence, in one forward pass.
+/// The tokens of one sequence that a forward pass computes.
 pub(super) struct Segment<'a> {
     pub(super) tokens: &'a [TokenId],
-    /// Table of the sequence, with room for the tokens.
+    /// The sequence's table of slots. It has room for the tokens.
     pub(super) table: &'a Table,
 }
 
-/// Layout of a pass over tokens of several sequences, segment after segment.
+/// Positions, slots and masks of a pass. The tokens of the segments follow one another.
 pub(super) struct Layout {
     /// Number of segments, one per sequence.
     pub(super) segments: usize,
     /// Number of tokens of the longest segment. The queries of shorter segments are padded to this
     /// length.
     pub(super) longest: usize,
-    /// Indices for padding the queries and removing the padding. `None` if all segments have the
-    /// same length.
+    /// Indices for padding the queries to `longest` and for removing the padding. `None` if all
+    /// segments have the same length.
     pub(super) padding: Option<Padding>,
     /// Slots to which keys and values are written. Shape: `[kv_heads, tokens, head_dim]`.
     pub(super) written: Tensor,
-    /// Cosines and sines for each set of frequencies. Shape: `[tokens, pairs]`.
+    /// Cosines and sines for each set of rotary frequencies. Shape of each tensor:
+    /// `[tokens, pairs]`.
     pub(super) rotations: Vec<(Tensor, Tensor)>,
-    /// A view for each distinct window of the layers.
+    /// For each distinct attention window of the layers, the positions to attend to. A window of
+    /// `None` contains all positions up to the token.
     views: Vec<(Option<usize>, View)>,
 }
 
 pub(super) struct Padding {
-    /// For each padded token, the index of the source token. Shape: `[segments * longest]`.
+    /// For each query after padding, the index of the token whose query is copied. Shape:
+    /// `[segments * longest]`.
     pub(super) padded: Tensor,
-    /// For each token, its index among the padded tokens. Shape: `[tokens]`.
+    /// For each token, the index of its query after padding. Shape: `[tokens]`.
     pub(super) unpadded: Tensor,
 }
 
-/// The positions that the tokens of a pass attend to through a window.
+/// The positions that the tokens of a pass attend to, in layers with a given window.
 pub(super) struct View {
-    /// Number of positions, the same for every segment.
+    /// Number of positions per segment. Shorter segments are padded, so it is the same for every
+    /// segment.
     pub(super) len: usize,
-    /// Slots of the positions. Shape: `[segments * len]`.
+    /// Slot of each position. Shape: `[segments * len]`.
     pub(super) slots: Tensor,
     /// Mask to add to the scores. Shape: `[1, segments, 1, longest, len]`.
     ///
@@ -82,7 +87,7 @@ impl Layout {
         Ok(Self { segments: segments.len(), longest, padding, written, rotations, views })
     }
 
-    /// Returns the view for a layer's window.
+    /// Returns the view for layers with the window `window`.
     pub(super) fn view(&self, window: Option<usize>) -> &View {
         let view = self.views.iter().find(|(of, _)| *of == window);
         &view.expect("each layer's window was gone through").1
@@ -146,7 +151,8 @@ impl View {
     }
 }
 
-/// Returns the first position that the token at `position` attends to.
+/// Returns the first position that the token at `position` attends to. A `window` is the number of
+/// positions that a token attends to.
 fn first_seen(position: usize, window: Option<usize>) -> usize {
     window.map_or(0, |window| (position + 1).saturating_sub(window))
 }

@@ -5,8 +5,8 @@
 //! values of all sequences are in one [`Pool`].
 //!
 //! Activations and scores are `f32`. On a GPU, keys and values are stored as `f16`, and matrices
-//! keep their type if candle computes with it ([`Precision`]). Results may differ by rounding with
-//! the other runs of a batch.
+//! keep their type if candle computes with it ([`Precision`]). The results of a run may differ by
+//! rounding if other runs are in the batch.
 
 mod device;
 mod layout;
@@ -43,16 +43,17 @@ const GENERATED_PIECE: usize = 64;
 /// Maximum ratio of the longest to the shortest sequence in a pass. All sequences are padded to the
 /// longest.
 const LENGTHS: usize = 4;
-/// Maximum number of elements of a pass's scores, and of its gathered keys. This is 256 MiB of
-/// `f32`, and far below the range of 32-bit indices.
+/// Maximum number of attention scores in a pass, and of elements of the keys that it gathers. This
+/// is 256 MiB of `f32`, and far below the range of 32-bit indices.
 const MOST_ELEMENTS: usize = 1 << 26;
 
 /// Types in which weights, keys and values are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Precision {
-    /// All in `f32`.
+    /// Weights, keys and values are all stored in `f32`.
     Full,
-    /// Matrices as in the file if candle computes with their type; keys and values in `f16`.
+    /// Matrices keep the type of the file if candle computes with it. Keys and values are stored in
+    /// `f16`.
     Stored,
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn open_model(
 /// Immutable state shared by all decoders of a model.
 pub(crate) struct Network {
     spec: ModelSpec,
-    /// In host memory, because a pass needs only the rows of its tokens.
+    /// The embedding, in host memory, because a pass needs only the rows of its tokens.
     embedding: Matrix,
     weights: Weights,
     rope: Rope,
@@ -135,10 +136,10 @@ impl Network {
         }
     }
 
-    /// Appends tokens to sequences and returns their residual stream after the last layer. Shape:
-    /// `[tokens, hidden]`.
+    /// Runs a forward pass: appends the tokens of `segments` to their sequences. Returns the
+    /// residual stream after the last layer, of shape `[tokens, hidden]`.
     ///
-    /// `visit` receives the stream before the first layer and after each layer.
+    /// `visit` receives the residual stream before the first layer and after each layer.
     fn pass(
         &self,
         pool: &mut Pool,
@@ -168,14 +169,15 @@ impl Network {
         rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon)
     }
 
-    /// Computes logits from the residual stream. Shape: `[tokens, vocabulary]`.
+    /// Applies the final norm and the output head to the residual stream `x`. Returns the logits of
+    /// each row.
     fn logits(&self, x: &Tensor) -> Result<Vec<Vec<f32>>> {
         let logits = scaled(self.weights.head.forward(&self.normed(x)?)?, self.spec.logit_scale)?;
         softcapped(logits, self.spec.logit_softcap)?.to_vec2()
     }
 
-    /// Computes the residual stream of a text before the first layer and after each layer. Shape:
-    /// `[tokens, hidden]`.
+    /// Computes the residual stream of `tokens` before the first layer and after each layer. Shape
+    /// of each element: `[tokens, hidden]`.
     fn residual_streams(&self, tokens: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
@@ -225,7 +227,7 @@ impl Backend for Network {
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
-    /// Created by the first forward pass.
+    /// Keys and values of all sequences. `None` before the first forward pass.
     pool: Option<Pool>,
     sequences: FxHashMap<SequenceId, Table>,
     next: u32,
@@ -238,14 +240,14 @@ impl Decoder {
     }
 }
 
-/// A run during a forward pass.
+/// A run of a batch while its tokens are computed, pass by pass.
 struct Progress<'a> {
     run: Run<'a>,
     table: Table,
     /// Tokens that are not computed yet.
     rest: &'a [TokenId],
-    /// Residual stream of the tokens whose logits are requested. Shape of each tensor:
-    /// `[tokens, hidden]`.
+    /// Residual stream of the tokens whose logits are requested, in parts from several passes.
+    /// Shape of each part: `[tokens, hidden]`.
     x: Vec<Tensor>,
 }
 
@@ -254,8 +256,8 @@ impl<'a> Progress<'a> {
         Self { run, table, rest: run.tokens, x: Vec::new() }
     }
 
-    /// Keeps the rows with requested logits among the `len` tokens before `rest`. These tokens end
-    /// at row `end` of `x`.
+    /// Appends the rows of `x` whose logits are requested to `self.x`. The last pass computed `len`
+    /// tokens of this run, which are the rows `end - len..end` of `x`.
     fn keep(&mut self, x: &Tensor, end: usize, len: usize) -> Result<()> {
         let rows = self.run.wanted.count().saturating_sub(self.rest.len()).min(len);
         if rows > 0 {
@@ -265,8 +267,8 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Returns, for each run, the number of tokens to compute in the next pass. A prompt is computed
-/// alone.
+/// Returns, for each run, the number of tokens to compute in the next pass. If a prompt has tokens
+/// left, the pass computes only this prompt.
 fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
     let mut lens = vec![0; runs.len()];
     let prompt = runs.iter().position(|run| run.run.role == Role::Prompt && !run.rest.is_empty());
@@ -314,7 +316,7 @@ fn advance(network: &Network, pool: &mut Pool, runs: &mut [Progress<'_>]) -> Res
     Ok(())
 }
 
-/// Computes the logits that the runs request. Shape: `[runs][rows][vocabulary]`.
+/// Computes the logits that the runs request, as `[run][row][token]`.
 fn rows(network: &Network, runs: &[Progress<'_>]) -> Result<Vec<Vec<Vec<f32>>>> {
     let x: Vec<&Tensor> = runs.iter().flat_map(|run| &run.x).collect();
     if x.is_empty() {
@@ -395,7 +397,7 @@ impl LanguageModel for Decoder {
 }
 
 impl Decoder {
-    /// Computes all tokens of a batch and returns the result of `finish`.
+    /// Computes all tokens of `batch`, then returns the result of `finish`.
     fn compute<'a, T>(
         &mut self,
         batch: &Batch<'a>,

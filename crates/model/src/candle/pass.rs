@@ -28,12 +28,13 @@ impl Pass<'_> {
         self.added(&x, &fed, weights.post_feed_forward_norm.as_ref())
     }
 
-    /// Normalises the input or output of a block. Without a norm, returns it unchanged.
+    /// Applies a norm to the input or output of a block. Returns `x` unchanged if `norm` is `None`.
     fn normed(&self, x: &Tensor, norm: Option<&Tensor>) -> Result<Tensor> {
         norm.map_or_else(|| Ok(x.clone()), |norm| rms_norm(x, norm, self.spec.norm_epsilon))
     }
 
-    /// Adds the output of a block to the residual stream.
+    /// Adds `result`, the output of a block, to the residual stream `x`. If there is a `norm`,
+    /// applies it to `result` first.
     fn added(&self, x: &Tensor, result: &Tensor, norm: Option<&Tensor>) -> Result<Tensor> {
         x + scaled(self.normed(result, norm)?, self.spec.residual_scale)?
     }

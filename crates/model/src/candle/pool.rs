@@ -1,10 +1,10 @@
 //! The keys and values of all sequences, in blocks of positions.
 //!
-//! The device holds two tensors per layer, of shape `[kv_heads, slots, head_dim]`. Slots are
-//! grouped into blocks of [`BLOCK`]. A sequence takes blocks as it grows, and returns them when it
-//! shrinks or closes. Reads and writes address slots by number, so that one operation covers the
-//! positions of many sequences. If no block is free, the tensors double in size. Forks of a
-//! sequence share its blocks. A shared block is copied before a write.
+//! The device holds two tensors per layer, of shape `[kv_heads, slots, head_dim]`. A slot is the
+//! place of one position. Slots are grouped into blocks of [`BLOCK`]. A sequence takes blocks as it
+//! grows, and returns them when it shrinks or closes. Reads and writes address slots by number, so
+//! one operation covers the positions of many sequences. If no block is free, the tensors double in
+//! size. Forks of a sequence share its blocks. A shared block is copied before a write.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,7 +51,7 @@ struct Layer {
     values: Tensor,
 }
 
-/// The blocks of one sequence.
+/// The blocks of one sequence, and the number of its filled positions.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     blocks: Vec<Arc<Block>>,
@@ -64,7 +64,7 @@ impl Table {
         self.len
     }
 
-    /// Returns the slot of a position. Its block must be reserved.
+    /// Returns the slot of position `position`. The block of the position must be reserved.
     pub(super) fn slot(&self, position: usize) -> u32 {
         self.blocks[position / BLOCK].index * BLOCK as u32 + (position % BLOCK) as u32
     }
@@ -89,7 +89,7 @@ impl Table {
 }
 
 impl Pool {
-    /// Creates a pool with elements of type `dtype`.
+    /// Creates a pool whose keys and values have the type `dtype`.
     pub(super) fn new(spec: &ModelSpec, dtype: DType, device: &Device) -> Result<Self> {
         let shape = (spec.kv_heads, FIRST * BLOCK, spec.head_dim);
         let layer = || {
@@ -101,7 +101,8 @@ impl Pool {
         Ok(Self { layers, free: Arc::new(free), blocks: FIRST })
     }
 
-    /// Reserves blocks for `more` additional positions of a sequence.
+    /// Reserves blocks for `more` additional positions of a sequence. Copies a shared block that
+    /// will be written.
     pub(super) fn reserve(&mut self, table: &mut Table, more: usize) -> Result<()> {
         // Only the last block, if it is partly filled, can be both shared and written to.
         if more > 0
@@ -165,8 +166,8 @@ impl Pool {
         self.free.lock().len()
     }
 
-    /// Writes keys and values, of shape `[kv_heads, tokens, head_dim]` each. `slots` has the same
-    /// shape.
+    /// Writes the keys and values of some tokens, each of shape `[kv_heads, tokens, head_dim]`.
+    /// `slots` has the same shape and contains the slot of each element's position.
     pub(super) fn write(
         &mut self,
         layer: usize,
@@ -179,7 +180,7 @@ impl Pool {
         layer.values.scatter_set(slots, &values.to_dtype(layer.values.dtype())?, 1)
     }
 
-    /// Returns the keys and values in `slots` as `f32`. Shape of both:
+    /// Returns the keys and the values in `slots`, converted to `f32`. Shape of both:
     /// `[kv_heads, slots, head_dim]`.
     pub(super) fn read(&self, layer: usize, slots: &Tensor) -> Result<(Tensor, Tensor)> {
         let layer = &self.layers[layer];

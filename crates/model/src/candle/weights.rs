@@ -1,4 +1,4 @@
-//! Weights on a device.
+//! Weights in the memory of a device.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::Precision;
 use crate::spec::ExpertSpec;
 use crate::weights::{self, Matrix};
 
-/// A matrix, and the bias to add to its products.
+/// A linear layer: a weight matrix, and the bias to add to its products if the layer has one.
 pub(super) struct Linear {
     weight: Weight,
-    /// Shape: `[rows]`.
+    /// Bias of each row. Shape: `[rows]`.
     bias: Option<Tensor>,
 }
 
 enum Weight {
-    /// Shape: `[rows, columns]`, of any float type.
+    /// A matrix of any float type. Shape: `[rows, columns]`.
     Float(Tensor),
     Quantized(QMatMul),
 }
@@ -30,9 +30,9 @@ pub(super) struct Layer {
     pub(super) query: Linear,
     pub(super) key: Linear,
     pub(super) value: Linear,
-    /// Norms of queries and of keys.
+    /// Norm weights of queries and of keys. `None` if the model does not normalise them.
     pub(super) qk_norm: Option<(Tensor, Tensor)>,
-    /// Shape: `[heads]`.
+    /// Attention sinks: one score per query head. Shape: `[heads]`.
     pub(super) sinks: Option<Tensor>,
     pub(super) output: Linear,
     pub(super) post_attention_norm: Option<Tensor>,
@@ -71,8 +71,8 @@ impl Weights {
 }
 
 impl Linear {
-    /// Multiplies `x`, of shape `[tokens, columns]`, by the rows and adds the bias. Shape of the
-    /// result: `[tokens, rows]`. Both are `f32`.
+    /// Multiplies `x`, of shape `[tokens, columns]`, by the rows of the weight and adds the bias.
+    /// The result has the shape `[tokens, rows]`. Input and result are `f32`.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let product = match &self.weight {
             Weight::Float(weight) if weight.dtype() == DType::F16 => {
@@ -151,8 +151,8 @@ impl Upload<'_> {
         Tensor::from_slice(values, values.len(), self.device)
     }
 
-    /// Uploads a matrix whose products select tokens or experts. Matrices in 16-bit floats are
-    /// expanded to `f32`.
+    /// Uploads a matrix whose products select tokens or experts. Matrices of 16-bit floats are
+    /// expanded to `f32`, because rounding could change the selection.
     fn exact(&self, matrix: &Matrix) -> Result<Weight> {
         match matrix.encoding() {
             Encoding::F16 | Encoding::Bf16 => Ok(Weight::Float(self.expanded(matrix)?)),

@@ -90,7 +90,8 @@ impl Binder<'_> {
         })
     }
 
-    /// Reads the query, key and value projections. A single tensor may contain all three.
+    /// Reads the query, key and value projections of a layer, from three tensors or from one that
+    /// contains all three.
     fn projections(&self, index: usize) -> Result<[Linear; 3], Kind> {
         let spec = self.spec;
         let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
@@ -122,7 +123,8 @@ impl Binder<'_> {
         Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key: norm("attn_k_norm", key)? }))
     }
 
-    /// Reads a dense feed-forward block. A single tensor may contain gate and up.
+    /// Reads a dense feed-forward block. Gate and up are two tensors, or one tensor that contains
+    /// both.
     fn gated(&self, index: usize) -> Result<GatedLinear, Kind> {
         let (hidden, width) = (self.spec.hidden, self.spec.feed_forward);
         let name = |part: &str| self.names.layer(index, part);
@@ -162,7 +164,8 @@ impl Binder<'_> {
         Ok(FeedForward::Experts { spec, router, experts })
     }
 
-    /// Reads one matrix of each expert. A single tensor may contain the matrices of all experts.
+    /// Reads the matrices `part` of all experts of a layer: `rows` by `columns` each. They are one
+    /// tensor per expert, or one tensor that contains all of them.
     fn expert_matrices(
         &self,
         index: usize,
@@ -186,8 +189,8 @@ impl Binder<'_> {
         Ok((0..count).map(|expert| all.slice(expert * rows..(expert + 1) * rows)).collect())
     }
 
-    /// Reads experts whose matrices are stored transposed, with the outputs of gate and up
-    /// alternating.
+    /// Reads experts whose matrices are stored transposed. Gate and up are one tensor in which
+    /// their outputs alternate.
     fn transposed_experts(&self, prefix: &str, spec: ExpertSpec) -> Result<Vec<GatedLinear>, Kind> {
         let ExpertSpec { count, feed_forward: width, .. } = spec;
         let hidden = self.spec.hidden;
@@ -204,10 +207,10 @@ impl Binder<'_> {
         Ok((0..count).map(gated).collect())
     }
 
-    /// Reads a transposed tensor and its biases, as a matrix with the outputs of all experts as
-    /// rows.
+    /// Reads a transposed tensor and its biases. In the result, the outputs of all experts are
+    /// rows, one expert after the other.
     ///
-    /// `source` maps a row of an expert in the result to the output in the tensor.
+    /// Row `r` of an expert in the result is output `source(r)` of the expert in the tensor.
     fn transposed(
         &self,
         name: &str,
@@ -225,8 +228,8 @@ impl Binder<'_> {
         Ok(Linear { weight: matrix, bias: Some(bias.collect()) })
     }
 
-    /// Transposes a tensor of floats, in which the outputs are columns. The outputs of all experts
-    /// become rows.
+    /// Transposes a tensor of floats, in which the outputs are columns. In the result, the outputs
+    /// of all experts are rows.
     fn transposed_matrix(
         &self,
         name: &str,
@@ -252,7 +255,8 @@ impl Binder<'_> {
         Ok(Matrix::owned(bytes, format, outputs * count, inputs))
     }
 
-    /// Assembles MXFP4 rows from a tensor of packed elements and a tensor of scales.
+    /// Assembles MXFP4 rows from two tensors: `NAME_blocks` with the elements and `NAME_scales`
+    /// with the scales.
     fn packed(
         &self,
         name: &str,
@@ -281,7 +285,7 @@ impl Binder<'_> {
         Ok(Matrix::owned(bytes, format, outputs * count, inputs))
     }
 
-    /// Returns the content of a tensor of type `U8`.
+    /// Returns the bytes of a tensor of type `U8`, after checking its shape.
     fn bytes(&self, name: &str, shape: &[u64]) -> Result<&[u8], Kind> {
         let info = self.checkpoint.shaped(name, shape)?;
         if info.dtype.name() != "U8" {
@@ -302,7 +306,7 @@ impl Binder<'_> {
         self.stacked(name, &[columns as u64, rows as u64], columns, rows)
     }
 
-    /// Reads a tensor of the given shape as a matrix with all its rows.
+    /// Reads a tensor of shape `shape` as a matrix with `rows` rows of `columns` elements each.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
         let (info, encoding) = self.checkpoint.encoded(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
@@ -311,7 +315,8 @@ impl Binder<'_> {
         Ok(self.converted(Matrix::mapped(map, info.offset, format, rows, columns)))
     }
 
-    /// Converts a float matrix if a conversion was requested; returns other matrices unchanged.
+    /// Converts a matrix if it has floats and a conversion was requested. Returns other matrices
+    /// unchanged.
     fn converted(&self, matrix: Matrix) -> Matrix {
         match self.quantize {
             Some(wanted) if matrix.is_float() => quantized(&matrix, wanted).unwrap_or(matrix),
@@ -334,7 +339,7 @@ impl Binder<'_> {
 }
 
 impl Linear {
-    /// Returns some of the rows, with their biases.
+    /// Returns the rows in the range `rows`, with their biases.
     fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let bias = self.bias.as_ref().map(|bias| bias[rows.clone()].to_vec());
         Self { weight: self.weight.slice(rows), bias }
@@ -344,8 +349,9 @@ impl Linear {
 /// Number of elements in an MXFP4 block.
 const MXFP4_LEN: usize = 32;
 
-/// Reorders the elements of a block from adjacent pairs to GGUF's order. In that order the low
-/// nibbles contain the first half of the elements.
+/// Reorders the 32 elements of a block. In `pairs`, a byte contains two adjacent elements. In the
+/// result, byte `i` contains element `i` in its low nibble and element `i + 16` in its high nibble,
+/// as in GGUF files.
 fn halves(pairs: &[u8; MXFP4_LEN / 2]) -> [u8; MXFP4_LEN / 2] {
     let element = |index: usize| pairs[index / 2] >> (index % 2 * 4) & 15;
     std::array::from_fn(|index| element(index) | element(index + MXFP4_LEN / 2) << 4)
@@ -354,7 +360,8 @@ fn halves(pairs: &[u8; MXFP4_LEN / 2]) -> [u8; MXFP4_LEN / 2] {
 /// Number of rows in a parallel task.
 const ROWS_AT_ONCE: usize = 64;
 
-/// Converts a matrix to another type. Returns `None` if its rows are not whole blocks.
+/// Converts a matrix to the type `wanted`. Returns `None` if its rows are not whole blocks of this
+/// type.
 fn quantized(matrix: &Matrix, wanted: Quantization) -> Option<Matrix> {
     let columns = matrix.columns;
     let candidates = match wanted {

@@ -18,7 +18,7 @@ pub(crate) struct Matrix {
     pub(crate) columns: usize,
 }
 
-/// Location of a matrix's bytes.
+/// Location of the bytes of a matrix.
 #[derive(Clone, Debug)]
 enum Storage {
     /// A mapped file.
@@ -27,7 +27,7 @@ enum Storage {
     Owned(Arc<Vec<u8>>),
 }
 
-/// Encoding and size in bytes of a row.
+/// Encoding of a row, and its size in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct RowFormat {
     pub(super) encoding: Encoding,
@@ -83,7 +83,8 @@ impl Matrix {
         }
     }
 
-    /// Releases the file's pages with these rows from memory. A later access reads them again.
+    /// Releases the pages of these rows from memory if the matrix is in a file. A later access
+    /// reads them again.
     pub(super) fn release(&self, rows: Range<usize>) {
         if let Storage::Mapped(map) = &self.storage {
             map.release(self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes);

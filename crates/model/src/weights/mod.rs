@@ -14,7 +14,7 @@ use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};
 
-/// A matrix, and the bias to add to its products.
+/// A linear layer: a weight matrix, and the bias to add to its products if the layer has one.
 #[derive(Debug)]
 pub(crate) struct Linear<M = Matrix> {
     pub(crate) weight: M,
@@ -28,10 +28,12 @@ pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) query: Linear<M>,
     pub(crate) key: Linear<M>,
     pub(crate) value: Linear<M>,
-    /// Length of each vector: `head_dim`, or the length of all heads if a token's heads are
-    /// normalised together.
+    /// Norm weights of queries and keys. `None` if the model does not normalise them. Each vector
+    /// has the length `head_dim`, or the length of all heads if the heads of a token are normalised
+    /// together.
     pub(crate) qk_norm: Option<QkNormWeights>,
-    /// One score per query head.
+    /// Attention sinks: one score per query head that takes part in the softmax. `None` if the
+    /// model has none.
     pub(crate) sinks: Option<Vec<f32>>,
     pub(crate) output: Linear<M>,
     pub(crate) post_attention_norm: Option<Vec<f32>>,
@@ -40,7 +42,7 @@ pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
 }
 
-/// Norms of queries and keys.
+/// Norm weights for queries and for keys.
 #[derive(Debug)]
 pub(crate) struct QkNormWeights {
     pub(crate) query: Vec<f32>,
@@ -62,18 +64,18 @@ pub(crate) struct GatedLinear<M = Matrix> {
     pub(crate) down: Linear<M>,
 }
 
-/// Function that selects the packing of a matrix by its encoding.
+/// Function that selects the packing of a matrix, given its encoding.
 type Order = fn(Encoding) -> Packing;
 
 /// All weights of a model.
 #[derive(Debug)]
 pub(crate) struct Weights<M = Matrix> {
-    /// Shape: `[vocabulary, hidden]`. `None` if the head is also the embedding. A pass reads only
-    /// the rows of its tokens.
+    /// Embedding, of shape `[vocabulary, hidden]`. `None` if the head is also the embedding. A
+    /// forward pass reads only the rows of its tokens.
     pub(crate) embedding: Option<Matrix>,
     pub(crate) layers: Vec<LayerWeights<M>>,
     pub(crate) output_norm: Vec<f32>,
-    /// Shape: `[vocabulary, hidden]`.
+    /// Output head, of shape `[vocabulary, hidden]`.
     pub(crate) head: M,
 }
 
@@ -90,8 +92,8 @@ impl Weights {
 }
 
 impl<M> Weights<M> {
-    /// Calls `see` with each matrix except the embedding, and with the function that selects its
-    /// packing.
+    /// Calls `see` with each matrix except the embedding. The second argument is the function that
+    /// selects the packing of the matrix.
     fn each(&self, see: &mut impl FnMut(&M, Order)) {
         let mut plain = |matrix: &M| see(matrix, Packing::plain);
         for layer in &self.layers {
@@ -111,7 +113,8 @@ impl<M> Weights<M> {
         see(&self.head, Packing::split_bits);
     }
 
-    /// Replaces each matrix by the result of `into`, in the order of [`Weights::each`].
+    /// Replaces each matrix except the embedding by the result of `into`, in the order of
+    /// [`Weights::each`].
     fn map<T>(self, into: &mut impl FnMut(M, Order) -> T) -> Weights<T> {
         let mut plain = |matrix| into(matrix, Packing::plain);
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();

@@ -35,29 +35,30 @@ impl Packed {
         PackedRows::new(self.packing, self.rows, self.columns, bytes)
     }
 
-    /// Returns the size of a tile, which has sixteen rows, in bytes.
+    /// Returns the size of a tile of sixteen rows, in bytes.
     pub(crate) const fn tile_bytes(&self) -> usize {
         PackedRows::tile_bytes(self.packing, self.columns)
     }
 
-    /// Expands a row to `f32`.
+    /// Expands row `row` into `out`.
     pub(crate) fn dequantize(&self, row: usize, out: &mut [f32]) {
         self.view().dequantize(row, out);
     }
 
-    /// Multiplies the rows from the tile `first_tile` on by the activations of each token. The
-    /// number of rows is the length of the outputs.
+    /// Multiplies rows by the activations `x`, one row of activations per token. The first row of
+    /// `out` is the first row of tile `first_tile`. The number of rows of `out` is the number of
+    /// rows to multiply.
     pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: MatrixMut<'_>) {
         self.view().products(first_tile, x, out);
     }
 
-    /// Multiplies the rows of a tile by the activations of one token.
+    /// Returns the products of the sixteen rows of tile `tile` with the activations of one token.
     pub(crate) fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         self.view().tile(tile, x)
     }
 
-    /// Returns bounds of the products of a tile's rows, or `None` if the packing does not support
-    /// bounds.
+    /// Returns bounds of the products of the rows of tile `tile`, or `None` if the packing does not
+    /// support bounds ([`Packed::is_nested`]).
     pub(crate) fn bounds(&self, tile: usize, x: &CoarseQuery) -> Option<Bounds> {
         self.view().bounds(tile, x)
     }
@@ -72,7 +73,7 @@ impl Packed {
         &self.memory
     }
 
-    /// Returns the type to which activations are rounded for products with this matrix.
+    /// Returns the form in which products with this matrix need the activations.
     pub(crate) const fn operand(&self) -> Operand {
         self.packing.encoding().operand()
     }

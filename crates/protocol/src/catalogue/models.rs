@@ -14,8 +14,8 @@ const fn entry(
     CatalogueEntry { model, profiles, workarounds, verdict, notes }
 }
 
-/// Entries of the catalogue. All except the last two are based on 10 trials of each scenario over
-/// `OpenRouter` in February 2026.
+/// Entries of the catalogue. All except the last two are based on 10 trials of each evaluation
+/// scenario over `OpenRouter` in February 2026.
 pub(super) const ENTRIES: &[CatalogueEntry] = &[
     entry("anthropic/claude-opus-4.6:nitro", &["default"], &[], Yes, "100% of tool scenarios."),
     entry(

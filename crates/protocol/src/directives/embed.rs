@@ -4,18 +4,20 @@ use serde_json::{Map, Value, json};
 
 use crate::subschemas::{subschemas, subschemas_mut};
 
-/// Keywords that change the meaning of a local reference, apart from the position of its schema.
+/// Keywords that change how references are resolved. A schema with one of these keywords cannot be
+/// moved by rewriting its pointers alone.
 const IDENTIFIERS: [&str; 8] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema", "id"];
-/// Dialect of a schema without `$schema`.
+/// End of the URI of the dialect that applies to schemas without `$schema`.
 const DEFAULT: &str = "json-schema.org/draft/2020-12/schema";
 
-/// Returns `schema` rewritten for its new position `pointer` in a schema without `$schema`. The
-/// result accepts only objects.
+/// Rewrites `schema` so that its meaning stays the same at the position `pointer` of a larger
+/// schema. `pointer` is a JSON pointer, such as `/$defs/payload_0`, and the larger schema has no
+/// `$schema`. The result accepts only objects.
 ///
-/// References by pointer into the schema itself are rewritten to the same target below `pointer`.
-/// Other features can also depend on the position: older drafts, anchors and dynamic references. A
-/// schema with such features becomes a resource of its own.
+/// References by pointer are rewritten: `#/$defs/a` becomes `#/$defs/payload_0/$defs/a`. Older
+/// drafts, anchors and dynamic references also depend on the position. A schema with such features
+/// becomes a schema resource with its own `$id`, in which references stay unchanged.
 pub(super) fn embedded(schema: &Value, pointer: &str) -> Value {
     let Value::Object(schema) = schema else { return json!({ "type": "object" }) };
     let mut schema = schema.clone();
@@ -24,8 +26,7 @@ pub(super) fn embedded(schema: &Value, pointer: &str) -> Value {
     }
     if has_identifiers(&schema) {
         schema = resource(schema, pointer);
-        // Older dialects ignore everything beside `$ref`, which can even hide an identifier. So
-        // `type` must not stand beside a reference.
+        // Older dialects ignore all keywords beside `$ref`, so `type` must not stand beside `$ref`.
         return if schema.contains_key("$ref") { both(schema) } else { of_objects(schema) };
     }
     let apart = schema.contains_key("$ref");
@@ -38,18 +39,21 @@ fn dialect(schema: &Map<String, Value>) -> &str {
     schema.get("$schema").and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Sets the `type` of a schema to `object`.
 fn of_objects(mut schema: Map<String, Value>) -> Value {
     schema.insert("type".to_owned(), "object".into());
     schema.into()
 }
 
+/// Returns a schema that accepts only the objects that `schema` accepts, with `schema` inside
+/// `allOf`.
 fn both(schema: Map<String, Value>) -> Value {
     let schema = Value::Object(schema);
     json!({ "type": "object", "allOf": [schema] })
 }
 
-/// Makes a schema a resource of its own by giving it an identifier. Its local references then keep
-/// their meaning.
+/// Turns `schema` into a schema resource: adds an `$id` derived from `pointer`, unless the schema
+/// has one. Local references are then resolved inside the schema.
 fn resource(mut schema: Map<String, Value>, pointer: &str) -> Map<String, Value> {
     let id = format!("urn:formwork:payload{}", pointer.replace(['/', '$'], ":"));
     let old = ["draft-04", "draft-06", "draft-07"].into_iter().find(|draft| dialect(&schema).contains(draft));
@@ -61,8 +65,8 @@ fn resource(mut schema: Map<String, Value>, pointer: &str) -> Map<String, Value>
         schema.retain(|name, _| ["$schema", "definitions", "$defs"].contains(&name.as_str()));
         schema.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
     }
-    // Draft 4 calls the identifier `id`. `$id` is set as well, because readers honour `$schema`
-    // here only beside `$id`.
+    // Draft 4 calls the identifier `id`. `$id` is set as well, because validators honour `$schema`
+    // inside a larger schema only beside `$id`.
     if old == Some("draft-04") && !schema.contains_key("id") {
         schema.insert("id".to_owned(), id.clone().into());
     }
@@ -70,6 +74,8 @@ fn resource(mut schema: Map<String, Value>, pointer: &str) -> Map<String, Value>
     schema
 }
 
+/// Reports whether a schema or one of its subschemas has a keyword of [`IDENTIFIERS`], or a `$ref`
+/// that is not a pointer into the schema itself.
 fn has_identifiers(schema: &Map<String, Value>) -> bool {
     let own = IDENTIFIERS.iter().any(|&name| schema.get(name).is_some_and(|value| !value.is_object()));
     let named = schema.get("$ref").and_then(Value::as_str).is_some_and(|reference| {
@@ -79,7 +85,8 @@ fn has_identifiers(schema: &Map<String, Value>) -> bool {
     own || named || within.any(|schema| schema.as_object().is_some_and(has_identifiers))
 }
 
-/// Rewrites the local references in one keyword of a schema to targets below `pointer`.
+/// Rewrites the local references in `value`, the value of the keyword `name`: `#/$defs/a` becomes
+/// `#{pointer}/$defs/a`.
 fn rewrite(name: &str, value: &mut Value, pointer: &str) {
     match value {
         Value::String(reference) if name == "$ref" => {

@@ -1,6 +1,7 @@
 use thiserror::Error;
 
-/// Error in a directive type, an alias or an option. The message begins with the place.
+/// Error in the definition of a directive type, an alias or an option. The message begins with the
+/// place of the error.
 ///
 /// ```
 /// use formwork_protocol::directives::{Definition, Registry};
@@ -45,13 +46,14 @@ impl RegistryError {
         Self { place: place.into(), problem: Box::new(problem) }
     }
 
-    /// Returns the place of the error, such as `definitions[1].aliases[0]`. A JSON pointer follows
-    /// if a schema is invalid.
+    /// Returns the place of the error, such as `definitions[1].aliases[0]`. For an invalid schema,
+    /// the place ends with a JSON pointer into the schema, as in
+    /// `definitions[0].payload_schema/properties/a/type`.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Returns the message without the place.
+    /// Returns the message of the error without the place.
     pub fn problem(&self) -> String {
         self.problem.to_string()
     }

@@ -1,15 +1,16 @@
-//! Writes the instructions for the model.
+//! Texts that tell the model how to answer and how to repair an answer.
 
 use std::fmt::Write;
 
 use super::{Mode, Problem, Registry, StructuredOutputOptions, Warning, shortened};
 
-/// Maximum number of characters of all reasons in a repair request, and of each reason.
+/// Maximum number of characters of all reasons together in a repair request.
 const REASONS: usize = 1000;
+/// Maximum number of characters of each reason in a repair request.
 const REASON: usize = 300;
 
-/// Returns the instructions for the system message. They are shorter in schema mode, in which the
-/// server enforces the schema.
+/// Returns the instructions for the system message of a request in `mode`. They are shorter in
+/// [`Mode::JsonSchema`], because the server enforces the schema.
 pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> String {
     let shape = match mode {
         Mode::JsonSchema => {
@@ -30,7 +31,9 @@ pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> Strin
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Describes the allowed types, one per line, followed by the registry's general remarks.
+/// Returns a text that describes each type in `allowed`, followed by the registry's general
+/// instructions. If `allowed` is `None`, all types of the registry are described. `schemas` is true
+/// to include the JSON Schemas of payloads.
 pub(super) fn of_types(registry: &Registry, allowed: Option<&[String]>, schemas: bool) -> String {
     let defined = registry.types();
     let mut text = String::new();
@@ -57,7 +60,8 @@ pub(super) fn of_types(registry: &Registry, allowed: Option<&[String]>, schemas:
     text
 }
 
-/// Returns the message that asks the model to repair an answer.
+/// Returns the message that asks the model to repair an answer. The message states `problem` and,
+/// as details, `reasons` (the caller's unmet requirements) and `warnings`.
 pub(super) fn of_repair(problem: &Problem, reasons: &[String], warnings: &[Warning]) -> String {
     let told = warnings.iter().map(ToString::to_string);
     let reasons: Vec<String> =

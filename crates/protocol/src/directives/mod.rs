@@ -10,8 +10,8 @@
 //!   model to the envelope.
 //! - [`parser`] finds the object in an answer, and [`Validator`] checks it. Invalid directives are
 //!   dropped and reported as [`Warning`]s.
-//! - [`Runner`] tries one [`Mode`] after another and asks the model to repair bad answers. It
-//!   always returns a [`DirectiveResult`], except if the run is interrupted.
+//! - [`Runner`] tries one [`Mode`] after another and asks the model to repair bad answers. A run
+//!   always ends with a [`DirectiveResult`], unless it is interrupted.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -58,7 +58,8 @@ pub use result::{
 pub use runner::{ResultValidator, RunRequest, Runner, require_types};
 pub use validator::{Envelope, Validator};
 
-/// Returns `text`, cut after `limit` characters. A cut text ends in `…`.
+/// Returns `text` unchanged if it has at most `limit` characters. Otherwise returns the first
+/// `limit` characters, followed by `…`.
 fn shortened(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,11 +1,13 @@
-//! Resolves the names that models use for a type.
+//! Resolves the `type` in a model's directive to the canonical name of a type. Aliases are
+//! accepted, and also names that differ only in case and separators.
 
 use std::collections::HashMap;
 
 use super::error::{Fault, RegistryError};
 use super::{Definition, StructuredOutputOptions};
 
-/// Checks that all names are well formed and unique.
+/// Checks that the types and aliases in `definitions` are well formed and unique. The name of a
+/// type cannot be an alias.
 pub(super) fn check(definitions: &[Definition]) -> Result<(), RegistryError> {
     let mut types = HashMap::new();
     for (at, definition) in definitions.iter().enumerate() {
@@ -32,7 +34,8 @@ pub(super) fn check(definitions: &[Definition]) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Checks that a name is not empty and has no surrounding whitespace.
+/// Checks that `name` is not empty and has no surrounding whitespace. `place` returns the place of
+/// the name, for errors.
 pub(super) fn well_formed(name: &str, place: impl Fn() -> String) -> Result<(), RegistryError> {
     if name.trim().is_empty() {
         return Err(RegistryError::new(place(), Fault::Empty));
@@ -43,23 +46,25 @@ pub(super) fn well_formed(name: &str, place: impl Fn() -> String) -> Result<(), 
     Ok(())
 }
 
-/// The allowed and the forbidden types with their names.
+/// Lookup tables for the names of types: one for the allowed types, and one for all other known
+/// types.
 pub(super) struct Names {
-    /// True if only known types are allowed.
+    /// True if there is a list of allowed types. Otherwise an unknown name is accepted as a type.
     closed: bool,
+    /// Names of the allowed types.
     allowed: Folded,
-    /// Known types that are not allowed.
+    /// Names of known types that are not allowed.
     other: Folded,
 }
 
-/// Meaning of a name.
+/// Result of resolving the `type` of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// This allowed type.
+    /// Canonical name of an allowed type.
     Type(String),
-    /// A known type that is not allowed.
+    /// Canonical name of a known type that is not allowed.
     NotAllowed(String),
-    /// No type, or several types.
+    /// The name matches no known type, or is ambiguous.
     Unknown,
 }
 
@@ -80,7 +85,7 @@ impl Names {
         Self { closed: allowed_types.is_some(), allowed, other }
     }
 
-    /// Returns the meaning of the name `given`.
+    /// Resolves `given`, the `type` of a directive. Surrounding whitespace is ignored.
     pub(super) fn meaning(&self, given: &str) -> Meaning {
         let given = given.trim();
         if let Some(kind) = self.allowed.get(given) {
@@ -94,13 +99,16 @@ impl Names {
     }
 }
 
-/// Lookup table of names. Exact type names come first, then exact aliases, then names that differ
-/// only in case and separators.
+/// Lookup table from names to types. A lookup first tries exact type names, then exact aliases, and
+/// then names that differ only in case and separators.
 #[derive(Default)]
 struct Folded {
+    /// Canonical names of the types.
     types: Vec<String>,
+    /// Map from each alias to its type.
     aliases: HashMap<String, String>,
-    /// Types by folded name; `None` marks an ambiguous name.
+    /// Map from the folded names ([`fold`]) of types and aliases to their types. The value is
+    /// `None` if the folded name belongs to several types.
     variants: HashMap<String, Option<String>>,
 }
 
@@ -129,8 +137,8 @@ impl Folded {
     }
 }
 
-/// Returns a name in lower case without separators. A name that consists only of separators is
-/// returned unchanged.
+/// Returns the letters and digits of `name` in lower case: `ui.Show_Form` gives `uishowform`. A
+/// name without letters and digits is returned unchanged.
 fn fold(name: &str) -> String {
     let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if letters.is_empty() { name.to_owned() } else { letters }

@@ -7,17 +7,22 @@ use serde_json::{Map, Value};
 use super::error::{Fault, RegistryError};
 use super::{Issue, Registry, names};
 
-/// Checks a payload. The first argument is the canonical name of its type. Returns an empty list if
-/// the payload is valid.
+/// Function of the app that checks a payload.
+///
+/// Its arguments are the canonical name of the directive's type and the payload. The result has one
+/// issue for each problem, and is empty if the payload is valid.
 pub type PayloadValidator = Arc<dyn Fn(&str, &Map<String, Value>) -> Vec<Issue> + Send + Sync>;
 
-/// Normalizes the payload of a type before it is checked.
+/// Function that changes a payload in place before the payload is checked.
+///
+/// Its arguments are the canonical name of the directive's type and the payload.
 pub type PayloadNormalizer = Arc<dyn Fn(&str, &mut Map<String, Value>) + Send + Sync>;
 
-/// Default of the maximum size of an answer, in bytes.
+/// Default of [`StructuredOutputOptions::max_bytes`].
 const MAX_BYTES: usize = 200_000;
 
-/// Options that define valid answers to a [`RunRequest`](super::RunRequest).
+/// Options of a [`RunRequest`](super::RunRequest): they define which answers are valid, and how the
+/// request describes such answers to the model.
 #[derive(Clone)]
 pub struct StructuredOutputOptions {
     registry: Registry,
@@ -28,14 +33,17 @@ pub struct StructuredOutputOptions {
     /// Maximum size of an answer, in bytes; 200,000 by default. A larger answer is rejected.
     pub max_bytes: usize,
     schema_name: String,
-    /// Additional instructions about types and payloads.
+    /// Additional text about types and payloads, for the model. Requests add this text to the end
+    /// of the system message.
     pub output_instructions: Option<String>,
-    /// True if requests state the mode in `response_format`; true by default.
+    /// True to send a `response_format` in modes that have one; true by default. If false, only the
+    /// instructions in the system message describe the envelope.
     pub inject_response_format: bool,
 }
 
 impl StructuredOutputOptions {
-    /// Allows all types of `registry` under all their names.
+    /// Creates options that allow every type of `registry`, by its name or by an alias. If
+    /// `registry` has no definitions, any type is allowed.
     pub fn new(registry: Registry) -> Self {
         Self {
             registry,
@@ -50,11 +58,12 @@ impl StructuredOutputOptions {
         }
     }
 
-    /// Allows only these types. An empty list allows none.
+    /// Restricts the allowed types to `types`, which are names and not aliases. An empty list
+    /// allows no type at all.
     ///
     /// # Errors
-    /// Returns an error if a name is empty or has surrounding whitespace, or if it is missing from
-    /// a non-empty registry.
+    /// Returns an error if a name is empty or has surrounding whitespace. If the registry has
+    /// definitions, a name without a definition is also an error.
     pub fn with_allowed_types<T: Into<String>>(
         mut self,
         types: impl IntoIterator<Item = T>,
@@ -67,11 +76,13 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
-    /// Adds aliases, as pairs of an alias and its type. They override the registry's aliases.
+    /// Adds aliases, given as pairs of an alias and its type, such as `("toast", "ui.toast")`. A
+    /// pair overrides the same alias in the registry.
     ///
     /// # Errors
-    /// Returns an error if a name is empty or has surrounding whitespace, or if an alias is itself
-    /// a type. A type that is missing from a non-empty registry is also an error.
+    /// Returns an error if a name is empty or has surrounding whitespace, or if an alias is the
+    /// name of a type. If the registry has definitions, a type without a definition is also an
+    /// error.
     pub fn with_type_aliases<A: Into<String>, T: Into<String>>(
         mut self,
         aliases: impl IntoIterator<Item = (A, T)>,
@@ -90,7 +101,8 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
-    /// Sets the app's own check of payloads, which runs after the schema check.
+    /// Sets the app's own check of payloads; see [`PayloadValidator`] for the arguments and the
+    /// result of `check`. The check runs only on payloads that match their JSON Schema.
     #[must_use]
     pub fn with_payload_validator(
         mut self,
@@ -100,7 +112,8 @@ impl StructuredOutputOptions {
         self
     }
 
-    /// Sets a change that is applied to payloads before all checks, such as
+    /// Sets a function that changes payloads before all checks; see [`PayloadNormalizer`] for the
+    /// arguments of `change`. An example is `|_, payload| patch::normalize_payload(payload)`, with
     /// [`patch::normalize_payload`](super::patch::normalize_payload).
     #[must_use]
     pub fn with_payload_normalizer(
@@ -111,10 +124,10 @@ impl StructuredOutputOptions {
         self
     }
 
-    /// Sets the schema's name in requests; `directives` by default.
+    /// Sets the value of `json_schema.name` in requests; `directives` by default.
     ///
     /// # Errors
-    /// Returns an error unless the name has 1 to 64 ASCII letters, digits, `_` and `-`, as
+    /// Returns an error unless `name` consists of 1 to 64 ASCII letters, digits, `_` and `-`, as
     /// providers require.
     pub fn with_schema_name(mut self, name: impl Into<String>) -> Result<Self, RegistryError> {
         let name = name.into();
@@ -126,7 +139,8 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
-    /// Sets additional instructions about types and payloads.
+    /// Sets additional text about types and payloads, for the model. Requests add this text to the
+    /// end of the system message.
     #[must_use]
     pub fn with_output_instructions(mut self, instructions: impl Into<String>) -> Self {
         self.output_instructions = Some(instructions.into());
@@ -138,29 +152,36 @@ impl StructuredOutputOptions {
         &self.registry
     }
 
-    /// Returns the schema's name in requests.
+    /// Returns the value of `json_schema.name` in requests.
     pub fn schema_name(&self) -> &str {
         &self.schema_name
     }
 
-    /// Returns the allowed types, or `None` if any type is allowed.
+    /// Returns the names of the allowed types. Without [`Self::with_allowed_types`], all types of
+    /// the registry are allowed. Returns `None` if any type is allowed because the registry has no
+    /// definitions.
     pub fn allowed(&self) -> Option<Vec<String>> {
         let defined = || Some(self.registry.types()).filter(|types| !types.is_empty());
         self.allowed.clone().or_else(defined)
     }
 
-    /// Returns all aliases with their types.
+    /// Returns a map from each alias to its type. An alias of these options overrides the same
+    /// alias in the registry.
     pub(super) fn aliases(&self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<_, _> = self.registry.type_aliases().into_iter().collect();
         aliases.extend(self.aliases.clone());
         aliases
     }
 
-    /// Returns `given` if all names are types of the registry. `place` is the name of the checked
-    /// field in errors.
+    /// Returns `given` unchanged if the registry defines every type in it. A registry without
+    /// definitions accepts any name.
+    ///
+    /// `place` names the list in errors. For example, the place `require` gives errors at
+    /// `require[0]`.
     ///
     /// # Errors
-    /// Returns an error if a name is missing from a non-empty registry.
+    /// Returns an error if the registry has definitions and a name in `given` is not one of its
+    /// types.
     pub fn known_types(&self, place: &str, given: Vec<String>) -> Result<Vec<String>, RegistryError> {
         for (at, name) in given.iter().enumerate() {
             self.check_type(name, || format!("{place}[{at}]"))?;
@@ -168,7 +189,8 @@ impl StructuredOutputOptions {
         Ok(given)
     }
 
-    /// Checks that a name is a type of the registry. A registry without types accepts any name.
+    /// Checks that the registry defines the type `name`. A registry without definitions accepts any
+    /// name. `place` returns the place of the name, for errors.
     fn check_type(&self, name: &str, place: impl Fn() -> String) -> Result<(), RegistryError> {
         if self.registry.definitions().is_empty() || self.registry.get(name).is_some() {
             return Ok(());

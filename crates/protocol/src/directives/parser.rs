@@ -29,13 +29,14 @@ pub const TRUNCATED: &str = "TRUNCATED";
 /// Error code: a field of the envelope occurs twice, so its value is ambiguous.
 pub const DUPLICATE_FIELD: &str = "DUPLICATE_FIELD";
 
-/// Fields of the envelope.
+/// Names of the envelope's fields.
 pub(super) const FIELDS: [&str; 2] = ["assistant_text", "directives"];
 
-/// Budget for reading broken objects, as a multiple of the text's length.
+/// Maximum number of bytes read in broken objects, as a multiple of the text's length.
 const EFFORT: usize = 8;
 
-/// Finds the object in `content`. Content of more than `max_bytes` is rejected.
+/// Finds the JSON object in `content`, the text of an answer, and returns the object's members.
+/// Content of more than `max_bytes` bytes is rejected.
 ///
 /// ```
 /// use formwork_protocol::directives::parser;
@@ -48,18 +49,18 @@ const EFFORT: usize = 8;
 /// ```
 ///
 /// # Errors
-/// Returns an error with one of this module's codes.
+/// Returns an error with a `code` that this module defines, such as [`NO_JSON`].
 pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Problem> {
     found(content, max_bytes, &FIELDS)?.0.unambiguous(&FIELDS)
 }
 
-/// Returns the source text of the object in `content`. An object with any of `fields` is preferred
-/// over others.
+/// Finds the JSON object in `content` and returns its source text. An object that has at least one
+/// of `fields` is preferred over other objects.
 pub(crate) fn object_in<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<&'a str, Problem> {
     found(content, max_bytes, fields).map(|(_, text)| text)
 }
 
-/// Returns the object in `content` and its text.
+/// Finds the JSON object in `content`. Returns its members and its source text.
 fn found<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let given = content.len();
     if given > max_bytes {
@@ -84,8 +85,9 @@ fn found<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<(Mem
     find(content, text, fields)
 }
 
-/// Returns the text after a model's reasoning. Some servers leave the reasoning in the answer, with
-/// or without the opening `<think>` tag.
+/// Returns the text after `</think>`, trimmed. Some servers leave a model's reasoning in the
+/// answer, with or without the opening `<think>` tag. Content that begins with `{` or has no such
+/// tag is only trimmed.
 pub(crate) fn without_thoughts(content: &str) -> &str {
     let text = content.trim_matches(is_blank);
     match text.split_once("</think>") {
@@ -99,7 +101,7 @@ pub(crate) fn is_blank(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}'
 }
 
-/// Returns the kind of a JSON value with its article, for messages.
+/// Returns the type of a JSON value with an article, such as `an array`, for messages.
 pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -111,7 +113,8 @@ pub(crate) const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Finds an object anywhere in `text`, which must be a slice of `content`.
+/// Finds an object in the fenced blocks of `text`, or else anywhere in `text`. `text` must be a
+/// slice of `content`, because errors give their position in `content`.
 fn find<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let mut first = None;
     let mut furthest: Option<Broken> = None;
@@ -134,12 +137,13 @@ fn find<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<(Members, &
     }
 }
 
-/// Returns the range of the first object that has one of these fields.
+/// Returns the byte range of the first object in `text` that has at least one of `fields`.
 pub(crate) fn envelope_in(text: &str, fields: &[&str]) -> Option<Range<usize>> {
     scan(text, fields).envelope.map(|(_, place)| place)
 }
 
-/// Returns the contents of fenced code blocks. An unclosed block extends to the end of the text.
+/// Returns the contents of the fenced code blocks in `text`, without the fences. An unclosed block
+/// extends to the end of `text`.
 pub(crate) fn fenced(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     let mut open: Option<(&str, usize)> = None;
@@ -161,23 +165,26 @@ pub(crate) fn fenced(text: &str) -> Vec<&str> {
     blocks
 }
 
+/// Objects that [`scan`] found in a text.
 #[derive(Default)]
 struct Found<'a> {
-    /// First object with a field of the envelope.
+    /// First object that has a field of the envelope, and its byte range.
     envelope: Option<(Members, Range<usize>)>,
-    /// First object.
+    /// First object without such a field, and its byte range.
     first: Option<(Members, Range<usize>)>,
-    /// Broken object that was read furthest before the error.
+    /// Broken object with the largest number of bytes read before the error.
     furthest: Option<Broken<'a>>,
 }
 
-/// Tries to read an object at each opening brace.
+/// Tries to read an object at each opening brace of `text`. Stops at the first object that has at
+/// least one of `fields`.
 fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     let mut found = Found::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
     // Ends of the last broken object: `read` is where reading failed, and `within` is where its
-    // braces close. Objects inside are only parts of the broken object and cannot replace it. Its
-    // braces mislead if a quote is unclosed, so an envelope that ends beyond `read` still counts.
+    // braces close. Objects before `within` are only parts of the broken object and cannot replace
+    // it. An unclosed quote can put `within` too far, so an envelope that ends beyond `read` still
+    // counts.
     let (mut read, mut within) = (0, 0);
     while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
         let start = at + start;
@@ -195,8 +202,8 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
                 if start >= within {
                     (read, within) = (start + broken.read, start + extent(&text[start..]));
                 }
-                // The budget bounds repeated reading. Once it is spent, the scan resumes behind the
-                // bytes already read.
+                // The budget bounds repeated reading of the same bytes. Once the budget is spent,
+                // the scan resumes behind the bytes already read.
                 effort = effort.saturating_sub(broken.read);
                 at = if effort > 0 { start + 1 } else { start + broken.read.max(1) };
                 // An object without an end contains the rest of the text.
@@ -213,8 +220,8 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     found
 }
 
-/// Returns the length of a broken object, up to its closing brace or the end of the text. Returns 0
-/// if the brace does not open an object.
+/// Returns the length in bytes of the broken object at the start of `text`, up to its closing brace
+/// or the end of `text`. Returns 0 if the brace is not followed by a member name or a comment.
 fn extent(text: &str) -> usize {
     let inside = text[1..].trim_start_matches(is_blank);
     let name = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == '-');
@@ -241,14 +248,15 @@ fn extent(text: &str) -> usize {
     text.len()
 }
 
-/// An object and the names of its repeated fields.
+/// Members of an object. If a field is repeated, `map` has the last value and `duplicates` has the
+/// name.
 struct Members {
     map: Map<String, Value>,
     duplicates: Vec<String>,
 }
 
 impl Members {
-    /// Reads an object at the start of `text` and returns its length in bytes.
+    /// Reads the object at the start of `text`. Returns its members and its length in bytes.
     fn begin(text: &str) -> Result<(Self, usize), Broken<'_>> {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Self>();
         match values.next() {
@@ -258,10 +266,12 @@ impl Members {
         }
     }
 
+    /// Reports whether the object has at least one of `fields`.
     fn is_envelope(&self, fields: &[&str]) -> bool {
         fields.iter().any(|&field| self.map.contains_key(field))
     }
 
+    /// Returns the members, or an error if one of `fields` is repeated.
     fn unambiguous(self, fields: &[&str]) -> Result<Map<String, Value>, Problem> {
         let ambiguous = self.duplicates.iter().find(|name| fields.contains(&name.as_str()));
         let Some(field) = ambiguous else { return Ok(self.map) };
@@ -295,12 +305,14 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// Text that starts like an object but is not one.
+/// Text that starts with an opening brace but is not a valid object.
 struct Broken<'a> {
     text: &'a str,
-    /// Number of bytes read before the error.
+    /// Number of bytes of `text` that were read before the error.
     read: usize,
+    /// True if `text` ended before the object was complete.
     truncated: bool,
+    /// Message of the JSON parser, without the position.
     reason: String,
 }
 
@@ -313,8 +325,8 @@ impl<'a> Broken<'a> {
         Self { text, read: read.min(text.len()), truncated: error.is_eof(), reason }
     }
 
-    /// Describes the error with its line and column in `content`. The broken text must be a slice
-    /// of `content`.
+    /// Returns a problem that gives the line and column of the error in `content`, counted from 1.
+    /// `self.text` must be a slice of `content`.
     fn problem(&self, content: &str) -> Problem {
         let start = self.text.as_ptr() as usize - content.as_ptr() as usize;
         let before = &content.as_bytes()[..start + self.read];

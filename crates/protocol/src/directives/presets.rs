@@ -1,5 +1,5 @@
-//! Presets: settings that control how a runner asks for directives. They are data, so that a
-//! configuration can hold the quirks of a provider or model.
+//! Presets: settings that control how a runner asks for directives. Presets can be serialized, so a
+//! configuration file can hold the settings that a provider or model needs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,8 +7,9 @@ use thiserror::Error;
 
 use crate::{Body, Capabilities, Feature, merge as merge_bodies};
 
-/// Request fields that belong to the runner or to another protocol. Presets and callers cannot set
-/// them.
+/// Request fields that presets and callers cannot set; their values are ignored. The runner sets
+/// `messages`, `model` and `response_format`, and the other fields belong to tool calls and
+/// streams.
 pub const RESERVED: [&str; 10] = [
     "function_call",
     "functions",
@@ -22,15 +23,15 @@ pub const RESERVED: [&str; 10] = [
     "tools",
 ];
 
-/// Way in which a model is constrained to the envelope.
+/// Method of asking a model for an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// `response_format` of type `json_schema`.
+    /// `response_format` of type `json_schema`, plus short instructions in the system message.
     JsonSchema,
-    /// `response_format` of type `json_object`, plus instructions in the prompt.
+    /// `response_format` of type `json_object`, plus full instructions in the system message.
     JsonObject,
-    /// Instructions in the prompt only.
+    /// Full instructions in the system message, without a `response_format`.
     PromptOnly,
 }
 
@@ -45,7 +46,7 @@ impl Mode {
     /// All modes, strictest first.
     pub const ALL: [Self; 3] = [Self::JsonSchema, Self::JsonObject, Self::PromptOnly];
 
-    /// Returns the mode's name in presets and records.
+    /// Returns the mode's name in presets and records, such as `json_schema`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::JsonSchema => "json_schema",
@@ -54,7 +55,7 @@ impl Mode {
         }
     }
 
-    /// Reports whether requests in this mode have a `response_format`.
+    /// Reports whether this mode has a `response_format`.
     pub const fn is_structured(self) -> bool {
         !matches!(self, Self::PromptOnly)
     }
@@ -82,8 +83,8 @@ impl std::str::FromStr for Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PayloadSchemas {
-    /// Describe payloads if the backend is known to support arbitrary grammars, as the engine in
-    /// this process does.
+    /// Describe payloads only if the backend is already known to support GBNF grammars, as the
+    /// engine in this process does.
     #[default]
     Auto,
     /// Always describe payloads.
@@ -93,8 +94,8 @@ pub enum PayloadSchemas {
     Never,
 }
 
-/// Settings for requesting directives. Unset fields have the values of [`default_directives`].
-/// [`merge`] layers presets.
+/// Settings for requesting directives. A runner replaces each `None` by the value of
+/// [`default_directives`]. [`merge`] combines several presets.
 ///
 /// ```
 /// use formwork_protocol::directives::{Mode, presets};
@@ -109,41 +110,43 @@ pub enum PayloadSchemas {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Preset {
-    /// Modes to try, in this order.
+    /// Modes to try, in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<Vec<Mode>>,
-    /// Number of repair requests in each mode. A repair request shows the model its answer and the
-    /// error.
+    /// Maximum number of repair requests in each mode. A repair request shows the model its
+    /// previous answer and the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_retries: Option<u32>,
-    /// True if the runner queries the backend's capabilities first and skips unsupported modes. A
-    /// remote server is probed once for each model.
+    /// True if the runner queries the backend's capabilities first and skips unsupported modes. For
+    /// a remote server, the first query for each model sends probe requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_capabilities: Option<bool>,
-    /// True if a refused request ends the run instead of only the mode.
+    /// True if the run ends when the backend refuses a request. If false, the runner tries the next
+    /// mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_on_refusal: Option<bool>,
-    /// Setting that decides whether the schema describes payloads.
+    /// Setting that decides whether the schema in a request describes payloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_schemas: Option<PayloadSchemas>,
-    /// Value of `strict` in the `json_schema` format.
+    /// Value of `json_schema.strict` in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
-    /// Fields of all requests.
+    /// Fields that are added to all requests. The caller's fields
+    /// ([`RunRequest::overrides`](super::RunRequest::overrides)) override them.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub request_overrides: Body,
-    /// Fields of requests with a `response_format`. They override all other sources of the same
-    /// fields.
+    /// Fields that are added to requests in modes with a `response_format`. They override
+    /// `request_overrides` and the caller's fields.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub structured_request_overrides: Body,
-    /// Fields of requests without a `response_format`. They override all other sources of the same
-    /// fields.
+    /// Fields that are added to requests in prompt-only mode. They override `request_overrides` and
+    /// the caller's fields.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub prompt_only_request_overrides: Body,
 }
 
-/// Returns the defaults: all modes with one repair in each. The runner does not query capabilities,
-/// and a refusal leads to the next mode.
+/// Returns the default settings: all modes, with one repair request in each. The runner does not
+/// query capabilities, and tries the next mode if the backend refuses a request.
 pub fn default_directives() -> Preset {
     Preset {
         modes: Some(Mode::ALL.to_vec()),
@@ -156,21 +159,23 @@ pub fn default_directives() -> Preset {
     }
 }
 
-/// Returns a preset that sets only the modes.
+/// Returns a preset that sets only `modes`.
 pub fn directives(modes: impl IntoIterator<Item = Mode>) -> Preset {
     Preset { modes: Some(modes.into_iter().collect()), ..Preset::default() }
 }
 
-/// Provider names that [`provider_defaults`] knows.
+/// Names of the providers for which [`provider_defaults`] has settings.
 pub const PROVIDERS: [&str; 3] = ["openrouter", "openai", "local"];
 
-/// Returns the known quirks of a provider. An unknown name gives an empty preset.
+/// Returns the settings that a provider needs. The name's case is ignored, and an unknown name
+/// gives an empty preset.
 ///
-/// - `openrouter`: with `provider.require_parameters` set, the router selects only servers that
-///   support every field of the request. The preset sets the field in structured modes. The field
-///   is false in prompt-only mode, because the router's list of supported fields has gaps.
-/// - `openai`: accepts a schema as `strict` only if the schema closes all objects, and payload
-///   objects are open.
+/// - `openrouter`: if `provider.require_parameters` is true, the router selects only servers that
+///   support every field of the request. The preset sets this field to true in modes with a
+///   `response_format`. In prompt-only mode the field is false, because the router's lists of
+///   supported fields are incomplete.
+/// - `openai`: accepts `strict: true` only if no object in the schema allows additional properties.
+///   The preset sets `strict` to false, because payloads may have any properties.
 /// - `local`: the engine in this process can enforce any schema, so requests always describe
 ///   payloads.
 pub fn provider_defaults(provider: &str) -> Preset {
@@ -187,8 +192,8 @@ pub fn provider_defaults(provider: &str) -> Preset {
     }
 }
 
-/// Merges presets; later presets override earlier ones. Lists are replaced, and request fields are
-/// merged recursively.
+/// Merges presets; later presets override earlier ones. `modes` is replaced as a whole, and objects
+/// with request fields are merged recursively.
 pub fn merge(presets: impl IntoIterator<Item = Preset>) -> Preset {
     presets.into_iter().fold(Preset::default(), |below, above| Preset {
         modes: above.modes.or(below.modes),
@@ -210,8 +215,8 @@ pub fn merge(presets: impl IntoIterator<Item = Preset>) -> Preset {
 }
 
 impl Preset {
-    /// Returns the preset's and the caller's fields for a request in `mode`, without reserved
-    /// fields.
+    /// Returns the fields that are added to a request in `mode`: the preset's fields merged with
+    /// `overrides`, the caller's fields. Fields in [`RESERVED`] are removed.
     pub(super) fn fields(&self, mode: Mode, overrides: &Body) -> Body {
         let of_mode = if mode.is_structured() {
             &self.structured_request_overrides

@@ -8,45 +8,47 @@ use super::error::{Fault, RegistryError};
 use super::names;
 use super::shortened;
 
-/// Maximum number of reported violations of a payload schema.
+/// Maximum number of schema violations that are reported for one payload.
 const VIOLATIONS: usize = 8;
-/// Maximum number of characters in one violation message.
+/// Maximum number of characters in a message about an invalid schema or a schema violation.
 const TOLD: usize = 300;
 
 /// Definition of a directive type.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// Name of the type. Dots may structure it, as in `ui.show_form`.
+    /// Canonical name of the type, such as `ui.show_form`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// One-line description for the model.
+    /// One-line description of the type for the model; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Other names that models use for the type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// JSON Schema of the payload. Unknown fields are allowed unless the schema forbids them.
+    /// JSON Schema of the payload. Unknown fields are allowed unless the schema forbids them. If
+    /// `None`, a payload may be any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_schema: Option<Value>,
     /// Instructions for the model about when and how to use the type. May have several lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// True if payloads are patches. Their `ops` are then normalized and checked as described in
-    /// [`patch`](super::patch).
+    /// True if the field `ops` of each payload is a patch. The [`Validator`](super::Validator) then
+    /// normalizes and checks the operations, as described in [`patch`](super::patch).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub patch: bool,
 }
 
-/// The known directive types. Cheap to clone.
+/// Definitions of the known directive types. Cheap to clone.
 ///
-/// Serialized as `{"definitions": […], "instructions": "…"}`. A registry without definitions allows
-/// any type.
+/// Serialized as `{"definitions": […], "instructions": "…"}`, where `instructions` is the text of
+/// [`Registry::with_instructions`]. A registry without definitions allows any type.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "Data", into = "Data")]
 pub struct Registry {
     data: Arc<Data>,
-    /// Compiled payload schemas, parallel to the definitions.
+    /// Compiled payload schema of each definition, in the order of the definitions. `None` for a
+    /// definition without a payload schema.
     schemas: Arc<[Option<Validator>]>,
 }
 
@@ -59,23 +61,24 @@ struct Data {
 }
 
 impl Definition {
-    /// Creates a definition that has only a name.
+    /// Creates a definition of the type `kind`. All other fields are empty.
     pub fn new(kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), ..Self::default() }
     }
 }
 
 impl Registry {
-    /// Creates a registry of these types.
+    /// Creates a registry of the types in `definitions`.
     ///
     /// # Errors
-    /// Returns an error if a name is empty, has surrounding whitespace or occurs twice. A payload
-    /// schema that does not compile or excludes objects is also an error.
+    /// Returns an error if a type or alias is empty, has surrounding whitespace or occurs twice. A
+    /// payload schema that does not compile, or whose `type` excludes objects, is also an error.
     pub fn new(definitions: Vec<Definition>) -> Result<Self, RegistryError> {
         Self::try_from(Data { definitions, instructions: None })
     }
 
-    /// Sets a text for the model about all types.
+    /// Sets general instructions for the model, which follow the list of types in the system
+    /// message.
     #[must_use]
     pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.data).instructions = Some(instructions.into());
@@ -87,17 +90,18 @@ impl Registry {
         &self.data.definitions
     }
 
-    /// Returns the definition with this name. Aliases are not considered.
+    /// Returns the definition of the type named `kind`, or `None` if there is no such type. Aliases
+    /// are not considered.
     pub fn get(&self, kind: &str) -> Option<&Definition> {
         self.definitions().iter().find(|definition| definition.kind == kind)
     }
 
-    /// Returns the names of the types.
+    /// Returns the names of the types, in the order of the definitions.
     pub fn types(&self) -> Vec<String> {
         self.definitions().iter().map(|definition| definition.kind.clone()).collect()
     }
 
-    /// Returns pairs of an alias and its type.
+    /// Returns all aliases, as pairs of an alias and its type, such as `("toast", "ui.toast")`.
     pub fn type_aliases(&self) -> Vec<(String, String)> {
         let of = |definition: &Definition| -> Vec<_> {
             definition.aliases.iter().map(|alias| (alias.clone(), definition.kind.clone())).collect()
@@ -105,18 +109,19 @@ impl Registry {
         self.definitions().iter().flat_map(of).collect()
     }
 
-    /// Returns the model's instructions about all types.
+    /// Returns a text that explains the types to the model: each type with its description and
+    /// instructions, and then the general instructions. Payload schemas are not included.
     pub fn instructions(&self) -> String {
         super::instructions::of_types(self, None, false)
     }
 
-    /// Returns the text about all types that [`Self::with_instructions`] set.
+    /// Returns the general instructions that [`Self::with_instructions`] set.
     pub(super) fn remarks(&self) -> Option<&str> {
         self.data.instructions.as_deref()
     }
 
-    /// Checks a payload against the schema of its type. Returns a JSON pointer and a message for
-    /// each violation.
+    /// Checks `payload` against the schema of the type `kind`. Returns a JSON pointer into the
+    /// payload and a message for each violation. A type without a schema has no violations.
     pub(super) fn violations(&self, kind: &str, payload: &Map<String, Value>) -> Vec<(String, String)> {
         let at = self.definitions().iter().position(|definition| definition.kind == kind);
         let Some(schema) = at.and_then(|at| self.schemas.get(at)).and_then(Option::as_ref) else {
@@ -157,6 +162,8 @@ impl From<Registry> for Data {
     }
 }
 
+/// Compiles a payload schema and checks that its `type` includes objects. `place` is the place of
+/// the schema, for errors.
 fn compiled(schema: &Value, place: &str) -> Result<Validator, RegistryError> {
     let of_objects = match schema {
         Value::Object(schema) => match schema.get("type") {

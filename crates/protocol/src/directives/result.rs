@@ -9,19 +9,19 @@ use crate::{BackendError, Plan};
 /// An action for the app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Directive {
-    /// Canonical name of the type.
+    /// Canonical name of the directive's type, such as `ui.toast`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Arguments of the action.
     pub payload: Map<String, Value>,
 }
 
-/// A problem with a payload, reported by the app's own check or by the check of patches.
+/// A problem with a payload, found by the payload schema, the patch check or the app's own check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Issue {
     /// Code of the problem, such as `MISSING_FORM_ID`.
     pub code: String,
-    /// One-line message for a person or a model.
+    /// One-line message for a person or a model, if the code alone does not explain the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Machine-readable data, whose form depends on `code`.
@@ -30,7 +30,7 @@ pub struct Issue {
 }
 
 impl Issue {
-    /// Creates an issue that has only a code.
+    /// Creates an issue with the code `code`, without message and details.
     pub fn new(code: impl Into<String>) -> Self {
         Self { code: code.into(), message: None, details: None }
     }
@@ -43,17 +43,20 @@ impl Issue {
     }
 }
 
-/// Report of a problem that leaves the rest of the envelope usable.
+/// Report of a dropped directive, a dropped field or a cut-off answer. The rest of the envelope can
+/// be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Code such as `UNKNOWN_TYPE` or `INVALID_PAYLOAD`, or the code of an [`Issue`].
+    /// Code of the warning, such as `UNKNOWN_TYPE` or `TRUNCATED`, or the code of an [`Issue`].
     pub code: String,
     /// One-line message for a person or a model.
     pub message: String,
-    /// Index of the directive in the answer, from 0. `None` if the warning is about the envelope.
+    /// Index of the directive in the answer's `directives`, from 0. `None` if the warning is about
+    /// the envelope as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// Type of the directive, if known.
+    /// Canonical name of the directive's type, or the name in the answer if the type is unknown.
+    /// `None` if the directive has no `type` or if the warning is not about a directive.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Machine-readable data, whose form depends on `code`.
@@ -78,22 +81,23 @@ impl fmt::Display for Warning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCategory {
-    /// The backend did not answer, and another mode would not help.
+    /// The backend returned an error that is not about the mode, or refused a repair request.
     Transport,
-    /// The backend refused the request in this mode.
+    /// The backend refused the first request in a mode, or all modes were skipped.
     Unsupported,
     /// The answer contains no readable JSON object.
     Parse,
-    /// The object is not an envelope.
+    /// The object is not an envelope: a field is missing or has the wrong type.
     Envelope,
-    /// The envelope does not meet the caller's requirements.
+    /// The envelope is valid but does not meet the caller's requirements
+    /// ([`RunRequest::result_validator`](super::RunRequest::result_validator)).
     Semantic,
 }
 
-/// Reason for a failed attempt.
+/// Reason for the failure of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Stage of the failure.
+    /// Stage at which the attempt failed.
     pub category: ProblemCategory,
     /// Code such as `INVALID_JSON`, `TRUNCATED` or `RATE_LIMITED`.
     pub code: String,
@@ -118,7 +122,8 @@ impl Problem {
         self
     }
 
-    /// Converts a backend error, with its status, code and retry delay as details.
+    /// Creates a problem from a backend error. Its details are the error's status, code and retry
+    /// delay, if they are known.
     pub(super) fn transport(error: &BackendError) -> Self {
         let mut details = Map::new();
         let mut tell = |name: &str, value: Option<Value>| {
@@ -140,70 +145,76 @@ impl Problem {
 pub enum AttemptKind {
     /// First attempt in its mode.
     First,
-    /// Repair after an answer that could not be read.
+    /// Repair of an answer that contains no valid envelope.
     Repair,
-    /// Repair after an envelope that did not meet the caller's requirements.
+    /// Repair of a valid envelope that does not meet the caller's requirements.
     SemanticRepair,
 }
 
-/// A request and its outcome.
+/// Record of one request and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Mode of the request.
     pub mode: Mode,
     /// Purpose of the request.
     pub kind: AttemptKind,
-    /// The request that was sent.
+    /// Messages and options of the request. The runner always sets this field, but a stored record
+    /// may omit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Text of the answer; `None` if there was no answer.
+    /// Text of the answer, which may be empty. `None` if the backend returned an error.
     pub content: Option<String>,
-    /// Reason why the answer ended, as reported by the backend.
+    /// Reason why the answer ended, as reported by the backend, such as `stop` or `length`. `None`
+    /// if there is no answer or no reported reason.
     pub finish_reason: Option<String>,
-    /// Reason for the failure, if the attempt failed.
+    /// Reason for the failure. `None` if the attempt succeeded.
     pub error: Option<Problem>,
-    /// Warnings about the envelope.
+    /// Warnings about the valid envelope in the answer. Empty if the answer contains none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
-    /// Number of times the request was sent before an answer came. `None` if there was no answer.
+    /// Number of times the request was sent, including retries. `None` if the backend returned an
+    /// error.
     pub sent: Option<u32>,
-    /// Reason for each retry of the request, such as `RATE_LIMITED`.
+    /// Category of the error that caused each retry of the request, such as `RATE_LIMITED`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<String>,
-    /// Duration including retries, in milliseconds.
+    /// Duration of the attempt, including retries, in milliseconds.
     pub latency_ms: u64,
-    /// Token usage as reported by the backend.
+    /// Object `usage` of the answer, with token counts. `None` if the backend did not report usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
 }
 
-/// A mode that was not tried.
+/// Record of a mode that the runner skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The mode.
+    /// The skipped mode.
     pub mode: Mode,
-    /// Reason for skipping the mode.
+    /// Reason for skipping the mode, as a message for a person.
     pub reason: String,
 }
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectiveResult {
-    /// True if an envelope meets the caller's requirements.
+    /// True if an answer contained a valid envelope that meets the caller's requirements.
     pub ok: bool,
-    /// Mode in which the envelope was received.
+    /// Mode that produced the envelope. `None` if `ok` is false.
     pub mode: Option<Mode>,
-    /// Message for the user. Without a usable envelope, the best text that could be recovered.
+    /// Message for the user. If `ok` is false, this is the best text that could be recovered from
+    /// the answers, and may be empty.
     pub assistant_text: String,
-    /// Actions for the app; empty without a usable envelope.
+    /// Actions for the app. Empty if `ok` is false.
     pub directives: Vec<Directive>,
-    /// Warnings about the envelope.
+    /// Warnings about the envelope. Empty if `ok` is false.
     pub warnings: Vec<Warning>,
-    /// Without a usable envelope, the reason for each failed attempt, in order.
+    /// Reason for the failure of each attempt, in order, if `ok` is false. If no mode was tried,
+    /// the list has one problem with the code `NO_MODE`. Empty if `ok` is true.
     pub errors: Vec<Problem>,
-    /// All requests, in order.
+    /// All attempts, in order.
     pub attempts: Vec<Attempt>,
-    /// Modes that were not tried.
+    /// Modes that were skipped because the backend does not support them or refused them in an
+    /// earlier run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
 }

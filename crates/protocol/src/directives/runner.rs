@@ -20,48 +20,57 @@ use crate::{BackendError, Capabilities, Feature, PromptRunner};
 /// Asks a model for directives.
 ///
 /// The runner tries the modes of its preset in order. In each mode it asks once and then sends up
-/// to `repair_retries` repair requests. If the backend refuses a mode, the runner moves on at once.
-/// Later runs skip that mode if a following mode received an answer. A backend error that is not
-/// about the mode ends the run. The result records every attempt; only interrupted runs have no
-/// result.
+/// to `repair_retries` repair requests. If the backend refuses a request, the runner tries the next
+/// mode at once, unless the preset sets `stop_on_refusal`. A backend error that is not about the
+/// mode ends the run.
+///
+/// A refusal also affects later runs of the runner and its clones. They skip the refused mode if
+/// the backend answered in a later mode of the same run.
+///
+/// The result records every attempt. Only interrupted runs have no result.
 #[derive(Clone)]
 pub struct Runner {
     prompts: PromptRunner,
     preset: Preset,
-    /// Modes that the backend refused while it answered in a later mode of the same run.
+    /// Modes that later runs skip. The backend refused each of them and then answered in a later
+    /// mode of the same run.
     refused: Arc<Mutex<HashSet<Mode>>>,
 }
 
 impl Runner {
-    /// Creates a runner with [`presets::default_directives`].
+    /// Creates a runner that sends requests through `prompts`, with the settings of
+    /// [`presets::default_directives`].
     pub fn new(prompts: PromptRunner) -> Self {
         Self::build(prompts, Preset::default())
     }
 
-    /// Creates a runner with `preset` layered over the defaults.
+    /// Creates a runner that sends requests through `prompts`. `preset` overrides the settings of
+    /// [`presets::default_directives`].
     pub fn build(prompts: PromptRunner, preset: Preset) -> Self {
         let preset = presets::merge([presets::default_directives(), preset]);
         Self { prompts: prompts.without_defaults(&RESERVED), preset, refused: Arc::default() }
     }
 
-    /// Returns the preset, with the defaults filled in.
+    /// Returns the runner's settings, in which the defaults replace unset fields.
     pub const fn preset(&self) -> &Preset {
         &self.preset
     }
 
-    /// Asks until an answer can be used or all modes have failed.
+    /// Asks for directives in one mode after another until an answer can be used. If no answer can
+    /// be used, the result has `ok` set to false.
     ///
     /// # Errors
-    /// Returns an error only if the run is interrupted. The error is the backend's.
+    /// Returns the backend's error if the run is interrupted
+    /// ([`Interruption`](crate::Interruption)). All other errors are recorded in the result.
     pub async fn run(&self, request: &RunRequest) -> Result<DirectiveResult, BackendError> {
         let modes = request.modes.as_ref().or(self.preset.modes.as_ref());
         self.run_in(request, modes.map(Vec::as_slice).unwrap_or_default()).await
     }
 
-    /// Asks in one mode, without repairs.
+    /// Sends a single request, in `mode`, without repair requests.
     ///
     /// # Errors
-    /// Returns an error only if the run is interrupted, as [`Runner::run`] does.
+    /// Returns the backend's error if the run is interrupted, as [`Runner::run`] does.
     pub async fn run_once(&self, request: &RunRequest, mode: Mode) -> Result<DirectiveResult, BackendError> {
         let once = Preset { repair_retries: Some(0), ..self.preset.clone() };
         Self { preset: once, ..self.clone() }.run_in(request, &[mode]).await
@@ -79,6 +88,7 @@ impl Runner {
         Ok(run.failed())
     }
 
+    /// Returns the modes that the backend refused in earlier runs.
     fn refused(&self) -> HashSet<Mode> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -96,10 +106,13 @@ impl Runner {
     }
 }
 
-/// Next action after a mode ended.
+/// Next action of a run after the attempts in one mode.
 enum Step {
+    /// End the run with this envelope.
     Done(Envelope),
+    /// Try the next mode.
     Next,
+    /// End the run without an envelope.
     Stop,
 }
 
@@ -110,9 +123,10 @@ struct Run<'a> {
     validator: Validator<'a>,
     attempts: Vec<Attempt>,
     skipped: Vec<Skipped>,
-    /// Modes refused since the last answer.
+    /// Modes that the backend refused since its last answer in this run.
     refused: Vec<Mode>,
-    /// Text of the best failed answer so far, and true if the text came from an envelope.
+    /// Best text for the user in the unusable answers so far. The flag is true if the text came
+    /// from a valid envelope.
     best: (String, bool),
 }
 
@@ -133,7 +147,7 @@ impl<'a> Run<'a> {
         &self.request.options
     }
 
-    /// Returns the modes worth trying and records the skipped ones.
+    /// Returns the members of `modes` that the run tries. Records the others in `self.skipped`.
     async fn open(&mut self, modes: &[Mode]) -> Result<Vec<Mode>, BackendError> {
         let capabilities = match self.runner.preset.check_capabilities {
             Some(true) => self.capabilities().await?,
@@ -155,7 +169,8 @@ impl<'a> Run<'a> {
         Ok(open)
     }
 
-    /// Returns the backend's capabilities, or all capabilities if the query fails.
+    /// Queries the backend's capabilities. If the query fails, all features are assumed; if it is
+    /// interrupted, returns the error.
     async fn capabilities(&self) -> Result<Capabilities, BackendError> {
         let prompts = &self.runner.prompts;
         match prompts.backend().capabilities(prompts.model()).await {
@@ -167,7 +182,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks in one mode, with repairs.
+    /// Asks in `mode`, and sends repair requests until an answer can be used or no more repairs are
+    /// allowed. Returns the next action of the run.
     async fn climb(&mut self, mode: Mode) -> Result<Step, BackendError> {
         let detail = schema::Detail {
             payloads: self.runner.tells_payloads(),
@@ -194,19 +210,20 @@ impl<'a> Run<'a> {
         Ok(Step::Next)
     }
 
+    /// Returns the next action of the run after the backend refused a request.
     fn after_refusal(&self) -> Step {
         if self.runner.preset.stop_on_refusal == Some(true) { Step::Stop } else { Step::Next }
     }
 
-    /// Remembers the modes refused so far. The backend has now answered, so the refusals were about
-    /// the modes.
+    /// Records that the backend answered. Any refusals before this answer were therefore about
+    /// their modes, so later runs skip these modes.
     fn answered(&mut self) {
         let mut refused = self.runner.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.extend(self.refused.drain(..));
     }
 
-    /// Keeps the text of an unusable answer unless a better text is known. Text from an envelope is
-    /// better than other text.
+    /// Keeps the text of an unusable answer as the best text so far. Other text never replaces text
+    /// from an envelope, and empty text is ignored.
     fn keep_text(&mut self, answered: &Answered) {
         let (text, whole) = match &answered.envelope {
             Some(envelope) => (envelope.assistant_text.clone(), true),

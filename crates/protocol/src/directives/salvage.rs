@@ -1,11 +1,11 @@
-//! Recovers text for the user from an answer without an envelope.
+//! Recovers text for the user from an answer without a valid envelope.
 
 use std::fmt::Write;
 
 use super::parser::{is_blank, without_thoughts};
 
-/// Returns the `assistant_text` of an unreadable answer, even if the string is cut off. If there is
-/// none, returns the text before any JSON.
+/// Returns the value of `assistant_text` in an unreadable answer, even if the string is cut off.
+/// Without such a value, returns the text before the first brace or code fence.
 pub(super) fn assistant_text(content: &str) -> String {
     let content = without_thoughts(content);
     written(content).unwrap_or_else(|| {
@@ -14,7 +14,8 @@ pub(super) fn assistant_text(content: &str) -> String {
     })
 }
 
-/// Returns the string after `"assistant_text":`, up to its end or to the end of the answer.
+/// Returns the string after `"assistant_text":`, up to its closing quote or the end of the answer.
+/// Returns `None` if there is no such string or if its escapes are invalid.
 fn written(content: &str) -> Option<String> {
     const NAME: &str = "\"assistant_text\"";
     let rest = &content[content.find(NAME)? + NAME.len()..];

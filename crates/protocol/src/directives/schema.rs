@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use super::embed::embedded;
 use super::{Definition, Mode, StructuredOutputOptions};
 
-/// Default name of the schema in requests.
+/// Default value of `json_schema.name` in requests.
 pub const NAME: &str = "directives";
 
 /// Level of detail of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// True if payloads are described by the schemas of their types. Otherwise a payload is any
-    /// object, which every provider accepts.
+    /// True to describe each payload by the payload schema of its type. If false, the schema
+    /// accepts any object as a payload, which every provider supports.
     pub payloads: bool,
-    /// Value of `strict` in requests.
+    /// Value of `json_schema.strict` in requests.
     pub strict: bool,
 }
 
-/// Returns the `response_format` of a mode, or `None` for prompt-only mode.
+/// Returns the `response_format` of requests in `mode`, or `None` for prompt-only mode.
 pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: Detail) -> Option<Value> {
     match mode {
         Mode::JsonSchema => {
@@ -31,12 +31,12 @@ pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: De
     }
 }
 
-/// Returns the schema of the envelope. `type` is restricted to the allowed types, if they are
-/// known, and `payload` is an object.
+/// Returns the JSON Schema of the envelope. The `type` of a directive must be one of
+/// [`StructuredOutputOptions::allowed()`]. If all types are allowed, `type` may be any string.
 ///
-/// With `payloads` set, each type with a payload schema has its own alternative, and the other
-/// types share one. The payload schemas are under `$defs`, and their internal references are
-/// adjusted to that position.
+/// If `payloads` is false, a payload may be any object. If true, `anyOf` has one alternative for
+/// each type with a payload schema, and one alternative for all other types. The payload schemas
+/// are under `$defs`, with their references rewritten for that position.
 pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
     let (directives, definitions) = match options.allowed() {
         // `enum` must not be empty, so the schema of no allowed types is an empty array.
@@ -58,7 +58,9 @@ pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
     schema
 }
 
-/// Returns the schema of a directive and the definitions that it refers to.
+/// Returns the schema of one directive, and the definitions for `$defs` that the schema refers to.
+/// Only types in `allowed` are accepted; `None` accepts any type. `payloads` is true to describe
+/// payloads.
 fn items(options: &StructuredOutputOptions, allowed: Option<&[String]>, payloads: bool) -> (Value, Value) {
     let Some(allowed) = allowed else {
         return (directive(&json!({ "type": "string" }), &json!({ "type": "object" })), json!({}));
@@ -87,6 +89,7 @@ fn items(options: &StructuredOutputOptions, allowed: Option<&[String]>, payloads
     (json!({ "anyOf": alternatives }), definitions)
 }
 
+/// Returns the schema of a directive from the schemas of its `type` and `payload`.
 fn directive(kind: &Value, payload: &Value) -> Value {
     json!({
         "type": "object",

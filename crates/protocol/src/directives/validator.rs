@@ -4,7 +4,7 @@ use super::names::{Meaning, Names};
 use super::parser::{FIELDS, kind_of};
 use super::{Directive, Issue, Problem, ProblemCategory, StructuredOutputOptions, Warning, patch, shortened};
 
-/// Maximum number of characters of a name in a warning.
+/// Maximum number of characters of a type or field name in a warning.
 const NAME: usize = 80;
 /// Maximum number of unknown fields listed in a warning.
 const FIELDS_TOLD: usize = 8;
@@ -14,35 +14,37 @@ const FIELDS_TOLD: usize = 8;
 pub struct Envelope {
     /// Message for the user.
     pub assistant_text: String,
-    /// Valid directives. Their types are canonical names, not aliases.
+    /// Valid directives, in the order of the answer. Their types are canonical names, not aliases.
     pub directives: Vec<Directive>,
-    /// Warnings about dropped directives and fields.
+    /// Warnings about dropped directives, dropped fields and a cut-off answer.
     pub warnings: Vec<Warning>,
 }
 
-/// Checks that an object is an envelope.
+/// Checks that a JSON object is an envelope.
 ///
-/// Both fields must be present and have the right type. An invalid directive is dropped, with a
-/// warning that has its index and one of these codes: `NOT_AN_OBJECT`, `MISSING_TYPE`,
-/// `INVALID_TYPE`, `UNKNOWN_TYPE`, `TYPE_NOT_ALLOWED`, `MISSING_PAYLOAD`, `INVALID_PAYLOAD`,
-/// `PAYLOAD_SCHEMA`, a code of [`patch`], or a code of the app's own check. Unknown fields are
-/// dropped with `UNKNOWN_FIELD`, except inside payloads.
+/// The object must have a string `assistant_text` and an array `directives`. An invalid directive
+/// is dropped, and a [`Warning`] gives its index and one of these codes: `NOT_AN_OBJECT`,
+/// `MISSING_TYPE`, `INVALID_TYPE`, `UNKNOWN_TYPE`, `TYPE_NOT_ALLOWED`, `MISSING_PAYLOAD`,
+/// `INVALID_PAYLOAD`, `PAYLOAD_SCHEMA`, a code of [`patch::validate_patch_ops`], or a code of the
+/// app's own check ([`PayloadValidator`](super::PayloadValidator)). Unknown fields outside payloads
+/// are dropped, with the warning `UNKNOWN_FIELD`.
 pub struct Validator<'a> {
     options: &'a StructuredOutputOptions,
     names: Names,
 }
 
 impl<'a> Validator<'a> {
-    /// Creates a validator for these options.
+    /// Creates a validator that checks envelopes as `options` requires.
     pub fn new(options: &'a StructuredOutputOptions) -> Self {
         Self { options, names: Names::new(options) }
     }
 
-    /// Checks an envelope.
+    /// Checks the envelope with the fields `members`, which [`parser::parse`](super::parser::parse)
+    /// returns.
     ///
     /// # Errors
-    /// Returns an error with the code `MISSING_FIELD` or `INVALID_FIELD` if a field is missing or
-    /// has the wrong type.
+    /// Returns an error if `assistant_text` or `directives` is missing (`MISSING_FIELD`) or has the
+    /// wrong type (`INVALID_FIELD`).
     pub fn validate(&self, mut members: Map<String, Value>) -> Result<Envelope, Problem> {
         let assistant_text = match field(&mut members, FIELDS[0])? {
             Value::String(text) => text,
@@ -63,6 +65,8 @@ impl<'a> Validator<'a> {
         Ok(Envelope { assistant_text, directives, warnings })
     }
 
+    /// Checks `item`, the directive at `index`. A valid directive may still add to `warnings`. If
+    /// the directive must be dropped, returns the warnings as an error.
     fn directive(
         &self,
         index: usize,
@@ -124,7 +128,9 @@ impl<'a> Validator<'a> {
         Ok(Directive { kind, payload })
     }
 
-    /// Normalizes a payload and checks it by its schema, as a patch and by the app's own check.
+    /// Normalizes `payload` and checks it. The checks are the payload schema of the type `kind`,
+    /// the patch check if the type holds patches, and the app's own check. Returns the issues of
+    /// the first check that fails.
     fn check(&self, kind: &str, payload: &mut Map<String, Value>) -> Vec<Issue> {
         let registry = self.options.registry();
         let is_patch = registry.get(kind).is_some_and(|definition| definition.patch);
@@ -154,6 +160,7 @@ impl<'a> Validator<'a> {
     }
 }
 
+/// Removes the envelope's field `name` and returns its value, or an error if the field is missing.
 fn field(members: &mut Map<String, Value>, name: &str) -> Result<Value, Problem> {
     members.shift_remove(name).ok_or_else(|| {
         let problem = Problem::new(ProblemCategory::Envelope, "MISSING_FIELD", format!("missing `{name}`"));
@@ -161,6 +168,7 @@ fn field(members: &mut Map<String, Value>, name: &str) -> Result<Value, Problem>
     })
 }
 
+/// Returns the problem of an envelope's field `name` that has the wrong type.
 fn wrong(name: &str, expected: &str, found: &Value) -> Problem {
     let found = kind_of(found);
     let message = format!("`{name}` is {found}, not {expected}");
@@ -168,7 +176,8 @@ fn wrong(name: &str, expected: &str, found: &Value) -> Problem {
         .with(json!({ "field": name, "expected": expected, "found": found }))
 }
 
-/// Returns a warning about unknown fields, if there are any.
+/// Returns a warning that lists `members`, the unknown fields of an envelope or directive. Returns
+/// `None` if there are no unknown fields.
 fn unknown(members: &Map<String, Value>, index: Option<usize>, kind: Option<&str>) -> Option<Warning> {
     let names: Vec<_> = members.keys().take(FIELDS_TOLD).map(|name| shortened(name, NAME)).collect();
     let message = format!("dropped unknown fields: `{}`", names.join("`, `"));

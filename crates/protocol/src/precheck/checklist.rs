@@ -2,11 +2,15 @@ use serde_json::Value;
 
 use crate::repair::schema::{kind, properties, required, resolved};
 
-/// Maximum nesting depth of the check.
+/// Maximum nesting depth of the objects that are checked; the draft itself has depth 1.
 const DEPTH: usize = 4;
 
-/// Returns the fields that a schema requires and a draft lacks. If the draft is not an object or
-/// array as required, returns only that. The check is fast and does not validate the draft.
+/// Returns the paths of all fields that `schema` requires and `draft` lacks, such as `at.x` for the
+/// field `x` of the object `at`. Fields in arrays, and in objects below the fourth level, are not
+/// checked. The types of values are not checked either.
+///
+/// If `draft` itself must be an object or array and is not, the result is only `an object` or `an
+/// array`.
 ///
 /// ```
 /// use formwork_protocol::precheck::checklist;
@@ -28,6 +32,8 @@ pub fn checklist(schema: &Value, draft: &Value) -> Vec<String> {
     missing
 }
 
+/// Adds the missing fields of `draft` to `missing`. `place` is the path of `draft`, and `depth` is
+/// the number of levels still to check.
 fn collect(
     (root, schema): (&Value, &Value),
     draft: &Value,

@@ -6,20 +6,22 @@ use serde_json::json;
 
 use crate::{BackendError, Body, Plan, PromptRunner};
 
-/// Agreement of several short plans.
+/// Result of comparing several short plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Consensus {
-    /// Number of plans.
+    /// Number of compared plans.
     pub samples: u32,
-    /// Mean agreement over all pairs, from 0 to 1.
+    /// Agreement of the plans, from 0 to 1, as computed by [`agreement`].
     pub agreement: f64,
-    /// True if the agreement reaches the threshold and every plan names actions.
+    /// True if every plan names actions and the agreement reaches
+    /// [`PrecheckOptions::consensus_threshold`](super::PrecheckOptions::consensus_threshold).
     pub is_agreed: bool,
 }
 
-/// Writes short plans.
+/// Writes short plans for a task, which are then compared.
 pub trait Planner: Send + Sync {
-    /// Returns the plan with index `sample`, from 0. `max_tokens` limits its length.
+    /// Writes one plan for `task`. `sample` is the index of the plan, from 0, and `max_tokens` is
+    /// the maximum number of tokens in the plan.
     fn plan<'a>(
         &'a self,
         task: &'a str,
@@ -28,14 +30,14 @@ pub trait Planner: Send + Sync {
     ) -> BoxFuture<'a, Result<String, BackendError>>;
 }
 
-/// A model that writes short plans. Each plan has its own seed.
+/// Planner that asks a model. The seed of each request is the index of the plan.
 #[derive(Clone)]
 pub struct PromptPlanner {
     prompts: PromptRunner,
     system: String,
 }
 
-/// Default system message.
+/// Default system message of a [`PromptPlanner`].
 const SYSTEM: &str =
     "List the key actions for the task, one short line each, at most five. Do not carry them out.";
 
@@ -45,7 +47,7 @@ impl PromptPlanner {
         Self { prompts, system: SYSTEM.to_owned() }
     }
 
-    /// Sets the system message.
+    /// Sets the system message, which tells the model to list the actions of its plan.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = system.into();
@@ -74,8 +76,11 @@ impl Planner for PromptPlanner {
     }
 }
 
-/// Returns the mean Jaccard index of the plans' words over all pairs. A single plan has agreement
-/// 1, and two plans without words have 0.
+/// Returns the mean Jaccard index over all pairs of `plans`, from 0 to 1. The index of a pair is
+/// the number of words in both plans, divided by the number of words in at least one of them.
+///
+/// Each word counts once. Case, numbers and common words such as `the` are ignored. A pair without
+/// words has index 0, and fewer than two plans have agreement 1.
 ///
 /// ```
 /// use formwork_protocol::precheck::agreement;
@@ -96,12 +101,12 @@ fn jaccard(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
     if all == 0 { 0.0 } else { one.intersection(other).count() as f64 / all as f64 }
 }
 
-/// Reports whether a plan names any actions.
+/// Reports whether a plan names any actions, which means that it has significant words.
 pub(super) fn has_actions(plan: &str) -> bool {
     !words(plan).is_empty()
 }
 
-/// Returns the significant words of a plan, without articles, other common words and numbers.
+/// Returns the words of a plan in lower case, without articles, other common words and numbers.
 fn words(plan: &str) -> BTreeSet<String> {
     const EMPTY: [&str; 14] =
         ["a", "an", "and", "as", "at", "by", "for", "in", "it", "of", "on", "the", "then", "to"];

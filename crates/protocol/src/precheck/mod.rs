@@ -1,18 +1,23 @@
-//! A check before a costly generation: that its inputs are complete and its plan is sound.
+//! Checks the inputs and the plan of a generation before the costly generation starts.
 //!
-//! The check is off by default. The stages run in this order until one decides:
+//! The *context* is the set of named values that the generation can use. A *plan* is a text that
+//! says how the model will do its task. A *draft* is the value of an earlier answer to the same
+//! task.
 //!
-//! 1. The context must have all required keys, or the check fails.
-//! 2. A draft that lacks members required by the schema ends the check as skipped ([`checklist`]).
-//!    Such a draft needs repair.
-//! 3. If several short plans name actions and agree on them, the check passes ([`agreement`]).
-//! 4. A [`PlanValidator`] judges the plan. If a score threshold is set, the score must reach it,
-//!    and a plan without a score fails.
+//! The check is off by default. Its stages run in this order until one decides:
+//!
+//! 1. The check fails if the context lacks a required key.
+//! 2. The check is skipped if the draft lacks fields that the schema requires ([`checklist`]). Such
+//!    a draft needs repair instead of a better plan.
+//! 3. A [`Planner`] writes several short plans. If all of them name actions and agree on these
+//!    actions ([`agreement`]), the check passes.
+//! 4. A [`PlanValidator`] judges the plan. If a score threshold is set, the plan's score must reach
+//!    the threshold, and a plan without a score fails.
 //!
 //! If the input has no plan, stage 4 judges the first short plan that is not blank. Without any
-//! plan, or if the validator fails, stage 4 is skipped. An [`Interruption`](crate::Interruption) of
-//! the backend is returned as an error. A failed check does not stop the generation; its feedback
-//! becomes [`Guidance`].
+//! plan, or if the validator returns an error, the check is skipped. An
+//! [`Interruption`](crate::Interruption) of the backend is returned as an error. A failed check
+//! does not stop the generation; its feedback becomes [`Guidance`].
 //!
 //! ```
 //! use formwork_protocol::precheck::{Judgement, PlanRequest, Precheck, PrecheckInput, PrecheckOptions, Verdict};
@@ -49,7 +54,7 @@ use serde_json::Value;
 use crate::{BackendError, Body};
 use consensus::has_actions;
 
-/// Configured check before a generation.
+/// Check before a generation, with its options, plan validator and planner.
 #[derive(Clone)]
 pub struct Precheck {
     options: PrecheckOptions,
@@ -60,20 +65,21 @@ pub struct Precheck {
 /// Input of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct PrecheckInput<'a> {
-    /// Context of the generation.
+    /// Named values that the generation can use. All [`PrecheckOptions::required_context_keys`]
+    /// must be among them.
     pub context: &'a Body,
-    /// Task of the generation.
+    /// Text of the generation's task; may be empty.
     pub task: &'a str,
-    /// Plan for the task, if known.
+    /// Plan for the task. If `None`, the check uses a short plan or skips the judgement.
     pub plan: Option<&'a str>,
-    /// Earlier answer, if any.
+    /// Value of an earlier answer to the same task. `None` before the first answer.
     pub draft: Option<&'a Value>,
-    /// JSON Schema of answers.
+    /// JSON Schema of the generation's answer. A draft is checked only if there is a schema.
     pub schema: Option<&'a Value>,
 }
 
 impl<'a> PrecheckInput<'a> {
-    /// Creates an input that has only a context.
+    /// Creates an input that has only a context. The task is empty and all other fields are `None`.
     pub const fn new(context: &'a Body) -> Self {
         Self { context, task: "", plan: None, draft: None, schema: None }
     }
@@ -86,7 +92,7 @@ pub enum Verdict {
     Pass,
     /// A problem was found.
     Fail,
-    /// Nothing was judged.
+    /// No stage could decide, for example because there is no plan.
     Skipped,
 }
 
@@ -95,13 +101,13 @@ pub enum Verdict {
 pub struct PrecheckReport {
     /// Outcome of the check.
     pub verdict: Verdict,
-    /// Name of the reason, such as `missing_context_keys` or `no_plan`.
+    /// Name of the reason for the verdict, such as `missing_context_keys` or `no_plan`.
     pub reason: &'static str,
-    /// Feedback for the generation, if the check failed.
+    /// Feedback for the generation. `None` unless the check failed.
     pub feedback: Option<String>,
-    /// Score of the plan, if the validator gave one.
+    /// Score of the plan. `None` if no validator gave a finite score.
     pub score: Option<f64>,
-    /// Agreement of the short plans, if they were requested.
+    /// Agreement of the short plans. `None` if no plans were requested or if a request failed.
     pub consensus: Option<Consensus>,
     /// True if a validator judged the plan.
     pub is_judged: bool,
@@ -114,34 +120,38 @@ impl PrecheckReport {
 }
 
 impl Precheck {
-    /// Creates a check of context keys and drafts, without a validator.
+    /// Creates a check without a plan validator and planner. Such a check examines only context
+    /// keys and drafts.
     pub const fn new(options: PrecheckOptions) -> Self {
         Self { options, validator: None, planner: None }
     }
 
-    /// Sets the validator of plans: a closure, or a model ([`PromptValidator`]).
+    /// Sets the validator that judges plans: a closure, or a model ([`PromptValidator`]).
     #[must_use]
     pub fn with_validator(mut self, validator: impl PlanValidator + 'static) -> Self {
         self.validator = Some(Arc::new(validator));
         self
     }
 
-    /// Sets the planner that writes short plans for the consensus.
+    /// Sets the planner that writes short plans. The planner is asked only if
+    /// [`PrecheckOptions::consensus_samples`] is at least 2.
     #[must_use]
     pub fn with_planner(mut self, planner: impl Planner + 'static) -> Self {
         self.planner = Some(Arc::new(planner));
         self
     }
 
-    /// Returns the options.
+    /// Returns the options with which the check was created.
     pub const fn options(&self) -> &PrecheckOptions {
         &self.options
     }
 
-    /// Runs the check.
+    /// Runs the stages of the check on `input`.
     ///
     /// # Errors
-    /// Returns an error only if the run is interrupted.
+    /// Returns the backend's error if the check is interrupted
+    /// ([`Interruption`](crate::Interruption)). Any other error of the planner or validator only
+    /// skips its stage.
     pub async fn check(&self, input: &PrecheckInput<'_>) -> Result<PrecheckReport, BackendError> {
         let missing = self.options.missing_keys(input.context);
         if !missing.is_empty() {
@@ -171,14 +181,15 @@ impl Precheck {
         Ok(PrecheckReport { consensus, ..report })
     }
 
-    /// Asks the validator about a plan.
+    /// Returns the report of stage 4: asks the validator to judge `plan`. The verdict is `Skipped`
+    /// without a judgement.
     async fn judged(
         &self,
         input: &PrecheckInput<'_>,
         plan: Option<&str>,
     ) -> Result<PrecheckReport, BackendError> {
         let Some(validator) = &self.validator else {
-            // Passes if key checks were the only configured stage.
+            // Passes if the options require context keys but no judgement.
             let is_checked = !self.options.required_context_keys.is_empty() && !self.options.has_judge();
             let verdict = if is_checked { Verdict::Pass } else { Verdict::Skipped };
             return Ok(PrecheckReport::new(
@@ -202,6 +213,8 @@ impl Precheck {
         Ok(self.weighed(judgement))
     }
 
+    /// Returns the report of a judgement. A plan that the validator accepts fails nevertheless if
+    /// its score is below the threshold or missing.
     fn weighed(&self, judgement: Judgement) -> PrecheckReport {
         let score = judgement.score.filter(|score| score.is_finite());
         let low = match (score, self.options.score_threshold) {
@@ -230,8 +243,8 @@ impl Precheck {
         PrecheckReport { feedback, score, is_judged: true, ..PrecheckReport::new(verdict, reason) }
     }
 
-    /// Requests short plans and compares them. Returns `None` if the consensus is disabled or a
-    /// request fails.
+    /// Requests short plans and compares them. Returns the consensus and the plans, or `None` if
+    /// the consensus is disabled or a request fails.
     async fn consensus(
         &self,
         input: &PrecheckInput<'_>,

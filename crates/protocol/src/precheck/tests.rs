@@ -194,7 +194,7 @@ async fn a_model_judges_within_its_token_limit() {
     assert_eq!(told(&checked(&precheck, input).await), (Verdict::Skipped, "no_judgement", None));
 }
 
-/// Planner that returns these plans, the last one first.
+/// Planner that returns the plans in the list, from the last to the first.
 struct Planned(Mutex<Vec<Result<&'static str, BackendError>>>);
 
 impl Planner for Planned {

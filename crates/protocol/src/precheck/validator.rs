@@ -9,9 +9,9 @@ use crate::{BackendError, Plan, PromptRunner};
 /// Request to judge a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
-    /// The plan.
+    /// Text of the plan.
     pub plan: &'a str,
-    /// Task of the plan; may be empty.
+    /// Text of the task that the plan is for; may be empty.
     pub task: &'a str,
     /// Maximum number of tokens in a model's answer.
     pub max_tokens: u32,
@@ -22,27 +22,32 @@ pub struct PlanRequest<'a> {
 pub struct Judgement {
     /// True if the plan is acceptable.
     pub is_passed: bool,
-    /// Quality of the plan. The scale is defined by the validator, and the threshold must match.
+    /// Quality of the plan, where higher is better; `None` if the validator gives no score. The
+    /// validator defines the scale, and
+    /// [`PrecheckOptions::score_threshold`](super::PrecheckOptions::score_threshold) must use the
+    /// same scale.
     pub score: Option<f64>,
-    /// Suggested improvement.
+    /// Reason for the rejection of the plan, or a suggested improvement. Used only if the check
+    /// fails.
     pub feedback: Option<String>,
 }
 
 impl Judgement {
-    /// Creates the judgement of an acceptable plan.
+    /// Creates the judgement of an acceptable plan, without score and feedback.
     pub const fn passed() -> Self {
         Self { is_passed: true, score: None, feedback: None }
     }
 
-    /// Creates the judgement of an unacceptable plan, with the reason.
+    /// Creates the judgement of an unacceptable plan, without a score. `feedback` gives the reason.
     pub fn failed(feedback: impl Into<String>) -> Self {
         Self { is_passed: false, score: None, feedback: Some(feedback.into()) }
     }
 }
 
-/// Judges plans. Synchronous closures implement this trait.
+/// Judges plans. Closures that take a `&PlanRequest` and return a `Result<Judgement, BackendError>`
+/// implement this trait.
 pub trait PlanValidator: Send + Sync {
-    /// Judges a plan. Returns `None` for no opinion.
+    /// Judges the plan in `request`. Returns `None` if the validator has no opinion.
     fn judge<'a>(
         &'a self,
         request: &'a PlanRequest<'a>,
@@ -61,21 +66,23 @@ where
     }
 }
 
-/// A model that judges plans.
+/// Validator that asks a model.
 ///
 /// The request has temperature 0 and asks for `{"pass": …, "score": …, "feedback": …}`. If the
-/// backend refuses a `response_format`, the request is repeated without it. An answer that begins
-/// with the word `pass` or `fail` is also understood. Any other answer counts as no opinion.
+/// backend refuses the `response_format`, the request is repeated without a `response_format`. A
+/// text that begins with a word such as `pass`, `yes`, `fail` or `no` is also accepted. Any other
+/// answer counts as no opinion.
 #[derive(Clone)]
 pub struct PromptValidator {
     prompts: PromptRunner,
     system: String,
 }
 
-/// Default system message.
+/// Default system message of a [`PromptValidator`].
 const SYSTEM: &str = "You check plans before they are carried out. Say whether the plan will do what the task asks for. Answer with a \
 JSON object: `pass` (true or false), `score` (0 to 1) and `feedback` (one sentence that says what to change).";
 
+/// Judgement in the JSON format that the request asks for.
 #[derive(Deserialize)]
 struct Written {
     pass: bool,
@@ -85,6 +92,7 @@ struct Written {
     feedback: Option<String>,
 }
 
+/// Returns the JSON Schema of [`Written`].
 fn schema() -> Value {
     json!({
         "type": "object",
@@ -100,7 +108,7 @@ impl PromptValidator {
         Self { prompts, system: SYSTEM.to_owned() }
     }
 
-    /// Sets the system message.
+    /// Sets the system message, which must describe the judgement as a JSON object.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = system.into();
@@ -142,7 +150,7 @@ impl PlanValidator for PromptValidator {
     }
 }
 
-/// Parses a model's answer.
+/// Parses a model's answer. Returns `None` if the answer expresses no opinion.
 fn read(text: &str) -> Option<Judgement> {
     let shape = Shape::of_schema(schema(), "judgement").ok()?;
     if let Some(value) = shape.read(text).value
@@ -165,8 +173,8 @@ fn read(text: &str) -> Option<Judgement> {
     }
 }
 
-/// Returns the plan between `<plan>` and `</plan>`. An unclosed `<plan>` extends to the end of the
-/// text.
+/// Returns the trimmed text between `<plan>` and `</plan>`. An unclosed `<plan>` extends to the end
+/// of `text`. Returns `None` if there is no `<plan>` or if the plan is blank.
 ///
 /// ```
 /// use formwork_protocol::precheck::plan_snippet;

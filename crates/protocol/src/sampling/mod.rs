@@ -1,13 +1,13 @@
 //! Sampling profiles: named values of temperature, top-p, top-k and min-p for a set of models.
 //!
-//! Values tuned for one family of models say little about another. A profile therefore applies only
-//! to models that match its patterns, unless the caller overrides this. [`Profiles::select`] picks
-//! profiles by name or by group.
+//! Values tuned for one family of models say little about another, so each profile has patterns for
+//! its models. [`SamplingProfile::applies_to`] checks the patterns, and callers may ignore the
+//! result. [`Profiles::select`] picks profiles by name or by group.
 //!
 //! # Limits
-//! Only published values are predefined. `deepseek_v3_2_general_conversation`,
-//! `deepseek_v3_2_creative_writing` and `glm_4_7_recommended` are known by name only and are not
-//! included. A configuration file can add them.
+//! Only published values are predefined. The values of `deepseek_v3_2_general_conversation`,
+//! `deepseek_v3_2_creative_writing` and `glm_4_7_recommended` are not published, so these profiles
+//! are missing. A configuration file can add them.
 
 mod pattern;
 mod predefined;
@@ -21,7 +21,7 @@ pub use predefined::DEFAULT_PROFILE;
 
 use crate::Body;
 
-/// Sampling parameters. A field that is `None` is left to the backend.
+/// Sampling parameters. For a field that is `None`, the backend chooses the value.
 ///
 /// ```
 /// use formwork_protocol::sampling::Sampling;
@@ -36,13 +36,15 @@ pub struct Sampling {
     /// Softmax temperature; 0 always selects the most likely token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Nucleus sampling: total probability that the most likely tokens must reach together.
+    /// Nucleus sampling: keeps the smallest set of most likely tokens whose total probability
+    /// reaches this value, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// Number of most likely tokens to keep; 0 keeps all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u32>,
-    /// Minimum probability of a token, relative to the most likely one.
+    /// Minimum probability of a token, as a fraction of the most likely token's probability, from 0
+    /// to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_p: Option<f64>,
 }
@@ -51,16 +53,17 @@ pub struct Sampling {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("`{field}` is {given}; expected {wanted}")]
 pub struct SamplingError {
-    /// Name of the field.
+    /// Name of the field, such as `top_p`.
     pub field: &'static str,
     /// The rejected value.
     pub given: f64,
-    /// Description of the accepted range.
+    /// Description of the accepted range, such as `a number from 0 to 1`.
     pub wanted: &'static str,
 }
 
 impl Sampling {
-    /// Returns these values, overridden by each value that is set in `above`.
+    /// Returns the values of `self`, except that each value set in `above` replaces the value of
+    /// `self`.
     #[must_use]
     pub fn overridden_by(self, above: Self) -> Self {
         Self {
@@ -71,7 +74,7 @@ impl Sampling {
         }
     }
 
-    /// Returns the values as fields of a request.
+    /// Returns the values that are set, as fields of a chat request.
     pub fn options(&self) -> Body {
         match serde_json::to_value(self) {
             Ok(Value::Object(options)) => options,
@@ -80,7 +83,7 @@ impl Sampling {
         }
     }
 
-    /// Checks that each value is in its range.
+    /// Checks that each value that is set is in its range. `top_k` may have any value.
     ///
     /// # Errors
     /// Returns an error for the first value that is out of range.
@@ -112,7 +115,8 @@ impl std::fmt::Display for Sampling {
     }
 }
 
-/// Predefined groups by which profiles can be selected, in addition to groups that profiles define.
+/// Names of the groups that [`Profiles::select`] accepts even if no profile belongs to them.
+/// Profiles may also belong to groups with other names.
 pub const GROUPS: [&str; 5] = [DEFAULT_PROFILE, "recommended", "conversation", "creative", "tool_calling"];
 
 /// Named sampling values and the models they are meant for.
@@ -120,16 +124,16 @@ pub const GROUPS: [&str; 5] = [DEFAULT_PROFILE, "recommended", "conversation", "
 pub struct SamplingProfile {
     /// Unique name, such as `grok_default`.
     pub name: String,
-    /// Groups that contain the profile.
+    /// Names of the groups that contain the profile.
     pub groups: Vec<String>,
     /// Patterns of the models to which the profile applies; an empty list means every model.
     pub models: Vec<ModelPattern>,
-    /// The sampling values.
+    /// Sampling values that the profile sets.
     pub sampling: Sampling,
 }
 
 impl SamplingProfile {
-    /// Reports whether the profile applies to `model`.
+    /// Reports whether the profile is meant for the model named `model`.
     pub fn applies_to(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| pattern.matches(model))
     }
@@ -139,7 +143,7 @@ impl SamplingProfile {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown sampling profile or group `{name}`; expected one of {}", known.join(", "))]
 pub struct UnknownProfile {
-    /// The unknown name.
+    /// Name that is neither a profile nor a group.
     pub name: String,
     /// Names of all profiles and predefined groups.
     pub known: Vec<String>,
@@ -164,7 +168,7 @@ impl Profiles {
         Self(predefined::profiles())
     }
 
-    /// Adds a profile, or replaces the one with the same name.
+    /// Adds `profile`, or replaces the profile with the same name.
     pub fn insert(&mut self, profile: SamplingProfile) {
         match self.0.iter_mut().find(|known| known.name == profile.name) {
             Some(known) => *known = profile,
@@ -172,19 +176,22 @@ impl Profiles {
         }
     }
 
-    /// Returns the profile called `name`.
+    /// Returns the profile called `name`, or `None` for an unknown name.
     pub fn get(&self, name: &str) -> Option<&SamplingProfile> {
         self.0.iter().find(|profile| profile.name == name)
     }
 
-    /// Iterates over all profiles in insertion order.
+    /// Iterates over all profiles in the order of their insertion. A replaced profile keeps its
+    /// place.
     pub fn iter(&self) -> impl Iterator<Item = &SamplingProfile> {
         self.0.iter()
     }
 
-    /// Returns the profiles with these names or in these groups.
+    /// Returns the profiles that `asked` selects. Each element of `asked` is the name of a profile
+    /// or, if no profile has this name, of a group.
     ///
-    /// The result has each profile once, in the order of the request.
+    /// The result contains each profile once, in the order of `asked`. The profiles of a group are
+    /// in insertion order.
     ///
     /// # Errors
     /// Returns an error if a name is neither a profile nor a group. An empty group of [`GROUPS`] is

@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-/// Pattern for model names in which `*` matches any characters. Matching ignores case.
+/// Pattern for model names in which `*` matches any number of characters. Matching ignores case.
 ///
-/// Routers append variants to names, as in `qwen/qwen3-32b:nitro`. A pattern matches the name with
-/// or without the variant.
+/// Routers append a variant to a name, such as `:nitro` in `qwen/qwen3-32b:nitro`. A pattern
+/// matches a model if it matches the name with or without the variant.
 ///
 /// ```
 /// use formwork_protocol::sampling::ModelPattern;
@@ -22,20 +22,21 @@ impl From<&str> for ModelPattern {
 }
 
 impl ModelPattern {
-    /// Reports whether the pattern matches `model`.
+    /// Reports whether the pattern matches the name `model`, with or without its variant.
     pub fn matches(&self, model: &str) -> bool {
         let (pattern, model) = (self.0.to_lowercase(), model.to_lowercase());
         matches(&pattern, &model) || matches(&pattern, without_variant(&model))
     }
 }
 
-/// Returns a model name without the variant that a router appended.
+/// Returns the part of a model name before the first colon. The rest is a variant that a router
+/// appended, such as `:nitro`.
 pub(crate) fn without_variant(model: &str) -> &str {
     model.split_once(':').map_or(model, |(name, _)| name)
 }
 
-/// Matches each piece between stars at its first occurrence, which leaves the most text for later
-/// pieces.
+/// Reports whether `pattern` matches all of `text`. Each piece between stars is matched at its
+/// first occurrence, which leaves the most text for later pieces.
 fn matches(pattern: &str, mut text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();

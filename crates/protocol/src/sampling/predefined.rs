@@ -1,8 +1,9 @@
 use super::{ModelPattern, Sampling, SamplingProfile};
 
-/// Name of the profile that overrides nothing.
+/// Name of the predefined profile that sets no sampling values and is meant for all models.
 pub const DEFAULT_PROFILE: &str = "default";
 
+/// Sampling parameters that set no value.
 const NONE: Sampling = Sampling { temperature: None, top_p: None, top_k: None, min_p: None };
 
 const fn temperature(temperature: f64) -> Sampling {
@@ -21,9 +22,10 @@ const fn min_p(sampling: Sampling, min_p: f64) -> Sampling {
     Sampling { min_p: Some(min_p), ..sampling }
 }
 
+/// Name, groups, model patterns and sampling values of a profile.
 struct Predefined(&'static str, &'static [&'static str], &'static [&'static str], Sampling);
 
-/// Name, groups, model patterns and values of each profile.
+/// The predefined profiles.
 ///
 /// The values of the last two profiles come from the model cards
 /// (<https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>,

@@ -94,7 +94,8 @@ impl Step {
         }
     }
 
-    /// Builds a constraint by `response_format`.
+    /// Builds a constraint by `response_format`: the schema if the backend supports schemas,
+    /// otherwise any JSON object.
     fn by_format(&self, can: Capabilities) -> Constraint {
         let mode = StructuredOutput::Json.mode_name();
         let of_mode = |wanted: Mode| match &self.output {
@@ -117,7 +118,8 @@ impl Step {
 
     /// Builds a constraint by grammar.
     ///
-    /// This is the step's own grammar, or its schema if the backend compiles schemas to grammars.
+    /// The constraint is the step's own grammar. If the step has no grammar, the constraint is its
+    /// schema, provided that the backend compiles schemas to grammars.
     fn by_grammar(&self, mode: &'static str, can: Capabilities) -> Constraint {
         if !can.has(Feature::Grammar) {
             return Constraint::Skipped { mode, reason: "unsupported" };

@@ -5,10 +5,11 @@ use serde_json::Value;
 use crate::Body;
 use crate::adapt::{Input, ProcessorError};
 
-/// Context of one attempt: a copy of the step's context.
+/// Values by key that one attempt can read and write. At its start, an attempt gets a copy of the
+/// step's context.
 ///
-/// The copy replaces the step's context if the attempt succeeds and is dropped otherwise. Clones
-/// share the same copy, so tools and processors can use it.
+/// If the attempt succeeds, its copy replaces the step's context. Otherwise, the copy is dropped.
+/// Clones of a `Context` share the same values, so tools can change the context of their attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Context(Arc<Mutex<Body>>);
 
@@ -17,27 +18,27 @@ impl Context {
         Self(Arc::new(Mutex::new(body.clone())))
     }
 
-    /// Returns an independent copy.
+    /// Returns a copy that does not share its values with this context.
     pub(super) fn copied(&self) -> Self {
         Self::of(&self.body())
     }
 
-    /// Returns a copy of the current content.
+    /// Returns a copy of the current values.
     pub fn snapshot(&self) -> Body {
         self.body().clone()
     }
 
-    /// Returns the value of a key.
+    /// Returns a copy of the value of `key`, or `None` if the key is not set.
     pub fn get(&self, key: &str) -> Option<Value> {
         self.body().get(key).cloned()
     }
 
-    /// Sets the value of a key.
+    /// Sets the value of `key`.
     pub fn set(&self, key: impl Into<String>, value: impl Into<Value>) {
         self.body().insert(key.into(), value.into());
     }
 
-    /// Removes a key and returns its value.
+    /// Removes `key` and returns its value, or `None` if the key was not set.
     pub fn remove(&self, key: &str) -> Option<Value> {
         self.body().remove(key)
     }
@@ -52,12 +53,13 @@ impl Context {
 pub struct StepInput {
     /// Conversation so far, placed between the step's system message and its prompt.
     pub messages: Vec<Value>,
-    /// Further request fields, such as `temperature`.
+    /// Additional request fields, such as `temperature`. They override the step's own fields.
     pub options: Body,
-    /// Plan for the step, judged by the precheck.
+    /// Text of the plan that the precheck judges.
     ///
-    /// If absent, the precheck takes the `<plan>` of the last failed answer or of the newest
-    /// message that has one.
+    /// If `None`, the precheck uses the text between `<plan>` and `</plan>` in the answer of the
+    /// previous attempt. If that has no such text, the precheck uses the newest message that has
+    /// one.
     pub plan: Option<String>,
 }
 
@@ -74,24 +76,25 @@ impl StepInput {
 pub struct StepOutput {
     /// The parsed value, or the text itself if the step has no schema.
     pub value: Value,
-    /// Text from which the value was parsed.
+    /// Text of the model from which the value was parsed.
     pub text: String,
     /// Number of attempts, including the successful one.
     pub attempts: u32,
-    /// Number of repairs in the last attempt.
+    /// Number of requests for a repair in the successful attempt.
     pub repairs: u32,
 }
 
-/// Changes outputs, with access to the context. Closures implement this trait.
+/// Custom stage that can change outputs and use the context. Closures with the signature of
+/// [`process`](Self::process) implement this trait.
 ///
-/// A processor may see several texts in one attempt, each with its own copy of the context. Only
-/// the copy of the accepted text is kept.
+/// In one attempt, a processor may run for several texts: the first answer and each repaired one.
+/// Each text gets its own copy of the context. Only the copy of the accepted text is kept.
 pub trait StepProcessor: Send + Sync {
-    /// Returns the value to use instead, or `None` to keep the input.
+    /// Returns the value to use instead of `input.value`, or `None` to keep it.
     ///
     /// # Errors
-    /// Returns an error if the processor finds a fault or interrupts the run. A fault is reported
-    /// and keeps the value unchanged.
+    /// Returns [`ProcessorError::Fault`] if the processor cannot handle the value. The fault is
+    /// recorded, and the value is kept. Returns [`ProcessorError::Interrupt`] to end the run.
     fn process(&self, input: Input<'_>, context: &Context) -> Result<Option<Value>, ProcessorError>;
 }
 
@@ -104,13 +107,14 @@ where
     }
 }
 
-/// Checks outputs that match their schema. Closures implement this trait.
+/// Check of outputs that match their schema. Closures with the signature of
+/// [`validate`](Self::validate) implement this trait.
 pub trait StepValidator: Send + Sync {
-    /// Accepts or rejects the value.
+    /// Returns `Ok` to accept the output `value`.
     ///
     /// # Errors
-    /// Returns an error if the value has a fault or the run must end. The next attempt receives the
-    /// fault.
+    /// Returns [`ProcessorError::Fault`] to reject the value. The next attempt shows the fault to
+    /// the model. Returns [`ProcessorError::Interrupt`] to end the run.
     fn validate(&self, value: &Value, context: &Context) -> Result<(), ProcessorError>;
 }
 

@@ -31,7 +31,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format for a file extension, or YAML if the extension is unknown.
+    /// Returns the format for a file extension without the dot, such as `toml`. Unknown extensions
+    /// are YAML.
     pub fn of_extension(extension: &str) -> Self {
         match extension {
             "toml" => Self::Toml,
@@ -41,9 +42,10 @@ impl Format {
     }
 }
 
-/// Parsed steps file: steps under `agents` or `steps`, or a single `processing` block.
+/// Parsed steps file with the definitions of steps by name, under the key `agents` or `steps`.
 ///
-/// A single block defines a step named `step`. `grammars/steps.yaml` is an example.
+/// A `processing` block at the top level defines a step named `step`. `grammars/steps.yaml` is an
+/// example of a steps file.
 ///
 /// ```
 /// use formwork_protocol::step::{Format, StepsFile};
@@ -65,47 +67,54 @@ pub struct StepsFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StepDefinition {
-    /// Name of the model to call, as known to the caller.
+    /// Name of the model to call. [`StepsFile::build`] passes the name to its argument `prompts`.
     pub model: Option<String>,
-    /// System message.
+    /// System message, placed before all other messages.
     pub system: Option<String>,
-    /// Prompt template with placeholders for context values, such as
+    /// Template of the last user message, with placeholders for context values, such as
     /// `Summarise {{ initial_input }}`.
     pub prompt: Option<String>,
-    /// Further request fields, such as `temperature`.
+    /// Additional request fields, such as `temperature`. They override the defaults of the prompt
+    /// runner.
     pub options: Body,
-    /// Number of further attempts after a failed one; the default is 1.
+    /// Maximum number of attempts after the first one; the default is 1.
     pub retries: Option<u32>,
-    /// Processing of the output; without it, the output is not processed.
+    /// Processing of the output. `None` to parse the output strictly, without checks, adaptation or
+    /// repair.
     pub processing: Option<Processing>,
 }
 
-/// Processing of a step's output. Missing options come from the configuration.
+/// The `processing` block of a step: how its output is constrained, adapted and repaired. The
+/// configuration ([`Aros`]) has defaults for several options.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Processing {
-    /// Constraint of the output during decoding.
+    /// Constraint of the output during decoding. If `None`, the configuration decides.
     pub structured_output: Option<StructuredOutput>,
-    /// Level of adaptation for outputs that do not match the schema.
+    /// Level of adaptation for outputs that do not match the schema. If `None`, the configuration
+    /// decides.
     pub aop: Option<OutputProcessing>,
-    /// Conversions and tolerance of the adaptation.
+    /// Conversions and tolerance of the adaptation. Fields that are `None` come from the
+    /// configuration.
     pub coercion: Coercion,
-    /// Checks before the generation.
+    /// Options of the precheck, which checks the context and the plan before the model is called.
     pub reasoning_precheck: PrecheckOptions,
-    /// JSON Schema of the output.
+    /// JSON Schema of the output. If `None`, the step keeps the schema that was set before, if any.
     pub schema: Option<Value>,
     /// GBNF grammar that constrains the output instead of the schema.
     pub grammar: Option<String>,
-    /// True to accept only outputs that match the schema without adaptation.
+    /// True to accept only outputs that match the schema without adaptation. Requires a schema.
     pub enforce_grammar: bool,
-    /// True to only report what the adaptation would do.
+    /// True to record the changes that the adaptation would make without applying them (shadow
+    /// mode).
     pub shadow: bool,
-    /// Options of the repair; without them, outputs are not repaired.
+    /// Options for asking the model to repair an invalid output. If `None`, outputs are not
+    /// repaired.
     pub repair: Option<RepairOptions>,
 }
 
 impl StepsFile {
-    /// Parses and checks the text of a file.
+    /// Parses the text of a steps file and checks all its steps.
     ///
     /// # Errors
     /// Returns an error with the position of an unknown key or an invalid value.
@@ -160,7 +169,7 @@ impl StepsFile {
         Ok(())
     }
 
-    /// Returns a step of the file.
+    /// Returns the definition of the step with this name.
     ///
     /// # Errors
     /// Returns an error if no step has this name.
@@ -168,10 +177,11 @@ impl StepsFile {
         self.agents.get(name).ok_or_else(|| StepsError::at(&["agents"], self.unknown(name)))
     }
 
-    /// Builds a step that can be run.
+    /// Builds the step with this name, so that it can be run. `aros` has defaults for the options
+    /// of its `processing` block.
     ///
-    /// `prompts` returns the prompt runner for a model name of the file, or for `None` if the step
-    /// names no model.
+    /// `prompts` is called with the step's model name, or with `None` if the step names no model.
+    /// It returns the prompt runner for this model.
     ///
     /// # Errors
     /// Returns an error if no step has this name or its definition is invalid.
@@ -202,7 +212,7 @@ impl StepsFile {
         Ok(step)
     }
 
-    /// Returns an agent by its name, with or without the prefix `agents.`.
+    /// Returns the definition of an agent. `name` may have the prefix `agents.`.
     fn agent(&self, name: Option<&str>) -> Option<&StepDefinition> {
         let name = name?;
         self.agents.get(name.strip_prefix("agents.").unwrap_or(name))
@@ -257,7 +267,8 @@ impl StepDefinition {
         }
     }
 
-    /// Returns the runner for the step's model, with the step's request fields over its defaults.
+    /// Returns the prompt runner for the step's model. The step's request fields override the
+    /// defaults of the runner.
     fn prompts(&self, prompts: &dyn Fn(Option<&str>) -> PromptRunner) -> PromptRunner {
         let prompts = prompts(self.model.as_deref());
         let mut defaults = prompts.defaults().clone();
@@ -267,7 +278,7 @@ impl StepDefinition {
 }
 
 impl Processing {
-    /// Parses a single `processing` block.
+    /// Parses the text of a single `processing` block, without the key `processing`.
     ///
     /// # Errors
     /// Returns an error with the position of an unknown key or an invalid value.
@@ -277,7 +288,8 @@ impl Processing {
         Ok(processing)
     }
 
-    /// Checks constraints that the types cannot express.
+    /// Checks rules that the types cannot express. The error has the path of keys to the invalid
+    /// option.
     pub(super) fn check(&self) -> Result<(), (Vec<&'static str>, Fault)> {
         if let Some(schema) = &self.schema {
             Shape::of_schema(schema.clone(), "output")

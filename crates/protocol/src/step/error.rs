@@ -35,7 +35,8 @@ pub(super) enum Fault {
 }
 
 impl StepsError {
-    /// Returns the position: line and column, the path of keys, or both.
+    /// Returns the position of the error: a line with or without a column, a path of keys such as
+    /// `agents.a.processing.schema`, or both.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -53,7 +54,7 @@ impl StepsError {
     }
 }
 
-/// Error of a step without a usable output.
+/// Reason why a step has no usable output.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct StepError(Box<Kind>);
@@ -83,12 +84,13 @@ impl Kind {
 }
 
 impl StepError {
-    /// Returns the interruption, if one ended the run. Callers pass such an error on unchanged.
+    /// Returns the interruption that ended the run, or `None` if the step failed. Callers must pass
+    /// on an interruption unchanged.
     pub fn interruption(&self) -> Option<Interruption> {
         self.0.interruption()
     }
 
-    /// Returns the backend's error, if that is the cause.
+    /// Returns the error of the backend, or `None` if the step has no output for another reason.
     pub fn backend(&self) -> Option<&BackendError> {
         match &*self.0 {
             Kind::Backend(error) => Some(error),
@@ -96,7 +98,8 @@ impl StepError {
         }
     }
 
-    /// Returns the processor's interruption, if that is the cause.
+    /// Returns the interruption by a processor or validator, or `None` if the step has no output
+    /// for another reason.
     pub fn interrupted(&self) -> Option<&Interrupted> {
         match &*self.0 {
             Kind::Interrupted(interrupted) => Some(interrupted),
@@ -104,8 +107,8 @@ impl StepError {
         }
     }
 
-    /// Returns the faults of the last output by field, or an empty slice if the error has another
-    /// cause.
+    /// Returns a description of each fault of the last output, such as `Field "age": …`. Empty if
+    /// the step has no output for another reason.
     pub fn errors(&self) -> &[String] {
         match &*self.0 {
             Kind::Output { errors, .. } => errors,
@@ -113,7 +116,8 @@ impl StepError {
         }
     }
 
-    /// Returns the number of attempts with unusable outputs, or 0 if the error has another cause.
+    /// Returns the number of attempts if all had unusable outputs. Returns 0 if the step has no
+    /// output for another reason.
     pub fn attempts(&self) -> u32 {
         match &*self.0 {
             Kind::Output { attempts, .. } => *attempts,

@@ -42,9 +42,11 @@ pub(super) fn adaptation(span: &Span, adaptation: &Adaptation, output: &Output, 
     told(span, adaptation, settings.correction_ledger.then_some(output.hash.as_str()));
 }
 
-/// Records an adaptation outside a step in the same way as a step records it.
+/// Records `adaptation` in `span` with the same events as a step. Use this function for adaptations
+/// outside a step.
 ///
-/// If `ledger` has the schema, successful stages are also recorded in the correction ledger.
+/// `ledger` is the schema of the output. If it is given, each successful stage is also recorded in
+/// the correction ledger, a separate table of the trace.
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Adapter};

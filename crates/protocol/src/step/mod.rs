@@ -77,10 +77,11 @@ use crate::{PromptRunner, Retry};
 use error::Fault;
 use prompt::Template;
 
-/// Default number of further attempts after a failed one.
+/// Default for the maximum number of attempts after the first one.
 const RETRIES: u32 = 1;
 
-/// Creates the tools of an attempt, which may use the attempt's context.
+/// Function that creates the tools for an attempt from the attempt's context. The tools may read
+/// and change the context.
 type Tools = Arc<dyn Fn(&Context) -> Arc<dyn ToolSource> + Send + Sync>;
 
 /// Named call of a model, with the processing of its output.
@@ -102,7 +103,7 @@ pub struct Step {
     progress: Arc<dyn Fn(&Retry) + Send + Sync>,
 }
 
-/// Schema of the answers and the adapter for it.
+/// Schema of the outputs, prepared for repair (`shape`) and adaptation (`adapter`).
 #[derive(Clone)]
 struct Output {
     shape: Shape,
@@ -140,12 +141,14 @@ impl Step {
         }
     }
 
-    /// Applies a `processing` block over the defaults of a configuration.
+    /// Sets how outputs are processed: by the options of `processing`, and by the defaults of
+    /// `aros` for options that `processing` does not set.
     ///
-    /// The block's schema replaces the schema of the step. Without one, the step keeps its schema.
+    /// If `processing` has a schema, it replaces the schema of the step.
     ///
     /// # Errors
-    /// Returns an error if the block's schema is invalid or its options contradict each other.
+    /// Returns an error if the schema is invalid, an option is out of range, or options contradict
+    /// each other.
     pub fn with_processing(mut self, processing: &Processing, aros: &Aros) -> Result<Self, StepsError> {
         let fault = |fault: Fault| StepsError::at(&["processing"], fault);
         processing
@@ -183,36 +186,40 @@ impl Step {
         self
     }
 
-    /// Sets the number of further attempts after a failed one. The default is 1.
+    /// Sets the maximum number of attempts after the first one. The default is 1.
     #[must_use]
     pub const fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Extends the precheck, for example with a validator of plans. Does nothing if prechecks are
-    /// off.
+    /// Replaces the precheck with the result of `change`, for example to add a validator of plans.
+    /// Does nothing if the step has no precheck; [`with_processing`](Self::with_processing) sets
+    /// one if its options enable it.
     #[must_use]
     pub fn with_precheck(mut self, change: impl FnOnce(Precheck) -> Precheck) -> Self {
         self.precheck = self.precheck.map(change);
         self
     }
 
-    /// Adds a processor of outputs, which runs after the built-in stages.
+    /// Adds a processor of outputs, which runs after the built-in stages of adaptation and after
+    /// the processors added before. Steps without a schema run no processors.
     #[must_use]
     pub fn with_processor(mut self, processor: impl StepProcessor + 'static) -> Self {
         self.processors.push(Arc::new(processor));
         self
     }
 
-    /// Adds a check of outputs that match their schema.
+    /// Adds a check of outputs that match the schema. If the step has no schema, all outputs are
+    /// checked.
     #[must_use]
     pub fn with_validator(mut self, validator: impl StepValidator + 'static) -> Self {
         self.validators.push(Arc::new(validator));
         self
     }
 
-    /// Sets the tools, created for each attempt with its context.
+    /// Sets the tools that the model may call, and the options of the tool loop. For each attempt,
+    /// `tools` creates the tools from the attempt's context.
     ///
     /// With tools, the output is not constrained during decoding.
     #[must_use]
@@ -225,17 +232,17 @@ impl Step {
         self
     }
 
-    /// Sets counters, which may be shared with other steps.
+    /// Sets the counters of runs, repairs and results. Several steps may share the same counters.
     ///
-    /// They count the runs of the step and of its [`repairer`](Self::repairer). Steps without a
-    /// schema count nothing.
+    /// The counters include the runs of the step and of its [`repairer`](Self::repairer). Steps
+    /// without a schema are not counted.
     #[must_use]
     pub fn with_counters(mut self, counters: Arc<Counters>) -> Self {
         self.counters = counters;
         self
     }
 
-    /// Sets a callback that receives each repair before the request is sent.
+    /// Sets a callback that is called before each request for a repair.
     #[must_use]
     pub fn on_retry(mut self, progress: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);

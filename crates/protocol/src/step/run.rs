@@ -14,7 +14,7 @@ use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict, truncated,
 use crate::trace::{Span, Status};
 use crate::{BackendError, Body, Plan};
 
-/// Interruption from a processor during a repair.
+/// Slot for the interruption of a processor during a repair.
 type Stopped = Arc<Mutex<Option<Interrupted>>>;
 
 /// Failed attempt.
@@ -31,7 +31,7 @@ enum Ended {
     Bad(Failed),
 }
 
-/// Number of repairs requested.
+/// Numbers of requested and discarded repairs.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     repairs: u32,
@@ -50,8 +50,8 @@ struct Read {
 }
 
 impl Step {
-    /// Runs the step in its own span inside `around`. The context changes only if the step
-    /// succeeds.
+    /// Runs the step and traces it in a new span inside `around`. `context` changes only if the
+    /// step succeeds.
     ///
     /// # Errors
     /// Returns an error if no attempt gave a usable output, the backend failed, or the run was
@@ -111,7 +111,7 @@ impl Step {
         Err(Kind::Output { attempts, errors: last.map(|failed| failed.errors).unwrap_or_default() })
     }
 
-    /// Counts a run of a step with a schema.
+    /// Adds a run to the counters. Does nothing if the step has no schema.
     fn count(&self, verdict: Verdict, attempts: u32, asked: Asked) {
         if self.output.is_none() {
             return;
@@ -219,7 +219,8 @@ impl Step {
         Ok(())
     }
 
-    /// Parses a text with a copy of the context.
+    /// Parses and adapts `text`. Processors get a copy of `context`. If `span` is given, it records
+    /// the adaptation.
     fn read(
         &self,
         output: &Output,
@@ -381,7 +382,8 @@ fn errors(output: &Output, adaptation: &Adaptation) -> Vec<String> {
     if told.is_empty() { vec!["the output does not match its schema".to_owned()] } else { told }
 }
 
-/// Returns the faults of a text that must match without adaptation, or `None` if it does.
+/// Returns the faults of `text` if it is not JSON that matches the schema without adaptation.
+/// Returns `None` if it matches.
 fn as_it_came(output: &Output, text: &str) -> Option<Vec<String>> {
     match serde_json::from_str(text.trim()) {
         Ok(value) => Some(output.shape.check(value).errors).filter(|errors| !errors.is_empty()),

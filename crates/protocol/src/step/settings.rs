@@ -4,24 +4,27 @@ use crate::config::{Aros, StructuredOutput};
 use crate::precheck::PrecheckOptions;
 use crate::repair::RepairOptions;
 
-/// Resolved processing settings: a step's `processing` block over the defaults of a configuration.
+/// Processing settings of a step, resolved from its `processing` block and the defaults of a
+/// configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Constraint of the output during decoding.
     pub structured_output: StructuredOutput,
-    /// Adaptation of the output.
+    /// Options of the adaptation.
     pub adapt: AdaptOptions,
-    /// Checks before the generation; `None` if off.
+    /// Options of the precheck, which runs before the model is called; `None` if the precheck is
+    /// off.
     pub precheck: Option<PrecheckOptions>,
-    /// Options of the repair; `None` if off.
+    /// Options for asking the model to repair an invalid output; `None` if repairs are off.
     pub repair: Option<RepairOptions>,
     /// GBNF grammar that constrains the output instead of the schema.
     pub grammar: Option<String>,
     /// True to accept only outputs that match the schema without adaptation.
     pub enforce_grammar: bool,
-    /// True to record corrections in the correction ledger.
+    /// True to record each successful stage of an adaptation in the correction ledger, a separate
+    /// table of the trace.
     pub correction_ledger: bool,
-    /// True if processing is enabled and traced.
+    /// True if the configuration enables processing. If false, adaptations are not traced.
     pub is_on: bool,
 }
 
@@ -40,11 +43,11 @@ impl Settings {
         }
     }
 
-    /// Resolves a block over the configuration. Returns [`off`](Self::off) if the configuration is
-    /// not enabled.
+    /// Resolves the options of `processing`, with the defaults of `aros` for options that are not
+    /// set. Returns [`off`](Self::off) if `aros.enabled` is false.
     ///
     /// # Errors
-    /// Returns an error if a number of the configuration is out of range.
+    /// Returns an error if a number in `aros` is out of range.
     pub fn resolved(processing: &Processing, aros: &Aros) -> Result<Self, AdaptError> {
         if !aros.enabled {
             return Ok(Self::off());

@@ -8,13 +8,14 @@ use crate::Body;
 /// Maximum number of characters of invalid arguments quoted in an error.
 const TOLD: usize = 200;
 
-/// Parsed arguments.
+/// Parsed arguments of a call.
 #[derive(Debug, PartialEq)]
 pub(super) struct Arguments {
     pub(super) object: Body,
-    /// The object as text, for the history.
+    /// `object` as JSON text, for the conversation that is sent back to the model.
     pub(super) text: String,
-    /// Warnings about corrected deviations from the expected format.
+    /// Warnings about deviations from the expected format that were corrected, such as a Markdown
+    /// fence.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -30,11 +31,13 @@ impl Arguments {
     }
 }
 
-/// Parses arguments, including common deviations: blank text, objects in a fence, and objects
-/// encoded twice.
+/// Parses `given`, the text of a call's arguments, which may have at most `limit` bytes. Besides a
+/// JSON object, three deviations are accepted: blank text or `null` as an empty object, an object
+/// in a Markdown fence, and an object that is encoded as a JSON string.
 ///
-/// Anything else is reported as a problem that the model can correct. Blank arguments of a
-/// truncated answer are an error, since their intended value is unknown.
+/// Anything else is returned as a problem that the model can correct. `is_cut` is true if the token
+/// limit may have cut off the arguments. Blank text is then a problem as well, since the intended
+/// arguments are unknown.
 pub(super) fn read(given: &str, is_cut: bool, limit: usize) -> Result<Arguments, Problem> {
     if given.len() > limit {
         let message = format!(
@@ -64,7 +67,8 @@ fn none() -> Arguments {
     Arguments::of(Body::new()).warn("ARGUMENTS_BLANK", "blank arguments were read as an empty object")
 }
 
-/// Parses a string that contains an object.
+/// Parses `inner`, the content of a JSON string, as an object. Blank text is an empty object.
+/// Returns `None` for any other content.
 fn twice(inner: &str) -> Option<Arguments> {
     match serde_json::from_str(inner.trim()) {
         Ok(Value::Object(object)) => Some(
@@ -76,7 +80,7 @@ fn twice(inner: &str) -> Option<Arguments> {
     }
 }
 
-/// Parses an object that is the only content of a single Markdown fence.
+/// Parses `text` if it is a single Markdown fence around one JSON object. Otherwise returns `None`.
 fn fenced(text: &str) -> Option<Arguments> {
     let inner = fence(text)?.1;
     match serde_json::from_str(inner.trim()) {
@@ -87,7 +91,8 @@ fn fenced(text: &str) -> Option<Arguments> {
     }
 }
 
-/// Returns the info string and the content of a text that is a single Markdown fence.
+/// Returns the info string (such as `json`) and the content of `text` if it is a single Markdown
+/// fence. Otherwise returns `None`.
 pub(super) fn fence(text: &str) -> Option<(&str, &str)> {
     let inner = text.trim().strip_prefix("```")?.strip_suffix("```")?;
     let (info, inner) = inner.split_once('\n')?;

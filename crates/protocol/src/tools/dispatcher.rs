@@ -12,10 +12,10 @@ use super::registry::{Lookup, Tool, ToolSource};
 use super::shapes::ToolCall;
 use crate::Body;
 
-/// Dispatcher from a call to its result.
+/// Executes the calls of a model.
 ///
-/// It finds the tool, checks the arguments, runs the tool and limits the size of the result. Every
-/// outcome is an envelope, including a panic of the tool.
+/// For each call, it finds the tool, checks the arguments, runs the tool and limits the size of the
+/// result. Every outcome is a [`ToolResult`], including a panic of the tool.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,7 +48,8 @@ pub struct ToolDispatcher {
 pub(super) struct Checked<'a> {
     /// The tool to run with its arguments, or the result if the call was refused.
     pub(super) ready: Result<(&'a Tool, Body), ToolResult>,
-    /// The arguments for the history, always the text of an object since many servers parse it.
+    /// JSON text of the arguments for the history. It is always an object, since many servers parse
+    /// it; `{}` if the arguments are invalid.
     pub(super) arguments: String,
     /// Warnings about corrected deviations from the expected format.
     pub(super) warnings: Vec<Problem>,
@@ -70,7 +71,7 @@ impl ToolDispatcher {
         }
     }
 
-    /// Checks and executes one call.
+    /// Checks and executes one call. The result has `ok: false` if the call is refused or fails.
     pub async fn dispatch(&self, call: &ToolCall) -> ToolResult {
         let checked = self.check(call, false);
         let result = match &checked.ready {
@@ -87,8 +88,8 @@ impl ToolDispatcher {
         &*self.tools
     }
 
-    /// Finds the tool and parses its arguments. `is_cut` marks a call that the token limit may have
-    /// cut off.
+    /// Finds the tool, parses the arguments and checks them against the tool's schema. `is_cut` is
+    /// true if the token limit may have cut off the call.
     pub(super) fn check(&self, call: &ToolCall, is_cut: bool) -> Checked<'_> {
         let read = arguments::read(&call.arguments, is_cut, self.max_args_bytes);
         let (text, warnings) = read.as_ref().map_or_else(
@@ -131,8 +132,9 @@ impl ToolDispatcher {
         }
     }
 
-    /// Returns the result and its text after `change`, or a failure if that text exceeds the size
-    /// limit.
+    /// Applies `change` to the envelope of `result`, and returns the result with the text of the
+    /// changed envelope. If the text exceeds the size limit, returns a failure and its text
+    /// instead.
     pub(super) fn bound(&self, result: ToolResult, change: impl Fn(&mut Value)) -> (ToolResult, String) {
         let text = |result: &ToolResult| {
             let mut envelope = written(result);
@@ -159,7 +161,7 @@ impl ToolDispatcher {
     }
 }
 
-/// Envelopes are plain data and always serialize.
+/// Returns the envelope of a result as JSON. Results are plain data, so the conversion cannot fail.
 fn written(result: &ToolResult) -> Value {
     serde_json::to_value(result).unwrap_or_default()
 }

@@ -19,9 +19,10 @@ pub mod codes {
     pub const TOOL_OUTPUT_TOO_LARGE: &str = "TOOL_OUTPUT_TOO_LARGE";
     /// The tool panicked, or failed without a code of its own.
     ///
-    /// For runs: the last call of some tool failed, and the policy is `fatal`.
+    /// For runs: the mode is `enforced`, the policy is `fatal`, and the last call of at least one
+    /// tool failed.
     pub const TOOL_ERROR: &str = "TOOL_ERROR";
-    /// The tool did not end in time.
+    /// The tool did not finish within its timeout.
     pub const TIMEOUT: &str = "TIMEOUT";
     /// The connection to the server that runs the tool is lost.
     pub const TOOL_UNAVAILABLE: &str = "TOOL_UNAVAILABLE";
@@ -30,7 +31,7 @@ pub mod codes {
     pub const NO_TOOL_CALLS: &str = "NO_TOOL_CALLS";
     /// For runs: the mode is `enforced`, and there are no tools.
     pub const NO_TOOLS: &str = "NO_TOOLS";
-    /// For runs: all calls failed, and the policy is `tolerated`.
+    /// For runs: the mode is `enforced`, the policy is `tolerated`, and all calls failed.
     pub const NO_SUCCESSFUL_TOOL_CALL: &str = "NO_SUCCESSFUL_TOOL_CALL";
     /// For runs, and as a warning of turns: the last message is empty.
     pub const EMPTY_FINAL: &str = "EMPTY_FINAL";
@@ -45,7 +46,7 @@ pub struct Problem {
     pub code: String,
     /// Description of the problem and a possible correction.
     pub message: String,
-    /// Further details, such as limits and locations.
+    /// Further details by name, such as `limit`. In JSON, they are next to `code` and `message`.
     #[serde(flatten)]
     pub details: Body,
 }
@@ -56,7 +57,7 @@ impl Problem {
         Self { code: code.into(), message: message.into(), details: Body::new() }
     }
 
-    /// Adds a detail.
+    /// Adds a detail, or replaces the detail with this name.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
@@ -65,7 +66,7 @@ impl Problem {
 }
 
 impl From<String> for Problem {
-    /// Creates a failure with the code [`codes::TOOL_ERROR`].
+    /// Creates a problem with the code [`codes::TOOL_ERROR`].
     fn from(message: String) -> Self {
         Self::new(codes::TOOL_ERROR, message)
     }
@@ -77,11 +78,10 @@ impl From<&str> for Problem {
     }
 }
 
-/// Result of a call: the envelope that the model sees.
+/// Result of a call. The model sees it as a JSON object with four fields, the envelope: `ok`,
+/// `data`, `errors` and `warnings`.
 ///
-/// All four fields are always present, so that models and programs find the same shape for every
-/// outcome.
-///
+/// All four fields are always present, so that every outcome has the same shape.
 ///
 /// ```
 /// use formwork_protocol::tools::{Problem, ToolResult};
@@ -95,16 +95,17 @@ impl From<&str> for Problem {
 pub struct ToolResult {
     /// True if the call succeeded.
     pub ok: bool,
-    /// Output of the tool.
+    /// Output of the tool; `null` if there is none.
     #[serde(default)]
     pub data: Value,
-    /// Reasons for a failure.
+    /// Reasons why the call failed; empty if it succeeded.
     #[serde(default)]
     pub errors: Vec<Problem>,
     /// Warnings, which do not affect `ok`.
     #[serde(default)]
     pub warnings: Vec<Problem>,
-    /// Interruption that ends the run although nothing failed. It is not sent to the model.
+    /// Set if the run must end although nothing failed, for example because the caller cancelled
+    /// it. This field is not part of the envelope.
     #[serde(skip)]
     pub interruption: Option<Interruption>,
 }
@@ -120,7 +121,8 @@ impl ToolResult {
         Self { ok: false, errors: vec![problem.into()], ..Self::ok(Value::Null) }
     }
 
-    /// Creates the result of a call that was not done because the run must end.
+    /// Creates the result of a call that was not completed because of `interruption`. The result
+    /// ends the run.
     pub fn interrupted(interruption: Interruption) -> Self {
         Self { interruption: Some(interruption), ..Self::failed(interruption.to_string()) }
     }
@@ -132,7 +134,8 @@ impl ToolResult {
         self
     }
 
-    /// Converts the output of a program: an envelope if it has the shape of one, otherwise data.
+    /// Converts the JSON output of a program. Output in the shape of an envelope is used as the
+    /// result. Any other output becomes the data of a successful result.
     pub fn from_output(output: Value) -> Self {
         if !output.get("ok").is_some_and(Value::is_boolean) {
             return Self::ok(output);
@@ -149,9 +152,10 @@ impl ToolResult {
     }
 }
 
-/// Conversion of closure results to envelopes: an envelope, data, or a `Result` of either.
+/// Conversion of a closure's return value to a [`ToolResult`]. The value may be a `ToolResult`,
+/// JSON data, or a `Result` of either.
 pub trait IntoToolResult {
-    /// Converts the value to an envelope.
+    /// Converts the value to the result of a call.
     fn into_tool_result(self) -> ToolResult;
 }
 

@@ -1,6 +1,7 @@
 use thiserror::Error;
 
-/// Error in the setup of tools. Failures during a run are part of its record instead.
+/// Error in the setup of tools, presets or MCP connections, or in a replay. Failures during a run
+/// are part of its record ([`ToolRun`](super::ToolRun)) instead.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct ToolsError(#[from] Box<Kind>);

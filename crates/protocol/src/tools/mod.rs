@@ -1,12 +1,13 @@
-//! Tool loops: the model calls tools and the application executes them, until the model answers.
+//! Tool loops: the model calls tools and the application executes them, until the model answers
+//! without a call.
 //!
 //! A [`ToolLoopRunner`] sends a conversation with the tools of a [`ToolSource`]. It parses the
-//! calls in the answer, in any shape the provider uses, and dispatches them. It then sends the
-//! results and repeats this until a message has no calls.
+//! calls in the answer, in any of the JSON shapes that providers use, and executes them. It then
+//! sends the results to the model, and repeats this until a message has no calls.
 //!
 //! The outcome is a [`ToolRun`]: a record of every request and result, which [`replay`] can run
-//! again. Failures are part of the record and have a code ([`codes`]). Only interruptions are
-//! returned as errors.
+//! again. Failures are part of the record and have a code ([`codes`]). Only interruptions, such as
+//! a cancellation or an exhausted budget, are returned as errors.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -37,9 +38,9 @@
 //!
 //! # Guards
 //! The sizes of arguments and results are limited, and so is the number of turns. The number of
-//! calls of one message can be limited. Masks ([`FilteredToolRegistry`]) apply to the tools that
-//! are sent and to the tools that may run. [`ToolCallingOptions`] lists the limits and their
-//! defaults.
+//! calls of one message can be limited. A [`FilteredToolRegistry`] masks tools by name: a masked
+//! tool is not sent to the model and does not run. [`ToolCallingOptions`] lists the limits and
+//! their defaults.
 //!
 //! # Differences between providers
 //! Common variations of the message shape are normalized for every model. Quirks of single

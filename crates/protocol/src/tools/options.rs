@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::Body;
 
-/// Request fields set only by the loop, regardless of `request_overrides`.
+/// Names of the request fields that only the loop sets. They are ignored in
+/// [`ToolCallingOptions::request_overrides`].
 ///
 /// The two `stream` fields are reserved because the loop does not read streamed answers.
 pub const RESERVED: [&str; 7] =
@@ -24,7 +25,7 @@ pub enum ToolUseMode {
     Disabled,
 }
 
-/// Effect of failed calls on an enforced run.
+/// Condition on the results of calls under which a run in the mode `enforced` succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolFailurePolicy {
@@ -46,57 +47,67 @@ pub enum ToolFailurePolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolCallingOptions {
-    /// Requirement to call tools.
+    /// Requirement to call tools; `relaxed` by default.
     pub tool_use_mode: ToolUseMode,
-    /// Effect of failed calls on an enforced run.
+    /// Condition on the results of calls under which a run in the mode `enforced` succeeds; `fatal`
+    /// by default.
     pub tool_failure_policy: ToolFailurePolicy,
-    /// Maximum number of bytes of a call's arguments. Larger ones are refused with
-    /// `ARGUMENTS_TOO_LARGE`.
+    /// Maximum number of bytes of a call's arguments; 200,000 by default. A call with larger
+    /// arguments is refused with the code `ARGUMENTS_TOO_LARGE`.
     pub max_tool_args_bytes: usize,
-    /// Maximum number of bytes of a result as sent. A larger one becomes a failure with
-    /// `TOOL_OUTPUT_TOO_LARGE`.
+    /// Maximum number of bytes of a call's result as sent to the model; 200,000 by default. A
+    /// larger result is replaced by a failure with the code `TOOL_OUTPUT_TOO_LARGE`.
     pub max_tool_output_bytes: usize,
-    /// Maximum number of calls of one message to execute. Further calls are ignored and counted.
+    /// Maximum number of calls that are executed per message. Further calls of the message are
+    /// ignored and counted.
     ///
-    /// By default, all calls are executed in order, or only the first if requests have
-    /// `parallel_tool_calls: false`.
+    /// If `None`, only the first call is executed if requests have `parallel_tool_calls: false`.
+    /// Otherwise all calls are executed, in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls_per_turn: Option<NonZeroUsize>,
-    /// True to ask once more after an empty final message.
+    /// True to send one more request if the final message has neither calls nor text; true by
+    /// default.
     pub fix_empty_final: bool,
-    /// True to send the request after an empty final message without tools, to avoid accidental
-    /// calls.
+    /// True to omit the tools from the request after an empty final message, to avoid accidental
+    /// calls; true by default.
     pub fix_empty_final_disable_tools: bool,
-    /// User message of the request after an empty final message.
+    /// Text of the user message that the request after an empty final message ends with.
     pub fix_empty_final_prompt: String,
-    /// Maximum number of requests of a run, not counting the request after an empty final message.
+    /// Maximum number of requests of a run, not counting the request after an empty final message;
+    /// 12 by default.
     pub max_turns: NonZeroUsize,
-    /// Timeout of a tool in milliseconds, in addition to the executor's own timeout.
+    /// Timeout of each call in milliseconds, in addition to the executor's own timeout. `None` for
+    /// no timeout, which is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_timeout_ms: Option<u64>,
-    /// `tool_choice` of the requests.
+    /// Value of `tool_choice` in requests, such as `auto`. If `None`, `force_first_call` decides.
     ///
-    /// A choice that forces a call (`required` or a function) is sent only until the first call. A
-    /// run that must call in every turn would not end.
+    /// A choice that forces a call (`required` or a function) is sent only until the first call. If
+    /// every request forced a call, the run would not end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// True if an enforced run without a `tool_choice` sends `required` until the first call.
+    /// True to send `tool_choice: required` until the first call. This applies only in the mode
+    /// `enforced`, and only if `tool_choice` is `None`.
     ///
-    /// By default, this is the case if the backend is known to enforce calls, as the local engine
-    /// does. Servers are not probed for this, since that takes extra requests.
+    /// If `None`, the option is true if the backend is already known to enforce calls, as the local
+    /// engine does. Servers are not probed for this option, since a probe takes extra requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_first_call: Option<bool>,
-    /// Further request fields; those in [`RESERVED`] are ignored.
+    /// Additional request fields, such as `temperature`. They override the defaults of the prompt
+    /// runner. Fields in [`RESERVED`] are ignored.
     pub request_overrides: Body,
-    /// Names of [`Transforms`](super::Transforms) for the messages of every request.
+    /// Names of the [`Transforms`](super::Transforms) to apply, in order, to the messages of every
+    /// request.
     pub message_transforms: Vec<String>,
-    /// Names of transforms for the definitions of tools before they are sent.
+    /// Names of the transforms to apply, in order, to the definitions of tools before they are
+    /// sent.
     pub tool_transforms: Vec<String>,
-    /// Names of transforms for the message of an answer before its calls are parsed.
+    /// Names of the transforms to apply, in order, to the message of an answer before its calls are
+    /// parsed.
     pub response_transforms: Vec<String>,
-    /// Names of transforms for a call before it is dispatched.
+    /// Names of the transforms to apply, in order, to each call before it is executed.
     pub tool_call_transforms: Vec<String>,
-    /// Names of transforms for a result before it is sent.
+    /// Names of the transforms to apply, in order, to each result before it is sent.
     pub tool_result_transforms: Vec<String>,
 }
 
@@ -127,14 +138,15 @@ impl Default for ToolCallingOptions {
 }
 
 impl ToolCallingOptions {
-    /// Returns the maximum number of calls per message, given `parallel_tool_calls` of the
-    /// requests.
+    /// Returns the maximum number of calls to execute per message. `parallel` is the value of
+    /// `parallel_tool_calls` in the requests.
     pub(super) fn calls_per_turn(&self, parallel: Option<&Value>) -> usize {
         let serial = parallel == Some(&Value::Bool(false));
         self.max_tool_calls_per_turn.map_or(if serial { 1 } else { usize::MAX }, NonZeroUsize::get)
     }
 
-    /// Returns the `tool_choice` of a request.
+    /// Returns the `tool_choice` of the next request, or `None` to omit the field. `has_called` is
+    /// true if the model has made a call before.
     pub(super) fn choice(&self, has_called: bool) -> Option<Value> {
         let forced = self.tool_use_mode == ToolUseMode::Enforced && self.force_first_call == Some(true);
         let choice = self.tool_choice.clone().or_else(|| forced.then(|| "required".into()))?;

@@ -7,7 +7,8 @@ use super::error::{Kind, ToolsError};
 use super::options::ToolCallingOptions;
 use crate::{Body, merge};
 
-/// Partial [`ToolCallingOptions`]: fields that the preset does not set keep their value.
+/// Values for some fields of [`ToolCallingOptions`], for example for one provider or model. Presets
+/// can be merged. Fields that are not set get their default.
 ///
 /// ```
 /// use formwork_protocol::tools::Preset;
@@ -34,11 +35,12 @@ impl Preset {
         "tool_use_disabled",
     ];
 
-    /// Creates a custom preset.
+    /// Creates a custom preset from `fields`, a JSON object with any fields of
+    /// [`ToolCallingOptions`].
     ///
     /// # Errors
-    /// Returns an error that names the first of `fields` that is not a valid field of
-    /// [`ToolCallingOptions`].
+    /// Returns an error if `fields` is not an object, has an unknown field, or has a value of the
+    /// wrong type.
     pub fn new(fields: Value) -> Result<Self, ToolsError> {
         let fault = |error: serde_json::Error| Kind::Preset { reason: error.to_string() };
         serde_json::from_value::<ToolCallingOptions>(fields.clone()).map_err(fault)?;
@@ -47,7 +49,8 @@ impl Preset {
 
     /// Returns the preset recommended for any model.
     ///
-    /// It allows one call at a time, limits the sizes and asks again after an empty final message.
+    /// It allows one call per message and limits arguments and results to 200,000 bytes each. After
+    /// an empty final message, it asks the model once more.
     pub fn default_tool_calling() -> Self {
         Self::of(json!({
             "max_tool_args_bytes": 200_000,
@@ -59,7 +62,8 @@ impl Preset {
         }))
     }
 
-    /// Returns the preset for a provider; empty for unknown providers.
+    /// Returns the preset for `provider`. For `openai` and `openrouter`, it sets
+    /// `parallel_tool_calls: false` in requests. For any other provider, it is empty.
     pub fn provider_defaults(provider: &str) -> Self {
         Self::of(match provider {
             // OpenRouter forwards the field to the providers that know it.
@@ -72,8 +76,9 @@ impl Preset {
 
     /// Returns the preset for `DeepSeek` models via `OpenRouter`.
     ///
-    /// These models reject a history if a message with tool calls lacks `reasoning_content` or has a
-    /// null `content`. The preset sets such fields to the empty string.
+    /// These models reject a history if a message with tool calls lacks `reasoning_content` or has
+    /// a null `content`. The preset adds a missing `reasoning_content`, copied from `reasoning` or
+    /// empty, and replaces a null `content` by the empty string.
     pub fn deepseek_openrouter_compat() -> Self {
         Self::of(json!({ "message_transforms": [
             "assistant_tool_calls_reasoning_content_empty_if_missing", "assistant_tool_calls_content_empty_if_null",
@@ -82,9 +87,10 @@ impl Preset {
 
     /// Returns the preset for Gemini via `OpenRouter`.
     ///
-    /// Calls in the history need the signature of the thoughts before them, or the text that
-    /// disables Google's check. The names of calls may have the namespace of Gemini's own prompt as
-    /// a prefix.
+    /// Gemini requires that calls in the history carry the signature of the thoughts before them.
+    /// If a signature is missing, the preset adds Google's placeholder that disables this check.
+    /// Gemini may also put a namespace before a tool's name, such as `default_api:`. The preset
+    /// removes the namespace.
     pub fn gemini_openrouter_compat() -> Self {
         Self::of(json!({
             "message_transforms": ["assistant_tool_calls_signature_skip_validator_if_missing"],
@@ -92,8 +98,8 @@ impl Preset {
         }))
     }
 
-    /// Returns the preset for models whose servers leave calls in the text, as
-    /// `<tool_call>{…}</tool_call>`.
+    /// Returns the preset for models whose servers return calls in the text of the message, as
+    /// `<tool_call>{…}</tool_call>`, instead of in `tool_calls`.
     pub fn content_tag_tool_call_fallback() -> Self {
         Self::of(json!({ "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"] }))
     }
@@ -103,8 +109,8 @@ impl Preset {
         Self::of(json!({ "tool_use_mode": "disabled" }))
     }
 
-    /// Returns a preset of [`Preset::NAMES`]. `openai` and `openrouter` are the presets of these
-    /// providers.
+    /// Returns the preset with this name, or `None` if [`Preset::NAMES`] does not contain `name`.
+    /// The names `openai` and `openrouter` return [`Preset::provider_defaults`] of that provider.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "default_tool_calling" => Self::default_tool_calling(),
@@ -117,9 +123,12 @@ impl Preset {
         })
     }
 
-    /// Returns the recommended preset for a model of a provider.
+    /// Returns the recommended preset for a model of a provider, such as `deepseek/deepseek-v3.2`
+    /// of `openrouter`.
     ///
-    /// It merges the general preset, the preset of the provider and the preset of the model.
+    /// It merges, in this order, [`Preset::default_tool_calling`], [`Preset::provider_defaults`]
+    /// and the preset that works around known problems of the model. Only models of `openrouter`
+    /// have such a preset.
     pub fn for_model(provider: &str, model: &str) -> Self {
         let base = Self::default_tool_calling().merge(&Self::provider_defaults(provider));
         match provider {
@@ -145,10 +154,10 @@ impl Preset {
         }
     }
 
-    /// Merges `above` over this preset.
+    /// Returns this preset with the fields of `above` merged over it.
     ///
     /// Objects are merged recursively, and lists of transforms are concatenated without duplicates.
-    /// Other fields are replaced by those of `above`.
+    /// Any other field of `above` replaces the field of this preset.
     #[must_use]
     pub fn merge(&self, above: &Self) -> Self {
         let mut merged = merge(&self.0, &above.0);

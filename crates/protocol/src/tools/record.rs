@@ -7,30 +7,34 @@ use super::registry::ToolDefinition;
 use super::shapes::ToolCall;
 use crate::{Body, Plan};
 
-/// Record of a run with all its requests and results, for audits and for [`replay`](super::replay).
+/// Record of one run of a tool loop with all its requests and results, for audits and for
+/// [`replay`](super::replay).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolRun {
-    /// True if the run met the requirements of its mode and policy.
+    /// True if the run succeeded: it ended with a text and met the requirements of `tool_use_mode`
+    /// and `tool_failure_policy`.
     pub ok: bool,
-    /// Text of the last message, if any. A failed run may have one, too.
+    /// Text of the final message, or `None` if the run ended without a text. A failed run may also
+    /// have a text, for example if the model answered without a required call.
     pub text: Option<String>,
-    /// Reasons for the failure.
+    /// Reasons why the run failed; empty if `ok` is true.
     pub errors: Vec<Problem>,
     /// Totals of the run.
     pub stats: RunStats,
-    /// Input of the run.
+    /// Input of the run, from which [`replay`](super::replay) repeats it.
     pub setup: RunSetup,
-    /// Requests in order.
+    /// Requests with their answers and calls, in the order in which they were sent.
     pub turns: Vec<Turn>,
-    /// Final conversation. Message transforms do not affect it, so another run can continue the
-    /// conversation.
+    /// Conversation at the end of the run: the initial messages, then the messages of the model and
+    /// the results of its calls. Message transforms are not applied, so another run can continue
+    /// the conversation.
     pub messages: Vec<Value>,
 }
 
 /// Input of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSetup {
-    /// Name of the backend.
+    /// Name of the backend, such as `local` or the host of a server.
     pub backend: String,
     /// Name of the model.
     pub model: String,
@@ -38,45 +42,49 @@ pub struct RunSetup {
     pub defaults: Body,
     /// Options of the loop, with `force_first_call` resolved for the backend.
     pub options: ToolCallingOptions,
-    /// Tools that could be called.
+    /// Definitions of the tools that the model could call, without masked tools.
     pub tools: Vec<ToolDefinition>,
-    /// Names of the masked tools.
+    /// Names of the masked tools, which were neither sent nor allowed to run.
     pub masked: Vec<String>,
-    /// Initial conversation.
+    /// Conversation at the start of the run.
     pub messages: Vec<Value>,
 }
 
-/// A request, its answer and the calls that followed.
+/// A request, its answer and the calls in the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The request, without the model and the default fields.
+    /// The request after all transforms, without the model and the default fields.
     pub plan: Plan,
-    /// True if this request was sent because the final message was empty.
+    /// True if this is the additional request for a text after the final message was empty.
     pub is_finalization: bool,
-    /// Milliseconds until the answer, including retries.
+    /// Time until the answer in milliseconds, including retries.
     pub latency_ms: u64,
     /// Body of the answer; `None` after an error.
     pub reply: Option<Value>,
-    /// Reason why the answer ended, as reported by the backend.
+    /// Reason why the answer ended, as reported by the backend, such as `stop`. `None` if not
+    /// reported.
     pub finish_reason: Option<String>,
-    /// Reason of each retry, by the name of its [`Category`](crate::Category).
+    /// Name of the error [`Category`](crate::Category) that caused each retry, such as
+    /// `RATE_LIMITED`, in order. Empty if the request failed.
     pub retried: Vec<String>,
-    /// Reason why there was no answer.
+    /// Error of the backend; `None` if the request was answered.
     pub error: Option<Problem>,
-    /// Executed and refused calls with their results.
+    /// Calls with their results, in order. A call is refused without running the tool if the tool
+    /// is unknown or masked, or if the arguments are invalid.
     pub calls: Vec<CallRecord>,
     /// Number of calls ignored because of the limit per message or because no tools were sent.
     pub ignored_tool_calls_count: usize,
-    /// Warnings about corrected deviations from the expected format.
+    /// Warnings, which do not end the run: corrected deviations in the format of the answer, a
+    /// truncated answer, an empty final message, and ignored overrides.
     pub warnings: Vec<Problem>,
 }
 
 /// Call with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// The dispatched call.
+    /// The call after call transforms.
     pub call: ToolCall,
-    /// The result before transforms.
+    /// The result of the call before result transforms.
     pub result: ToolResult,
     /// Run time in milliseconds; 0 for refused calls.
     pub latency_ms: u64,
@@ -85,26 +93,27 @@ pub struct CallRecord {
 /// Totals of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunStats {
-    /// Number of requests.
+    /// Number of requests, not counting retries.
     pub turns: usize,
-    /// Number of times requests were sent, including retries.
+    /// Number of times that requests were sent. Retries count, except those of a request that
+    /// failed in the end.
     pub attempts: usize,
     /// Number of executed and refused calls.
     pub tool_calls: usize,
-    /// Number of successful calls.
+    /// Number of calls whose result has `ok` set to true.
     pub tool_calls_ok: usize,
-    /// Number of ignored calls.
+    /// Number of calls ignored because of the limit per message or because no tools were sent.
     pub ignored_tool_calls_count: usize,
-    /// Number of prompt tokens, as reported by the backend.
+    /// Number of prompt tokens of all requests, as reported by the backend; 0 if not reported.
     pub prompt_tokens: u64,
-    /// Number of completion tokens, as reported by the backend.
+    /// Number of completion tokens of all answers, as reported by the backend; 0 if not reported.
     pub completion_tokens: u64,
-    /// Total milliseconds of requests and tools.
+    /// Total time of all requests and tools in milliseconds.
     pub latency_ms: u64,
 }
 
 impl Turn {
-    /// Reports whether the token limit cut off the answer.
+    /// Reports whether the token limit cut off the answer: `finish_reason` is `length`.
     pub fn is_truncated(&self) -> bool {
         self.finish_reason.as_deref() == Some("length")
     }
@@ -129,7 +138,8 @@ impl RunStats {
     }
 }
 
-/// Event of a run, sent as it happens. Turns count from 1.
+/// Event of a run, passed to the callback of [`on_event`](super::ToolLoopRunner::on_event) as it
+/// happens. Turns count from 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -140,16 +150,17 @@ pub enum ToolEvent {
         turn: usize,
         /// Number of tools in the request.
         tools: usize,
-        /// True if this request is sent because the final message was empty.
+        /// True if this is the additional request for a text after the final message was empty.
         is_finalization: bool,
     },
     /// The request was answered.
     Answered {
         /// Number of the turn.
         turn: usize,
-        /// Reason why the answer ended, as reported by the backend.
+        /// Reason why the answer ended, as reported by the backend, such as `stop`. `None` if not
+        /// reported.
         finish_reason: Option<String>,
-        /// Milliseconds until the answer.
+        /// Time until the answer in milliseconds, including retries.
         latency_ms: u64,
     },
     /// The request failed.
@@ -173,25 +184,25 @@ pub enum ToolEvent {
         /// The call and its result.
         record: CallRecord,
     },
-    /// Calls were ignored.
+    /// Calls were ignored because of the limit per message or because no tools were sent.
     Ignored {
         /// Number of the turn.
         turn: usize,
         /// Number of ignored calls.
         ignored_tool_calls_count: usize,
     },
-    /// The final message was empty.
+    /// The final message was empty: it has neither calls nor text.
     EmptyFinal {
         /// Number of the turn.
         turn: usize,
-        /// True if another request will ask for a message.
+        /// True if another request will ask the model for a text; false if the run ends.
         is_asked_again: bool,
     },
     /// The run has ended.
     Finished {
-        /// True if the run met the requirements of its mode and policy.
+        /// True if the run succeeded, as in [`ToolRun::ok`].
         ok: bool,
-        /// Reasons for the failure.
+        /// Reasons why the run failed; empty if `ok` is true.
         errors: Vec<Problem>,
     },
 }

@@ -17,7 +17,7 @@ const TOLD: usize = 8;
 /// Description of a tool for the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// Name of 1 to 64 letters, digits, `_` and `-`, preferably in `snake_case`.
+    /// Name of 1 to 64 ASCII letters, digits, `_` and `-`, preferably in `snake_case`.
     pub name: String,
     /// Description of the tool's purpose, for the model.
     pub description: String,
@@ -26,12 +26,13 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// Creates a definition.
+    /// Creates a definition without checking it; [`Tool::new`] checks it.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self { name: name.into(), description: description.into(), parameters }
     }
 
-    /// Returns the definition as it is sent in a request.
+    /// Returns the entry for the `tools` field of a request:
+    /// `{"type": "function", "function": {…}}`.
     pub fn to_wire(&self) -> Value {
         let Self { name, description, parameters } = self;
         json!({ "type": "function", "function": { "name": name, "description": description, "parameters": parameters } })
@@ -49,16 +50,18 @@ pub struct Tool {
 /// Validation of arguments.
 struct Checks {
     validator: Validator,
-    /// Describes the errors; created at the first invalid call.
+    /// Describes violations of the schema; created at the first invalid call. The inner value is
+    /// `None` if violations of this schema cannot be described.
     flat: OnceLock<Option<Flat>>,
 }
 
 impl Tool {
-    /// Creates a tool after checking its definition.
+    /// Checks `definition` and creates a tool. If the schema lacks `type` or `properties`, they are
+    /// added, since providers require them.
     ///
     /// # Errors
-    /// Returns an error if providers would reject the name, or if the parameters are not the schema
-    /// of an object.
+    /// Returns an error if the name does not follow the rules of [`ToolDefinition::name`], or if
+    /// the parameters are not a valid JSON Schema of type `object`.
     pub fn new(
         mut definition: ToolDefinition,
         executor: impl ToolExecutor + 'static,
@@ -93,7 +96,8 @@ impl Tool {
         &*self.executor
     }
 
-    /// Checks arguments against the schema. The problem describes the violations for the model.
+    /// Checks `arguments` against the tool's schema. The returned problem describes at most
+    /// [`TOLD`] violations for the model.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), Problem> {
         let Checks { validator, flat } = &*self.checks;
         if validator.is_valid(arguments) {
@@ -127,7 +131,8 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Returns location and message. The value is omitted since it may be long and the model knows it.
+/// Returns the location and the message of a violation. The rejected value is omitted, since it may
+/// be long and the model knows it.
 fn told(violation: &Violation) -> Value {
     json!({ "path": violation.path, "message": violation.message })
 }
@@ -167,8 +172,8 @@ pub enum Lookup<'a> {
     Unknown,
 }
 
-/// Source of tools. A tool that is not in [`tools`](Self::tools) is not sent to the model and must
-/// not run.
+/// Source of the tools of a run, such as a [`ToolRegistry`]. Only the tools in
+/// [`tools`](Self::tools) are sent to the model and may run.
 pub trait ToolSource: Send + Sync {
     /// Returns the tools in the order in which they are sent.
     fn tools(&self) -> Vec<&Tool>;
@@ -176,13 +181,14 @@ pub trait ToolSource: Send + Sync {
     /// Looks up a tool by name.
     fn find(&self, name: &str) -> Lookup<'_>;
 
-    /// Returns the names of the masked tools.
+    /// Returns the names of the masked tools, which exist but must not run. By default, no tool is
+    /// masked.
     fn masked(&self) -> Vec<&str> {
         Vec::new()
     }
 }
 
-/// Tools of an application; empty by default.
+/// List of an application's tools, each with a unique name.
 ///
 /// ```
 /// use formwork_protocol::tools::{Closure, Lookup, ToolDefinition, ToolRegistry, ToolSource};
@@ -208,10 +214,11 @@ impl ToolRegistry {
         Self::default()
     }
 
-    /// Adds a tool.
+    /// Creates a tool with [`Tool::new`] and adds it.
     ///
     /// # Errors
-    /// Returns an error in the cases of [`Tool::new`], or if a tool with this name exists.
+    /// Returns an error if [`Tool::new`] rejects the definition, or if the registry already has a
+    /// tool with this name.
     pub fn add(
         &mut self,
         definition: ToolDefinition,
@@ -220,10 +227,10 @@ impl ToolRegistry {
         self.insert(Tool::new(definition, executor)?)
     }
 
-    /// Adds an existing tool.
+    /// Adds a tool.
     ///
     /// # Errors
-    /// Returns an error if a tool with this name exists.
+    /// Returns an error if the registry already has a tool with this name.
     pub fn insert(&mut self, tool: Tool) -> Result<(), ToolsError> {
         if self.tools.iter().any(|known| known.name() == tool.name()) {
             return Err(Kind::Duplicate { name: tool.name().to_owned() }.into());
@@ -232,7 +239,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Returns warnings about names that are valid but not in `snake_case`.
+    /// Returns a warning for each tool whose name is valid but not in `snake_case`.
     pub fn warnings(&self) -> Vec<String> {
         let is_snake =
             |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -254,7 +261,8 @@ impl ToolSource for ToolRegistry {
     }
 }
 
-/// View of another source without the masked tools, which are neither sent nor run.
+/// View of another source that masks some of its tools by name. Masked tools are neither sent to
+/// the model nor run.
 #[derive(Clone)]
 pub struct FilteredToolRegistry {
     inner: Arc<dyn ToolSource>,
@@ -263,12 +271,13 @@ pub struct FilteredToolRegistry {
 }
 
 impl FilteredToolRegistry {
-    /// Creates a view with all tools of `inner`.
+    /// Creates a view of all tools of `inner`, without masking any.
     pub fn new(inner: Arc<dyn ToolSource>) -> Self {
         Self { inner, allow: None, deny: BTreeSet::new() }
     }
 
-    /// Allows only tools with these names, in addition to names allowed before.
+    /// Masks all tools except those with these names. Further calls of this method allow further
+    /// names.
     #[must_use]
     pub fn allow<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.allow.get_or_insert_default().extend(names.into_iter().map(Into::into));

@@ -17,14 +17,15 @@ use super::shapes::ToolCall;
 use super::transforms::Transforms;
 use crate::{Body, Plan};
 
-/// Repeats a run with the recorded answers and results instead of a model and tools.
+/// Repeats the run of `record` with the recorded answers and results. No model is asked and no tool
+/// runs.
 ///
-/// Everything else is computed again. The new record equals the given one unless the code of the
-/// loop differs.
+/// Everything else is computed again, such as requests and the checks of arguments. The returned
+/// record equals `record` unless the code of the loop or a transform has changed.
 ///
 /// # Errors
-/// Returns an error if the loop requests or calls something else, or if a recorded transform is
-/// missing.
+/// Returns an error if a request or call of the loop differs from the record, or if `transforms`
+/// lacks a transform that the record names.
 pub fn replay(record: &ToolRun, transforms: &Transforms) -> Result<ToolRun, ToolsError> {
     let setup = record.setup.clone();
     let pipeline = transforms.resolve(&setup.options)?;

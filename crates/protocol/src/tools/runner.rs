@@ -16,7 +16,7 @@ use super::shapes::{Called, Shaped, ToolCall, shape};
 use super::transforms::{Pipeline, Transforms};
 use crate::{BackendError, Body, Feature, Plan, PromptRunner};
 
-/// Runs a conversation with tools until the model answers.
+/// Runs a conversation with tools until the model answers without a call.
 ///
 /// See the [module](super) for an example and [`ToolCallingOptions`] for all options.
 pub struct ToolLoopRunner {
@@ -40,7 +40,7 @@ impl ToolLoopRunner {
         Self::with_transforms(prompt, tools, options, &Transforms::default())
     }
 
-    /// Creates a runner with custom transforms.
+    /// Creates a runner that finds the transforms named in `options` in `transforms`.
     ///
     /// # Errors
     /// Returns an error if `options` name a transform that `transforms` does not have.
@@ -61,8 +61,8 @@ impl ToolLoopRunner {
         self
     }
 
-    /// Runs a conversation. Failures are part of the record. Dropping the future cancels the
-    /// request or tool.
+    /// Runs the loop, starting with the conversation `messages`, and returns the record of the run.
+    /// Failures are part of the record. Dropping the future cancels the current request or tool.
     ///
     /// # Errors
     /// Returns an error only if the backend or a tool interrupts the run.
@@ -88,18 +88,22 @@ impl ToolLoopRunner {
     }
 }
 
-/// Result of a request: the body of the answer and the reasons of retries, or the problem.
+/// Result of a request.
 pub(super) struct Asked {
+    /// Body of the answer and the category name of the error behind each retry, or the problem if
+    /// the backend did not answer.
     pub(super) answer: Result<(Value, Vec<String>), Problem>,
     pub(super) latency_ms: u64,
 }
 
-/// Source of answers and results: a model with its tools, or a record.
+/// Source of answers and results for a [`Loop`]: either a model with its tools, or the record of an
+/// earlier run.
 pub(super) trait World<E>: Send {
-    /// Sends a request.
+    /// Returns the result of a request. An error ends the run without a record.
     fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<Asked, E>>;
 
-    /// Executes a call and returns its result and run time in milliseconds.
+    /// Executes `call` with its tool and its checked arguments. Returns the result and the run time
+    /// in milliseconds. An error ends the run without a record.
     fn execute<'a>(
         &'a mut self,
         call: &'a ToolCall,
@@ -176,7 +180,7 @@ pub(super) struct Loop<'a> {
     messages: Vec<Value>,
     turns: Vec<Turn>,
     ids: HashSet<String>,
-    /// For each tool name: true if the last call succeeded.
+    /// For each tool name that the model called: true if the last call of the tool succeeded.
     ends: BTreeMap<String, bool>,
     has_succeeded: bool,
     is_finalization: bool,
@@ -185,7 +189,9 @@ pub(super) struct Loop<'a> {
 
 /// Next step after a turn.
 enum Next {
+    /// Send another request.
     Go,
+    /// End the run with this text and these errors.
     End(Option<String>, Vec<Problem>),
 }
 
@@ -302,7 +308,8 @@ impl<'a> Loop<'a> {
         Plan { messages, options: fields }
     }
 
-    /// Returns a warning for each override that has no effect.
+    /// Returns a warning for each field of `request_overrides` that is ignored because it is in
+    /// [`RESERVED`].
     fn reserved(&self) -> Vec<Problem> {
         let overrides = &self.setup.options.request_overrides;
         let named = RESERVED.iter().filter(|name| overrides.contains_key(**name));
@@ -428,7 +435,8 @@ impl<'a> Loop<'a> {
         Ok((record, content))
     }
 
-    /// Returns the unmet requirements of an enforced run.
+    /// Returns the requirements of the mode `enforced` that the run does not meet. Empty in other
+    /// modes.
     fn verdict(&self) -> Vec<Problem> {
         if self.mode() != ToolUseMode::Enforced {
             return Vec::new();

@@ -11,15 +11,17 @@ use crate::Body;
 /// Tool call of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// ID, unique within the run. Generated if the provider sent none or a repeated one.
+    /// ID, unique within the run. Generated if the provider sent no ID or the ID of an earlier
+    /// call.
     pub id: String,
     /// Name of the tool.
     pub name: String,
-    /// The arguments as text, not yet parsed.
+    /// The arguments as JSON text, not yet parsed or checked.
     pub arguments: String,
 }
 
-/// Tool call with the provider's additional fields, which some providers expect back.
+/// Tool call with additional fields that the provider sent. Some providers expect these fields in
+/// the history.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Called {
     pub(super) call: ToolCall,
@@ -35,10 +37,12 @@ pub(super) struct Shaped {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Normalizes a message: its content is text or `null`, and its calls are an array.
+/// Normalizes an assistant's `message` of any provider. In the result, the content is text or
+/// `null`, and the calls are a list.
 ///
-/// Each call has an ID that is not in `taken`. Generated IDs are deterministic, so a replay
-/// generates the same IDs.
+/// `taken` has the IDs of all earlier calls of the run. Each call gets an ID that is not in
+/// `taken`, and the ID is added. Generated IDs are deterministic, for example `call_3_0` for the
+/// first call of turn 3, so a replay generates the same IDs.
 pub(super) fn shape(message: &Body, turn: usize, taken: &mut HashSet<String>) -> Shaped {
     let mut warnings = Vec::new();
     let mut shaped: Body = message.clone();
@@ -70,13 +74,13 @@ pub(super) fn shape(message: &Body, turn: usize, taken: &mut HashSet<String>) ->
 }
 
 impl Shaped {
-    /// Returns the text of the message, if it has any.
+    /// Returns the text of the message, or `None` if it has no text.
     pub(super) fn content(&self) -> Option<&str> {
         self.message.get("content").and_then(Value::as_str)
     }
 
-    /// Returns the message for the history with these calls. Each text of arguments must be an
-    /// object.
+    /// Returns the message for the history, with the given calls in `tool_calls`. The text next to
+    /// each call is its arguments, which must be a JSON object.
     pub(super) fn with_calls(&self, calls: &[(&Called, &str)]) -> Value {
         let mut message = self.message.clone();
         if !calls.is_empty() {
@@ -88,8 +92,8 @@ impl Shaped {
 }
 
 impl Called {
-    /// Returns the call in OpenAI's shape. Characters that providers reject are replaced in the
-    /// name.
+    /// Returns the call as an entry of `tool_calls` in OpenAI's shape, with `arguments` as JSON
+    /// text. In the name, each character that providers reject is replaced by `_`.
     fn entry(&self, arguments: &str) -> Value {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let name: String =
@@ -102,7 +106,8 @@ impl Called {
     }
 }
 
-/// Returns the text of a message's content, joining its parts.
+/// Returns the text of a message's content, or `None` if it has no text. If the content is an array
+/// of parts, their texts are concatenated.
 fn text(content: Option<&Value>) -> Option<String> {
     let of_part = |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);
     match content? {
@@ -111,8 +116,8 @@ fn text(content: Option<&Value>) -> Option<String> {
     }
 }
 
-/// Returns the entries of `tool_calls`: an array, one call, an object of calls, or any of these as
-/// text.
+/// Returns the calls in `called`, the value of `tool_calls`. The value may be an array, a single
+/// call, an object with calls as values, or the JSON text of any of these.
 fn entries(called: Value, warnings: &mut Vec<Problem>) -> Vec<Value> {
     match called {
         Value::Array(entries) => entries,
@@ -133,7 +138,8 @@ fn entries(called: Value, warnings: &mut Vec<Problem>) -> Vec<Value> {
     }
 }
 
-/// Returns the ID and the call of an entry, or `None` if the entry has no name.
+/// Parses an entry of `tool_calls`. Returns the ID, if the entry has one, and the call. Returns
+/// `None` if the entry has no tool name.
 fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Called)> {
     let Value::Object(mut entry) = entry else { return None };
     let id = match entry.shift_remove("id") {
@@ -166,7 +172,8 @@ fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Ca
     (!call.name.is_empty()).then_some((id, Called { call, beside: entry }))
 }
 
-/// Returns an ID that is unique within the run.
+/// Returns `given` if no earlier call has this ID, otherwise `made_up`. Appends `_` until the ID is
+/// not in `taken`, and adds the ID to `taken`.
 fn unique(
     given: Option<String>,
     made_up: String,

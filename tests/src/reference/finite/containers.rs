@@ -6,7 +6,8 @@ use super::pattern::matches;
 use super::valid::{Draft, Evaluated, Validator, equal, in_bounds, thousandths};
 
 impl Validator<'_> {
-    /// Returns the schemas of the first items, and the schema of the items after them.
+    /// Returns the schemas of the first items, one per position, and the schema of all items after
+    /// them, if any.
     pub(super) fn item_schemas<'s>(&self, map: &'s Map<String, Value>) -> (&'s [Value], Option<&'s Value>) {
         let list = |name| map.get(name).and_then(Value::as_array).map(Vec::as_slice);
         match self.draft {
@@ -70,8 +71,8 @@ impl Validator<'_> {
                 .is_none_or(|names| members.keys().all(|name| self.accepts(names, &text(name))))
     }
 
-    /// Applies the `unevaluated` keywords to the items and members that no other keyword has
-    /// evaluated.
+    /// Applies `unevaluatedItems` and `unevaluatedProperties` to the items and members that no
+    /// other keyword has evaluated. Reports whether they hold.
     pub(super) fn rest(&self, map: &Map<String, Value>, value: &Value, evaluated: &mut Evaluated) -> bool {
         match value {
             _ if self.draft == Draft::D7 => true,
@@ -94,8 +95,8 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the schemas that `properties`, `patternProperties` and `additionalProperties` apply to a
-/// member.
+/// Returns the schemas of `properties`, `patternProperties` and `additionalProperties` that apply
+/// to the member `name`.
 pub(super) fn member_schemas<'s>(map: &'s Map<String, Value>, name: &str) -> Vec<&'s Value> {
     let all = |keyword| map.get(keyword).and_then(Value::as_object);
     let declared = all("properties").and_then(|properties| properties.get(name));

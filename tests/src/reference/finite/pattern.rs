@@ -1,22 +1,23 @@
-//! Regular expressions by backtracking: literals, classes, groups, look-ahead, alternatives,
-//! repetition and anchors.
+//! A matcher of regular expressions that tries all possibilities. Supports literals, classes,
+//! groups, look-ahead, alternatives, repetition and anchors.
 
 use std::collections::BTreeSet;
 
 /// A parsed regular expression.
 enum Node {
-    /// One character: in the set, or not in the set if `true`.
+    /// One character. If the flag is false, it must be in the list; if true, it must not be in the
+    /// list.
     Class(Vec<char>, bool),
     Start,
     End,
-    /// A look-ahead; negative if `true`.
+    /// A look-ahead. If the flag is true, the look-ahead is negative.
     Ahead(Box<Node>, bool),
     All(Vec<Node>),
     Any(Vec<Node>),
     Repeat(Box<Node>, usize, usize),
 }
 
-/// Reports whether some part of `text` matches `pattern`.
+/// Reports whether `pattern` matches at some position of `text`.
 ///
 /// # Panics
 /// Panics if the pattern uses syntax that the module does not support.
@@ -29,7 +30,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     (0..=text.len()).any(|from| !ends(&node, &text, from).is_empty())
 }
 
-/// Returns the positions where a match that begins at `from` can end.
+/// Returns the positions where a match of `node` that begins at `from` can end.
 fn ends(node: &Node, text: &[char], from: usize) -> BTreeSet<usize> {
     let here = |holds: bool| if holds { BTreeSet::from([from]) } else { BTreeSet::new() };
     match node {

@@ -1,6 +1,6 @@
-//! Writes a value as sequences of symbols. Layouts and member orders are enumerated. Spellings of
-//! characters and numbers, and whitespace of variable length, are single symbols that the tree
-//! expands.
+//! Writes a value as sequences of symbols. Different layouts and member orders give different
+//! sequences. A single symbol stands for all spellings of a character, of a number, or of
+//! whitespace with variable length.
 
 use formwork_grammar::{Layout, Order, Profile, SchemaOptions};
 use serde_json::Value;
@@ -14,11 +14,12 @@ pub(super) enum Symbol {
     Char(char),
     /// A number, given in its shortest spelling.
     Number(String),
-    /// Whitespace: at most this number of spaces and line breaks, or any whitespace.
+    /// Whitespace: at most this number of spaces and line breaks. `None` stands for any amount and
+    /// kind.
     Space(Option<u8>),
 }
 
-/// Returns every sequence of symbols that is a text of `value`.
+/// Returns all texts of `value` that `options` allow, as sequences of symbols.
 pub(super) fn texts(value: &Value, options: SchemaOptions) -> Vec<Vec<Symbol>> {
     let writer = Writer { options };
     let around = writer.anywhere();
@@ -33,7 +34,7 @@ struct Writer {
 type Texts = Vec<Vec<Symbol>>;
 
 impl Writer {
-    /// Whitespace at a position where only the accept profile allows any.
+    /// Returns the whitespace at a position where only the accept profile allows whitespace.
     fn anywhere(&self) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {
             (Layout::Flexible, Profile::Accept) => vec![Symbol::Space(None)],
@@ -41,8 +42,8 @@ impl Writer {
         }
     }
 
-    /// Whitespace at a position where some layouts have any. `line` is true if the pretty layout
-    /// breaks the line there.
+    /// Returns the whitespace at a position where some layouts have whitespace. If `line`, the
+    /// pretty layout has a line break there, with indentation for `depth` levels.
     fn gap(&self, line: bool, depth: usize) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {
             (Layout::Compact, _) => Vec::new(),
@@ -53,7 +54,7 @@ impl Writer {
         }
     }
 
-    /// Whitespace inside a bracket.
+    /// Returns the whitespace after an opening bracket or before a closing bracket.
     fn inside(&self, depth: usize) -> Vec<Symbol> {
         if self.options.layout == Layout::Spaced { Vec::new() } else { self.gap(true, depth) }
     }
@@ -90,7 +91,7 @@ impl Writer {
         }
     }
 
-    /// Returns all combinations of the parts' texts, in brackets and separated by commas.
+    /// Returns all texts that join one text of each of `parts` with commas, enclosed in `brackets`.
     fn bracketed(&self, brackets: &str, parts: &[Texts], depth: usize) -> Texts {
         let (open, close) = brackets.split_at(1);
         if parts.is_empty() {

@@ -1,17 +1,17 @@
-//! Texts as a tree of symbols, and positions in the tree.
+//! Texts as a tree of symbols, and the positions in the tree after reading some bytes.
 
 use formwork_grammar::Profile;
 
 use super::spell::Symbol;
 use super::{ALPHABET, OTHER};
 
-/// Sequences of symbols, with common prefixes stored once.
+/// A set of texts, each a sequence of symbols. Common prefixes are stored once.
 #[derive(Clone)]
 pub struct Tree {
     profile: Profile,
     /// True if numbers may be in scientific notation.
     scientific: bool,
-    /// The nodes; the first is the root, before all symbols.
+    /// The nodes. The first one is the root, which has no symbol of its own.
     nodes: Vec<Node>,
 }
 
@@ -20,22 +20,24 @@ struct Node {
     /// Symbol on the edge that leads to this node.
     symbol: Symbol,
     children: Vec<u32>,
-    /// True if a sequence ends here.
+    /// True if a text ends here.
     ends: bool,
 }
 
-/// Position after a text: at a node, or inside the character or number that leads to the node.
+/// A position in the tree after some bytes: at a node, or inside the character or number that leads
+/// to the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
     node: u32,
-    /// Number of bytes read of that character or number; zero at the node.
+    /// Number of bytes read of that character or number, which are in `bytes`. Zero at the node.
     len: u8,
     bytes: [u8; 24],
-    /// Length of the whitespace just read, if it is limited.
+    /// Number of whitespace bytes read at the node, if the node's symbol limits them. Otherwise
+    /// zero.
     blanks: u8,
 }
 
-/// Relation of some bytes to the spellings of a symbol.
+/// Relation between some bytes and the spellings of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spelled {
     No,
@@ -54,8 +56,8 @@ impl Tree {
         }
     }
 
-    /// Returns a tree that accepts numbers in scientific notation, too, if the profile has more than
-    /// one spelling of a number.
+    /// Returns a copy of the tree that also accepts numbers in scientific notation. If the profile
+    /// has only one spelling of a number, the copy accepts the same texts as the tree.
     pub(super) fn with_scientific(&self) -> Self {
         Self { scientific: self.profile == Profile::Accept, ..self.clone() }
     }
@@ -77,7 +79,7 @@ impl Tree {
         self.nodes[at].ends = true;
     }
 
-    /// Returns the positions before any text, or none if no sequence was inserted.
+    /// Returns the positions before any text. The result is empty if the tree has no texts.
     pub fn start(&self) -> Vec<Position> {
         let mut positions = Vec::new();
         if !self.nodes[0].children.is_empty() {
@@ -86,17 +88,19 @@ impl Tree {
         positions
     }
 
-    /// Returns the positions after `text`, or none if no text of the tree begins with `text`.
+    /// Returns the positions after `text`. The result is empty if no text of the tree begins with
+    /// `text`.
     pub fn after(&self, text: &[u8]) -> Vec<Position> {
         text.iter().fold(self.start(), |positions, &byte| self.step(&positions, byte))
     }
 
-    /// Reports whether a text that leads to `positions` is complete.
+    /// Reports whether a text is complete, given the positions after it.
     pub fn accepts(&self, positions: &[Position]) -> bool {
         positions.iter().any(|position| position.len == 0 && self.nodes[position.node as usize].ends)
     }
 
-    /// Returns the positions after one more byte, or none if no text of the tree continues with it.
+    /// Returns the positions after one more byte. The result is empty if no text of the tree
+    /// continues with `byte`.
     pub fn step(&self, positions: &[Position], byte: u8) -> Vec<Position> {
         let mut next = Vec::new();
         for position in positions {
@@ -126,8 +130,8 @@ impl Tree {
         next
     }
 
-    /// Adds the position at `node`. Whitespace may be empty, so the positions at the whitespace nodes
-    /// that follow directly are added too.
+    /// Adds the position at `node`. Whitespace may be empty, so also adds the positions at
+    /// whitespace nodes that follow directly.
     fn arrive(&self, node: u32, positions: &mut Vec<Position>) {
         positions.push(Position::at(node));
         self.pass(node, positions);
@@ -141,7 +145,7 @@ impl Tree {
         }
     }
 
-    /// Reads one more byte of a character or number.
+    /// Adds the positions after `byte`, given a position inside the character or number of a node.
     fn read(&self, mut position: Position, byte: u8, next: &mut Vec<Position>) {
         let len = usize::from(position.len);
         position.bytes[len] = byte;
@@ -180,7 +184,7 @@ impl Position {
     }
 }
 
-/// Returns the position without its last byte.
+/// Returns the position before its last byte was read.
 fn shorter(mut position: Position) -> Position {
     position.len -= 1;
     position.bytes[usize::from(position.len)] = 0;
@@ -188,10 +192,11 @@ fn shorter(mut position: Position) -> Position {
 }
 
 impl Tree {
-    /// Relates some bytes to the spellings of a number of known value.
+    /// Compares `bytes` with the spellings of `number`, which is given in its shortest spelling.
     ///
-    /// The number is spelled as given. Where all spellings are accepted, zeros may follow its digits, and zero
-    /// may have a minus.
+    /// With the generate profile, the shortest spelling is the only one. With the accept profile,
+    /// zeros may be added at the end of the fraction (`3`, `3.0`, `3.00`), and zero may have a
+    /// minus sign.
     fn number_spelled(&self, number: &str, bytes: &[u8]) -> Spelled {
         if self.profile == Profile::Generate {
             return match number.as_bytes().strip_prefix(bytes) {
@@ -226,7 +231,8 @@ fn plain_spelled(number: &str, bytes: &[u8]) -> Spelled {
     }
 }
 
-/// Relates some bytes to the spellings with one digit before the point and an exponent.
+/// Compares `bytes` with the spellings of `number` that have one digit before the point and an
+/// exponent.
 fn scientific_spelled(number: &str, bytes: &[u8]) -> Spelled {
     let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
     let (text, number) = match number.strip_prefix('-') {
@@ -273,8 +279,8 @@ fn scientific_spelled(number: &str, bytes: &[u8]) -> Spelled {
     }
 }
 
-/// Classifies bytes as a spelling of `c`; if `c` is [`OTHER`], of any character outside the
-/// alphabet.
+/// Compares `bytes` with the spellings of `c`. If `c` is [`OTHER`], these are the spellings of all
+/// characters outside the alphabet.
 fn char_spelled(c: char, bytes: &[u8], profile: Profile) -> Spelled {
     match (decode(bytes, profile), c) {
         // Every prefix of a spelling is also a prefix of a character outside the alphabet.
@@ -297,10 +303,10 @@ fn char_spelled(c: char, bytes: &[u8], profile: Profile) -> Spelled {
     }
 }
 
-/// The decoded state of some bytes inside a string.
+/// Result of decoding some bytes inside a string as one character.
 enum Decoded {
     Nothing,
-    /// A proper prefix of a character's spelling.
+    /// The bytes are a proper prefix of a character's spelling.
     Begun,
     Whole(char),
 }
@@ -318,7 +324,7 @@ fn decode(bytes: &[u8], profile: Profile) -> Decoded {
     }
 }
 
-/// Decodes an escape of generated texts, which use only these escapes.
+/// Decodes an escape of a generated text. Generated texts contain only the escapes listed here.
 fn generated_escape(bytes: &[u8]) -> Decoded {
     let named = [
         ('"', "\\\""),
@@ -339,7 +345,8 @@ fn generated_escape(bytes: &[u8]) -> Decoded {
     })
 }
 
-/// Decodes the bytes after a backslash, in texts that may escape any character.
+/// Decodes the bytes after a backslash in a text of the accept profile, which may escape any
+/// character.
 fn accepted_escape(escape: &[u8]) -> Decoded {
     let named = |c: u8| b"\"\\/bfnrt".iter().position(|&name| name == c).map(|at| b"\"\\/\x08\x0c\n\r\t"[at]);
     match escape {
@@ -377,7 +384,7 @@ fn low_surrogate(high: u32, rest: &[u8]) -> Decoded {
     }
 }
 
-/// Returns the smallest and largest four-digit hexadecimal numbers that begin with these digits.
+/// Returns the smallest and largest four-digit hexadecimal numbers that begin with `digits`.
 fn units(digits: &[u8]) -> Option<(u32, u32)> {
     let given =
         digits.iter().try_fold(0, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::pattern::matches;
 
-/// Supported drafts, whose keywords differ.
+/// A supported draft of JSON Schema.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Draft {
     D7,
@@ -15,13 +15,14 @@ pub(super) enum Draft {
     D2020,
 }
 
-/// Validates values against the subschemas of one document.
+/// Validates values against the schemas of the document `root`.
 pub(super) struct Validator<'a> {
     pub(super) root: &'a Value,
     pub(super) draft: Draft,
 }
 
-/// Members and items that the keywords so far have evaluated.
+/// Members and items of a value that keywords have evaluated, as the `unevaluated` keywords define
+/// it.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Evaluated {
     pub(super) names: BTreeSet<String>,
@@ -52,7 +53,8 @@ impl<'a> Validator<'a> {
         self.evaluate(schema, value).is_some()
     }
 
-    /// Returns the members and items that the schema evaluates, or `None` if the value is invalid.
+    /// Validates `value` against `schema`. Returns the members and items that the schema evaluates,
+    /// or `None` if the value is invalid.
     pub(super) fn evaluate(&self, schema: &Value, value: &Value) -> Option<Evaluated> {
         let map = match schema {
             Value::Object(map) => map,
@@ -76,14 +78,15 @@ impl<'a> Validator<'a> {
         self.rest(map, value, &mut evaluated).then_some(evaluated)
     }
 
-    /// Returns the target of a reference. The root has the only dynamic anchor, so dynamic
-    /// references lead to the root.
+    /// Returns the schema that a reference points to. Only the root can have a dynamic anchor, so
+    /// dynamic references point to the root.
     pub(super) fn target(&self, target: &Value) -> &'a Value {
         let fragment = target.as_str().unwrap_or_default().trim_start_matches('#');
         self.root.pointer(fragment).unwrap_or(self.root)
     }
 
-    /// Applies the keywords with subschemas for the same value.
+    /// Applies the keywords whose subschemas apply to the same value, such as `allOf` and `if`.
+    /// Reports whether they hold.
     fn branches(&self, map: &Map<String, Value>, value: &Value, evaluated: &mut Evaluated) -> bool {
         let schemas = |name| map.get(name).and_then(Value::as_array);
         let references =
@@ -122,7 +125,7 @@ impl<'a> Validator<'a> {
     }
 
     /// Applies `dependentSchemas`, `dependentRequired` and draft 7's `dependencies`, which combines
-    /// both.
+    /// both. Reports whether they hold.
     fn dependent(&self, map: &Map<String, Value>, value: &Value, evaluated: &mut Evaluated) -> bool {
         let Value::Object(members) = value else { return true };
         let old = self.draft == Draft::D7;
@@ -142,7 +145,7 @@ impl<'a> Validator<'a> {
     }
 }
 
-/// Checks the keywords that apply to values of every type.
+/// Checks the keywords that apply to values of every type, such as `type` and `enum`.
 fn any_value(map: &Map<String, Value>, value: &Value) -> bool {
     let is = |name: &Value| match name.as_str() {
         Some("null") => value.is_null(),
@@ -182,14 +185,15 @@ fn string(map: &Map<String, Value>, text: &str) -> bool {
     in_bounds(map, len, "minLength", "maxLength") && pattern.is_none_or(|pattern| matches(pattern, text))
 }
 
-/// Reports whether a count is within the bounds of two keywords.
+/// Reports whether `count` is within the bounds of the keywords `min` and `max`, where present.
 pub(super) fn in_bounds(map: &Map<String, Value>, count: usize, min: &str, max: &str) -> bool {
     let bound = |name| map.get(name).map(|bound| thousandths(bound) / 1000);
     let count = count as i64;
     bound(min).is_none_or(|min| count >= min) && bound(max).is_none_or(|max| count <= max)
 }
 
-/// Compares values for equality: numbers by value, objects in any order.
+/// Reports whether two values are equal. Numbers are compared by value, and objects in any order of
+/// members.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(_), Value::Number(_)) => thousandths(one) == thousandths(other),
@@ -204,7 +208,8 @@ pub(super) fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns a number in thousandths, since schemas here use at most three decimals.
+/// Returns a number in thousandths. Numbers in these schemas and values have at most three
+/// decimals.
 pub(super) fn thousandths(number: &Value) -> i64 {
     let text = number.to_string();
     let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));

@@ -1,9 +1,9 @@
 //! Enumerates all values of a schema.
 //!
-//! One keyword of each subschema must confine its values: `const`, `enum`, bounds of all its types,
-//! a reference, or a combination of confined schemas. The values that this keyword leaves are
-//! listed, and the validator keeps the ones that the other keywords accept, too. Members are in
-//! declared order.
+//! In each subschema, one keyword must confine the values to finitely many. Such keywords are
+//! `const`, `enum`, bounds of all its types, a reference, or a combination of confined schemas. The
+//! values that the keyword allows are listed, and the validator keeps the values that the other
+//! keywords accept too. Members are in declared order.
 
 use serde_json::{Map, Value};
 
@@ -14,8 +14,8 @@ use super::{ALPHABET, MOST_VALUES, OTHER};
 /// Enumerates the values of the subschemas of a document.
 pub(super) struct Values<'a> {
     validator: &'a Validator<'a>,
-    /// True if values are compared with each other. [`OTHER`] stands for characters that may
-    /// differ, so free text is not confined then.
+    /// True if the document contains `uniqueItems`, which compares values. [`OTHER`] stands for
+    /// characters that may differ, so strings are then not enumerated.
     compared: bool,
 }
 
@@ -26,13 +26,14 @@ impl<'a> Values<'a> {
         Self { validator, compared: validator.root.to_string().contains("\"uniqueItems\":true") }
     }
 
-    /// Returns the distinct values of `schema`, counting each order of members, or `None` if they
-    /// are not confined.
+    /// Returns the distinct values of `schema`. Objects that differ only in the order of members
+    /// are distinct. Returns `None` if the values are not confined.
     pub(super) fn of(&self, schema: &Value) -> Option<Vec<Value>> {
         self.within(schema, 8)
     }
 
-    /// Like [`Values::of`], with at most `depth` nested subschemas and references.
+    /// Returns the values of `schema`, or `None` if they are not confined within `depth` nested
+    /// subschemas and references.
     fn within(&self, schema: &Value, depth: usize) -> Option<Vec<Value>> {
         let map = match schema {
             Value::Bool(false) => return Some(Vec::new()),
@@ -77,7 +78,8 @@ impl<'a> Values<'a> {
         Some(values?.concat())
     }
 
-    /// Returns the values of the types that `type` names.
+    /// Returns the values of all types in `type`, within their bounds. Returns `None` if a type is
+    /// not confined.
     fn typed(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
         let names = match map.get("type")? {
             Value::Array(names) => names.as_slice(),
@@ -99,7 +101,8 @@ impl<'a> Values<'a> {
         (values.len() <= MOST_VALUES).then_some(values)
     }
 
-    /// Returns every string of at most `longest` characters.
+    /// Returns every string of at most `longest` characters. Returns `None` if strings cannot be
+    /// enumerated because values are compared.
     fn texts(&self, longest: usize) -> Option<Vec<Value>> {
         (longest == 0 || !self.compared).then(|| texts(longest))
     }
@@ -124,8 +127,8 @@ impl<'a> Values<'a> {
         Some(all.into_iter().map(Value::Array).collect())
     }
 
-    /// Returns objects with declared names only, with names listed in `propertyNames`, or with at
-    /// most one member of a short name.
+    /// Returns all objects whose names are all declared, all listed in `propertyNames`, or at most
+    /// one short name. Returns `None` for other schemas.
     fn objects(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
         let member = |name: &str| {
             // Any schema of the member may confine it.
@@ -175,12 +178,13 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Returns a keyword's bound if it is at most `limit`.
+/// Returns the number that the keyword `name` gives, or `None` if it is absent or above `limit`.
 fn most(map: &Keywords, name: &str, limit: u64) -> Option<usize> {
     map.get(name)?.as_u64().filter(|&most| most <= limit).map(|most| most as usize)
 }
 
-/// Returns the multiples of `step` thousandths that are within the bounds.
+/// Returns the multiples of `step` thousandths from the lower to the upper bound, which may include
+/// exclusive bounds. Returns `None` if a bound is absent.
 fn numbers(map: &Keywords, step: i64) -> Option<Vec<Value>> {
     let bound = |names: [&str; 2]| names.into_iter().find_map(|name| map.get(name)).map(thousandths);
     let low = bound(["minimum", "exclusiveMinimum"])?;

@@ -1,4 +1,4 @@
-//! Text and value of numbers.
+//! Syntax and values of numbers.
 
 /// Reports whether a text is a JSON number.
 pub(super) fn json_number(text: &str) -> bool {
@@ -12,10 +12,11 @@ pub(super) fn json_number(text: &str) -> bool {
         && exponent.is_none_or(|exponent| digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
 }
 
-/// 10¹⁸, since numbers have at most 18 digits before the point and after it.
+/// Factor of the integers that represent numbers: 10¹⁸. Numbers have at most 18 digits before the
+/// point and after it.
 pub(super) const SCALE: i128 = 1_000_000_000_000_000_000;
 
-/// Returns a number without exponent, multiplied by [`SCALE`].
+/// Returns the value of a number without exponent, multiplied by [`SCALE`].
 pub(super) fn scaled(text: &str) -> i128 {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -23,8 +24,11 @@ pub(super) fn scaled(text: &str) -> i128 {
     if negative { -value } else { value }
 }
 
-/// A number in scientific notation times [`SCALE`]; one that is larger or smaller than this can say is the
-/// largest or smallest. `None` for other notations: more than one digit before the point, or zero before others.
+/// Returns the value of a number in scientific notation, multiplied by [`SCALE`].
+///
+/// An exponent above 19 gives the largest magnitude, `i128::MAX / 2`, and an exponent below -18 the
+/// smallest, 1. Returns `None` for other notations: more than one digit before the point, or a zero
+/// digit before the point of a nonzero number.
 pub(super) fn scientific(mantissa: &str, exponent: &str) -> Option<i128> {
     let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
     let (first, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

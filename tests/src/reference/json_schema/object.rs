@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::counts;
 
-/// The combined object keywords of several schemas.
+/// The object keywords of several schemas that must all hold.
 pub(super) struct Object<'a> {
     maps: &'a [Map<String, Value>],
     pub(super) names: Vec<String>,
@@ -37,7 +37,7 @@ impl<'a> Object<'a> {
         self.maps.iter().filter_map(of).collect()
     }
 
-    /// Returns an undeclared name, which stands for all undeclared names.
+    /// Returns a name that no schema declares. It stands for all undeclared names.
     pub(super) fn other_name(&self) -> String {
         self.names.iter().fold("z".to_owned(), |longer, name| longer + name)
     }

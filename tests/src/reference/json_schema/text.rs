@@ -16,7 +16,7 @@ pub(super) enum Part {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Text {
     pub(super) chars: String,
-    /// Bytes of an unfinished character.
+    /// Bytes of an unfinished character at the end of the text.
     pub(super) pending: Vec<u8>,
     pub(super) ended: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct Reader<'a> {
     pub(super) style: Style,
 }
 
-/// Methods return `None` if no JSON text of the style begins with the input.
+/// The methods return `None` if no JSON text in the reader's style begins with the text.
 impl Reader<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
@@ -47,7 +47,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the space that generated texts have after commas and colons.
+    /// Skips the space that generated texts have after commas and colons. At the end of the text,
+    /// skips nothing.
     fn one_space(&mut self) -> Option<()> {
         if self.style == Style::Generate && self.peek().is_some() {
             (self.peek() == Some(b' ')).then(|| self.at += 1)?;
@@ -182,7 +183,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the character that exactly these bytes spell.
+/// Returns the character that `bytes` spell in a string, or `None` if they are not exactly one
+/// character.
 fn spelled(bytes: &[u8], style: Style) -> Option<char> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut chars = text.chars();
@@ -198,7 +200,7 @@ fn spelled(bytes: &[u8], style: Style) -> Option<char> {
     }
 }
 
-/// Reports whether these bytes are a prefix of a spelling, by trying to complete them.
+/// Reports whether `bytes` are a prefix of a character's spelling, by trying to complete them.
 fn begins(bytes: &[u8], style: Style) -> bool {
     let with = |more: &[u8]| spelled(&[bytes, more].concat(), style).is_some();
     if bytes.first() == Some(&b'\\') {

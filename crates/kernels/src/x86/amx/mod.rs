@@ -21,7 +21,8 @@ use crate::layout::{PIECES, PLANE, TILE_ROWS};
 
 static USABLE: OnceLock<bool> = OnceLock::new();
 
-/// Distance between contiguous lines of a register in memory, in bytes.
+/// Size of a line of a register, in bytes. This is also the distance between contiguous lines in
+/// memory.
 const LINE: usize = PLANE;
 /// Integer sums of a product, `[token][row]`.
 type Integers = [[i32; TILE_ROWS]; TILE_ROWS];
@@ -78,8 +79,8 @@ fn is_permitted() -> bool {
     false
 }
 
-/// Checks products of every shape against their definition. Excludes faulty processors and faulty
-/// emulations.
+/// Computes products of every shape and compares them with their definition. Returns false on a
+/// faulty processor or a faulty emulation.
 fn computes() -> bool {
     let x: [[i8; LINE]; TILE_ROWS] =
         std::array::from_fn(|t| std::array::from_fn(|i| (t * 89 + i * 37) as u8 as i8));
@@ -112,7 +113,7 @@ fn computes() -> bool {
     [(16, PIECES), (8, PIECES), (16, PIECES / 2), (8, PIECES / 2)].into_iter().all(|(t, p)| is_right(t, p))
 }
 
-/// The dimensions of a product.
+/// The dimensions of a product for which the registers are configured.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Number of tokens, at most 16.
@@ -132,8 +133,8 @@ struct Configuration {
 }
 
 impl Shape {
-    /// Configures this thread's registers for [`multiply`]: 0 and 1 are sums, 4 and 5 activations,
-    /// 6 and 7 weights.
+    /// Configures this thread's registers for [`multiply`]: 0 and 1 contain sums, 4 and 5
+    /// activations, 6 and 7 weights.
     ///
     /// # Safety
     /// This process must be allowed to use the tile registers ([`is_usable`]). `tokens` must be at
@@ -166,7 +167,7 @@ unsafe fn release() {
     }
 }
 
-/// Computes two products at once, so that the processor can work on one while the other waits.
+/// Computes two independent products, so that the processor can work on one while the other waits.
 ///
 /// # Safety
 /// The registers must be configured with a [`Shape`]. Each pointer of `x` must be valid for reading

@@ -18,7 +18,8 @@ const FEW: usize = MANY / 2;
 /// Maximum number of tokens in a round: see [`ROUND`].
 const ROUND_TOKENS: usize = 8 * MANY;
 
-/// Computes the products of tiles. Uses vectors for a few tokens and for 16-bit activations.
+/// Computes the products of tiles. Uses vectors instead of tile registers for a few tokens and for
+/// 16-bit activations.
 ///
 /// # Safety
 /// This process must be allowed to use the tile registers. The processor must have AVX2, FMA, F16C
@@ -43,7 +44,7 @@ pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>],
     }
 }
 
-/// The 8-bit activations of some tokens, at equal distances in memory.
+/// The 8-bit activations of some tokens, which lie at equal distances in memory.
 #[derive(Clone, Copy)]
 struct Tokens {
     /// Address of the first group of the first token.
@@ -54,8 +55,8 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Returns the tokens, or `None` if there are fewer than two, if they have 16 bits or if their
-    /// distances differ.
+    /// Returns the tokens of `x`. Returns `None` if there are fewer than two, if they have 16 bits
+    /// or if their distances in memory differ.
     fn of(x: &[Activation<'_>]) -> Option<Self> {
         // Exposes provenance, because every token is read at an address that is computed from the
         // first.
@@ -66,7 +67,7 @@ impl Tokens {
         is_even.then(|| Self { first: at(&x[0]), stride, count: x.len() })
     }
 
-    /// Returns `count` tokens from `token` on.
+    /// Returns `count` tokens, starting at the token with index `token`.
     fn from(self, token: usize, count: usize) -> Self {
         let first = self.first.wrapping_add(self.stride.wrapping_mul(token));
         Self { first, count, ..self }
@@ -127,16 +128,17 @@ unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut
     }
 }
 
-/// Integer sums of the current pair of products and of the pair before.
+/// Integer sums of the two latest pairs of products: one pair is being computed while the other is
+/// read.
 #[repr(align(64))]
 #[derive(Default)]
 struct Ring([[Integers; 2]; 2]);
 
-/// Adds the products of a panel's groups with a block of tokens. Does not store those of the first
+/// Adds the products of a panel's groups with a block of tokens to `out`, except for the first
 /// `skipped` tokens.
 ///
 /// Products are computed in pairs, of two groups or of the two halves of a group. They are one pair
-/// ahead of the floats, because reading what a register has stored takes a while.
+/// ahead of the float arithmetic, because reading what a register has stored takes a while.
 ///
 /// # Safety
 /// The requirements of [`round`] apply. The panel must be filled, and `tokens` and `out` must have

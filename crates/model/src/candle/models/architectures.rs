@@ -18,7 +18,8 @@ use crate::checkpoint::{Checkpoint, Safetensors};
 use crate::error::Kind;
 use crate::gguf::{self, Gguf};
 
-/// Implements [`CandleModel`] for models whose `forward` takes the offset in the sequence.
+/// Implements [`CandleModel`] for models whose `forward` takes the number of previous tokens as an
+/// argument.
 macro_rules! borrow_with_offset {
     ($($model:ty),*) => {
         $(impl CandleModel for $model {
@@ -49,7 +50,7 @@ impl CandleModel for phi::Model {
 /// Function that creates a model from a `config.json` and tensors.
 type FromConfig = fn(&Map<String, Value>, VarBuilder<'_>) -> std::result::Result<Box<Make>, Kind>;
 
-/// The available models by the `model_type` of a `config.json`.
+/// The available models, each with its `model_type` in a `config.json`.
 const CONFIGS: &[(&str, FromConfig)] = &[
     ("gemma", |config, vars| from_config(config, |config| gemma::Model::new(false, &config, vars))),
     ("glm4", |config, vars| from_config(config, |config| glm4_new::ModelForCausalLM::new(&config, vars))),
@@ -63,7 +64,7 @@ const CONFIGS: &[(&str, FromConfig)] = &[
 /// Function that creates a model from the content of a GGUF file.
 type FromGguf = fn(gguf_file::Content, &mut Cursor<&[u8]>, &Device) -> std::result::Result<Box<Make>, Kind>;
 
-/// The available models by the architecture's name in GGUF files.
+/// The available models, each with the name of its architecture in GGUF files.
 const GGUFS: &[(&str, FromGguf)] = &[
     ("glm4", |content, file, device| {
         made(|| quantized_glm4::ModelWeights::from_gguf(content, file, device, DType::F32))
@@ -91,7 +92,7 @@ pub(super) fn check(checkpoint: &Checkpoint, unknown: Kind) -> std::result::Resu
     if names.contains(&given) { Ok(()) } else { Err(unknown.with_known(names)) }
 }
 
-/// Returns the available architectures under their names in the checkpoint's format.
+/// Returns the names of the available architectures in the checkpoint's format.
 fn names(checkpoint: &Checkpoint) -> Vec<&'static str> {
     match checkpoint {
         Checkpoint::Gguf(_) => GGUFS.iter().map(|entry| entry.0).collect(),
@@ -169,7 +170,8 @@ fn bounded(
     Ok(config)
 }
 
-/// Creates the error for scaled rotary frequencies. candle's models would ignore the scaling.
+/// Creates the error for a configuration with scaled rotary frequencies. candle's models would
+/// ignore the scaling.
 fn scaled_rope(key: &str, given: String) -> Kind {
     let rule = "candle's own model for this architecture does not support scaled rotary frequencies";
     Kind::KeyValue { key: key.to_owned(), given, rule }
@@ -185,8 +187,8 @@ fn size(config: &Map<String, Value>, key: &str) -> std::result::Result<usize, Ki
     })
 }
 
-/// Returns the configuration with the fields of `rope_parameters` copied to the top level. Newer
-/// configurations have this nested object.
+/// Returns the configuration with the fields of `rope_parameters` copied to the top level, where
+/// candle's models expect them. Newer configurations have this nested object.
 fn flat(config: &Map<String, Value>) -> Map<String, Value> {
     let mut flat = config.clone();
     if let Some(Value::Object(rope)) = config.get("rope_parameters") {
@@ -199,7 +201,7 @@ fn flat(config: &Map<String, Value>) -> Map<String, Value> {
     flat
 }
 
-/// Collects all float tensors. On the CPU they are converted to `f32`, the only type with fast
+/// Loads all float tensors. On the CPU they are converted to `f32`, the only type with fast
 /// products there. On a GPU they keep their type.
 fn variables(
     folder: &Safetensors,
@@ -241,7 +243,8 @@ fn from_gguf(
     make(content, &mut reader, device)
 }
 
-/// Returns the context length of a GGUF file. Checks the sizes in the metadata against the tensors.
+/// Returns the context length of a GGUF file, at most [`MAX_CONTEXT`]. Returns an error if a size
+/// in the metadata contradicts the tensors.
 fn bounded_file(file: &Gguf, name: &str, checkpoint: &Checkpoint) -> std::result::Result<usize, Kind> {
     let unsigned = |part: &str| {
         let key = format!("{name}.{part}");

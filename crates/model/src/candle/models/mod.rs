@@ -2,8 +2,8 @@
 //! `candle-transformers`.
 //!
 //! Such a model has a single sequence and a cache that only grows. Each sequence here therefore has
-//! its own instance of the model. The instances share their weights. To truncate a sequence, its
-//! tokens are computed again.
+//! its own instance of the model. The instances share their weights. If a sequence is truncated,
+//! its remaining tokens are computed again.
 //!
 //! Some of these models compute several tokens at once correctly only with an empty cache. A text
 //! is therefore computed in one step from its beginning, and later tokens one by one.
@@ -24,13 +24,13 @@ use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 use crate::spec::ModelSpec;
 
-/// Length of a prompt run from which on the whole sequence is computed again in one step. Shorter
-/// runs are appended token by token.
+/// Minimum length of a prompt run, in tokens, for which the whole sequence is computed again in one
+/// step. Shorter runs are appended token by token.
 const READ_AGAIN: usize = 16;
 
-/// A model with a single sequence. `forward` appends tokens, of shape `[1, tokens]`, and returns
-/// the logits after the last one.
+/// A model of `candle-transformers` with a single sequence.
 trait CandleModel: Send {
+    /// Appends `tokens`, of shape `[1, tokens]`, and returns the logits after the last one.
     /// `offset` is the number of tokens already in the sequence.
     fn forward(&mut self, tokens: &Tensor, offset: usize) -> Result<Tensor>;
 }
@@ -104,14 +104,15 @@ impl Decoder {
 #[derive(Default)]
 struct Sequence {
     tokens: Vec<TokenId>,
-    /// Instance of the model. Its cache contains the first `read` tokens.
+    /// Instance of the model, whose cache contains the first `read` tokens. `None` if no token was
+    /// computed since the sequence was opened or reset.
     model: Option<Box<dyn CandleModel>>,
-    /// Number of tokens in the instance's cache.
+    /// Number of tokens in the cache of `model`.
     read: usize,
 }
 
 impl Sequence {
-    /// Appends the tokens of a run and returns the rows of logits that it requests.
+    /// Appends the tokens of `run` and returns the logits that the run requests, row by row.
     fn append(&mut self, network: &Network, run: &Run<'_>) -> Result<Vec<Vec<f32>>> {
         self.tokens.extend(run.tokens);
         let from_start = self.read == 0 || (run.role == Role::Prompt && run.tokens.len() >= READ_AGAIN);

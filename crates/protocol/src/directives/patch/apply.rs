@@ -3,7 +3,8 @@ use thiserror::Error;
 
 use super::validate_patch_ops;
 
-/// Error that prevented a patch from being applied. The document is then unchanged.
+/// Error in the first operation of a patch that is invalid or cannot be applied. The document stays
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("ops[{op}]: {problem}")]
 pub struct PatchError {
@@ -26,7 +27,8 @@ enum Fault {
 }
 
 impl PatchError {
-    /// Returns the index of the failed operation, from 0.
+    /// Returns the index of the failed operation, from 0. Also returns 0 if the patch is not an
+    /// array.
     pub const fn op(&self) -> usize {
         self.op
     }
@@ -44,8 +46,8 @@ impl PatchError {
     }
 }
 
-/// Applies a patch to a document with the members `draft` and `ui_state`. If an operation fails,
-/// the document stays unchanged.
+/// Applies the operations in `ops` to `document`, an object with the members `draft` and
+/// `ui_state`. If an operation fails, no operation is applied.
 ///
 /// ```
 /// use formwork_protocol::directives::patch::apply;
@@ -76,7 +78,7 @@ pub fn apply(document: &mut Value, ops: &Value) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Applies one valid operation.
+/// Applies `op`, which must be a valid operation.
 fn step(document: &mut Value, op: &Value) -> Result<(), Fault> {
     let path = Path::new(op["path"].as_str().unwrap_or_default());
     let value = || op["value"].clone();
@@ -113,13 +115,13 @@ impl Path {
         Self { parts: pointer.split('/').skip(1).map(part).collect() }
     }
 
-    /// Returns the first `count` parts as a pointer.
+    /// Returns the first `count` parts as a JSON pointer.
     fn to(&self, count: usize) -> String {
         let part = |part: &String| format!("/{}", part.replace('~', "~0").replace('/', "~1"));
         self.parts[..count].iter().map(part).collect()
     }
 
-    /// Returns the value at the first `count` parts.
+    /// Returns the value in `document` at the first `count` parts of the path.
     fn get<'v>(&self, document: &'v mut Value, count: usize) -> Result<&'v mut Value, Fault> {
         let mut value = document;
         for at in 0..count {
@@ -142,8 +144,9 @@ impl Path {
         Ok(value)
     }
 
-    /// Creates missing members along the first `count` parts: `last()` for the final part, and
-    /// objects for the others.
+    /// Creates missing members of objects along the first `count` parts of the path. The member for
+    /// the last of these parts gets the value `last()`, and the members before it become empty
+    /// objects.
     fn make(&self, document: &mut Value, count: usize, last: impl Fn() -> Value) -> Result<(), Fault> {
         if document.is_null() {
             *document = Value::Object(Map::new());
@@ -190,7 +193,7 @@ impl Path {
     }
 }
 
-/// Parses an array index as JSON pointers write it, without leading zeros.
+/// Parses an array index of a JSON pointer, which must not have leading zeros.
 fn index(part: &str) -> Option<usize> {
     let plain = part == "0" || (!part.starts_with('0') && part.bytes().all(|byte| byte.is_ascii_digit()));
     part.parse().ok().filter(|_| plain)

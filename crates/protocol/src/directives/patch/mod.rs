@@ -1,11 +1,12 @@
-//! Small patches that are easier for models to write than RFC 6902.
+//! Small patches that are easier for models to write than JSON Patch (RFC 6902).
 //!
 //! A patch is a list of operations, such as `{"op": "set", "path": "/draft/name", "value": "Ava"}`:
 //!
 //! - `set` sets `value` at `path`, and creates missing parent objects.
 //! - `delete` deletes the member or item at `path`.
 //! - `append` appends `value` to the array at `path`, and creates a missing array.
-//! - `insert` inserts `value` into the array at `path`, before the item `index` or at the end.
+//! - `insert` inserts `value` into the array at `path`, before the item at `index`. If `index` is
+//!   the length of the array, `value` becomes the last item.
 //!
 //! A path is a JSON pointer (RFC 6901) that begins with `/draft/` or `/ui_state/`.
 //! [`normalize_patch_ops`] corrects common deviations of models, [`validate_patch_ops`] reports
@@ -20,20 +21,22 @@ use super::{Issue, shortened};
 
 pub use apply::{PatchError, apply};
 
-/// Allowed first parts of a path.
+/// Allowed first parts of a path, without the leading slash.
 const ROOTS: [&str; 2] = ["draft/", "ui_state/"];
-/// Maximum number of characters of quoted input in a message.
+/// Maximum number of characters that a message quotes from the input.
 const TOLD: usize = 80;
 
-/// Corrects operations that models write in other forms. Valid operations stay unchanged.
+/// Corrects the operations in `ops` that a model wrote in another form. Valid operations stay
+/// unchanged.
 ///
 /// - A single object becomes a list with one operation.
 /// - `add` and `replace` become `set`, `remove` becomes `delete`, and `push` becomes `append`. An
 ///   `add` at the end of an array (`/-`) becomes `append`. Case and surrounding whitespace of a
 ///   name are ignored.
 /// - A missing, null or blank `op` becomes `set` if there is a `value`, and `delete` otherwise.
-/// - A path that does not begin with `/` is trimmed and placed below `/draft/`. If it begins with
-///   `draft/` or `ui_state/`, only the slash is added.
+/// - A path that does not begin with `/` is trimmed. A trimmed path that begins with `draft/` or
+///   `ui_state/` gets a leading slash. Any other path without a slash at the start is placed below
+///   `/draft/`: `name` becomes `/draft/name`.
 ///
 /// ```
 /// use formwork_protocol::directives::patch::normalize_patch_ops;
@@ -50,8 +53,9 @@ pub fn normalize_patch_ops(ops: Value) -> Value {
     }
 }
 
-/// Applies [`normalize_patch_ops`] to the `ops` of a payload. If the payload itself is an
-/// operation, it moves into `ops`.
+/// Applies [`normalize_patch_ops`] to the field `ops` of `payload`. If `payload` has no `ops` but a
+/// string `path`, its fields `op`, `path`, `value` and `index` are first moved into `ops` as one
+/// operation.
 pub fn normalize_payload(payload: &mut Map<String, Value>) {
     if !payload.contains_key("ops") && payload.get("path").is_some_and(Value::is_string) {
         let names = ["op", "path", "value", "index"];
@@ -64,6 +68,7 @@ pub fn normalize_payload(payload: &mut Map<String, Value>) {
     }
 }
 
+/// Corrects one operation, as [`normalize_patch_ops`] describes.
 fn normalize(op: Value) -> Value {
     let Value::Object(mut op) = op else { return op };
     if let Some(Value::String(path)) = op.get_mut("path")
@@ -93,9 +98,11 @@ fn normalize(op: Value) -> Value {
     op.into()
 }
 
+/// Values of `op` in valid operations.
 const NAMES: [&str; 4] = ["set", "delete", "append", "insert"];
 
-/// Removes a trailing `/-`, which stands for the end of an array. Reports whether there was one.
+/// Removes `/-`, which stands for the end of an array, from the end of the operation's path.
+/// Returns true if the path ended in `/-`.
 fn at_the_end(op: &mut Map<String, Value>) -> bool {
     let Some(Value::String(path)) = op.get_mut("path") else { return false };
     let Some(array) = path.strip_suffix("/-") else { return false };
@@ -103,7 +110,7 @@ fn at_the_end(op: &mut Map<String, Value>) -> bool {
     true
 }
 
-/// Returns the corrected path, or `None` if no correction is needed.
+/// Returns the corrected form of the path `given`, or `None` if the path stays unchanged.
 fn normal_path(given: &str) -> Option<String> {
     let path = given.trim();
     if path.is_empty() || given.starts_with('/') {
@@ -117,7 +124,8 @@ fn normal_path(given: &str) -> Option<String> {
     })
 }
 
-/// Returns an issue for each invalid operation of a patch.
+/// Returns an issue for each invalid operation in `ops`. The issue's details give the index of the
+/// operation, as in `{"op": 1}`. If `ops` is not an array, the result is a single issue.
 ///
 /// The codes are `OPS_NOT_AN_ARRAY`, `OP_NOT_AN_OBJECT`, `UNKNOWN_OP`, `MISSING_PATH`,
 /// `INVALID_PATH`, `MISSING_VALUE`, `MISSING_INDEX` and `INVALID_INDEX`.
@@ -134,7 +142,8 @@ pub fn validate_patch_ops(ops: &Value) -> Vec<Issue> {
     ops.iter().enumerate().filter_map(wrong).collect()
 }
 
-/// Returns the code and message of the first error in an operation.
+/// Returns the code and message of the first error in the operation `op`, or `None` if the
+/// operation is valid.
 fn fault(op: &Value) -> Option<(&'static str, String)> {
     let Value::Object(op) = op else {
         return Some(("OP_NOT_AN_OBJECT", format!("an operation is an object, not {}", kind_of(op))));
@@ -166,6 +175,7 @@ fn fault(op: &Value) -> Option<(&'static str, String)> {
     }
 }
 
+/// Returns the reason why a path is invalid, or `None` if the path is valid.
 fn path_fault(path: &str) -> Option<&'static str> {
     let within =
         path.strip_prefix('/').and_then(|path| ROOTS.iter().find_map(|root| path.strip_prefix(root)));

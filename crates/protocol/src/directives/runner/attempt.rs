@@ -11,26 +11,30 @@ use crate::{BackendError, Reply};
 pub(super) enum Outcome {
     /// An envelope that meets the caller's requirements.
     Good(Envelope),
-    /// An answer without a usable envelope.
+    /// An answer that cannot be used, because it has no valid envelope or does not meet the
+    /// caller's requirements.
     Bad(Box<Answered>),
-    /// The backend does not support the request.
+    /// The backend refused the request, and another mode may work.
     Refused,
-    /// The backend failed to answer.
+    /// The backend failed to answer, and another mode would fail, too.
     Failed,
 }
 
 /// An answer that cannot be used.
 pub(super) struct Answered {
+    /// Text of the answer.
     pub(super) content: String,
     pub(super) problem: Problem,
-    /// Requirements of the caller that the envelope does not meet.
+    /// Requirements of the caller that the envelope does not meet. Empty if there is no envelope.
     pub(super) reasons: Vec<String>,
+    /// The envelope, if the answer has a valid one.
     pub(super) envelope: Option<Envelope>,
     /// The model's refusal message, given instead of an answer.
     refusal: Option<String>,
 }
 
 impl Answered {
+    /// Returns the kind of attempt that asks the model to repair this answer.
     pub(super) fn repair_kind(&self) -> AttemptKind {
         match self.problem.category {
             ProblemCategory::Semantic => AttemptKind::SemanticRepair,
@@ -38,14 +42,16 @@ impl Answered {
         }
     }
 
-    /// Returns the part of the answer that can be shown to the user.
+    /// Returns the text that can be shown to the user: the model's refusal message, or the text
+    /// recovered from the answer.
     pub(super) fn text(&self) -> String {
         self.refusal.clone().unwrap_or_else(|| salvage::assistant_text(&self.content))
     }
 }
 
 impl Run<'_> {
-    /// Sends one request and records the attempt.
+    /// Sends the request of `conversation` and records the attempt. Returns an error only if the
+    /// request is interrupted.
     pub(super) async fn attempt(
         &mut self,
         mode: Mode,
@@ -89,7 +95,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// Records an answer and returns its outcome.
+    /// Copies the data of `reply` into `attempt` and returns the outcome of the answer.
     fn take(&mut self, attempt: &mut Attempt, reply: &Reply) -> Outcome {
         self.answered();
         attempt.content = Some(reply.content());
@@ -111,7 +117,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// Parses and validates an answer.
+    /// Parses the answer in `reply`, validates its envelope and runs the caller's check.
     fn read(&self, reply: &Reply) -> Outcome {
         let content = reply.content();
         let refusal = reply.message.get("refusal").and_then(Value::as_str).map(str::to_owned);
@@ -137,7 +143,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns a warning if a length limit ended the answer. The envelope may be complete nevertheless.
+/// Returns a warning if a length limit cut off the answer after the complete envelope, or forced
+/// the answer to close early.
 fn cut_short(reply: &Reply) -> Option<Warning> {
     let told = |code: &str, message: &str| {
         let (code, message) = (code.to_owned(), message.to_owned());
@@ -152,7 +159,8 @@ fn cut_short(reply: &Reply) -> Option<Warning> {
     None
 }
 
-/// Replaces a parse problem by a better explanation if the reply contains one, such as a refusal.
+/// Returns a problem that explains why the answer has no valid envelope, if `reply` states a cause
+/// such as a refusal. Otherwise returns `problem` unchanged.
 fn cause(reply: &Reply, problem: Problem) -> Problem {
     let because = |code: &str, message: &str| {
         let found = json!({ "code": problem.code, "message": problem.message, "details": problem.details });
@@ -173,8 +181,9 @@ fn cause(reply: &Reply, problem: Problem) -> Problem {
     }
 }
 
-/// Classifies a backend error. An error about an unsupported mode leads to the next mode. Any other
-/// error would recur, so it ends the run.
+/// Returns the problem to record for a backend error, and the outcome of the attempt. An error that
+/// rejects the mode leads to the next mode. Any other error would recur in the next mode and ends
+/// the run.
 fn failed(mode: Mode, kind: AttemptKind, error: &BackendError) -> (Problem, Outcome) {
     let problem = Problem::transport(error);
     if !error.is_of_mode() || !mode.is_structured() {

@@ -9,39 +9,42 @@ use crate::{Body, Plan};
 /// Maximum number of characters of the previous answer in a repair request.
 const SHOWN: usize = 2000;
 
-/// Checks an envelope and returns the unmet requirements. The list is empty if the envelope is
-/// acceptable.
+/// Function that checks a valid envelope against the requirements of the caller.
+///
+/// The result describes each requirement that is not met, in a text that is shown to the model. The
+/// result is empty if the envelope is acceptable.
 pub type ResultValidator = Arc<dyn Fn(&Envelope) -> Vec<String> + Send + Sync>;
 
 /// A request for directives.
 #[derive(Clone)]
 pub struct RunRequest {
-    /// The system message, to which the instructions about directives are appended. If unset, the
-    /// first message of the history is used if it is a system message.
+    /// System message, to which the instructions about directives are appended. If `None`, the
+    /// first message of `history` is used, provided that its role is `system` or `developer`.
     pub system: Option<String>,
-    /// The conversation so far, as messages of a chat request.
+    /// Messages of the conversation so far, oldest first, in the format of chat requests.
     pub history: Vec<Value>,
-    /// The user's new message.
+    /// Text of the user's new message. `None` if `history` already contains the message.
     pub user: Option<String>,
-    /// Options that define valid answers.
+    /// Options that define which answers are valid.
     pub options: StructuredOutputOptions,
-    /// Additional check of envelopes. After a failed check the model is asked to repair the
-    /// envelope, and then the next mode is tried.
+    /// Check of valid envelopes against the caller's requirements. If the check fails, the model is
+    /// asked to repair the envelope; if the repairs fail, the next mode is tried. `None` accepts
+    /// every valid envelope.
     pub result_validator: Option<ResultValidator>,
-    /// Additional request fields, such as `temperature`. Fields in
+    /// Fields that are added to all requests, such as `temperature`. Fields in
     /// [`RESERVED`](crate::directives::presets::RESERVED) are ignored.
     pub overrides: Body,
-    /// Modes to try instead of the preset's.
+    /// Modes to try, in order. `None` uses the modes of the preset.
     pub modes: Option<Vec<Mode>>,
 }
 
 impl RunRequest {
-    /// Creates a request with one user message.
+    /// Creates a request with the user message `user` and without a history.
     pub fn new(user: impl Into<String>, options: StructuredOutputOptions) -> Self {
         Self { user: Some(user.into()), ..Self::of_history(Vec::new(), options) }
     }
 
-    /// Creates a request that continues a conversation.
+    /// Creates a request that continues the conversation `history`, without a further user message.
     pub fn of_history(history: Vec<Value>, options: StructuredOutputOptions) -> Self {
         Self {
             system: None,
@@ -54,7 +57,7 @@ impl RunRequest {
         }
     }
 
-    /// Sets the additional check of envelopes.
+    /// Sets the check of valid envelopes against the caller's requirements.
     #[must_use]
     pub fn with_result_validator(
         mut self,
@@ -65,7 +68,8 @@ impl RunRequest {
     }
 }
 
-/// Returns a check that requires at least one directive of each of these types.
+/// Returns a check for [`RunRequest::with_result_validator`] that requires at least one directive
+/// of each type in `types`. The types are canonical names.
 pub fn require_types(types: Vec<String>) -> impl Fn(&Envelope) -> Vec<String> + Send + Sync + 'static {
     move |envelope| {
         let is_there = |kind: &&String| envelope.directives.iter().any(|directive| directive.kind == **kind);
@@ -73,10 +77,11 @@ pub fn require_types(types: Vec<String>) -> impl Fn(&Envelope) -> Vec<String> + 
     }
 }
 
-/// The messages and options sent in one mode.
+/// Messages and options of the requests in one mode.
 pub(super) struct Conversation {
+    /// Messages and options of the next request.
     pub(super) plan: Plan,
-    /// Number of messages before any repair messages.
+    /// Number of messages before the repair messages.
     begin: usize,
 }
 
@@ -107,7 +112,8 @@ impl Conversation {
         Self { begin: messages.len(), plan: Plan { messages, options } }
     }
 
-    /// Replaces any earlier repair by the model's last answer and its error.
+    /// Appends the model's unusable answer and a message that asks for its repair. Removes the
+    /// messages of an earlier repair.
     pub(super) fn repair(&mut self, answered: &Answered) {
         self.plan.messages.truncate(self.begin);
         let content = shortened(answered.content.trim(), SHOWN);
@@ -122,7 +128,8 @@ impl Conversation {
     }
 }
 
-/// Returns the text of a message, whose content may be a list of parts.
+/// Returns the text of a message, whose content may be a string or a list of text parts. Returns
+/// `None` for other content.
 fn text_of(message: &Value) -> Option<String> {
     match message.get("content")? {
         Value::String(text) => Some(text.clone()),
@@ -135,6 +142,7 @@ fn text_of(message: &Value) -> Option<String> {
     }
 }
 
+/// Reports whether the role of a message is `system` or `developer`.
 fn is_system(message: &Value) -> bool {
     message["role"] == "system" || message["role"] == "developer"
 }

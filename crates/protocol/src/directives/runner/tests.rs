@@ -79,7 +79,7 @@ impl Script {
     }
 }
 
-/// Returns the mode, kind and code of each attempt.
+/// Returns the mode, kind and error code of each attempt, such as `json_schema first ok`.
 fn steps(result: &DirectiveResult) -> Vec<String> {
     let step = |attempt: &Attempt| {
         let code = attempt.error.as_ref().map_or("ok", |error| error.code.as_str());

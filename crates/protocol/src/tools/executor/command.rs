@@ -16,14 +16,16 @@ use super::ToolExecutor;
 use super::tail::{Tail, whole};
 use crate::Body;
 
-/// Base environment of a process, extended by explicitly set variables.
+/// Environment variables that a new process starts with. Explicitly set variables are added to
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Environment {
-    /// The environment of this process.
+    /// The variables of this process.
     #[default]
     Inherit,
-    /// Empty: no keys and no `PATH`, so the program needs its full path.
+    /// No variables: API keys of this process are not passed on. There is no `PATH`, so the program
+    /// needs its full path.
     Clear,
 }
 
@@ -32,10 +34,10 @@ pub enum Environment {
 /// The program gets the arguments as JSON on standard input and writes the result to standard
 /// output. It is started without a shell, so its arguments are passed unchanged.
 ///
-/// Output with the shape of an envelope is the result. Other JSON becomes the data, and other
-/// output becomes a text. A nonzero exit code is a failure regardless of the output. An envelope
-/// that reports a failure is kept as it is. Failures have the last lines of standard error as the
-/// detail `stderr`.
+/// Output in the shape of a [`ToolResult`] is used as the result. Other JSON becomes the `data` of
+/// the result, and output that is not JSON becomes a string in `data`. The call fails if the exit
+/// code is not zero. If the output is a `ToolResult` with `ok: false`, it is kept for any exit
+/// code. Failures have the last lines of standard error as the detail `stderr`.
 ///
 /// On Unix, the program runs in its own process group. The group is killed if the call is
 /// cancelled.
@@ -51,11 +53,11 @@ pub struct CommandTool {
 }
 
 impl CommandTool {
-    /// Creates a tool from a program and its arguments, with a timeout of 30 seconds and 1 MiB of
-    /// output.
+    /// Creates a tool from `command`, a program and its arguments. The timeout is 30 seconds, and
+    /// the limit of the output is 1 MiB.
     ///
     /// # Errors
-    /// Returns an error if the command is empty.
+    /// Returns an error if `command` is empty or the program is an empty string.
     pub fn new<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Result<Self, ToolsError> {
         let mut command = command.into_iter().map(Into::into);
         let program = command.next().filter(|program: &String| !program.is_empty()).ok_or(Kind::NoCommand)?;
@@ -77,21 +79,21 @@ impl CommandTool {
         self
     }
 
-    /// Sets the base environment and additional variables.
+    /// Sets the environment that the program starts with, and the variables to add.
     #[must_use]
     pub fn with_environment(mut self, environment: Environment, variables: BTreeMap<String, String>) -> Self {
         (self.environment, self.variables) = (environment, variables);
         self
     }
 
-    /// Sets the timeout of each call.
+    /// Sets the timeout of each call. A program that runs longer is killed.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the maximum number of bytes of output. A program that writes more is killed.
+    /// Sets the maximum number of bytes on standard output. A program that writes more is killed.
     #[must_use]
     pub const fn with_output_limit(mut self, bytes: usize) -> Self {
         self.output_limit = bytes;

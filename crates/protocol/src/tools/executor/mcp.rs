@@ -35,9 +35,9 @@ pub struct McpOptions {
     pub timeout: Duration,
     /// Key sent as `authorization: Bearer KEY`; used for servers over HTTP only.
     pub bearer: Option<String>,
-    /// Base environment; used for servers started as a process only.
+    /// Environment that a server process starts with. Not used for servers over HTTP or pipes.
     pub environment: Environment,
-    /// Variables in addition to `environment`.
+    /// Environment variables to add to `environment`.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -55,11 +55,11 @@ impl Default for McpOptions {
     }
 }
 
-/// Connection to an MCP server through the protocol's official SDK. Its tools work as long as the
-/// client exists.
+/// Connection to an MCP server through the protocol's official SDK. The server's tools work only as
+/// long as the client exists.
 ///
 /// The client uses the `initialize` handshake, which nearly all servers support. If a server
-/// rejects it, the client tries `server/discover`, which replaced it in protocol version
+/// rejects `initialize`, the client tries `server/discover`, which replaces it in protocol version
 /// 2026-07-28.
 ///
 /// The client offers no capabilities: servers cannot sample from the model or ask the user.
@@ -68,7 +68,7 @@ pub struct McpClient {
     server: Arc<Server>,
 }
 
-/// Data about a server for error messages of its tools.
+/// Name, options and standard error of a server, shared with its tools.
 struct Server {
     name: String,
     options: McpOptions,
@@ -76,11 +76,11 @@ struct Server {
 }
 
 impl McpClient {
-    /// Starts a server process and connects over its standard input and output. No shell is
-    /// involved.
+    /// Starts a server process from `command`, a program and its arguments, without a shell.
+    /// Connects over the standard input and output of the process.
     ///
     /// # Errors
-    /// Returns an error if the process does not start or the handshake fails.
+    /// Returns an error if `command` is empty, the process does not start, or the handshake fails.
     pub async fn spawn<S: Into<String>>(
         command: impl IntoIterator<Item = S>,
         options: McpOptions,
@@ -119,7 +119,8 @@ impl McpClient {
         Ok(Self { service, server: Arc::new(server) })
     }
 
-    /// Connects to a server over a pair of pipes. Only the `initialize` handshake is supported.
+    /// Connects to a server over a pair of pipes: reads its messages from `read` and sends messages
+    /// to `write`. Only the `initialize` handshake is supported.
     ///
     /// # Errors
     /// Returns an error if the handshake fails.
@@ -137,8 +138,11 @@ impl McpClient {
         Ok(Self { service, server: Arc::new(server) })
     }
 
-    /// Lists all tools of the server. The second list has the reasons why other tools cannot be
-    /// used.
+    /// Lists all tools of the server. The second list has an error for each tool that cannot be
+    /// used, for example because of an invalid schema.
+    ///
+    /// The name of each tool starts with [`McpOptions::prefix`]. Dots, slashes and spaces in names
+    /// are replaced by `_`.
     ///
     /// # Errors
     /// Returns an error if the server does not list its tools.
@@ -203,7 +207,8 @@ impl Server {
         Ok(process)
     }
 
-    /// Connects over a transport from `open`, first by `initialize` and then by `server/discover`.
+    /// Connects with the `initialize` handshake. If the server rejects it, connects with
+    /// `server/discover`. `open` creates the transport for each handshake.
     async fn connect<T, E, A>(
         &self,
         open: impl Fn() -> Result<T, ToolsError>,
@@ -225,10 +230,10 @@ impl Server {
         }
     }
 
-    /// Performs a handshake.
+    /// Performs the handshake `way` over `transport`.
     ///
-    /// The error has the reason, and true if the server rejected the request so that another
-    /// handshake may succeed.
+    /// The error consists of the reason and a flag. The flag is true if the server rejected this
+    /// handshake, so that another handshake may succeed.
     async fn handshake<T, E, A>(
         &self,
         transport: T,
@@ -349,7 +354,8 @@ fn envelope(result: CallToolResult) -> ToolResult {
     envelope
 }
 
-/// Converts a content block to JSON for the model. Binary content is replaced by its type and size.
+/// Converts a content block to JSON for the model. Binary content is replaced by its type and size,
+/// and counted in `omitted`.
 fn told(block: &ContentBlock, omitted: &mut usize) -> Value {
     let mut left_out = |kind: &str, mime_type: &str, data: &str| {
         *omitted += 1;

@@ -22,14 +22,15 @@ use crate::Body;
 /// Arguments are checked against the tool's schema before the call. Dropping the future cancels the
 /// call.
 pub trait ToolExecutor: Send + Sync {
-    /// Runs the tool. Failures are returned as an envelope; the caller converts panics to one.
+    /// Runs the tool with `arguments`. A failure is a result with `ok: false`. If the future
+    /// panics, the caller converts the panic to such a result.
     fn execute<'a>(&'a self, arguments: &'a Body) -> BoxFuture<'a, ToolResult>;
 }
 
 /// Tool implemented by a synchronous Rust closure.
 ///
-/// The closure runs on the thread of the loop. Long work belongs in an [`AsyncClosure`] that uses
-/// another thread.
+/// The closure runs on the thread that polls the tool loop and blocks it. Long work belongs in an
+/// [`AsyncClosure`] that uses another thread.
 pub struct Closure<F>(F);
 
 impl<F, R> Closure<F>

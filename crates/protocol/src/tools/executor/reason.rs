@@ -90,7 +90,8 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
 
 /// Describes an answer that is not a protocol message.
 ///
-/// The SDK reports the status and the start of the text, or the JSON error.
+/// `told` is the SDK's message. It contains either the HTTP status and the start of the text, or
+/// the JSON error.
 fn of_answer(told: &str) -> String {
     let told = told.trim().trim_end_matches(':');
     match told.split_once("JsonRpcMessage: ") {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
-/// Maximum number of bytes kept of standard error. The end usually has the reason of a failure.
+/// Maximum number of bytes of standard error that are kept. The last bytes are kept, since they
+/// usually contain the reason for a failure.
 const KEPT: usize = 4096;
 
-/// Maximum wait for the end of the followed streams of an ending process.
+/// Maximum time to wait for the rest of standard error when a process ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most recent standard error output of a process.

@@ -3,8 +3,8 @@ use super::super::shapes::ToolCall;
 /// Removes a namespace before the tool name, as in `functions.get_weather` or
 /// `default_api:get_weather`.
 ///
-/// Some models see their tools in such a namespace. Tool names have no dots or colons, so the last
-/// one ends it.
+/// Some models see their tools in such a namespace. Tool names contain neither dots nor colons, so
+/// the namespace ends at the last dot or colon.
 pub(super) fn without_namespace(call: &mut ToolCall) {
     if let Some((_, name)) = call.name.rsplit_once(['.', ':']).filter(|(_, name)| !name.is_empty()) {
         call.name = name.to_owned();

@@ -11,9 +11,11 @@ fn calling(messages: &mut [Value]) -> impl Iterator<Item = &mut Map<String, Valu
     messages.iter_mut().filter(move |message| calls(message)).filter_map(Value::as_object_mut)
 }
 
-/// Adds `reasoning_content` to messages with calls, which `DeepSeek`'s thinking models require.
+/// Adds `reasoning_content` to assistant messages with calls that lack it. `DeepSeek`'s thinking
+/// models require this field.
 ///
-/// `OpenRouter` returns the thoughts as `reasoning`. If there are none, an empty text is accepted.
+/// The value is copied from `reasoning`, the field in which `OpenRouter` returns thoughts. If a
+/// message has no `reasoning`, the value is an empty text, which the models accept.
 pub(super) fn reasoning(messages: &mut [Value]) {
     for message in calling(messages) {
         if message.get("reasoning_content").is_none_or(Value::is_null) {
@@ -34,7 +36,7 @@ pub(super) fn content(messages: &mut [Value]) {
     }
 }
 
-/// Adds a placeholder signature to the first call of messages without one.
+/// Adds a placeholder signature to the first call of each message that has no signature.
 ///
 /// Gemini 3 rejects a history in which the first call of a turn lacks the signature of the thoughts
 /// before it. OpenAI-compatible servers carry the signature in the call's

@@ -55,7 +55,8 @@ pub struct Transforms {
     result: Named<Value>,
 }
 
-/// The transforms selected by options, in order.
+/// Transforms selected by [`ToolCallingOptions`], in the order in which they are applied. Created
+/// by [`Transforms::resolve`].
 #[derive(Clone)]
 pub struct Pipeline {
     message: Vec<Change<Vec<Value>>>,
@@ -92,7 +93,8 @@ impl Default for Transforms {
 }
 
 impl Transforms {
-    /// Adds a transform of the messages of a request.
+    /// Adds a transform of the messages of a request. An existing transform of messages with this
+    /// name is replaced.
     #[must_use]
     pub fn with_message(
         mut self,
@@ -103,35 +105,35 @@ impl Transforms {
         self
     }
 
-    /// Adds a transform of the tools of a request.
+    /// Adds a transform of the `tools` field of a request.
     #[must_use]
     pub fn with_tool(mut self, name: &str, change: impl Fn(&mut Vec<Value>) + Send + Sync + 'static) -> Self {
         self.tool.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// Adds a transform of the message of an answer.
+    /// Adds a transform of the message of an answer, applied before calls are parsed.
     #[must_use]
     pub fn with_response(mut self, name: &str, change: impl Fn(&mut Body) + Send + Sync + 'static) -> Self {
         self.response.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// Adds a transform of a call.
+    /// Adds a transform of a call, applied before the call is executed.
     #[must_use]
     pub fn with_call(mut self, name: &str, change: impl Fn(&mut ToolCall) + Send + Sync + 'static) -> Self {
         self.call.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// Adds a transform of the envelope of a result.
+    /// Adds a transform of the envelope of a result, applied before the result is sent.
     #[must_use]
     pub fn with_result(mut self, name: &str, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         self.result.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// Selects the transforms that `options` name.
+    /// Returns the transforms that `options` names, in the given order.
     ///
     /// # Errors
     /// Returns an error if a name is unknown. The error lists the known names.

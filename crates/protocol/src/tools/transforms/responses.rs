@@ -18,7 +18,7 @@ const CLOSE: &str = "</tool_call>";
 /// - a last tag that is not closed,
 /// - `parameters` instead of `arguments`.
 ///
-/// Tags before the last `</think>` are part of the thoughts and are kept.
+/// Tags before the last `</think>` belong to the thoughts and stay in the text.
 pub(super) fn tags(message: &mut Body) {
     let has_calls = |name: &str| {
         message.get(name).is_some_and(|calls| match calls {
@@ -39,7 +39,8 @@ pub(super) fn tags(message: &mut Body) {
     message.insert("tool_calls".to_owned(), calls.into());
 }
 
-/// Returns the calls in tags and the text around them. Tags with other content are text.
+/// Returns the calls in `<tool_call>` tags and the text around the tags, or `None` if there are no
+/// calls. A tag that does not contain a call stays in the text.
 fn tagged(said: &str) -> Option<(Vec<Value>, String)> {
     let (mut calls, mut rest, mut left) = (Vec::new(), String::new(), said);
     while let Some((before, after)) = left.split_once(OPEN) {
@@ -55,7 +56,8 @@ fn tagged(said: &str) -> Option<(Vec<Value>, String)> {
     (!calls.is_empty()).then_some((calls, rest))
 }
 
-/// Returns the calls of a text that is a single fence for calls.
+/// Returns the calls in `said` if it is a single fence with the info string `tool_call` or
+/// `tool_calls`. The remaining text is empty.
 fn whole_fence(said: &str) -> Option<(Vec<Value>, String)> {
     let (info, inside) = fence(said)?;
     let calls = ["tool_call", "tool_calls"].contains(&info).then(|| read(inside))??;

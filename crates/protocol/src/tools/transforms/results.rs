@@ -1,7 +1,7 @@
 use serde_json::Value;
 
-/// Removes empty fields, so that a success is `{"ok":true,"data":…}`. Saves tokens in small
-/// contexts.
+/// Removes empty `errors` and `warnings` and null fields from an envelope, to save tokens. A
+/// success becomes `{"ok":true,"data":…}`.
 pub(super) fn compact(envelope: &mut Value) {
     if let Some(fields) = envelope.as_object_mut() {
         fields.retain(|name, value| match name.as_str() {

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
-/// Removes the descriptions of parameters, which cost the most tokens. The tool's own description
-/// stays.
+/// Removes descriptions, titles, examples and comments from the schemas of parameters, since they
+/// cost the most tokens. The tool's own description stays.
 pub(super) fn without_descriptions(tools: &mut [Value]) {
     for tool in tools {
         remove(&mut tool["function"]["parameters"], &["description", "title", "examples", "$comment"]);
@@ -18,9 +18,10 @@ pub(super) fn without_annotations(tools: &mut [Value]) {
     }
 }
 
-/// Keywords with an object of named subschemas as value. The names are not keywords.
+/// Keywords whose value is an object with a subschema per name. The names in this object are not
+/// keywords.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords with data as value.
+/// Keywords whose value is data instead of a schema.
 const DATA: [&str; 2] = ["enum", "const"];
 
 fn remove(schema: &mut Value, keywords: &[&str]) {
