@@ -31,7 +31,7 @@ pub(crate) struct Calls {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each flag is detected independently")]
 pub(crate) struct Native {
-    /// True if the template lists the declared tools.
+    /// True if the template writes the declarations of the tools into the prompt.
     pub(crate) declares_tools: bool,
     /// True if the template expects arguments as text instead of an object.
     pub(crate) arguments_as_text: bool,
