@@ -7,16 +7,14 @@ use std::time::{Duration, Instant};
 
 use formwork_lm::LanguageModel;
 use formwork_vocab::{TokenId, Tokenizer};
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
 
+use crate::arrival::{Arrival, Event};
 use crate::embedding::Embedding;
 use crate::error::GenerationKind;
-use crate::outbox::{Outbox, Seat};
 use crate::pace::Pace;
 use crate::prefix_cache::PrefixCache;
-use crate::sequence::{LogitsProcessors, Progress, Sequence};
-use crate::{EngineHandle, GenerationError, Output, Request, Stats};
+use crate::sequence::{Progress, Sequence};
+use crate::{EngineHandle, GenerationError, Output, Stats};
 
 /// Options of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,34 +52,6 @@ impl Default for EngineOptions {
             prefix_cache_bytes: 512 << 20,
             speculate: None,
         }
-    }
-}
-
-/// Message to the engine thread.
-pub(crate) enum Event {
-    /// Requests that were submitted together.
-    Arrived(Vec<Arrival>),
-    Embed(Box<Embedding>),
-    ClearCache(oneshot::Sender<()>),
-}
-
-/// An accepted request with its token budget.
-pub(crate) struct Arrival {
-    pub(crate) request: Request,
-    pub(crate) processors: LogitsProcessors,
-    pub(crate) budget: usize,
-    pub(crate) outputs: UnboundedSender<Output>,
-    pub(crate) seat: Seat,
-    pub(crate) arrived: Instant,
-}
-
-impl Arrival {
-    fn is_cancelled(&self) -> bool {
-        self.outputs.is_closed()
-    }
-
-    fn fail(self, error: GenerationError) {
-        Outbox::new(self.outputs, None, self.seat).end(Output::Failed(error));
     }
 }
 

@@ -7,11 +7,11 @@ use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
+use crate::arrival::{Arrival, Event};
 use crate::embedding::Embedding;
-use crate::engine::{Arrival, Event};
 use crate::error::{GenerationKind, RequestKind};
 use crate::outbox::Seat;
-use crate::sequence::LogitsProcessors;
+use crate::processors::LogitsProcessors;
 use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
 
 /// Handle to an engine. Cheap to clone.

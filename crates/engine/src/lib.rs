@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arrival;
 mod bias;
 mod dry;
 mod embedding;
@@ -45,6 +46,7 @@ mod lookup;
 mod outbox;
 mod pace;
 mod prefix_cache;
+mod processors;
 pub mod prompt;
 mod reasoning;
 mod request;

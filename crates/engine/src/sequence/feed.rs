@@ -76,9 +76,8 @@ impl Sequence {
     /// Returns true if the next token is the one with the model's largest logit, without any
     /// adjustment.
     fn takes_largest(&self) -> bool {
-        let is_as_given = self.adjustment.is_none() && self.guide.is_none();
         // After the budget has limited the output, the largest logit is often not the one to take.
-        is_as_given
+        self.processors.is_neutral()
             && !self.closed_by_budget
             && self.request.sampling.is_greedy()
             && !self.wants_whole
@@ -100,7 +99,7 @@ impl Sequence {
         let started = Instant::now();
         // Uses a clone: the matcher stores a guaranteed closing path, and looking ahead must not
         // change it.
-        let mut ahead = self.matcher.as_ref().filter(|_| !found.is_empty()).cloned();
+        let mut ahead = self.processors.matcher.as_ref().filter(|_| !found.is_empty()).cloned();
         let mut mask = self.mask.clone();
         for (index, token) in found.into_iter().enumerate() {
             if let Some(ahead) = &mut ahead {

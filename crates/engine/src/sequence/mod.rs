@@ -2,21 +2,20 @@
 
 mod feed;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use formwork_grammar::{Follower, Matcher};
+use formwork_grammar::Matcher;
 use formwork_lm::SequenceId;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
 use self::feed::Draft;
 pub(crate) use self::feed::Feed;
-use crate::bias::Adjustment;
-use crate::engine::Arrival;
+use crate::arrival::Arrival;
 use crate::error::GenerationKind;
 use crate::lookup::{Precedent, Record};
 use crate::outbox::Outbox;
+use crate::processors::LogitsProcessors;
 use crate::reasoning::Thinking;
 use crate::scheduler::Need;
 use crate::text::{Place, TextStream};
@@ -32,12 +31,10 @@ pub(crate) struct Sequence {
     pub(crate) id: SequenceId,
     order: u64,
     request: Request,
-    matcher: Option<Matcher>,
+    processors: LogitsProcessors,
     tokenizer: Arc<Tokenizer>,
     outbox: Outbox,
     text: TextStream,
-    adjustment: Option<Adjustment>,
-    guide: Option<Box<dyn Follower>>,
     thinking: Option<Thinking>,
     /// Number of output tokens left in the budget.
     remaining: usize,
@@ -67,25 +64,6 @@ pub(crate) struct Sequence {
     times: Times,
 }
 
-/// State of a request that affects the choice of tokens, in addition to the model's logits.
-pub(crate) struct LogitsProcessors {
-    matcher: Option<Matcher>,
-    adjustment: Option<Adjustment>,
-    guide: Option<Box<dyn Follower>>,
-}
-
-impl LogitsProcessors {
-    /// Creates the state at the start of an output. May take a while with a long prompt, which DRY
-    /// searches for sequence breakers.
-    pub(crate) fn new(request: &Request, tokenizer: &Tokenizer) -> Self {
-        Self {
-            matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
-            adjustment: Adjustment::new(request, tokenizer.vocabulary()),
-            guide: request.guide.as_ref().map(|guide| guide.follow()),
-        }
-    }
-}
-
 /// Timestamps of a sequence, and its total grammar time.
 struct Times {
     arrived: Instant,
@@ -106,14 +84,11 @@ impl Sequence {
     /// Creates a sequence; `order` must be larger than the order of every earlier sequence.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
         let Arrival { request, processors, budget, outputs, seat, arrived } = arrival;
-        let LogitsProcessors { matcher, adjustment, guide } = processors;
         Self {
             id,
             order,
             text: TextStream::new(request.stop.clone()),
-            matcher,
-            adjustment,
-            guide,
+            processors,
             thinking: request.reasoning.clone().map(|bound| Thinking::new(bound, tokenizer.vocabulary())),
             tokenizer,
             outbox: Outbox::new(outputs, request.logprobs, seat),
@@ -246,13 +221,13 @@ impl Sequence {
     ///
     /// Called once before the first step and after every token.
     pub(crate) fn advance(&mut self) -> Progress {
-        let mut matcher = self.matcher.take();
+        let mut matcher = self.processors.matcher.take();
         let started = Instant::now();
         let end = self.take_decided(matcher.as_mut());
         if matcher.is_some() {
             self.times.grammar += started.elapsed();
         }
-        self.matcher = matcher;
+        self.processors.matcher = matcher;
         match end {
             None => Progress::Running,
             Some(reason) => self.finish(reason),
@@ -344,7 +319,7 @@ impl Sequence {
         let token = self.choose(logits, is_partial)?;
         self.wants_whole = token.is_none();
         let Some(token) = token else { return Ok(Progress::Running) };
-        let mut matcher = self.matcher.take();
+        let mut matcher = self.processors.matcher.take();
         let is_stop =
             self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
         if is_stop || self.tokenizer.vocabulary().is_end(token) {
@@ -354,7 +329,7 @@ impl Sequence {
             matcher.commit(token).map_err(GenerationKind::from)?;
         }
         let stopped = self.emit(token, Some(logits), matcher.as_mut());
-        self.matcher = matcher;
+        self.processors.matcher = matcher;
         Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
 
@@ -362,14 +337,14 @@ impl Sequence {
     ///
     /// Returns `None` if a partial row does not contain the logits that are needed.
     fn choose(&mut self, logits: &[f32], is_partial: bool) -> Result<Option<TokenId>, GenerationError> {
-        let logits = self.adjusted(logits);
+        let logits = self.processors.adjust(logits, self.mask.as_deref());
         let sampling = self.request.sampling;
         let position = self.usage.completion_tokens;
         let choose = |mask: Option<&TokenSet>, seed: u64| {
             let sampling = Sampling { seed, ..sampling };
             sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
         };
-        let Some(matcher) = &mut self.matcher else {
+        let Some(matcher) = &mut self.processors.matcher else {
             return Ok(Some(choose(None, sampling.seed)?));
         };
         let token = choose(self.mask.as_deref(), sampling.seed)?;
@@ -392,22 +367,6 @@ impl Sequence {
         Ok(token)
     }
 
-    /// Returns the logits with all adjustments of the request. Shape: `[vocabulary]`.
-    fn adjusted<'l>(&self, logits: &'l [f32]) -> Cow<'l, [f32]> {
-        let mut logits = match &self.adjustment {
-            Some(adjustment) => Cow::Owned(adjustment.apply(logits)),
-            None => Cow::Borrowed(logits),
-        };
-        if let (Some(guide), Some(mask)) = (&self.guide, &self.mask) {
-            for (token, bias) in guide.bias(mask) {
-                if let Some(logit) = logits.to_mut().get_mut(token.index()) {
-                    *logit += bias;
-                }
-            }
-        }
-        logits
-    }
-
     /// Appends a token to the output and sends its text. The matcher has already committed the
     /// token.
     ///
@@ -418,12 +377,7 @@ impl Sequence {
         self.tokens.push(token);
         self.usage.completion_tokens += 1;
         self.remaining = self.remaining.saturating_sub(1);
-        if let Some(adjustment) = &mut self.adjustment {
-            adjustment.count(token);
-        }
-        if let Some(guide) = &mut self.guide {
-            guide.push(token);
-        }
+        self.processors.note(token);
         if let Some(thinking) = &mut self.thinking {
             thinking.note(&self.tokens[self.request.prompt.len()..], self.tokenizer.vocabulary());
             self.usage.reasoning_tokens = thinking.tokens();
