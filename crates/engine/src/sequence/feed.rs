@@ -1,7 +1,6 @@
 //! Exchange between a sequence and the model: tokens to read, and logits that come back.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Instant;
 
 use formwork_lm::Role;
@@ -9,7 +8,6 @@ use formwork_vocab::{TokenId, TokenSet};
 
 use super::{Progress, Sequence};
 use crate::GenerationError;
-use crate::lookup::Precedent;
 use crate::scheduler::Need;
 
 /// Tokens that a sequence feeds to the model next.
@@ -21,13 +19,6 @@ pub(crate) struct Feed<'a> {
     pub(crate) rows: Vec<Option<&'a TokenSet>>,
     /// True if only the largest logit of the only row matters.
     pub(crate) is_greedy: bool,
-}
-
-/// A drafted token that has not been chosen yet.
-pub(super) struct Draft {
-    token: TokenId,
-    /// Mask for the token after the draft, if there is a constraint.
-    mask: Option<Arc<TokenSet>>,
 }
 
 /// Maximum number of held tokens whose logits are computed in one step. Each row is as long as the
@@ -46,13 +37,13 @@ impl Sequence {
         } else {
             (self.readable().min(self.read.saturating_add(limit)), Role::Generated)
         };
-        let mask = self.mask.as_deref().filter(|_| !self.outbox.tells_logprobs());
-        let mut rows = vec![mask; to.saturating_sub(first)];
+        // Log-probabilities need the whole row.
+        let restricts = !self.delivery.reports_logprobs();
+        let mut rows = vec![self.mask.as_deref().filter(|_| restricts); to.saturating_sub(first)];
         let mut tokens = Cow::Borrowed(&self.tokens[self.read..to]);
-        if to == self.tokens.len() && !self.drafts.is_empty() {
-            tokens.to_mut().extend(self.drafts.iter().map(|draft| draft.token));
-            let masks = self.drafts.iter().map(|draft| draft.mask.as_deref());
-            rows.extend(masks.map(|mask| mask.filter(|_| !self.outbox.tells_logprobs())));
+        if to == self.tokens.len() && !self.speculation.is_empty() {
+            tokens.to_mut().extend(self.speculation.tokens());
+            rows.extend(self.speculation.masks().map(|mask| mask.filter(|_| restricts)));
         }
         let is_greedy = role == Role::Generated && rows.len() == 1 && self.takes_largest();
         Feed { tokens, role, rows, is_greedy }
@@ -63,13 +54,13 @@ impl Sequence {
     /// Logits are wanted after the last token and before each token that waits for its
     /// log-probability.
     fn first_wanted(&self) -> usize {
-        self.tokens.len() - 1 - self.outbox.held()
+        self.tokens.len() - 1 - self.delivery.held()
     }
 
     /// Returns the number of tokens that the model may have read at the end of the next pass.
     pub(super) fn readable(&self) -> usize {
         // The logits after the end are not needed.
-        let end = self.tokens.len() - usize::from(self.ending.is_some());
+        let end = self.tokens.len() - usize::from(self.delivery.is_complete());
         end.min(self.first_wanted() + TOLD)
     }
 
@@ -78,34 +69,34 @@ impl Sequence {
     fn takes_largest(&self) -> bool {
         // After the budget has limited the output, the largest logit is often not the one to take.
         self.processors.is_neutral()
-            && !self.closed_by_budget
+            && !self.budget.is_closed()
             && self.request.sampling.is_greedy()
             && !self.wants_whole
-            && !self.outbox.tells_logprobs()
+            && !self.delivery.reports_logprobs()
     }
 
     /// Drafts at most `most` tokens for the model to check in its next pass, which `sequences`
     /// generating sequences share.
     pub(crate) fn draft(&mut self, most: usize, sequences: usize) {
-        self.drafts.clear();
-        if !matches!(self.need(), Need::Generated(_)) || self.ending.is_some() {
+        self.speculation.clear();
+        if !matches!(self.need(), Need::Generated(_)) || self.delivery.is_complete() {
             return;
         }
         // The last token of the budget is never read.
-        let most = most.min(self.remaining.saturating_sub(1));
-        let Some(precedent) = Precedent::find(&self.tokens).filter(|_| most > 0) else { return };
-        let found = precedent.draft(&self.tokens, self.record.count(precedent, sequences, most));
-        self.precedent = Some(precedent);
+        let most = most.min(self.budget.remaining().saturating_sub(1));
+        let found = self.speculation.look_up(&self.tokens, most, sequences);
+        if found.is_empty() {
+            return;
+        }
         let started = Instant::now();
         // Uses a clone: the matcher stores a guaranteed closing path, and looking ahead must not
         // change it.
-        let mut ahead = self.processors.matcher.as_ref().filter(|_| !found.is_empty()).cloned();
+        let mut ahead = self.processors.matcher.clone();
         let mut mask = self.mask.clone();
         for (index, token) in found.into_iter().enumerate() {
             if let Some(ahead) = &mut ahead {
                 let is_masked = mask.as_ref().is_some_and(|mask| !mask.contains(token));
-                let remaining = self.remaining.saturating_sub(index);
-                if is_masked || !self.allows(ahead, token, remaining) || ahead.commit(token).is_err() {
+                if is_masked || !self.budget.allows(ahead, token, index) || ahead.commit(token).is_err() {
                     break;
                 }
                 mask = Some(ahead.mask());
@@ -113,10 +104,10 @@ impl Sequence {
             if self.tokenizer.vocabulary().is_end(token) {
                 break;
             }
-            self.drafts.push(Draft { token, mask: mask.clone() });
+            self.speculation.push(token, mask.clone());
         }
         if ahead.is_some() {
-            self.times.grammar += started.elapsed();
+            self.account.add_grammar_since(started);
         }
     }
 
@@ -133,24 +124,22 @@ impl Sequence {
         is_partial: bool,
     ) -> Result<Progress, GenerationError> {
         let first = self.first_wanted();
-        let mut drafts = std::mem::take(&mut self.drafts);
         // If some tokens of the sequence are still unread, the drafts were not read either.
         let read = self.tokens.len().min(self.read + count);
-        drafts.truncate(self.read + count - read);
+        self.speculation.truncate(self.read + count - read);
         if read >= self.request.prompt.len() {
-            self.times.prompt_read.get_or_insert_with(Instant::now);
+            self.account.note_prompt_read();
         }
         self.is_suspect &= rows.is_empty();
         loop {
-            let chosen = self.tokens[read..].iter();
-            let right = drafts.iter().zip(chosen).take_while(|(draft, token)| draft.token == **token).count();
-            self.read = read + right;
+            let accepted = self.speculation.accepted(&self.tokens[read..]);
+            self.read = read + accepted;
             self.tell_held(first, rows);
-            if let Some(reason) = self.ending.filter(|_| self.outbox.held() == 0) {
-                return Ok(Progress::Ended(self.summary(reason)));
+            if let Some(end) = self.ended() {
+                return Ok(end);
             }
             let last = self.tokens.len() - 1;
-            let row = rows.get(last - first).filter(|_| last < self.read && self.ending.is_none());
+            let row = rows.get(last - first).filter(|_| last < self.read && !self.delivery.is_complete());
             let progress = match row {
                 Some(row) => {
                     self.sample(&row[..row.len().min(self.tokenizer.vocabulary().len())], is_partial)
@@ -160,11 +149,7 @@ impl Sequence {
             let again = row.is_some() && self.wants_whole;
             self.read -= usize::from(again);
             if row.is_none() || again || !matches!(progress, Ok(Progress::Running)) {
-                if let Some(precedent) = self.precedent.take() {
-                    self.record.learn(precedent, drafts.len(), right);
-                }
-                self.tried.0 += drafts.len() as u64;
-                self.tried.1 += right as u64;
+                self.speculation.settle(accepted);
                 return progress;
             }
         }
@@ -172,12 +157,12 @@ impl Sequence {
 
     /// Reports the held tokens whose logits are now available. `rows` starts after token `first`.
     fn tell_held(&mut self, first: usize, rows: &[Vec<f32>]) {
-        while let Some(before) = (self.tokens.len() - 1).checked_sub(self.outbox.held())
-            && self.outbox.held() > 0
+        while let Some(before) = (self.tokens.len() - 1).checked_sub(self.delivery.held())
+            && self.delivery.held() > 0
             && before < self.read
             && let Some(row) = rows.get(before - first)
         {
-            self.outbox.take_logits(&row[..row.len().min(self.tokenizer.vocabulary().len())]);
+            self.delivery.take_logits(&row[..row.len().min(self.tokenizer.vocabulary().len())]);
         }
     }
 }

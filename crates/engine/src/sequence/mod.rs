@@ -1,27 +1,31 @@
 //! One request on its way through the model.
 
+mod account;
+mod budget;
+mod delivery;
 mod feed;
+mod speculation;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use formwork_grammar::Matcher;
 use formwork_lm::SequenceId;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
-use self::feed::Draft;
+use self::account::Account;
+use self::budget::Budget;
+use self::delivery::Delivery;
 pub(crate) use self::feed::Feed;
+use self::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::error::GenerationKind;
-use crate::lookup::{Precedent, Record};
 use crate::outbox::Outbox;
 use crate::processors::LogitsProcessors;
 use crate::reasoning::Thinking;
 use crate::scheduler::Need;
-use crate::text::{Place, TextStream};
-use crate::{
-    Finish, FinishReason, GenerationError, OnBudget, Output, Request, Sampling, Stats, Timings, Usage,
-};
+use crate::text::Place;
+use crate::{Finish, FinishReason, GenerationError, Output, Request, Sampling, Stats};
 
 /// Seed salt that keeps a redraw within the token budget independent of the rejected draw.
 const REDRAWN: u64 = 0x5bd1_e995_97f4_a7c1;
@@ -31,46 +35,23 @@ pub(crate) struct Sequence {
     pub(crate) id: SequenceId,
     order: u64,
     request: Request,
-    processors: LogitsProcessors,
     tokenizer: Arc<Tokenizer>,
-    outbox: Outbox,
-    text: TextStream,
-    thinking: Option<Thinking>,
-    /// Number of output tokens left in the budget.
-    remaining: usize,
     /// Tokens of the prompt and the output.
     tokens: Vec<TokenId>,
     /// Number of tokens that the model has read.
     read: usize,
+    /// True if the sequence was in a batch that failed and has not received logits since.
+    is_suspect: bool,
+    processors: LogitsProcessors,
     /// Mask for the next token, if there is a constraint.
     mask: Option<Arc<TokenSet>>,
     /// True if the largest logit alone was not enough to choose the next token.
     wants_whole: bool,
-    /// True if the sequence was in a batch that failed and has not received logits since.
-    is_suspect: bool,
-    /// Usage and grammar time already added to the statistics, and the time of the last new tokens.
-    reported: (Usage, Duration, Option<Instant>),
-    /// Tokens that may come next, with the masks after them.
-    drafts: Vec<Draft>,
-    /// Place that the drafts were copied from.
-    precedent: Option<Precedent>,
-    record: Record,
-    /// Numbers of drafts tried and accepted since the last report to the statistics.
-    tried: (u64, u64),
-    /// Reason for the end while held tokens still wait for their logits.
-    ending: Option<FinishReason>,
-    usage: Usage,
-    closed_by_budget: bool,
-    times: Times,
-}
-
-/// Timestamps of a sequence, and its total grammar time.
-struct Times {
-    arrived: Instant,
-    admitted: Instant,
-    first_token: Option<Instant>,
-    prompt_read: Option<Instant>,
-    grammar: Duration,
+    thinking: Option<Thinking>,
+    budget: Budget,
+    speculation: Speculation,
+    account: Account,
+    delivery: Delivery,
 }
 
 /// Result of a step for a sequence.
@@ -87,39 +68,25 @@ impl Sequence {
         Self {
             id,
             order,
-            text: TextStream::new(request.stop.clone()),
-            processors,
-            thinking: request.reasoning.clone().map(|bound| Thinking::new(bound, tokenizer.vocabulary())),
-            tokenizer,
-            outbox: Outbox::new(outputs, request.logprobs, seat),
-            remaining: budget,
             tokens: request.prompt.clone(),
             read: 0,
+            is_suspect: false,
+            processors,
             mask: None,
             wants_whole: false,
-            is_suspect: false,
-            reported: (Usage::default(), Duration::ZERO, None),
-            drafts: Vec::new(),
-            precedent: None,
-            record: Record::default(),
-            tried: (0, 0),
-            ending: None,
-            usage: Usage { prompt_tokens: request.prompt.len(), ..Usage::default() },
-            closed_by_budget: false,
-            times: Times {
-                arrived,
-                admitted: Instant::now(),
-                first_token: None,
-                prompt_read: None,
-                grammar: Duration::ZERO,
-            },
+            thinking: request.reasoning.clone().map(|bound| Thinking::new(bound, tokenizer.vocabulary())),
+            budget: Budget::new(budget, request.on_budget),
+            speculation: Speculation::default(),
+            account: Account::new(request.prompt.len(), arrived),
+            delivery: Delivery::new(request.stop.clone(), Outbox::new(outputs, request.logprobs, seat)),
             request,
+            tokenizer,
         }
     }
 
     /// Returns true if the receiver of the outputs is gone.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.outbox.is_closed()
+        self.delivery.is_cancelled()
     }
 
     /// Returns the request's deadline.
@@ -142,7 +109,7 @@ impl Sequence {
         if self.read < len {
             Need::Prompt { read: self.read, len }
         } else {
-            Need::Generated(self.readable() - self.read + self.drafts.len())
+            Need::Generated(self.readable() - self.read + self.speculation.len())
         }
     }
 
@@ -173,14 +140,14 @@ impl Sequence {
     pub(crate) const fn resume(&mut self, id: SequenceId, read: usize) {
         self.id = id;
         if !self.is_suspect {
-            self.usage.cached_tokens += read - self.read;
+            self.account.count_cached(read - self.read);
         }
         self.read = read;
     }
 
     /// Moves to an empty sequence of the model, to read everything again.
     pub(crate) fn start_over(&mut self, id: SequenceId) {
-        self.drafts.clear();
+        self.speculation.clear();
         self.id = id;
         self.read = 0;
         self.is_suspect = true;
@@ -188,32 +155,13 @@ impl Sequence {
 
     /// Adds the changes since the last call to the statistics.
     pub(crate) fn report(&mut self, stats: &mut Stats) {
-        let (before, grammar, last) = self.reported;
-        let now = Instant::now();
-        let (drafted, accepted) = std::mem::take(&mut self.tried);
-        stats.drafted_tokens += drafted;
-        stats.accepted_tokens += accepted;
-        let cached = (self.usage.cached_tokens - before.cached_tokens) as u64;
-        stats.cached_tokens += cached;
-        stats.prompt_tokens += cached;
-        stats.grammar += self.times.grammar.saturating_sub(grammar);
-        let tokens = self.usage.completion_tokens - before.completion_tokens;
-        if tokens == 0 {
-            self.reported = (self.usage, self.times.grammar, last);
-            return;
-        }
-        stats.completion_tokens += tokens as u64;
-        stats.forced_tokens += (self.usage.forced_tokens - before.forced_tokens) as u64;
-        match last {
-            None => stats.first_token.observe((now - self.times.arrived).as_secs_f64()),
-            Some(last) => stats.between_tokens.observe((now - last).as_secs_f64()),
-        }
-        self.reported = (self.usage, self.times.grammar, Some(now));
+        self.speculation.report(stats);
+        self.account.report(stats);
     }
 
     /// Frees the seat and then sends the last output.
     pub(crate) fn end(self, last: Output) {
-        self.outbox.end(last);
+        self.delivery.end(last);
     }
 
     /// Advances without the model: appends forced tokens and the end of a reasoning that used up
@@ -225,7 +173,7 @@ impl Sequence {
         let started = Instant::now();
         let end = self.take_decided(matcher.as_mut());
         if matcher.is_some() {
-            self.times.grammar += started.elapsed();
+            self.account.add_grammar_since(started);
         }
         self.processors.matcher = matcher;
         match end {
@@ -239,12 +187,11 @@ impl Sequence {
             if matcher.as_mut().is_some_and(|matcher| matcher.complete()) {
                 return Some(FinishReason::Stop);
             }
-            if self.remaining == 0 {
-                // With `OnBudget::Close` the output is complete at this point.
-                self.closed_by_budget = matcher.is_some() && self.request.on_budget == OnBudget::Close;
-                return Some(if self.closed_by_budget { FinishReason::Stop } else { FinishReason::Length });
+            if self.budget.remaining() == 0 {
+                let is_complete = self.budget.run_out(matcher.is_some());
+                return Some(if is_complete { FinishReason::Stop } else { FinishReason::Length });
             }
-            let before = self.usage.completion_tokens;
+            let before = self.account.completion_tokens();
             if let Some(end) = self.reasoning_end(matcher.as_deref()) {
                 if self.take(&end, matcher.as_deref_mut()) {
                     return Some(FinishReason::Stop);
@@ -260,13 +207,13 @@ impl Sequence {
                     None => matcher.forced_tokens(&self.tokenizer),
                 };
                 let stopped = self.take(&forced, Some(matcher));
-                self.usage.forced_tokens += self.usage.completion_tokens - before;
+                self.account.count_forced_since(before);
                 if stopped {
                     return Some(FinishReason::Stop);
                 }
                 self.mask = Some(mask);
             }
-            if self.usage.completion_tokens == before {
+            if self.account.completion_tokens() == before {
                 return None;
             }
         }
@@ -282,27 +229,18 @@ impl Sequence {
         // change it.
         let Some(mut ahead) = matcher.cloned() else { return Some(end) };
         let fits = end.iter().enumerate().all(|(index, &token)| {
-            self.allows(&mut ahead, token, self.remaining.saturating_sub(index))
-                && ahead.commit(token).is_ok()
+            self.budget.allows(&mut ahead, token, index) && ahead.commit(token).is_ok()
         });
         fits.then_some(end)
-    }
-
-    /// Returns true if `token` may come next with `remaining` tokens left, including the token.
-    fn allows(&self, matcher: &mut Matcher, token: TokenId, remaining: usize) -> bool {
-        match self.request.on_budget {
-            OnBudget::Close => matcher.allows_within(token, remaining),
-            OnBudget::Length => remaining > 0,
-        }
     }
 
     /// Appends tokens that were not sampled, up to the first that is not allowed.
     ///
     /// Returns true if a stop string occurred.
     fn take(&mut self, tokens: &[TokenId], mut matcher: Option<&mut Matcher>) -> bool {
-        for &token in tokens.iter().take(self.remaining) {
+        for &token in tokens.iter().take(self.budget.remaining()) {
             if let Some(matcher) = matcher.as_deref_mut()
-                && (!self.allows(matcher, token, self.remaining) || matcher.commit(token).is_err())
+                && (!self.budget.allows(matcher, token, 0) || matcher.commit(token).is_err())
             {
                 break;
             }
@@ -339,7 +277,7 @@ impl Sequence {
     fn choose(&mut self, logits: &[f32], is_partial: bool) -> Result<Option<TokenId>, GenerationError> {
         let logits = self.processors.adjust(logits, self.mask.as_deref());
         let sampling = self.request.sampling;
-        let position = self.usage.completion_tokens;
+        let position = self.account.completion_tokens();
         let choose = |mask: Option<&TokenSet>, seed: u64| {
             let sampling = Sampling { seed, ..sampling };
             sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
@@ -348,22 +286,20 @@ impl Sequence {
             return Ok(Some(choose(None, sampling.seed)?));
         };
         let token = choose(self.mask.as_deref(), sampling.seed)?;
-        if self.request.on_budget == OnBudget::Length {
+        if !self.budget.must_close() {
             return Ok(Some(token));
         }
         let started = Instant::now();
-        let within = matcher.allows_within(token, self.remaining);
-        let token = if within {
+        let token = if self.budget.allows(matcher, token, 0) {
             Some(token)
         } else if is_partial {
             None
         } else {
             // Uses a separate random draw: the first one is conditioned on its token being
             // rejected.
-            self.closed_by_budget = true;
-            Some(choose(Some(&matcher.mask_within(self.remaining)), sampling.seed ^ REDRAWN)?)
+            Some(choose(Some(&self.budget.close(matcher)), sampling.seed ^ REDRAWN)?)
         };
-        self.times.grammar += started.elapsed();
+        self.account.add_grammar_since(started);
         Ok(token)
     }
 
@@ -372,22 +308,20 @@ impl Sequence {
     ///
     /// `logits` is `None` for a token that was not sampled. Returns true if a stop string occurred.
     fn emit(&mut self, token: TokenId, logits: Option<&[f32]>, matcher: Option<&mut Matcher>) -> bool {
-        self.times.first_token.get_or_insert_with(Instant::now);
         let index = self.output().len();
         self.tokens.push(token);
-        self.usage.completion_tokens += 1;
-        self.remaining = self.remaining.saturating_sub(1);
+        self.account.count_token();
+        self.budget.spend();
         self.processors.note(token);
         if let Some(thinking) = &mut self.thinking {
             thinking.note(&self.tokens[self.request.prompt.len()..], self.tokenizer.vocabulary());
-            self.usage.reasoning_tokens = thinking.tokens();
+            self.account.set_reasoning(thinking.tokens());
         }
-        self.outbox.token(token, logits);
+        self.delivery.token(token, logits);
         if self.tokenizer.vocabulary().kind(token).is_text() {
             self.show(index, token, matcher)
         } else {
-            self.show_held();
-            self.outbox.send(Output::Control(token));
+            self.delivery.control(token);
             false
         }
     }
@@ -401,22 +335,7 @@ impl Sequence {
             let before = vocabulary.bytes(output[place.token]).get(..place.bytes);
             before.is_some_and(|before| matcher.accepting_at(place.token, before))
         };
-        let piece = self.text.push(index, vocabulary.bytes(token), may_stop);
-        if !piece.text.is_empty() {
-            self.outbox.send(Output::Text(piece.text));
-        }
-        if piece.stopped {
-            self.text = TextStream::new(Vec::new());
-        }
-        piece.stopped
-    }
-
-    /// Sends text that was held back for a stop string that can no longer complete.
-    fn show_held(&mut self) {
-        let rest = self.text.finish();
-        if !rest.is_empty() {
-            self.outbox.send(Output::Text(rest));
-        }
+        self.delivery.show(index, vocabulary.bytes(token), may_stop)
     }
 
     fn output(&self) -> &[TokenId] {
@@ -425,26 +344,19 @@ impl Sequence {
 
     /// Ends the sequence as soon as all its tokens are reported.
     fn finish(&mut self, reason: FinishReason) -> Progress {
-        self.show_held();
-        self.ending = Some(reason);
-        if self.outbox.held() > 0 { Progress::Running } else { Progress::Ended(self.summary(reason)) }
+        self.delivery.finish(reason);
+        self.ended().unwrap_or(Progress::Running)
     }
 
-    fn summary(&self, reason: FinishReason) -> Finish {
-        let now = Instant::now();
-        let Times { admitted, first_token, prompt_read, grammar, .. } = self.times;
-        let (first, read) = (first_token.unwrap_or(now), prompt_read.unwrap_or(now));
-        Finish {
+    /// Returns the end of the sequence if its output is complete and all its tokens are reported.
+    fn ended(&self) -> Option<Progress> {
+        let reason = self.delivery.ended()?;
+        Some(Progress::Ended(Finish {
             reason,
-            closed_by_budget: self.closed_by_budget,
-            usage: self.usage,
-            cumulative_logprob: self.outbox.cumulative(),
-            timings: Timings {
-                first_token: first - admitted,
-                prompt: read - admitted,
-                decode: now - read,
-                grammar,
-            },
-        }
+            closed_by_budget: self.budget.is_closed(),
+            usage: self.account.usage(),
+            cumulative_logprob: self.delivery.cumulative_logprob(),
+            timings: self.account.timings(),
+        }))
     }
 }
