@@ -7,7 +7,7 @@ use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
 use crate::Request;
 use crate::dry::Repetitions;
-use crate::error::{RequestError, RequestKind};
+use crate::error::{RequestError, Setting};
 
 /// Penalties on tokens that occurred before.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,15 +29,12 @@ impl Default for Penalties {
 
 impl Penalties {
     pub(crate) fn check(&self) -> Result<(), RequestError> {
-        let checks = [
-            ("presence_penalty", self.presence, -2.0..=2.0, "-2..=2"),
-            ("frequency_penalty", self.frequency, -2.0..=2.0, "-2..=2"),
-            ("repetition_penalty", self.repetition, 0.01..=100.0, "0.01..=100"),
-        ];
-        match checks.into_iter().find(|(_, given, allowed, _)| !allowed.contains(given)) {
-            Some((name, given, _, range)) => Err(RequestKind::Sampling { name, given, range }.into()),
-            None => Ok(()),
+        let Self { presence, frequency, repetition } = *self;
+        for (name, given) in [("presence_penalty", presence), ("frequency_penalty", frequency)] {
+            Setting { name, given, range: "-2..=2" }.check((-2.0..=2.0).contains(&given))?;
         }
+        Setting { name: "repetition_penalty", given: repetition, range: "0.01..=100" }
+            .check((0.01..=100.0).contains(&repetition))
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use formwork_vocab::{TokenId, Vocabulary};
 
-use crate::error::{RequestError, RequestKind};
+use crate::error::{RequestError, Setting};
 
 /// DRY settings, which limit repeated sequences of tokens. Off by default.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,14 +44,10 @@ impl Dry {
     }
 
     pub(crate) fn check(&self) -> Result<(), RequestError> {
-        let checks = [
-            ("dry_multiplier", self.multiplier, 0.0..=100.0, "0..=100"),
-            ("dry_base", self.base, 1.0..=100.0, "1..=100"),
-        ];
-        match checks.into_iter().find(|(_, given, allowed, _)| !allowed.contains(given)) {
-            Some((name, given, _, range)) => Err(RequestKind::Sampling { name, given, range }.into()),
-            None => Ok(()),
-        }
+        let Self { multiplier, base, .. } = *self;
+        Setting { name: "dry_multiplier", given: multiplier, range: "0..=100" }
+            .check((0.0..=100.0).contains(&multiplier))?;
+        Setting { name: "dry_base", given: base, range: "1..=100" }.check((1.0..=100.0).contains(&base))
     }
 }
 

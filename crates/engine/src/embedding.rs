@@ -8,6 +8,15 @@ use crate::error::GenerationKind;
 use crate::outbox::Seat;
 use crate::{GenerationError, Pooling};
 
+/// Progress of the model through a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Number of tokens read.
+    pub(crate) read: usize,
+    /// Total number of tokens.
+    pub(crate) len: usize,
+}
+
 /// A text whose hidden states are pooled as the model reads it.
 pub(crate) struct Embedding {
     tokens: Vec<TokenId>,
@@ -40,9 +49,9 @@ impl Embedding {
         self.sequence
     }
 
-    /// Returns the number of tokens read and the total number of tokens.
-    pub(crate) const fn progress(&self) -> (usize, usize) {
-        (self.read, self.tokens.len())
+    /// Returns the progress of the model through the text.
+    pub(crate) const fn progress(&self) -> Reading {
+        Reading { read: self.read, len: self.tokens.len() }
     }
 
     /// Reads the next `count` tokens.

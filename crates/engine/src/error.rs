@@ -45,6 +45,23 @@ pub(crate) enum RequestKind {
     Stopped,
 }
 
+/// A numeric setting of a request.
+pub(crate) struct Setting {
+    /// Name of the request field.
+    pub(crate) name: &'static str,
+    pub(crate) given: f32,
+    /// Description of the valid values.
+    pub(crate) range: &'static str,
+}
+
+impl Setting {
+    /// Refuses the request unless the setting is valid.
+    pub(crate) fn check(self, is_valid: bool) -> Result<(), RequestError> {
+        let Self { name, given, range } = self;
+        if is_valid { Ok(()) } else { Err(RequestKind::Sampling { name, given, range }.into()) }
+    }
+}
+
 impl RequestError {
     /// Returns true if the same request may succeed later.
     pub const fn is_busy(&self) -> bool {

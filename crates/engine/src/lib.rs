@@ -65,4 +65,4 @@ pub use event::{Finish, FinishReason, Output, Timings, TokenLogprob, Usage};
 pub use handle::{EngineHandle, Generation};
 pub use request::{OnBudget, Pooling, Reasoning, Request};
 pub use sampler::Sampling;
-pub use stats::{Histogram, Stats};
+pub use stats::{Bucket, Histogram, Stats};

@@ -41,6 +41,13 @@ impl Drop for Seat {
     }
 }
 
+/// A token that waits for its logits.
+struct HeldToken {
+    token: TokenId,
+    /// Outputs that must follow the token.
+    after: Vec<Output>,
+}
+
 /// Sends outputs in order.
 ///
 /// If log-probabilities are requested, a token that was not sampled is held until its logits are
@@ -50,8 +57,8 @@ pub(crate) struct Outbox {
     /// Number of likeliest alternatives to report with each token; `None` reports no
     /// log-probabilities.
     top: Option<usize>,
-    /// Tokens that wait for their logits, oldest first, each with the outputs that must follow it.
-    held: VecDeque<(TokenId, Vec<Output>)>,
+    /// Tokens that wait for their logits, oldest first.
+    held: VecDeque<HeldToken>,
     cumulative: f64,
     seat: Seat,
 }
@@ -86,13 +93,13 @@ impl Outbox {
         match (self.top, logits) {
             (None, _) => {}
             (Some(top), Some(logits)) => self.tell(token, logits, top),
-            (Some(_), None) => self.held.push_back((token, Vec::new())),
+            (Some(_), None) => self.held.push_back(HeldToken { token, after: Vec::new() }),
         }
     }
 
     /// Reports the first held token with its logits. Shape: `[vocabulary]`.
     pub(crate) fn take_logits(&mut self, logits: &[f32]) {
-        let Some((token, after)) = self.held.pop_front() else { return };
+        let Some(HeldToken { token, after }) = self.held.pop_front() else { return };
         self.tell(token, logits, self.top.unwrap_or_default());
         for output in after {
             let _ = self.outputs.send(output);
@@ -101,7 +108,7 @@ impl Outbox {
 
     pub(crate) fn send(&mut self, output: Output) {
         match self.held.back_mut() {
-            Some((_, after)) => after.push(output),
+            Some(held) => held.after.push(output),
             // The engine detects a closed channel elsewhere.
             None => drop(self.outputs.send(output)),
         }

@@ -23,6 +23,15 @@ type NodeId = usize;
 
 const ROOT: NodeId = 0;
 
+/// A cached prefix of a prompt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CachedPrefix {
+    /// New sequence of the model that has read the prefix.
+    pub(crate) sequence: SequenceId,
+    /// Length of the prefix in tokens.
+    pub(crate) len: usize,
+}
+
 pub(crate) struct PrefixCache {
     /// All nodes. The root has no tokens and always exists; other nodes are reused.
     nodes: Vec<Node>,
@@ -62,7 +71,7 @@ impl PrefixCache {
         (self.nodes.len() - 1 - self.free.len()) * self.chunk
     }
 
-    /// Forks a sequence with the longest cached prefix of a prompt, and returns it with its length.
+    /// Forks a sequence with the longest cached prefix of a prompt.
     ///
     /// Returns `None` if the length does not exceed `least` tokens. The prefix is never the whole
     /// prompt, because the model must read the last token.
@@ -74,13 +83,13 @@ impl PrefixCache {
         model: &mut dyn LanguageModel,
         prompt: &[TokenId],
         least: usize,
-    ) -> Result<Option<(SequenceId, usize)>, ModelError> {
+    ) -> Result<Option<CachedPrefix>, ModelError> {
         let way = self.way(prompt);
         let len = way.len() * self.chunk;
         let Some(&last) = way.last().filter(|_| len > least) else { return Ok(None) };
         self.touch(&way);
         match self.sequence_below(last) {
-            Some(sequence) => Ok(Some((model.fork(sequence, len)?, len))),
+            Some(leaf) => Ok(Some(CachedPrefix { sequence: model.fork(leaf, len)?, len })),
             None => Ok(None),
         }
     }
@@ -236,10 +245,10 @@ mod tests {
     /// sequence.
     fn known(cache: &mut PrefixCache, model: &mut ScriptedModel, chunks: &[u32]) -> usize {
         let tokens = prompt(chunks);
-        let Some((sequence, len)) = cache.fork(model, &tokens, 0).expect("good") else { return 0 };
-        assert_eq!(model.tokens(sequence), Some(&tokens[..len]));
-        model.close(sequence);
-        len / CHUNK
+        let Some(prefix) = cache.fork(model, &tokens, 0).expect("good") else { return 0 };
+        assert_eq!(model.tokens(prefix.sequence), Some(&tokens[..prefix.len]));
+        model.close(prefix.sequence);
+        prefix.len / CHUNK
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Instant;
 use formwork_grammar::{Constraint, Guide};
 use formwork_vocab::TokenId;
 
-use crate::error::{RequestError, RequestKind};
+use crate::error::{RequestError, RequestKind, Setting};
 use crate::{Dry, Penalties, Sampling};
 
 /// A generation request.
@@ -107,8 +107,9 @@ impl Request {
         self.sampling.check()?;
         self.penalties.check()?;
         self.dry.check()?;
-        if let Some(&(_, given)) = self.logit_bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(bias)) {
-            return Err(RequestKind::Sampling { name: "logit_bias", given, range: "-100..=100" }.into());
+        for &(_, given) in &self.logit_bias {
+            Setting { name: "logit_bias", given, range: "-100..=100" }
+                .check((-100.0..=100.0).contains(&given))?;
         }
         if self.prompt.is_empty() {
             return Err(RequestKind::EmptyPrompt.into());

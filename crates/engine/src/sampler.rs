@@ -1,7 +1,7 @@
 use formwork_lm::{exp, masked};
 use formwork_vocab::{TokenId, TokenSet};
 
-use crate::error::{RequestError, RequestKind};
+use crate::error::{RequestError, Setting};
 
 /// Settings for choosing the next token from the logits.
 ///
@@ -58,24 +58,20 @@ impl Sampling {
     }
 
     pub(crate) fn check(&self) -> Result<(), RequestError> {
-        let share = |given: f32| (0.0..=1.0).contains(&given);
-        let checks = [
-            ("temperature", self.temperature, (0.0..=100.0).contains(&self.temperature), "0..=100"),
-            ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "a value above 0 and at most 1"),
-            ("min_p", self.min_p, share(self.min_p), "0..=1"),
-            (
-                "typical_p",
-                self.typical_p,
-                self.typical_p > 0.0 && self.typical_p <= 1.0,
-                "a value above 0 and at most 1",
-            ),
-            ("xtc_probability", self.xtc_probability, share(self.xtc_probability), "0..=1"),
-            ("xtc_threshold", self.xtc_threshold, share(self.xtc_threshold), "0..=1"),
-        ];
-        match checks.into_iter().find(|check| !check.2) {
-            Some((name, given, _, range)) => Err(RequestKind::Sampling { name, given, range }.into()),
-            None => Ok(()),
+        const SHARE: &str = "0..=1";
+        const ABOVE_0: &str = "a value above 0 and at most 1";
+        let is_share = |given: f32| (0.0..=1.0).contains(&given);
+        let is_above_0 = |given: f32| given > 0.0 && given <= 1.0;
+        let Self { temperature, top_p, min_p, typical_p, xtc_probability, xtc_threshold, .. } = *self;
+        let is_temperature = (0.0..=100.0).contains(&temperature);
+        Setting { name: "temperature", given: temperature, range: "0..=100" }.check(is_temperature)?;
+        Setting { name: "top_p", given: top_p, range: ABOVE_0 }.check(is_above_0(top_p))?;
+        Setting { name: "min_p", given: min_p, range: SHARE }.check(is_share(min_p))?;
+        Setting { name: "typical_p", given: typical_p, range: ABOVE_0 }.check(is_above_0(typical_p))?;
+        for (name, given) in [("xtc_probability", xtc_probability), ("xtc_threshold", xtc_threshold)] {
+            Setting { name, given, range: SHARE }.check(is_share(given))?;
         }
+        Ok(())
     }
 
     /// Chooses a token of `mask`, or of all tokens without a mask, as output token number

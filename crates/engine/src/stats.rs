@@ -68,32 +68,40 @@ impl Stats {
 /// Histogram of observed values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Histogram {
-    /// Upper bounds, ascending, each with the number of observations above the previous bound and
-    /// at most this bound.
-    pub buckets: Vec<(f64, u64)>,
+    /// Buckets by ascending bounds.
+    pub buckets: Vec<Bucket>,
     /// Number of observations above all bounds.
     pub above: u64,
     /// Sum of all observed values.
     pub sum: f64,
 }
 
+/// Bucket of a [`Histogram`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bucket {
+    /// Upper bound of the observed values.
+    pub bound: f64,
+    /// Number of observations above the bound of the previous bucket and at most this bound.
+    pub count: u64,
+}
+
 impl Histogram {
     /// Creates an empty histogram with these upper bounds, which must be ascending.
     pub fn new(bounds: &[f64]) -> Self {
-        Self { buckets: bounds.iter().map(|&bound| (bound, 0)).collect(), above: 0, sum: 0.0 }
+        Self { buckets: bounds.iter().map(|&bound| Bucket { bound, count: 0 }).collect(), above: 0, sum: 0.0 }
     }
 
     /// Counts one observation.
     pub fn observe(&mut self, value: f64) {
         self.sum += value;
-        match self.buckets.iter_mut().find(|(bound, _)| value <= *bound) {
-            Some((_, count)) => *count += 1,
+        match self.buckets.iter_mut().find(|bucket| value <= bucket.bound) {
+            Some(bucket) => bucket.count += 1,
             None => self.above += 1,
         }
     }
 
     /// Returns the number of observations.
     pub fn count(&self) -> u64 {
-        self.above + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
+        self.above + self.buckets.iter().map(|bucket| bucket.count).sum::<u64>()
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
 
 use crate::Engine;
+use crate::embedding::Reading;
 use crate::engine::contained;
 use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
@@ -47,6 +48,15 @@ impl ScheduledRun {
     }
 }
 
+/// Turns of a step by their forward passes.
+#[derive(Default)]
+struct Passes {
+    /// Turns that share one pass.
+    together: Vec<ScheduledRun>,
+    /// Turns that get a pass each.
+    alone: Vec<ScheduledRun>,
+}
+
 impl Engine {
     /// Feeds the running sequences to the model.
     ///
@@ -64,7 +74,7 @@ impl Engine {
         let for_prompts = if rests { 0 } else { self.prompt_tokens(is_awaited) };
         let grain = self.model.prompt_grain();
         let counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
-        let (mut together, mut alone) = self.turns(needs, counts);
+        let Passes { mut together, mut alone } = self.passes(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         let reads_prompts = together.iter().chain(&alone).any(|turn| !turn.generates());
         let started = Instant::now();
@@ -100,11 +110,11 @@ impl Engine {
         self.options.step_tokens.min(in_time)
     }
 
-    /// Returns the turns of the shared pass, and the turns that get a pass each.
+    /// Gives each sequence its turn in the shared pass or in a pass of its own.
     ///
     /// Sequences without a turn stay in `running`.
-    fn turns(&mut self, needs: Vec<Need>, counts: Vec<usize>) -> (Vec<ScheduledRun>, Vec<ScheduledRun>) {
-        let (mut together, mut alone) = (Vec::new(), Vec::new());
+    fn passes(&mut self, needs: Vec<Need>, counts: Vec<usize>) -> Passes {
+        let Passes { mut together, mut alone } = Passes::default();
         for ((sequence, need), count) in std::mem::take(&mut self.running).into_iter().zip(needs).zip(counts)
         {
             let goes_alone = sequence.is_suspect();
@@ -129,7 +139,7 @@ impl Engine {
         {
             together.push(alone.remove(oldest));
         }
-        (together, alone)
+        Passes { together, alone }
     }
 
     /// Attaches waiting sequences to the turn that reads the end of the same prompt.
@@ -150,9 +160,9 @@ impl Engine {
             let (cache, model) = (&mut self.cache, &mut *self.model);
             let fork = || Ok(cache.fork(model, sequence.prompt(), read).map_err(GenerationKind::model)?);
             match contained(fork) {
-                Ok(Some((id, len))) => {
+                Ok(Some(prefix)) => {
                     self.model.close(sequence.id);
-                    sequence.resume(id, len);
+                    sequence.resume(prefix.sequence, prefix.len);
                 }
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, "cannot use a cached prefix"),
@@ -383,7 +393,7 @@ impl Engine {
         }
         let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
         let Some(mut embedding) = self.embeddings.pop_front() else { return };
-        let (read, len) = embedding.progress();
+        let Reading { read, len } = embedding.progress();
         let grain = self.model.prompt_grain();
         let count = match scheduler::piece(read, len, self.prompt_tokens(is_awaited), grain) {
             0 => scheduler::piece(read, len, grain, grain),

@@ -11,9 +11,17 @@ pub(crate) struct TextStream {
     held: String,
     /// Number of bytes before the held text.
     shown: usize,
-    /// Tokens of the held text, each with its number and start offset. The offsets are exact only
-    /// if the bytes are UTF-8, which grammars guarantee.
-    tokens: VecDeque<(usize, usize)>,
+    /// Tokens of the held text.
+    tokens: VecDeque<TokenStart>,
+}
+
+/// Start of a token in the text.
+#[derive(Clone, Copy)]
+struct TokenStart {
+    /// Number of the token in the output.
+    token: usize,
+    /// Offset of the token in bytes. Exact only if the bytes are UTF-8, which grammars guarantee.
+    at: usize,
 }
 
 /// Position in the text: a token number and an offset in bytes into this token.
@@ -43,7 +51,8 @@ impl TextStream {
     /// output may end there.
     pub(crate) fn push(&mut self, token: usize, bytes: &[u8], may_stop: impl FnMut(Place) -> bool) -> Piece {
         if !self.stops.is_empty() {
-            self.tokens.push_back((token, self.shown + self.held.len() + self.bytes.len()));
+            let at = self.shown + self.held.len() + self.bytes.len();
+            self.tokens.push_back(TokenStart { token, at });
         }
         self.bytes.extend_from_slice(bytes);
         let text = take_whole(&mut self.bytes);
@@ -76,7 +85,7 @@ impl TextStream {
         let rest = self.held.split_off(self.held.len() - keep);
         let text = std::mem::replace(&mut self.held, rest);
         self.shown += text.len();
-        while self.tokens.get(1).is_some_and(|(_, start)| *start <= self.shown) {
+        while self.tokens.get(1).is_some_and(|next| next.at <= self.shown) {
             self.tokens.pop_front();
         }
         Piece { text, stopped: false }
@@ -95,9 +104,9 @@ impl TextStream {
     /// Returns the position of an offset in the held text.
     fn place(&self, offset: usize) -> Place {
         let at = self.shown + offset;
-        let token = self.tokens.iter().rev().find(|(_, start)| *start <= at);
-        let (token, start) = token.copied().unwrap_or((0, at));
-        Place { token, bytes: at - start }
+        let token = self.tokens.iter().rev().find(|token| token.at <= at);
+        let start = token.copied().unwrap_or(TokenStart { token: 0, at });
+        Place { token: start.token, bytes: at - start.at }
     }
 
     /// Returns the length of the longest suffix of the held text that a stop string starts with.

@@ -119,12 +119,31 @@ const REQUEST: &str = "invalid_request_error";
 /// OpenAI's error type for a failure of the server.
 const SERVER: &str = "server_error";
 
+/// HTTP status of an error, with OpenAI's type and code.
+struct Row {
+    status: StatusCode,
+    class: &'static str,
+    code: Option<&'static str>,
+}
+
+impl Row {
+    /// Creates the row of a faulty request.
+    const fn request(status: StatusCode, code: Option<&'static str>) -> Self {
+        Self { status, class: REQUEST, code }
+    }
+
+    /// Creates the row of a failure of the server.
+    const fn server(status: StatusCode, code: Option<&'static str>) -> Self {
+        Self { status, class: SERVER, code }
+    }
+}
+
 impl Kind {
     /// Table of HTTP statuses, with OpenAI's type and code of each error.
-    const fn row(&self) -> (StatusCode, &'static str, Option<&'static str>) {
+    const fn row(&self) -> Row {
         match self {
             Self::Refused { source, .. } if source.minimum_tokens().is_some() => {
-                (StatusCode::BAD_REQUEST, REQUEST, Some("budget_too_small"))
+                Row::request(StatusCode::BAD_REQUEST, Some("budget_too_small"))
             }
             Self::ContentType
             | Self::BodyUnreadable
@@ -142,25 +161,27 @@ impl Kind {
             | Self::Dimensions { .. }
             | Self::NoEmbeddings { .. }
             | Self::SampleTooShort { .. }
-            | Self::Refused { .. } => (StatusCode::BAD_REQUEST, REQUEST, None),
+            | Self::Refused { .. } => Row::request(StatusCode::BAD_REQUEST, None),
             Self::TooLong(_) | Self::PromptTooLong(_) | Self::DescriptionTooLong { .. } => {
-                (StatusCode::BAD_REQUEST, REQUEST, Some("context_length_exceeded"))
+                Row::request(StatusCode::BAD_REQUEST, Some("context_length_exceeded"))
             }
-            Self::Key => (StatusCode::UNAUTHORIZED, REQUEST, Some("invalid_api_key")),
-            Self::Model { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("model_not_found")),
-            Self::Route { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("unknown_url")),
-            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, REQUEST, Some("method_not_allowed")),
-            Self::Slow { .. } => (StatusCode::REQUEST_TIMEOUT, REQUEST, Some("request_timeout")),
-            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, REQUEST, Some("request_too_large")),
+            Self::Key => Row::request(StatusCode::UNAUTHORIZED, Some("invalid_api_key")),
+            Self::Model { .. } => Row::request(StatusCode::NOT_FOUND, Some("model_not_found")),
+            Self::Route { .. } => Row::request(StatusCode::NOT_FOUND, Some("unknown_url")),
+            Self::Method { .. } => Row::request(StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed")),
+            Self::Slow { .. } => Row::request(StatusCode::REQUEST_TIMEOUT, Some("request_timeout")),
+            Self::BodyTooLarge { .. } => {
+                Row::request(StatusCode::PAYLOAD_TOO_LARGE, Some("request_too_large"))
+            }
             Self::Generation(_) | Self::Panicked | Self::Uncompiled => {
-                (StatusCode::INTERNAL_SERVER_ERROR, SERVER, None)
+                Row::server(StatusCode::INTERNAL_SERVER_ERROR, None)
             }
-            Self::Load { .. } => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, Some("model_load_failed")),
+            Self::Load { .. } => Row::server(StatusCode::INTERNAL_SERVER_ERROR, Some("model_load_failed")),
             Self::Busy(_) | Self::NoRoom { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded"))
+                Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("overloaded"))
             }
-            Self::Overdue(_) => (StatusCode::GATEWAY_TIMEOUT, SERVER, Some("timeout")),
-            Self::Stopped(_) => (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("stopped")),
+            Self::Overdue(_) => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
+            Self::Stopped(_) => Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("stopped")),
         }
     }
 
@@ -189,7 +210,7 @@ impl Kind {
 impl ApiError {
     /// Returns the HTTP status of the response.
     pub fn status(&self) -> StatusCode {
-        self.0.row().0
+        self.0.row().status
     }
 
     /// Makes an error about `messages` name the field `prompt`, for requests with a plain prompt.
@@ -247,7 +268,7 @@ impl ApiError {
 
     /// Returns the response body, which is also the data of an error event.
     pub(crate) fn body(&self) -> FailureBody {
-        let (_, class, code) = self.0.row();
+        let Row { class, code, .. } = self.0.row();
         let error = Failure {
             message: self.to_string(),
             class: class.to_owned(),

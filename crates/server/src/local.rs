@@ -10,6 +10,13 @@ use crate::chat::{Started, collect};
 use crate::error::ApiError;
 use crate::stream::{self, Frame};
 
+/// A chat request whose generation has started.
+struct Begun {
+    started: Started,
+    answer: Answer,
+    request: ChatRequest,
+}
+
 /// In-process backend for the models of an [`App`]. Requests get the same answers as over HTTP.
 #[derive(Clone)]
 pub struct LocalBackend {
@@ -22,16 +29,16 @@ impl LocalBackend {
         Self { app }
     }
 
-    async fn start(&self, body: &Body) -> Result<(Started, Answer, ChatRequest), ApiError> {
+    async fn start(&self, body: &Body) -> Result<Begun, ApiError> {
         let request = ChatRequest::from_fields(body.clone())?;
         let served = self.app.model(&request.model).await?;
         let answer = Answer::new("chatcmpl-", &served.model.id);
         let started = Started::new(&self.app, served, request.clone()).await?;
-        Ok((started, answer, request))
+        Ok(Begun { started, answer, request })
     }
 
     pub(crate) async fn answer(&self, body: &Body) -> Result<Value, ApiError> {
-        let (started, answer, request) = self.start(body).await?;
+        let Begun { started, answer, request } = self.start(body).await?;
         let completion = collect(started, &answer, request.logprobs.is_some()).await?;
         Ok(json(&completion))
     }
@@ -52,7 +59,8 @@ impl ChatBackend for LocalBackend {
 
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
         async move {
-            let (started, answer, request) = self.start(body).await.map_err(|error| refusal(&error))?;
+            let begun = self.start(body).await.map_err(|error| refusal(&error))?;
+            let Begun { started, answer, request } = begun;
             let frames = stream::frames(started, answer, request.stream.unwrap_or_default());
             let chunks = frames.filter_map(|frame| {
                 ready(match frame {

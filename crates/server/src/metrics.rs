@@ -12,19 +12,27 @@ use formwork_engine::{Histogram, Stats};
 
 use crate::app::App;
 
-/// Numbers of HTTP requests by route, method and status.
+/// Labels of a counter of HTTP requests.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RequestLabels {
+    route: String,
+    method: String,
+    status: u16,
+}
+
+/// Numbers of HTTP requests by their labels.
 #[derive(Default)]
 pub(crate) struct Counters {
-    requests: Mutex<BTreeMap<(String, String, u16), u64>>,
+    requests: Mutex<BTreeMap<RequestLabels, u64>>,
 }
 
 impl Counters {
-    fn count(&self, route: String, method: String, status: u16) {
+    fn count(&self, labels: RequestLabels) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        *requests.entry((route, method, status)).or_default() += 1;
+        *requests.entry(labels).or_default() += 1;
     }
 
-    fn requests(&self) -> BTreeMap<(String, String, u16), u64> {
+    fn requests(&self) -> BTreeMap<RequestLabels, u64> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -39,7 +47,7 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
     };
     let response = next.run(request).await;
     let route = route.unwrap_or_else(|| "other".to_owned());
-    app.counters().count(route, method, response.status().as_u16());
+    app.counters().count(RequestLabels { route, method, status: response.status().as_u16() });
     response
 }
 
@@ -49,7 +57,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     text.family("formwork_build_info", "gauge", "Version of the server.");
     text.sample("", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     text.family("formwork_http_requests_total", "counter", "Answered HTTP requests.");
-    for ((route, method, status), count) in app.counters().requests() {
+    for (RequestLabels { route, method, status }, count) in app.counters().requests() {
         text.sample("", &[("route", &route), ("method", &method), ("status", &status)], count);
     }
     let models = app.registry().loaded();
@@ -62,56 +70,86 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
         Some((model.to_owned(), served.model.engine.stats()))
     };
     write_engines(&mut text, &models.into_iter().filter_map(stats).collect::<Vec<_>>());
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0).into_response()
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.text).into_response()
 }
 
-/// A metric of an engine: name, type, help text and value.
-type Figure = (&'static str, &'static str, &'static str, fn(&Stats) -> f64);
+/// A metric of an engine with one value.
+struct Figure {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: fn(&Stats) -> f64,
+}
+
+impl Figure {
+    /// Creates a value that may rise and fall.
+    const fn gauge(name: &'static str, help: &'static str, value: fn(&Stats) -> f64) -> Self {
+        Self { name, kind: "gauge", help, value }
+    }
+
+    /// Creates a value that only rises.
+    const fn counter(name: &'static str, help: &'static str, value: fn(&Stats) -> f64) -> Self {
+        Self { name, kind: "counter", help, value }
+    }
+}
 
 const FIGURES: [Figure; 13] = [
-    ("requests_waiting", "gauge", "Requests waiting in the queue.", |stats| stats.waiting as f64),
-    ("requests_running", "gauge", "Running sequences.", |stats| stats.running as f64),
-    ("prompt_tokens_total", "counter", "Prompt tokens, including cached ones.", |stats| {
+    Figure::gauge("requests_waiting", "Requests waiting in the queue.", |stats| stats.waiting as f64),
+    Figure::gauge("requests_running", "Running sequences.", |stats| stats.running as f64),
+    Figure::counter("prompt_tokens_total", "Prompt tokens, including cached ones.", |stats| {
         stats.prompt_tokens as f64
     }),
-    ("prompt_tokens_cached_total", "counter", "Prompt tokens found in the prefix cache.", |stats| {
+    Figure::counter("prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.", |stats| {
         stats.cached_tokens as f64
     }),
-    ("completion_tokens_total", "counter", "Output tokens, including forced ones.", |stats| {
+    Figure::counter("completion_tokens_total", "Output tokens, including forced ones.", |stats| {
         stats.completion_tokens as f64
     }),
-    ("completion_tokens_forced_total", "counter", "Output tokens forced by grammars.", |stats| {
+    Figure::counter("completion_tokens_forced_total", "Output tokens forced by grammars.", |stats| {
         stats.forced_tokens as f64
     }),
-    ("drafted_tokens_total", "counter", "Drafted tokens that were verified.", |stats| {
+    Figure::counter("drafted_tokens_total", "Drafted tokens that were verified.", |stats| {
         stats.drafted_tokens as f64
     }),
-    ("accepted_tokens_total", "counter", "Drafted tokens that were accepted.", |stats| {
+    Figure::counter("accepted_tokens_total", "Drafted tokens that were accepted.", |stats| {
         stats.accepted_tokens as f64
     }),
-    ("steps_total", "counter", "Forward passes.", |stats| stats.steps as f64),
-    ("grammar_seconds_total", "counter", "Time spent on masks and grammar states, in seconds.", |stats| {
-        stats.grammar.as_secs_f64()
-    }),
-    ("model_seconds_total", "counter", "Time spent in forward passes, in seconds.", |stats| {
+    Figure::counter("steps_total", "Forward passes.", |stats| stats.steps as f64),
+    Figure::counter(
+        "grammar_seconds_total",
+        "Time spent on masks and grammar states, in seconds.",
+        |stats| stats.grammar.as_secs_f64(),
+    ),
+    Figure::counter("model_seconds_total", "Time spent in forward passes, in seconds.", |stats| {
         stats.model.as_secs_f64()
     }),
-    ("prefix_cache_tokens", "gauge", "Tokens in the prefix cache.", |stats| stats.cache_tokens as f64),
-    ("generations_failed_total", "counter", "Generations that failed.", |stats| stats.failed as f64),
+    Figure::gauge("prefix_cache_tokens", "Tokens in the prefix cache.", |stats| stats.cache_tokens as f64),
+    Figure::counter("generations_failed_total", "Generations that failed.", |stats| stats.failed as f64),
 ];
 
-type Distribution = (&'static str, &'static str, fn(&Stats) -> &Histogram);
+/// A metric of an engine with a histogram.
+struct Distribution {
+    name: &'static str,
+    help: &'static str,
+    histogram: fn(&Stats) -> &Histogram,
+}
 
 const DISTRIBUTIONS: [Distribution; 3] = [
-    (
-        "time_to_first_token_seconds",
-        "Time from the arrival of a request to its first token, in seconds.",
-        |stats| &stats.first_token,
-    ),
-    ("time_between_tokens_seconds", "Time between two tokens of a generation, in seconds.", |stats| {
-        &stats.between_tokens
-    }),
-    ("batch_size", "Sequences in a forward pass.", |stats| &stats.batch),
+    Distribution {
+        name: "time_to_first_token_seconds",
+        help: "Time from the arrival of a request to its first token, in seconds.",
+        histogram: |stats| &stats.first_token,
+    },
+    Distribution {
+        name: "time_between_tokens_seconds",
+        help: "Time between two tokens of a generation, in seconds.",
+        histogram: |stats| &stats.between_tokens,
+    },
+    Distribution {
+        name: "batch_size",
+        help: "Sequences in a forward pass.",
+        histogram: |stats| &stats.batch,
+    },
 ];
 
 /// Writes the metrics of all engines, labelled by model.
@@ -124,13 +162,13 @@ fn write_engines(text: &mut Exposition, engines: &[(String, Stats)]) {
             text.sample("", &[("model", model), ("outcome", &outcome)], count);
         }
     }
-    for (name, kind, help, value) in FIGURES {
+    for Figure { name, kind, help, value } in FIGURES {
         text.family(&format!("formwork_{name}"), kind, help);
         for (model, stats) in engines {
             text.sample("", &[("model", model)], value(stats));
         }
     }
-    for (name, help, histogram) in DISTRIBUTIONS {
+    for Distribution { name, help, histogram } in DISTRIBUTIONS {
         text.family(&format!("formwork_{name}"), "histogram", help);
         for (model, stats) in engines {
             text.histogram(model, histogram(stats));
@@ -138,14 +176,18 @@ fn write_engines(text: &mut Exposition, engines: &[(String, Stats)]) {
     }
 }
 
-/// The text so far in Prometheus' format, and the name of the current metric family.
+/// Metrics in Prometheus' text format.
 #[derive(Default)]
-struct Exposition(String, String);
+struct Exposition {
+    text: String,
+    /// Name of the current metric family.
+    family: String,
+}
 
 impl Exposition {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        name.clone_into(&mut self.1);
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        name.clone_into(&mut self.family);
+        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
     fn sample(&mut self, suffix: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
@@ -153,14 +195,14 @@ impl Exposition {
             .iter()
             .map(|(name, value)| format!("{name}=\"{}\"", escaped(&value.to_string())))
             .collect();
-        let _ = writeln!(self.0, "{}{suffix}{{{}}} {value}", self.1, labels.join(","));
+        let _ = writeln!(self.text, "{}{suffix}{{{}}} {value}", self.family, labels.join(","));
     }
 
     fn histogram(&mut self, model: &str, histogram: &Histogram) {
         let mut below = 0;
-        for (bound, count) in &histogram.buckets {
-            below += count;
-            self.sample("_bucket", &[("model", &model), ("le", bound)], below);
+        for bucket in &histogram.buckets {
+            below += bucket.count;
+            self.sample("_bucket", &[("model", &model), ("le", &bucket.bound)], below);
         }
         self.sample("_bucket", &[("model", &model), ("le", &"+Inf")], histogram.count());
         self.sample("_sum", &[("model", &model)], histogram.sum);
@@ -195,6 +237,6 @@ mod tests {
             format!("f_sum{{{model}}} 8.6"),
             format!("f_count{{{model}}} 4"),
         ];
-        assert_eq!(text.0.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(text.text.lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use formwork_chat::{Content, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
-use formwork_grammar::{Constraint, Part};
+use formwork_grammar::{Constraint, GrammarError, Part};
 use formwork_lm::{ChatInput, Message};
 use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters, Undeclared};
 use formwork_vocab::TokenId;
@@ -47,6 +47,12 @@ impl Reading {
     }
 }
 
+/// A tool whose schema does not compile.
+struct FaultyTool {
+    tool: Tool,
+    source: GrammarError,
+}
+
 impl Served {
     /// Prepares a chat request.
     pub(crate) fn prepare(
@@ -55,7 +61,7 @@ impl Served {
         options: &ServerOptions,
         compiling: Compiling,
     ) -> Result<Prepared, ApiError> {
-        let mut tools = tools(chat);
+        let tools = tools(chat);
         let input = self.chat_input(chat, &tools);
         let mut text = self.model.template.render(&input).map_err(Kind::Template)?;
         let mut thoughts = self.format.thoughts(&text);
@@ -65,11 +71,12 @@ impl Served {
             thoughts = Thoughts::Begun;
         }
         let content = chat.format.as_ref().map_or(Content::Free, |format| Content::Shaped(part(format)));
+        let mut reading = Reading { content, tools, thoughts };
         let mut unsupported = Vec::new();
-        let constraint = match self.answer_constraint(chat, &content, (&tools, thoughts), compiling) {
+        let constraint = match self.answer_constraint(chat, &reading, compiling) {
             Err(error) if chat.tools.any_object && error.is_of_tool() => {
-                unsupported = self.loosen(&mut tools, chat.undeclared);
-                self.answer_constraint(chat, &content, (&tools, thoughts), compiling)?
+                unsupported = self.loosen(&mut reading.tools, chat.undeclared);
+                self.answer_constraint(chat, &reading, compiling)?
             }
             constraint => constraint?,
         };
@@ -84,7 +91,7 @@ impl Served {
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
-        Ok(Prepared { request, reading: Reading { content, tools, thoughts }, unsupported })
+        Ok(Prepared { request, reading, unsupported })
     }
 
     /// Returns the template's input for a conversation.
@@ -96,15 +103,15 @@ impl Served {
     fn answer_constraint(
         &self,
         chat: &ChatRequest,
-        content: &Content,
-        (tools, thoughts): (&Tools, Thoughts),
+        reading: &Reading,
         compiling: Compiling,
     ) -> Result<Option<Constraint>, ApiError> {
+        let Reading { content, tools, thoughts } = reading;
         let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);
-        if tools.tools.is_empty() && self.format.is_plain(thoughts) {
+        if tools.tools.is_empty() && self.format.is_plain(*thoughts) {
             return format.map(|format| self.constraint(format, undeclared, compiling)).transpose();
         }
-        let Some(part) = self.format.answer(content, tools, thoughts) else { return Ok(None) };
+        let Some(part) = self.format.answer(content, tools, *thoughts) else { return Ok(None) };
         let key = Key::answer(&part, undeclared);
         self.check_known(&key, compiling)?;
         let compiled = self.constraints.get(key, self.vocabulary(), compiling, |limits, remotes| {
@@ -116,7 +123,9 @@ impl Served {
                 return Kind::Uncompiled.into();
             }
             match (self.faulty(tools, undeclared).into_iter().next(), format) {
-                (Some((tool, source)), _) => Kind::Tool { name: tool.name, place: tool.place, source }.into(),
+                (Some(FaultyTool { tool, source }), _) => {
+                    Kind::Tool { name: tool.name, place: tool.place, source }.into()
+                }
                 (None, Some(format)) => match self.constraint(format, undeclared, compiling) {
                     Err(error) => error,
                     Ok(_) => Kind::Constraint { field: format.field(), source }.into(),
@@ -154,11 +163,11 @@ impl Served {
         self.model.engine.tokenizer().encode_fragment(&instruction).ok().map(|tokens| tokens.len())
     }
 
-    /// Returns the tools whose schemas do not compile, each with its error.
-    fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<(Tool, formwork_grammar::GrammarError)> {
+    /// Returns the tools whose schemas do not compile.
+    fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<FaultyTool> {
         let check = |tool: &Tool| {
             let error = self.constraints.compile_part(&Part::Json(tool.parameters.clone()), undeclared);
-            error.err().map(|error| (tool.clone(), error))
+            error.err().map(|source| FaultyTool { tool: tool.clone(), source })
         };
         tools.tools.iter().filter_map(check).collect()
     }
@@ -166,7 +175,7 @@ impl Served {
     /// Lets the tools whose schemas do not compile accept any object. Returns their names.
     fn loosen(&self, tools: &mut Tools, undeclared: Undeclared) -> Vec<String> {
         let faulty: Vec<String> =
-            self.faulty(tools, undeclared).into_iter().map(|(tool, _)| tool.name).collect();
+            self.faulty(tools, undeclared).into_iter().map(|faulty| faulty.tool.name).collect();
         for tool in tools.tools.iter_mut().filter(|tool| faulty.contains(&tool.name)) {
             tool.parameters = json!({ "type": "object" });
         }
