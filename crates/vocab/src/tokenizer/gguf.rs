@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::bpe::{Bpe, Units};
 use super::partition::{Entry, Part, Partition};
 use super::sentencepiece::{ByteTokens, SentencePiece};
-use super::{Encoder, Tokenizer, ends, pre};
+use super::{Encoder, Tokenizer, Treatment, ends, pre};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
@@ -282,15 +282,12 @@ enum Words {
 }
 
 impl GgufEncoder {
-    /// Appends the tokens of `text` to `ids`.
-    ///
-    /// If `special` is true, spellings of control tokens in the text are encoded as these tokens.
-    /// If `whole` is true, the text does not continue other text, so it may get a leading space.
+    /// Appends the tokens of `text` to `ids`. If the text is whole, it may get a leading space.
     pub(super) fn encode(
         &self,
         vocabulary: &Vocabulary,
         text: &str,
-        (special, whole): (bool, bool),
+        Treatment { special, whole }: Treatment,
         ids: &mut Vec<TokenId>,
     ) -> Result<(), VocabError> {
         let mut after_token = true;

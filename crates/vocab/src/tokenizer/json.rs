@@ -17,7 +17,7 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::metaspace::PrependScheme;
 use tokenizers::{AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizer};
 
-use super::{Encoder, Tokenizer, alphabet, ends, gguf, sentencepiece};
+use super::{Encoder, Tokenizer, Treatment, alphabet, ends, gguf, sentencepiece};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
@@ -242,13 +242,10 @@ impl JsonEncoder {
     }
 
     /// Appends the tokens of `text` to `ids`.
-    ///
-    /// If `special` is true, spellings of special tokens in the text are encoded as these tokens.
-    /// If `whole` is true, the text does not continue other text, so it may get a leading space.
     pub(super) fn encode(
         &self,
         text: &str,
-        (special, whole): (bool, bool),
+        Treatment { special, whole }: Treatment,
         ids: &mut Vec<TokenId>,
     ) -> Result<(), VocabError> {
         let added = if special { self.json.get_added_vocabulary() } else { &self.plain };

@@ -43,6 +43,15 @@ pub struct EncodeOptions {
     pub bos: bool,
 }
 
+/// Treatment of a text by an encoder.
+#[derive(Clone, Copy)]
+struct Treatment {
+    /// True to encode the spellings of control tokens as these tokens.
+    special: bool,
+    /// True if the text does not continue other text.
+    whole: bool,
+}
+
 /// Converts text to token ids, and token ids to text.
 ///
 /// ```
@@ -111,7 +120,7 @@ impl Tokenizer {
         if let (true, Some(bos)) = (options.bos, self.bos) {
             ids.push(bos);
         }
-        self.append(text, (options.special, true), &mut ids)?;
+        self.append(text, Treatment { special: options.special, whole: true }, &mut ids)?;
         Ok(ids)
     }
 
@@ -122,27 +131,19 @@ impl Tokenizer {
     /// Returns an error in the same cases as [`Tokenizer::encode`].
     pub fn encode_fragment(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
         let mut ids = Vec::new();
-        self.append(text, (false, false), &mut ids)?;
+        self.append(text, Treatment { special: false, whole: false }, &mut ids)?;
         Ok(ids)
     }
 
     /// Appends the tokens of `text` to `ids`.
-    ///
-    /// If `special` is true, spellings of control tokens are encoded as control tokens. If `whole`
-    /// is true, the text does not continue other text.
-    fn append(
-        &self,
-        text: &str,
-        (special, whole): (bool, bool),
-        ids: &mut Vec<TokenId>,
-    ) -> Result<(), VocabError> {
+    fn append(&self, text: &str, treatment: Treatment, ids: &mut Vec<TokenId>) -> Result<(), VocabError> {
         if text.len() > MAX_TEXT {
             return Err(Kind::TextTooLong { given: text.len(), limit: MAX_TEXT }.into());
         }
         match &self.encoder {
             Encoder::Greedy => greedy::encode(&self.vocabulary, text, ids),
-            Encoder::Gguf(encoder) => encoder.encode(&self.vocabulary, text, (special, whole), ids),
-            Encoder::Json(encoder) => encoder.encode(text, (special, whole), ids),
+            Encoder::Gguf(encoder) => encoder.encode(&self.vocabulary, text, treatment, ids),
+            Encoder::Json(encoder) => encoder.encode(text, treatment, ids),
         }
     }
 
