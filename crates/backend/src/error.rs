@@ -1,3 +1,7 @@
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -19,30 +23,86 @@ pub struct BackendError(#[from] Box<Kind>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Kind {
-    #[error("invalid server URL `{given}`: {reason}")]
-    Url { given: String, reason: String },
+    #[error("invalid server URL `{given}`: {source}")]
+    Url { given: String, source: Cause },
+    #[error("invalid server URL `{given}`: unsupported scheme `{scheme}`; expected http or https")]
+    Scheme { given: String, scheme: String },
     #[error("the API key contains characters that are not allowed in a header")]
     Key,
     #[error("invalid header `{name}`: the name or the value contains characters that are not allowed")]
     Header { name: String },
-    #[error("the backend could not be reached: {reason}")]
-    Connection { reason: String },
+    #[error("the backend could not be reached: {source}")]
+    Connection { source: Cause },
     #[error("the backend did not answer within {} seconds", limit.as_secs_f64())]
     Timeout { limit: Duration },
     #[error("the backend answered {status}: {message}")]
     Status { status: u16, message: String, code: Option<String>, retry_after: Option<Duration> },
     #[error("the backend's answer is larger than the limit of {limit} bytes")]
     TooLarge { limit: usize },
-    #[error("the backend's answer is not a chat completion: {reason}")]
-    Malformed { reason: String },
-    #[error("the stream was interrupted: {reason}")]
-    Broken { reason: String },
+    #[error("the backend's answer is not a chat completion: {source}")]
+    Malformed { source: Cause },
+    #[error("the backend's answer is not a chat completion: `choices` is missing or not an array")]
+    NoChoices,
+    #[error("the stream was interrupted: {source}")]
+    Broken { source: Cause },
+    #[error("the stream was interrupted: missing [DONE] at the end")]
+    Unfinished,
     #[error("the scripted backend has no more answers")]
     ScriptOver,
     #[error(transparent)]
     Interrupted(Interruption),
     #[error(transparent)]
     Exhausted(Exhausted),
+}
+
+/// Cause of an error, found by a library.
+///
+/// The message and the source are those of the innermost error, because an HTTP library's own
+/// message only says that sending failed. Two causes are equal if their messages are equal.
+#[derive(Clone, Debug)]
+pub(crate) struct Cause(Arc<dyn StdError + Send + Sync>);
+
+impl Cause {
+    pub(crate) fn new(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl Deref for Cause {
+    type Target = dyn StdError;
+
+    fn deref(&self) -> &Self::Target {
+        root(&*self.0)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Cause {}
+
+/// Returns the innermost cause of an error, or the error itself if it has no cause.
+fn root<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last
+}
+
+/// Returns the message of an error's innermost cause. An HTTP library's own message only says that
+/// sending failed.
+pub fn innermost(error: &dyn StdError) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| root(cause).to_string())
 }
 
 /// Reason for ending a run in which nothing failed.
@@ -164,11 +224,15 @@ impl BackendError {
             Kind::Status { status: 408 | 504, .. } | Kind::Timeout { .. } => Category::Timeout,
             Kind::Status { status: 429, .. } => Category::RateLimited,
             Kind::Status { status: 409 | 500.., .. } => Category::Server,
-            Kind::Url { .. } | Kind::Key | Kind::Header { .. } | Kind::Status { .. } => {
-                Category::InvalidRequest
+            Kind::Url { .. }
+            | Kind::Scheme { .. }
+            | Kind::Key
+            | Kind::Header { .. }
+            | Kind::Status { .. } => Category::InvalidRequest,
+            Kind::Connection { .. } | Kind::Broken { .. } | Kind::Unfinished => Category::Connection,
+            Kind::Malformed { .. } | Kind::NoChoices | Kind::TooLarge { .. } | Kind::ScriptOver => {
+                Category::Malformed
             }
-            Kind::Connection { .. } | Kind::Broken { .. } => Category::Connection,
-            Kind::Malformed { .. } | Kind::TooLarge { .. } | Kind::ScriptOver => Category::Malformed,
             Kind::Interrupted(Interruption::Cancelled) => Category::Cancelled,
             Kind::Interrupted(Interruption::Paused) => Category::Paused,
             Kind::Interrupted(Interruption::BudgetExhausted) | Kind::Exhausted(_) => Category::Exhausted,
@@ -216,7 +280,15 @@ impl BackendError {
     /// Status 408 does not count, because the server did not receive the whole request.
     pub(crate) fn may_have_cost(&self) -> bool {
         let is_late = self.category() == Category::Timeout && self.status() != Some(408);
-        is_late || matches!(&*self.0, Kind::TooLarge { .. } | Kind::Malformed { .. } | Kind::Broken { .. })
+        let is_incomplete = matches!(
+            &*self.0,
+            Kind::TooLarge { .. }
+                | Kind::Malformed { .. }
+                | Kind::NoChoices
+                | Kind::Broken { .. }
+                | Kind::Unfinished
+        );
+        is_late || is_incomplete
     }
 
     /// Reports whether a header was rejected before the request was sent.
@@ -307,6 +379,21 @@ mod tests {
         }
         assert!(!is_of_mode(401, "") && !is_of_mode(500, ""));
     }
+
+    #[test]
+    fn a_cause_is_the_innermost_error() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let outer = std::io::Error::other(TestError(refused));
+        let error = BackendError::from(Kind::Connection { source: Cause::new(outer) });
+        assert_eq!(error.to_string(), "the backend could not be reached: connection refused");
+        let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+        assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
+        assert_eq!(error, error.clone());
+    }
+
+    #[derive(Debug, Error)]
+    #[error("sending failed")]
+    struct TestError(#[source] std::io::Error);
 
     #[test]
     fn reads_error_messages_of_any_shape() {

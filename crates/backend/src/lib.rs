@@ -23,10 +23,9 @@ use futures_util::stream::BoxStream;
 use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
-pub use error::{BackendError, Category, Interruption};
+pub use error::{BackendError, Category, Interruption, innermost};
 pub use prompt::{Plan, PromptRunner, Reply, merge};
 pub use remote::RemoteBackend;
-pub use remote::innermost;
 pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::error::Kind;
+use super::error::{Cause, Kind};
 use super::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Retry, RetryPolicy, sse,
 };
@@ -65,15 +65,14 @@ impl RemoteBackend {
     /// # Errors
     /// Returns an error if `base` and `prefix` do not form the URL of an HTTP server.
     pub fn with_prefix(base: &str, prefix: &str) -> Result<Self, BackendError> {
-        let fault = |reason: String| Kind::Url { given: base.to_owned(), reason };
+        let invalid = |source: Cause| Kind::Url { given: base.to_owned(), source };
         let parts = [base, prefix].map(|part| part.trim_matches('/'));
         let given: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let endpoint = Url::parse(&format!("{}/chat/completions", given.join("/")))
-            .map_err(|error| fault(error.to_string()))?;
+            .map_err(|error| invalid(Cause::new(error)))?;
         if !matches!(endpoint.scheme(), "http" | "https") {
-            return Err(
-                fault(format!("unsupported scheme `{}`; expected http or https", endpoint.scheme())).into()
-            );
+            let (given, scheme) = (base.to_owned(), endpoint.scheme().to_owned());
+            return Err(Kind::Scheme { given, scheme }.into());
         }
         // Installation fails if the process already has a TLS provider. That provider works as
         // well.
@@ -81,7 +80,7 @@ impl RemoteBackend {
         let client =
             Client::builder().connect_timeout(Duration::from_secs(10)).redirect(Policy::none()).build();
         Ok(Self {
-            client: client.map_err(|error| fault(error.to_string()))?,
+            client: client.map_err(|error| invalid(Cause::new(error)))?,
             name: endpoint.host_str().unwrap_or_default().to_owned(),
             endpoint,
             headers: HeaderMap::new(),
@@ -166,7 +165,7 @@ impl RemoteBackend {
     /// Sends `body` and returns the response if its status is 2xx.
     async fn send(&self, body: &Body) -> Result<Response, BackendError> {
         let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).json(body);
-        let response = request.send().await.map_err(|error| unreachable(&error))?;
+        let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -179,7 +178,7 @@ impl RemoteBackend {
 
     async fn whole(&self, body: &Body) -> Result<Value, BackendError> {
         let bytes = read(self.send(body).await?, ANSWER).await?;
-        check(serde_json::from_slice(&bytes).map_err(|error| malformed(&error))?)
+        check(serde_json::from_slice(&bytes).map_err(malformed)?)
     }
 
     async fn within<T>(
@@ -247,13 +246,13 @@ fn check(body: Value) -> Result<Value, BackendError> {
             let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
             Err(BackendError::from_status(status, &body.to_string()))
         }
-        _ => Err(Kind::Malformed { reason: "`choices` is missing or not an array".to_owned() }.into()),
+        _ => Err(Kind::NoChoices.into()),
     }
 }
 
 async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, BackendError> {
     let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
+    while let Some(piece) = response.chunk().await.map_err(broken)? {
         if piece.len() > limit - bytes.len() {
             return Err(Kind::TooLarge { limit }.into());
         }
@@ -272,24 +271,14 @@ fn pause(header: &HeaderValue) -> Option<Duration> {
     Some(until.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-fn unreachable(error: &reqwest::Error) -> BackendError {
-    Kind::Connection { reason: innermost(error) }.into()
+fn unreachable(error: reqwest::Error) -> BackendError {
+    Kind::Connection { source: Cause::new(error) }.into()
 }
 
-fn broken(error: &reqwest::Error) -> BackendError {
-    Kind::Broken { reason: innermost(error) }.into()
+fn broken(error: reqwest::Error) -> BackendError {
+    Kind::Broken { source: Cause::new(error) }.into()
 }
 
-pub(super) fn malformed(error: &serde_json::Error) -> BackendError {
-    Kind::Malformed { reason: error.to_string() }.into()
-}
-
-/// Returns the message of an error's innermost cause. An HTTP library's own message only says that
-/// sending failed.
-pub fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    last.to_string()
+pub(super) fn malformed(error: serde_json::Error) -> BackendError {
+    Kind::Malformed { source: Cause::new(error) }.into()
 }

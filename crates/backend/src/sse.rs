@@ -8,8 +8,8 @@ use serde_json::Value;
 use sse_stream::SseStream;
 
 use super::BackendError;
-use super::error::Kind;
-use super::remote::{innermost, malformed};
+use super::error::{Cause, Kind};
+use super::remote::malformed;
 
 /// Returns the chunks of a streamed answer up to `[DONE]`. The stream fails if no event arrives
 /// within `patience`.
@@ -25,10 +25,9 @@ pub(super) fn chunks(
                 return Some((Err(Kind::Timeout { limit: patience }.into()), None));
             };
             let Some(event) = next else {
-                let reason = "missing [DONE] at the end".to_owned();
-                return Some((Err(Kind::Broken { reason }.into()), None));
+                return Some((Err(Kind::Unfinished.into()), None));
             };
-            let event = event.map_err(|error| Kind::Broken { reason: innermost(&error) }.into());
+            let event = event.map_err(|error| Kind::Broken { source: Cause::new(error) }.into());
             match event.and_then(|event| chunk(event.data.as_deref().unwrap_or_default())) {
                 Ok(Piece::Chunk(chunk)) => return Some((Ok(chunk), Some(events))),
                 Ok(Piece::Nothing) => {}
@@ -50,7 +49,7 @@ fn chunk(data: &str) -> Result<Piece, BackendError> {
         "" => Ok(Piece::Nothing),
         "[DONE]" => Ok(Piece::Done),
         data => {
-            let chunk: Value = serde_json::from_str(data).map_err(|error| malformed(&error))?;
+            let chunk: Value = serde_json::from_str(data).map_err(malformed)?;
             match chunk.get("error") {
                 Some(error) if !error.is_null() => Err(BackendError::from_status(502, data)),
                 _ => Ok(Piece::Chunk(chunk)),
