@@ -24,7 +24,7 @@ impl FromRequest<App> for JsonBody {
         check_content_type(request.headers())?;
         // `receive` has already read the body within the limits.
         let body = to_bytes(request.into_body(), usize::MAX).await;
-        Ok(Self(body.map_err(|_| Kind::BodyUnreadable)?))
+        Ok(Self(body.map_err(Kind::BodyUnreadable)?))
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn receive(
             }
             Err(Kind::BodyTooLarge { limit: size }.into())
         }
-        Ok(Err(_)) => Err(Kind::BodyUnreadable.into()),
+        Ok(Err(error)) => Err(Kind::BodyUnreadable(error).into()),
         Err(_) => Err(Kind::Slow { limit: time }.into()),
     }
 }

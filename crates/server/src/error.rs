@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
@@ -10,6 +11,9 @@ use formwork_openai::{Failure, FailureBody};
 use formwork_protocol::directives::RegistryError;
 use formwork_vocab::VocabError;
 use thiserror::Error;
+
+/// Error of a model that failed to load.
+pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Error for an [`App`](crate::App) that cannot be served.
 #[derive(Debug, Error)]
@@ -28,8 +32,8 @@ pub(crate) enum AppKind {
     DoesNotFit { name: String, needed: u64, limit: u64 },
     #[error("the limit on loaded models leaves no room for model `{model}`")]
     NoRoom { model: String },
-    #[error("cannot load model `{model}`: {reason}")]
-    Load { model: String, reason: String },
+    #[error("cannot load model `{model}`: {source}")]
+    Load { model: String, source: Arc<LoadError> },
 }
 
 /// Error of a request. The response has the shape of OpenAI's errors.
@@ -51,7 +55,7 @@ pub(crate) enum Kind {
     #[error("the body is larger than the limit of {limit} bytes")]
     BodyTooLarge { limit: usize },
     #[error("cannot read the body")]
-    BodyUnreadable,
+    BodyUnreadable(#[source] axum::Error),
     #[error(transparent)]
     Body(formwork_openai::RequestError),
     #[error("unknown model `{given}`; expected one of {served}")]
@@ -87,26 +91,26 @@ pub(crate) enum Kind {
     #[error(transparent)]
     Template(TemplateError),
     #[error("the prompt cannot be encoded: {0}")]
-    Prompt(VocabError),
+    Prompt(#[source] VocabError),
     #[error("{source}")]
     Refused { field: Option<&'static str>, source: RequestError },
     #[error("{0}")]
-    TooLong(RequestError),
+    TooLong(#[source] RequestError),
     #[error(
         "{source}; the description of the response format takes {tokens} prompt tokens; set \
          `schema_in_prompt: false` to omit it"
     )]
     DescriptionTooLong { source: RequestError, tokens: usize },
     #[error("{0}")]
-    PromptTooLong(RequestError),
+    PromptTooLong(#[source] RequestError),
     #[error("{0}; try again later")]
-    Busy(RequestError),
+    Busy(#[source] RequestError),
     #[error("{0}")]
-    Stopped(RequestError),
+    Stopped(#[source] RequestError),
     #[error("request timeout: {0}")]
-    Overdue(GenerationError),
+    Overdue(#[source] GenerationError),
     #[error("the generation failed: {0}")]
-    Generation(GenerationError),
+    Generation(#[source] GenerationError),
     #[error("the request could not be prepared")]
     Panicked,
     /// The constraint is not cached and may not be compiled here.
@@ -146,7 +150,7 @@ impl Kind {
                 Row::request(StatusCode::BAD_REQUEST, Some("budget_too_small"))
             }
             Self::ContentType
-            | Self::BodyUnreadable
+            | Self::BodyUnreadable(_)
             | Self::Body(_)
             | Self::Constraint { .. }
             | Self::Tool { .. }

@@ -52,7 +52,7 @@ mod stream;
 mod tokens;
 
 pub use app::{App, ServedModel, ServerOptions};
-pub use error::{ApiError, AppError};
+pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
-pub use registry::{LoadError, LoadedModel, Loader, ModelSource};
+pub use registry::{LoadedModel, Loader, ModelSource};
 pub use serve::{router, serve};

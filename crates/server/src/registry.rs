@@ -17,10 +17,7 @@ use formwork_lm::ChatTemplate;
 use tokio::sync::watch;
 
 use crate::app::{Served, ServedModel, ServerOptions};
-use crate::error::{ApiError, AppError, AppKind, Kind};
-
-/// Error of a model that failed to load.
-pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
+use crate::error::{ApiError, AppError, AppKind, Kind, LoadError};
 
 /// Function that loads a model. Called off the async threads, and again after the model was
 /// unloaded.
@@ -149,7 +146,7 @@ impl Registry {
             match self.at(index).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(source)) => {
-                    return Err(AppKind::Load { model: model.clone(), reason: chain(&source) }.into());
+                    return Err(AppKind::Load { model: model.clone(), source }.into());
                 }
                 Err(NoRoom) => return Err(AppKind::NoRoom { model: model.clone() }.into()),
             }
