@@ -232,6 +232,9 @@ impl Grammar {
     /// Compiles a grammar that is composed of parts, and the JSON Schemas in it with the given
     /// options and remote documents.
     ///
+    /// A JSON Schema, a GBNF source, an expression, choices or tags that are the whole grammar
+    /// compile as with the function for that kind.
+    ///
     /// # Errors
     /// Returns an error in the same cases as [`of_parts`](Self::of_parts) and
     /// [`json_schema_with_remotes`](Self::json_schema_with_remotes).
@@ -241,9 +244,25 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(limits, |ledger| {
-            parts::parse(part, Schemas { options: *options, remotes, ledger }, limits)
-        })
+        match part {
+            Part::JsonObject => {
+                Self::json_schema_with_remotes(&parts::any_object(), remotes, options, limits)
+            }
+            Part::Json(schema) => Self::json_schema_with_remotes(schema.as_value(), remotes, options, limits),
+            Part::Gbnf(source) => Self::gbnf_with_remotes(source, remotes, options, limits),
+            Part::Regex(pattern) => Self::regex(pattern, limits),
+            Part::Choices(choices) => Self::choices(choices, limits),
+            Part::Tags(tags) => Self::structural_tags_with_remotes(tags, remotes, options, limits),
+            Part::Literal(_)
+            | Part::Token(_)
+            | Part::Sequence(_)
+            | Part::OneOf(_)
+            | Part::List { .. }
+            | Part::Text { .. }
+            | Part::At { .. } => Self::from_rules(limits, |ledger| {
+                parts::parse(part, Schemas { options: *options, remotes, ledger }, limits)
+            }),
+        }
     }
 
     fn from_rules(

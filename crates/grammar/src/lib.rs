@@ -58,6 +58,7 @@ pub use error::GrammarError;
 pub use frontend::gbnf::spelling as gbnf;
 pub use frontend::json_schema::Remotes;
 pub use frontend::parts::{Part, Trigger};
+pub use frontend::schema::Schema;
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;

@@ -199,7 +199,7 @@ impl Compiling {
 
 pub(crate) fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
     let content = |content: &formwork_openai::TagContent| match content {
-        formwork_openai::TagContent::JsonSchema(schema) => TagContent::JsonSchema(schema.clone()),
+        formwork_openai::TagContent::JsonSchema(schema) => TagContent::JsonSchema(schema.clone().into()),
         formwork_openai::TagContent::Gbnf(source) => TagContent::Gbnf(source.clone()),
         formwork_openai::TagContent::Regex(pattern) => TagContent::Regex(pattern.clone()),
     };

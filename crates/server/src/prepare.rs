@@ -166,8 +166,10 @@ impl Served {
     /// Returns the tools whose schemas do not compile.
     fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<FaultyTool> {
         let check = |tool: &Tool| {
-            let error = self.constraints.compile_part(&Part::Json(tool.parameters.clone()), undeclared);
-            error.err().map(|source| FaultyTool { tool: tool.clone(), source })
+            // A sequence compiles like the whole answer, so both report the same error.
+            let part = Part::sequence([Part::Json(tool.parameters.clone().into())]);
+            let error = self.constraints.compile_part(&part, undeclared).err();
+            error.map(|source| FaultyTool { tool: tool.clone(), source })
         };
         tools.tools.iter().filter_map(check).collect()
     }
@@ -238,8 +240,8 @@ pub(crate) fn tools(chat: &ChatRequest) -> Tools {
 
 fn part(format: &Format) -> Part {
     match format {
-        Format::JsonObject => Part::Json(json!({ "type": "object" })),
-        Format::JsonSchema { schema, .. } => Part::Json(schema.clone()),
+        Format::JsonObject => Part::JsonObject,
+        Format::JsonSchema { schema, .. } => Part::Json(schema.clone().into()),
         Format::StructuralTags(tags) => Part::Tags(constraints::structural_tags(tags)),
         Format::Gbnf(source) => Part::Gbnf(source.clone()),
         Format::Regex(pattern) => Part::Regex(pattern.clone()),

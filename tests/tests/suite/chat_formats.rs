@@ -131,8 +131,9 @@ fn merged(deltas: Vec<Delta>) -> Vec<Delta> {
 #[test]
 fn what_a_grammar_writes_is_read_the_same_in_any_pieces() {
     let mut random = Random::new(61);
-    let shape = Part::Json(json!({ "type": "object", "properties": { "answer": { "maxLength": 20 } },
-        "required": ["answer"], "additionalProperties": false }));
+    let shape = json!({ "type": "object", "properties": { "answer": { "maxLength": 20 } },
+        "required": ["answer"], "additionalProperties": false });
+    let shape = Part::Json(shape.into());
     for (name, source) in templates() {
         let format = format_of(&source);
         for content in [Content::Free, Content::Shaped(shape.clone())] {

@@ -15,7 +15,7 @@ fn call(name: &str) -> Part {
         "additionalProperties": false });
     Part::sequence([
         Part::literal(format!("{{\"name\": \"{name}\", \"arguments\": ")),
-        Part::Json(schema),
+        Part::Json(schema.into()),
         Part::literal("}</call>"),
     ])
 }
@@ -65,7 +65,7 @@ fn a_token_can_be_a_trigger() {
     let tokens = bytes.chain([control("</s>"), control("[CALLS]")]).collect();
     let vocabulary = Arc::new(Vocabulary::new(tokens, vec![TokenId(256)]).expect("a vocabulary"));
     let part = Part::Text {
-        triggers: vec![(Trigger::Token(TokenId(257)), Part::Json(json!({ "const": [1] })))],
+        triggers: vec![(Trigger::Token(TokenId(257)), Part::Json(json!({ "const": [1] }).into()))],
         may_end: true,
     };
     let mut matcher = Constraint::new(&compile(&part).expect("good"), vocabulary).expect("known").matcher();
@@ -78,9 +78,32 @@ fn a_token_can_be_a_trigger() {
 }
 
 #[test]
+fn a_lone_part_compiles_as_its_kind() {
+    let (options, limits) = (SchemaOptions::default(), Limits::default());
+    let schema = json!({ "type": "array", "items": { "type": "integer" } });
+    let of_schema = Grammar::json_schema(&schema, &options, &limits).expect("good");
+    let gbnf = "root ::= \"a\" | \"b\"\nother ::= \"c\"";
+    let of_gbnf = Grammar::gbnf(gbnf, &limits).expect("good");
+    for (part, expected) in [(Part::Json(schema.into()), of_schema), (Part::Gbnf(gbnf.to_owned()), of_gbnf)] {
+        let grammar = compile(&part).expect("good");
+        let described = |grammar: &Grammar| (grammar.size(), grammar.warnings().to_vec());
+        assert_eq!(described(&grammar), described(&expected), "{part:?}");
+        let within = compile(&Part::sequence([Part::literal("<"), part, Part::literal(">")])).expect("good");
+        for output in grammar.samples(3).take(20) {
+            assert!(within.accepts(&[b"<", output.as_slice(), b">"].concat()));
+        }
+    }
+    let objects =
+        [Part::JsonObject, Part::at("o", Part::JsonObject)].map(|part| compile(&part).expect("good"));
+    for grammar in objects {
+        assert!(grammar.accepts(br#"{"a": [1]}"#) && !grammar.accepts(b"[1]"));
+    }
+}
+
+#[test]
 fn errors_name_the_place() {
-    let bad =
-        Part::at("tools[2].function.parameters", Part::Json(json!({ "properties": { "x": { "type": 3 } } })));
+    let bad = json!({ "properties": { "x": { "type": 3 } } });
+    let bad = Part::at("tools[2].function.parameters", Part::Json(bad.into()));
     let error = compile(&Part::OneOf(vec![call("add"), bad])).expect_err("bad").to_string();
     assert!(error.starts_with("tools[2].function.parameters: #/properties/x/type: "), "{error}");
 }

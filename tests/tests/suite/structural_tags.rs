@@ -23,9 +23,9 @@ fn compile(tags: &StructuralTags) -> Result<Grammar, GrammarError> {
 }
 
 fn tools() -> StructuralTags {
-    let number =
-        TagContent::JsonSchema(json!({ "type": "object", "properties": { "n": { "type": "integer" } },
-        "required": ["n"], "additionalProperties": false }));
+    let number = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+        "additionalProperties": false });
+    let number = TagContent::JsonSchema(number.into());
     let list = "root ::= item (\",\" item)*\nitem ::= [a-c]{1,2}".to_owned();
     tags(
         &["<f=", "[["],
@@ -121,7 +121,7 @@ fn masks_are_those_of_the_bytes() {
 #[test]
 fn what_does_not_go_together_is_named() {
     let any = || TagContent::Regex("a".to_owned());
-    let bad_schema = TagContent::JsonSchema(json!({ "type": "colour" }));
+    let bad_schema = TagContent::JsonSchema(json!({ "type": "colour" }).into());
     let bad_gbnf = TagContent::Gbnf("root ::= other".to_owned());
     for (given, expected) in [
         (tags(&[], vec![tag("<a>", any(), "")]), "triggers: must not be empty"),

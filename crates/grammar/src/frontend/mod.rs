@@ -6,5 +6,6 @@ pub(crate) mod gbnf;
 pub(crate) mod json_schema;
 pub(crate) mod parts;
 pub(crate) mod regex;
+pub(crate) mod schema;
 pub(crate) mod tags;
 mod triggers;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use formwork_vocab::TokenId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::builder::{Builder, Ends};
 use super::json_schema::Schemas;
+use super::schema::Schema;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
 use super::{choice, gbnf, regex};
@@ -16,13 +17,14 @@ use crate::{GrammarError, Limits};
 
 /// A part of an output, for [`Grammar::of_parts`](crate::Grammar::of_parts).
 ///
-/// Parts can describe a whole answer: the reasoning of the model, its text and its tool calls.
+/// Parts can describe a whole answer: the reasoning of the model, its text and its tool calls. Equal
+/// parts compile to the same grammar, so a part can be the key of a cache.
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits, Part, SchemaOptions, Trigger};
 /// let call = Part::sequence([
 ///     Part::literal("{\"name\": \"add\", \"arguments\": "),
-///     Part::Json(serde_json::json!({ "type": "array", "items": { "type": "integer" } })),
+///     Part::Json(serde_json::json!({ "type": "array", "items": { "type": "integer" } }).into()),
 ///     Part::literal("}</call>"),
 /// ]);
 /// let answer = Part::Text { triggers: vec![(Trigger::Text("<call>".to_owned()), call)], may_end: true };
@@ -31,14 +33,16 @@ use crate::{GrammarError, Limits};
 /// assert!(grammar.accepts(b"Well, <call>{\"name\": \"add\", \"arguments\": [1, 2]}</call>"));
 /// # Ok::<(), formwork_grammar::GrammarError>(())
 /// ```
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Part {
     /// Exactly this text.
     Literal(String),
     /// The token with this id, whatever its text is.
     Token(TokenId),
+    /// Any JSON object.
+    JsonObject,
     /// JSON text that the given JSON Schema accepts.
-    Json(Value),
+    Json(Schema),
     /// Text that the given GBNF grammar matches.
     Gbnf(String),
     /// Text that the given regular expression matches as a whole.
@@ -79,7 +83,7 @@ pub enum Part {
 }
 
 /// A text or token that ends free text.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Trigger {
     /// This text, however the model splits it into tokens.
     Text(String),
@@ -109,6 +113,11 @@ impl Part {
     }
 }
 
+/// Returns the JSON Schema of [`Part::JsonObject`].
+pub(crate) fn any_object() -> Value {
+    json!({ "type": "object" })
+}
+
 pub(crate) fn parse(part: &Part, schemas: Schemas<'_>, limits: &Limits) -> Result<Rules, GrammarError> {
     let mut composer = Composer { builder: Builder::new(schemas, limits), schemas, limits };
     let root = composer.part(part)?;
@@ -128,7 +137,8 @@ impl Composer<'_> {
         Ok(match part {
             Part::Literal(text) => Expr::Literal(text.clone().into()),
             Part::Token(token) => self.builder.token(token.0)?,
-            Part::Json(schema) => self.builder.schema(format!("json-{number}"), schema)?,
+            Part::JsonObject => self.builder.schema(format!("json-{number}"), &any_object())?,
+            Part::Json(schema) => self.builder.schema(format!("json-{number}"), schema.as_value())?,
             Part::Gbnf(source) => {
                 let rules = gbnf::parse(source, self.schemas, self.limits)?;
                 self.builder.include(&format!("grammar-{number}"), rules)?

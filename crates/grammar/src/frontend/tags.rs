@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use super::triggers::Triggers;
 use rustc_hash::FxHashMap;
-use serde_json::Value;
 
 use super::builder::{Builder, Ends};
 use super::json_schema::Schemas;
+use super::schema::Schema;
 use super::{gbnf, regex};
 use crate::error::{Kind, TagProblem};
 use crate::ir::expr::{Expr, RuleId, Rules};
@@ -30,7 +30,7 @@ use crate::{GrammarError, Limits};
 ///     triggers: vec!["<tool=".to_owned()],
 ///     tags: vec![StructuralTag {
 ///         begin: "<tool=add>".to_owned(),
-///         content: TagContent::JsonSchema(serde_json::json!({ "type": "integer" })),
+///         content: TagContent::JsonSchema(serde_json::json!({ "type": "integer" }).into()),
 ///         end: "</tool>".to_owned(),
 ///     }],
 ///     at_least_one: false,
@@ -41,7 +41,7 @@ use crate::{GrammarError, Limits};
 /// assert!(!grammar.accepts(b"a <tool=sub>4</tool>"));
 /// # Ok::<(), formwork_grammar::GrammarError>(())
 /// ```
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StructuralTags {
     /// Texts that announce a tag. After a trigger, the output must continue as a tag that begins
     /// with this trigger. No trigger may be empty.
@@ -55,7 +55,7 @@ pub struct StructuralTags {
 }
 
 /// A tag of [`StructuralTags`].
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StructuralTag {
     /// Text at the start of the tag. It includes the trigger.
     pub begin: String,
@@ -66,10 +66,10 @@ pub struct StructuralTag {
 }
 
 /// Content of a [`StructuralTag`].
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TagContent {
     /// JSON text that the given JSON Schema accepts.
-    JsonSchema(Value),
+    JsonSchema(Schema),
     /// Text that the given GBNF grammar matches.
     Gbnf(String),
     /// Text that the given regular expression matches as a whole.
@@ -185,7 +185,7 @@ fn content(
     limits: &Limits,
 ) -> Result<Expr, GrammarError> {
     let add = |builder: &mut Builder<'_>| match content {
-        TagContent::JsonSchema(schema) => builder.schema(format!("tag-{index}-json"), schema),
+        TagContent::JsonSchema(schema) => builder.schema(format!("tag-{index}-json"), schema.as_value()),
         TagContent::Gbnf(source) => {
             builder.include(&format!("tag-{index}"), gbnf::parse(source, schemas, limits)?)
         }

@@ -1,0 +1,135 @@
+use std::hash::{Hash, Hasher};
+use std::mem;
+
+use serde_json::Value;
+
+/// A JSON Schema as a part of a grammar's description.
+///
+/// Two schemas are equal if they print the same JSON text. In contrast to [`Value`], the order of
+/// the members counts, because outputs have the order of the schema.
+///
+/// ```
+/// use formwork_grammar::Schema;
+/// use serde_json::json;
+/// let (ab, ba) = (json!({ "a": true, "b": true }), json!({ "b": true, "a": true }));
+/// assert!(ab == ba);
+/// assert!(Schema::from(ab) != Schema::from(ba));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schema(Value);
+
+impl Schema {
+    /// Returns the schema as JSON.
+    pub const fn as_value(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl From<Value> for Schema {
+    fn from(value: Value) -> Self {
+        Self(value)
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        same_text(&self.0, &other.0)
+    }
+}
+
+impl Eq for Schema {}
+
+impl Hash for Schema {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash(&self.0, state);
+    }
+}
+
+/// Reports whether two values print the same JSON text.
+fn same_text(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_text(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let same_member = |((a_name, a), (b_name, b))| a_name == b_name && same_text(a, b);
+            a.len() == b.len() && a.iter().zip(b).all(same_member)
+        }
+        // The numbers 0.0 and -0.0 are equal and print different texts.
+        (Value::Number(a), Value::Number(b)) => {
+            a == b && a.as_f64().map(f64::to_bits) == b.as_f64().map(f64::to_bits)
+        }
+        _ => a == b,
+    }
+}
+
+fn hash<H: Hasher>(value: &Value, state: &mut H) {
+    mem::discriminant(value).hash(state);
+    match value {
+        Value::Null => {}
+        Value::Bool(value) => value.hash(state),
+        Value::Number(number) => number.hash(state),
+        Value::String(text) => text.hash(state),
+        Value::Array(items) => {
+            items.len().hash(state);
+            for item in items {
+                hash(item, state);
+            }
+        }
+        Value::Object(members) => {
+            members.len().hash(state);
+            for (name, value) in members {
+                name.hash(state);
+                hash(value, state);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use rustc_hash::FxBuildHasher;
+
+    use super::*;
+
+    #[test]
+    fn schemas_are_equal_if_they_print_the_same_text() {
+        let texts = [
+            "null",
+            "true",
+            "false",
+            "0",
+            "0.0",
+            "-0.0",
+            "1",
+            "1.0",
+            "-1",
+            "18446744073709551615",
+            "1.8446744073709552e19",
+            r#""""#,
+            r#""1""#,
+            "[]",
+            "{}",
+            "[1,2]",
+            "[2,1]",
+            "[[1],2]",
+            "[[1,2]]",
+            r#"{"a":1,"b":{"c":2,"d":3}}"#,
+            r#"{"b":{"c":2,"d":3},"a":1}"#,
+            r#"{"a":1,"b":{"d":3,"c":2}}"#,
+            r#"{"a":1,"b":{"c":2,"d":4}}"#,
+            r#"{"a":1,"b":{"c":2},"d":3}"#,
+        ];
+        let schemas = || texts.map(|text| Schema(serde_json::from_str(text).unwrap()));
+        for (a, a_text) in schemas().into_iter().zip(texts) {
+            assert_eq!(a.as_value().to_string(), a_text);
+            for (b, b_text) in schemas().into_iter().zip(texts) {
+                assert_eq!(a == b, a_text == b_text, "{a_text} and {b_text}");
+                let [a, b] = [&a, &b].map(|schema| FxBuildHasher.hash_one(schema));
+                assert!(a_text != b_text || a == b, "the hash of {a_text}");
+            }
+        }
+    }
+}
