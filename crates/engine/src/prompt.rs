@@ -3,6 +3,7 @@
 //! A mask restricts the tokens, but a model that has not seen the schema does not know what to fill
 //! in. So by default the instruction is added to the system message, after the caller's own text.
 
+use formwork_grammar::Part;
 use formwork_lm::Message;
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer, VocabError};
@@ -23,6 +24,22 @@ pub enum Shape<'a> {
     Regex(&'a str),
     /// One of these texts.
     Choices(&'a [String]),
+}
+
+impl<'a> Shape<'a> {
+    /// Returns the shape of a constraint's outputs.
+    ///
+    /// Returns `None` for structural tags and composed parts, which the caller has to explain.
+    pub fn of(part: &'a Part) -> Option<Self> {
+        match part {
+            Part::Json(schema) => Some(Self::Schema(schema.as_value())),
+            Part::JsonObject => Some(Self::JsonObject),
+            Part::Gbnf(source) => Some(Self::Gbnf(source)),
+            Part::Regex(pattern) => Some(Self::Regex(pattern)),
+            Part::Choices(choices) => Some(Self::Choices(choices)),
+            _ => None,
+        }
+    }
 }
 
 impl Shape<'_> {
@@ -75,6 +92,20 @@ pub fn encode(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, Vocab
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shape_of_a_part_is_its_kind() {
+        let any = Part::Json(serde_json::json!({ "type": "object" }).into());
+        let instructions = [&Part::JsonObject, &any, &Part::Regex("a".to_owned())]
+            .map(|part| Shape::of(part).map(|shape| shape.instruction()));
+        let expected = [
+            "Answer with one JSON object only.",
+            "Answer with JSON only. The JSON must match this JSON Schema:\n{\"type\":\"object\"}",
+            "Answer only with text that matches this regular expression: a",
+        ];
+        assert_eq!(instructions, expected.map(|text| Some(text.to_owned())));
+        assert!(Shape::of(&Part::any_text()).is_none());
+    }
 
     #[test]
     fn the_instruction_joins_the_system_message() {

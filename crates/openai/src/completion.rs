@@ -1,12 +1,13 @@
 //! `/v1/completions`: generates texts that continue a prompt.
 
+use formwork_grammar::Undeclared;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::chat::{ChunkUsage, FinishReason};
 use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
-use crate::{Format, RequestError, Undeclared, request};
+use crate::{Format, RequestError, request};
 
 /// Maximum number of prompts in a request. Also the maximum value of `best_of`.
 const MAX_PROMPTS: usize = 128;

@@ -1,11 +1,12 @@
 //! `/v1/grammar/*`: checks or explains a constraint, or samples outputs that match it. The
 //! constraint is given by the same fields as in a chat request.
 
+use formwork_grammar::Undeclared;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Problem;
 use crate::request::{Fields, Place, read_format, read_undeclared};
-use crate::{Format, RequestError, Undeclared};
+use crate::{Format, RequestError};
 
 /// Maximum size of the text to explain, in bytes.
 const MAX_TEXT: usize = 64 << 10;

@@ -4,6 +4,7 @@
 //! ignored silently. An unknown field is an error that names the field. So is an unsupported field,
 //! if ignoring it would change the output. A field that is `null` counts as absent. Responses are
 //! plain data for serde.
+//! Constraints are parsed into the types of the crate `grammar`.
 //!
 //! A field that is marked as an extension is not part of OpenAI's API.
 //! ```
@@ -49,8 +50,8 @@ pub use grammar::{
 };
 pub use models::{Model, ModelList};
 pub use request::{
-    ChatMessage, ChatRequest, Dry, Format, Function, Parameters, Role, StreamOptions, StructuralTag,
-    StructuralTags, TagContent, TokenLimit, ToolCall, ToolSet, Undeclared,
+    ChatMessage, ChatRequest, Dry, Format, Function, Parameters, Role, StreamOptions, TokenLimit, ToolCall,
+    ToolSet,
 };
 pub use responses::{
     ContentPart, IncompleteDetails, InputItem, Item, OutputText, Response, ResponseError, ResponseEvent,

@@ -1,15 +1,11 @@
 //! Cache of the compiled constraints that a model's requests share.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use formwork_grammar::{
-    Constraint, Grammar, GrammarError, Limits, Part, Remotes, SchemaOptions, StructuralTag, StructuralTags,
-    TagContent,
-};
-use formwork_openai::{Format, Undeclared};
+use formwork_grammar::{Constraint, Grammar, GrammarError, Limits, Part, Remotes, SchemaOptions, Undeclared};
 use formwork_vocab::Vocabulary;
-use serde_json::json;
 
 /// Maximum number of cached constraints. Lookups and measurements scan all of them.
 const MOST: usize = 1024;
@@ -25,11 +21,14 @@ pub(crate) struct Constraints {
     recent: Mutex<VecDeque<(Key, Constraint)>>,
 }
 
-/// Source of a constraint, which identifies it in the cache.
+/// Description of a constraint, which identifies it in the cache.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Key {
-    kind: &'static str,
-    source: String,
+    /// Hash of the description. It is the first field, so that most comparisons end with it.
+    hash: u64,
+    /// Approximate size of the description in bytes.
+    byte_len: usize,
+    part: Part,
     undeclared: Undeclared,
 }
 
@@ -51,16 +50,14 @@ impl Constraints {
         key: Key,
         vocabulary: &Arc<Vocabulary>,
         compiling: Compiling,
-        compile: impl FnOnce(&Limits, &Remotes) -> Result<Grammar, GrammarError>,
     ) -> Result<Constraint, GrammarError> {
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
         // Compiles without the lock, so that a large schema does not block other requests.
-        let compiled = Constraint::new(
-            &compile(&compiling.limits(&self.limits), &self.remotes)?,
-            Arc::clone(vocabulary),
-        )?;
+        let limits = compiling.limits(&self.limits);
+        let grammar = compile(&key.part, key.undeclared, &limits, &self.remotes)?;
+        let compiled = Constraint::new(&grammar, Arc::clone(vocabulary))?;
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
             return Ok(known);
@@ -80,9 +77,9 @@ impl Constraints {
         Ok(compiled)
     }
 
-    /// Compiles one part of an answer.
-    pub(crate) fn compile_part(&self, part: &Part, undeclared: Undeclared) -> Result<Grammar, GrammarError> {
-        compile_part(part, undeclared, &self.limits, &self.remotes)
+    /// Compiles a grammar without the cache.
+    pub(crate) fn compile(&self, part: &Part, undeclared: Undeclared) -> Result<Grammar, GrammarError> {
+        compile(part, undeclared, &self.limits, &self.remotes)
     }
 
     /// Builds the data that all constraints of a vocabulary share, so that no request has to wait
@@ -90,11 +87,8 @@ impl Constraints {
     pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
         // Ignores errors: a vocabulary that cannot spell an object has no constraints to prepare
         // for.
-        let (format, undeclared) = (Format::JsonObject, Undeclared::default());
-        let key = Key::of(&format, undeclared);
-        let _ = self.get(key, vocabulary, Compiling::Allowed, |limits, remotes| {
-            compile(&format, undeclared, limits, remotes)
-        });
+        let key = Key::new(Part::JsonObject, Undeclared::default());
+        let _ = self.get(key, vocabulary, Compiling::Allowed);
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
@@ -104,27 +98,34 @@ impl Constraints {
 }
 
 impl Key {
-    pub(crate) fn of(format: &Format, undeclared: Undeclared) -> Self {
-        let (kind, source) = match format {
-            Format::JsonObject => ("object", String::new()),
-            Format::JsonSchema { schema, .. } => ("schema", schema.to_string()),
-            Format::StructuralTags(tags) => ("tags", format!("{tags:?}")),
-            Format::Gbnf(source) => ("gbnf", source.clone()),
-            Format::Regex(pattern) => ("regex", pattern.clone()),
-            Format::Choice(choices) => ("choice", json!(choices).to_string()),
-        };
-        Self { kind, source, undeclared }
+    pub(crate) fn new(part: Part, undeclared: Undeclared) -> Self {
+        let mut state = CountingHasher::default();
+        (&part, undeclared).hash(&mut state);
+        Self { hash: state.finish(), byte_len: state.bytes, part, undeclared }
+    }
+}
+
+/// A hasher that counts the bytes it hashes.
+#[derive(Default)]
+struct CountingHasher {
+    inner: DefaultHasher,
+    bytes: usize,
+}
+
+impl Hasher for CountingHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.inner.write(bytes);
     }
 
-    /// Returns the key of a whole answer.
-    pub(crate) fn answer(part: &Part, undeclared: Undeclared) -> Self {
-        Self { kind: "answer", source: format!("{part:?}"), undeclared }
+    fn finish(&self) -> u64 {
+        self.inner.finish()
     }
 }
 
 /// Returns the approximate size of an entry in bytes.
 fn byte_len((key, constraint): &(Key, Constraint)) -> usize {
-    key.source.len() + constraint.byte_len()
+    key.byte_len + constraint.byte_len()
 }
 
 /// Finds the constraint of `key` and makes it the most recently used.
@@ -136,44 +137,15 @@ fn touch(recent: &mut VecDeque<(Key, Constraint)>, key: &Key) -> Option<Constrai
     Some(constraint)
 }
 
-/// Returns the options for reading schemas.
-fn options(undeclared: Undeclared) -> SchemaOptions {
-    let undeclared = match undeclared {
-        Undeclared::Omit => formwork_grammar::Undeclared::Omit,
-        Undeclared::Allow => formwork_grammar::Undeclared::Allow,
-    };
-    SchemaOptions { undeclared, ..SchemaOptions::default() }
-}
-
+/// Compiles the grammar of a response format or of a whole answer.
 pub(crate) fn compile(
-    format: &Format,
-    undeclared: Undeclared,
-    limits: &Limits,
-    remotes: &Remotes,
-) -> Result<Grammar, GrammarError> {
-    let options = options(undeclared);
-    match format {
-        Format::JsonObject => Grammar::json_schema(&json!({"type": "object"}), &options, limits),
-        Format::JsonSchema { schema, .. } => {
-            Grammar::json_schema_with_remotes(schema, remotes, &options, limits)
-        }
-        Format::StructuralTags(tags) => {
-            Grammar::structural_tags_with_remotes(&structural_tags(tags), remotes, &options, limits)
-        }
-        Format::Gbnf(source) => Grammar::gbnf_with_remotes(source, remotes, &options, limits),
-        Format::Regex(pattern) => Grammar::regex(pattern, limits),
-        Format::Choice(choices) => Grammar::choices(choices, limits),
-    }
-}
-
-/// Compiles the grammar of a whole answer.
-pub(crate) fn compile_part(
     part: &Part,
     undeclared: Undeclared,
     limits: &Limits,
     remotes: &Remotes,
 ) -> Result<Grammar, GrammarError> {
-    Grammar::of_parts_with_remotes(part, remotes, &options(undeclared), limits)
+    let options = SchemaOptions { undeclared, ..SchemaOptions::default() };
+    Grammar::of_parts_with_remotes(part, remotes, &options, limits)
 }
 
 /// Work that may go into compiling an unknown constraint.
@@ -197,62 +169,129 @@ impl Compiling {
     }
 }
 
-pub(crate) fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
-    let content = |content: &formwork_openai::TagContent| match content {
-        formwork_openai::TagContent::JsonSchema(schema) => TagContent::JsonSchema(schema.clone().into()),
-        formwork_openai::TagContent::Gbnf(source) => TagContent::Gbnf(source.clone()),
-        formwork_openai::TagContent::Regex(pattern) => TagContent::Regex(pattern.clone()),
-    };
-    let tag = |tag: &formwork_openai::StructuralTag| StructuralTag {
-        begin: tag.begin.clone(),
-        content: content(&tag.content),
-        end: tag.end.clone(),
-    };
-    StructuralTags {
-        triggers: tags.triggers.clone(),
-        tags: tags.tags.iter().map(tag).collect(),
-        at_least_one: tags.at_least_one,
-        stop_after_first: tags.stop_after_first,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use formwork_openai::ChatRequest;
     use formwork_vocab::{Token, TokenKind};
+    use serde_json::{Value, json};
 
     use super::*;
 
+    fn vocabulary() -> Arc<Vocabulary> {
+        let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
+        Arc::new(Vocabulary::new(tokens, vec![]).unwrap())
+    }
+
+    fn constraints(max_bytes: usize) -> Constraints {
+        Constraints::new(max_bytes, Limits::default(), Arc::default())
+    }
+
     #[test]
     fn the_least_recently_used_goes_first() {
-        let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
-        let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
-        let constraints = |bytes| Constraints::new(bytes, Limits::default(), Arc::default());
-        let omit = Undeclared::Omit;
+        let vocabulary = vocabulary();
+        let regex = |pattern: &str| Part::Regex(pattern.to_owned());
         let keys_after = |bytes, patterns: &[&str]| {
             let constraints = constraints(bytes);
             for &pattern in patterns {
-                let format = Format::Regex(pattern.to_owned());
-                let compile = |limits: &Limits, remotes: &Remotes| compile(&format, omit, limits, remotes);
-                constraints.get(Key::of(&format, omit), &vocabulary, Compiling::Allowed, compile).unwrap();
+                let key = Key::new(regex(pattern), Undeclared::Omit);
+                constraints.get(key, &vocabulary, Compiling::Allowed).unwrap();
             }
             let recent = constraints.lock();
             (
-                recent.iter().map(|(key, _)| key.source.clone()).collect::<Vec<_>>(),
+                recent.iter().map(|(key, _)| key.part.clone()).collect::<Vec<_>>(),
                 recent.iter().map(byte_len).sum::<usize>(),
             )
         };
         let patterns = ["aa", "a", "aa", "aaa"];
         let (all, bytes) = keys_after(usize::MAX, &patterns);
-        assert_eq!(all, ["a", "aa", "aaa"]);
+        assert_eq!(all, ["a", "aa", "aaa"].map(regex));
         assert_eq!(keys_after(bytes, &patterns).0, all);
-        assert_eq!(keys_after(bytes - 1, &patterns).0, ["aa", "aaa"]);
+        assert_eq!(keys_after(bytes - 1, &patterns).0, ["aa", "aaa"].map(regex));
         // The newest constraint stays, regardless of its size.
-        assert_eq!(keys_after(0, &patterns).0, ["aaa"]);
+        assert_eq!(keys_after(0, &patterns).0, ["aaa"].map(regex));
     }
 
     #[test]
     fn the_same_text_of_another_kind_is_another_constraint() {
-        let (regex, gbnf) = (Format::Regex("a".to_owned()), Format::Gbnf("a".to_owned()));
-        assert!(Key::of(&regex, Undeclared::Omit) != Key::of(&gbnf, Undeclared::Omit));
+        let (regex, gbnf) = (Part::Regex("a".to_owned()), Part::Gbnf("a".to_owned()));
+        assert!(Key::new(regex, Undeclared::Omit) != Key::new(gbnf, Undeclared::Omit));
+    }
+
+    /// Returns requests of which any two differ in one field of the constraint.
+    fn requests() -> Vec<Value> {
+        let text = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let tags = |trigger: &str, begin: &str, content: Value, end: &str| {
+            json!({"response_format": {"type": "structural_tag", "format": {
+                "type": "triggered_tags", "triggers": [trigger],
+                "tags": [{"begin": begin, "content": content, "end": end}]}}})
+        };
+        let schema = || json!({"type": "json_schema", "json_schema": true});
+        let regex = || json!({"type": "regex", "pattern": "a"});
+        let with = |flag: &str| {
+            let mut request = tags("<", "<a>", regex(), "");
+            request["response_format"]["format"][flag] = json!(true);
+            request
+        };
+        vec![
+            json!({"response_format": {"type": "json_object"}}),
+            json!({"response_format": {"type": "json_object"}, "undeclared": "allow"}),
+            json!({"guided_json": {"type": "object"}}),
+            json!({"guided_json": {"type": "object"}, "undeclared": "allow"}),
+            json!({"guided_json": {"type": "object", "title": "a"}}),
+            json!({"guided_json": {"type": "object", "title": "b"}}),
+            json!({"guided_json": {"title": "b", "type": "object"}}),
+            json!({"guided_json": text(r#"{"properties": {"a": {"const": 1}, "b": {}}}"#)}),
+            json!({"guided_json": text(r#"{"properties": {"b": {}, "a": {"const": 1}}}"#)}),
+            json!({"guided_json": text(r#"{"properties": {"a": {"const": 1.0}, "b": {}}}"#)}),
+            json!({"guided_json": text(r#"{"properties": {"a": {"const": "1"}, "b": {}}}"#)}),
+            json!({"guided_json": text(r#"{"const": 0.0}"#)}),
+            json!({"guided_json": text(r#"{"const": -0.0}"#)}),
+            json!({"guided_regex": "root ::= \"a\""}),
+            json!({"grammar": "root ::= \"a\""}),
+            json!({"guided_choice": ["root ::= \"a\""]}),
+            json!({"guided_choice": ["a", "b"]}),
+            json!({"guided_choice": ["b", "a"]}),
+            json!({"guided_choice": ["ab"]}),
+            tags("<", "<a>", regex(), ""),
+            tags("<a", "<a>", regex(), ""),
+            tags("<", "<b>", regex(), ""),
+            tags("<", "<a>", regex(), ">"),
+            tags("<", "<a>", schema(), ""),
+            tags("<", "<a>", json!({"type": "regex", "pattern": "b"}), ""),
+            tags("<", "<a>", json!({"type": "regex", "pattern": "root ::= \"b\""}), ""),
+            tags("<", "<a>", json!({"type": "grammar", "grammar": "root ::= \"b\""}), ""),
+            with("at_least_one"),
+            with("stop_after_first"),
+        ]
+    }
+
+    #[test]
+    fn requests_share_a_constraint_if_every_field_of_it_is_equal() {
+        let (constraints, vocabulary, requests) = (constraints(usize::MAX), vocabulary(), requests());
+        let key = |fields: &Value| {
+            let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+            for (name, value) in fields.as_object().unwrap() {
+                body[name] = value.clone();
+            }
+            let request = ChatRequest::from_json(body.to_string().as_bytes()).unwrap();
+            Key::new(request.format.unwrap().part, request.undeclared)
+        };
+        for (count, fields) in requests.iter().enumerate() {
+            assert!(constraints.known(&key(fields)).is_none(), "{fields}");
+            let compiled = constraints.get(key(fields), &vocabulary, Compiling::Allowed);
+            compiled.unwrap_or_else(|error| panic!("{fields}: {error}"));
+            assert_eq!(constraints.lock().len(), count + 1, "{fields}");
+        }
+        for fields in &requests {
+            assert!(constraints.known(&key(fields)).is_some(), "{fields}");
+            constraints.get(key(fields), &vocabulary, Compiling::Allowed).unwrap();
+        }
+        assert_eq!(constraints.lock().len(), requests.len());
+        // Fields that do not belong to the constraint make no difference.
+        let other = json!({"guided_choice": ["ab"], "seed": 1, "schema_in_prompt": false});
+        assert!(constraints.known(&key(&other)).is_some());
+        let wrapped = json!({"name": "n", "schema": {"type": "object"}});
+        let other = json!({"response_format": {"type": "json_schema", "json_schema": wrapped}});
+        assert!(constraints.known(&key(&other)).is_some());
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use formwork_grammar::{Constraint, Grammar, GrammarError, Warning};
+use formwork_grammar::{Constraint, Grammar, GrammarError, Undeclared, Warning};
 use formwork_openai::{
     Format, GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
-    GrammarTask, Undeclared,
+    GrammarTask,
 };
 use formwork_vocab::Tokenizer;
 
@@ -30,7 +30,7 @@ pub(crate) async fn check(
             Err(error) if compiling == Compiling::Quick && error.is_over_limit() => {
                 return Err(Kind::Uncompiled.into());
             }
-            Err(error) => refused(problem(&error, subject.format.field())),
+            Err(error) => refused(problem(&error, subject.format.field)),
         }))
     })
     .await
@@ -120,21 +120,18 @@ impl Subject {
         let Some(served) = &self.served else {
             let options = self.app.options();
             let (limits, remotes) = (&compiling.limits(&options.grammar_limits), &options.schemas);
-            let grammar = constraints::compile(&self.format, self.undeclared, limits, remotes)?;
+            let grammar = constraints::compile(&self.format.part, self.undeclared, limits, remotes)?;
             return Ok(Compiled { grammar, tokens: None });
         };
         let tokenizer = served.model.engine.tokenizer();
-        let key = Key::of(&self.format, self.undeclared);
-        let constraint =
-            served.constraints.get(key, tokenizer.vocabulary(), compiling, |limits, remotes| {
-                constraints::compile(&self.format, self.undeclared, limits, remotes)
-            })?;
+        let key = Key::new(self.format.part.clone(), self.undeclared);
+        let constraint = served.constraints.get(key, tokenizer.vocabulary(), compiling)?;
         let grammar = constraint.grammar().clone();
         Ok(Compiled { grammar, tokens: Some((constraint, Arc::clone(tokenizer))) })
     }
 
     fn compiled(&self, compiling: Compiling) -> Result<Compiled, ApiError> {
-        let field = self.format.field();
+        let field = self.format.field;
         self.compile(compiling).map_err(|source| Kind::Constraint { field, source }.into())
     }
 }

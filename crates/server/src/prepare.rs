@@ -6,15 +6,15 @@ use std::time::Instant;
 use formwork_chat::{Content, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
-use formwork_grammar::{Constraint, GrammarError, Part};
+use formwork_grammar::{Constraint, GrammarError, Part, Undeclared};
 use formwork_lm::{ChatInput, Message};
-use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters, Undeclared};
+use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters};
 use formwork_vocab::TokenId;
 use formwork_vocab::tokenizer::EncodeOptions;
 use serde_json::{Value, json};
 
 use crate::app::{Served, ServerOptions};
-use crate::constraints::{self, Compiling, Key};
+use crate::constraints::{Compiling, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
@@ -70,7 +70,8 @@ impl Served {
             text.push_str(&open);
             thoughts = Thoughts::Begun;
         }
-        let content = chat.format.as_ref().map_or(Content::Free, |format| Content::Shaped(part(format)));
+        let shaped = |format: &Format| Content::Shaped(format.part.clone());
+        let content = chat.format.as_ref().map_or(Content::Free, shaped);
         let mut reading = Reading { content, tools, thoughts };
         let mut unsupported = Vec::new();
         let constraint = match self.answer_constraint(chat, &reading, compiling) {
@@ -112,11 +113,9 @@ impl Served {
             return format.map(|format| self.constraint(format, undeclared, compiling)).transpose();
         }
         let Some(part) = self.format.answer(content, tools, *thoughts) else { return Ok(None) };
-        let key = Key::answer(&part, undeclared);
+        let key = Key::new(part, undeclared);
         self.check_known(&key, compiling)?;
-        let compiled = self.constraints.get(key, self.vocabulary(), compiling, |limits, remotes| {
-            constraints::compile_part(&part, undeclared, limits, remotes)
-        });
+        let compiled = self.constraints.get(key, self.vocabulary(), compiling);
         compiled.map(Some).map_err(|source| {
             if compiling == Compiling::Quick && !tools.tools.is_empty() {
                 // Finding the faulty tool requires compiling each tool separately.
@@ -128,7 +127,7 @@ impl Served {
                 }
                 (None, Some(format)) => match self.constraint(format, undeclared, compiling) {
                     Err(error) => error,
-                    Ok(_) => Kind::Constraint { field: format.field(), source }.into(),
+                    Ok(_) => Kind::Constraint { field: format.field, source }.into(),
                 },
                 (None, None) => Kind::Constraint { field: "tools", source }.into(),
             }
@@ -142,11 +141,10 @@ impl Served {
         undeclared: Undeclared,
         compiling: Compiling,
     ) -> Result<Constraint, ApiError> {
-        let key = Key::of(format, undeclared);
+        let key = Key::new(format.part.clone(), undeclared);
         self.check_known(&key, compiling)?;
-        let compile = |limits: &_, remotes: &_| constraints::compile(format, undeclared, limits, remotes);
-        let compiled = self.constraints.get(key, self.vocabulary(), compiling, compile);
-        compiled.map_err(|source| Kind::Constraint { field: format.field(), source }.into())
+        let compiled = self.constraints.get(key, self.vocabulary(), compiling);
+        compiled.map_err(|source| Kind::Constraint { field: format.field, source }.into())
     }
 
     /// Fails if the constraint is not cached and compiling is deferred.
@@ -168,8 +166,8 @@ impl Served {
         let check = |tool: &Tool| {
             // A sequence compiles like the whole answer, so both report the same error.
             let part = Part::sequence([Part::Json(tool.parameters.clone().into())]);
-            let error = self.constraints.compile_part(&part, undeclared).err();
-            error.map(|source| FaultyTool { tool: tool.clone(), source })
+        let Some(part) = self.format.answer(content, tools, *thoughts) else { return Ok(None) };
+        let key = Key::new(part, undeclared);
         };
         tools.tools.iter().filter_map(check).collect()
     }
@@ -238,17 +236,6 @@ pub(crate) fn tools(chat: &ChatRequest) -> Tools {
     Tools { tools: tools.collect(), required: chat.tools.required, parallel: chat.tools.parallel }
 }
 
-fn part(format: &Format) -> Part {
-    match format {
-        Format::JsonObject => Part::JsonObject,
-        Format::JsonSchema { schema, .. } => Part::Json(schema.clone().into()),
-        Format::StructuralTags(tags) => Part::Tags(constraints::structural_tags(tags)),
-        Format::Gbnf(source) => Part::Gbnf(source.clone()),
-        Format::Regex(pattern) => Part::Regex(pattern.clone()),
-        Format::Choice(choices) => Part::Choices(choices.clone()),
-    }
-}
-
 /// Returns the conversation, with an instruction that describes the response format.
 fn messages(chat: &ChatRequest) -> Vec<Message> {
     let mut messages = chat.messages.iter().map(message).collect();
@@ -260,15 +247,7 @@ fn messages(chat: &ChatRequest) -> Vec<Message> {
 
 /// Returns the response format to describe in the prompt.
 fn shape(chat: &ChatRequest) -> Option<Shape<'_>> {
-    match chat.format.as_ref().filter(|_| chat.schema_in_prompt)? {
-        // The caller has to explain the tags.
-        Format::StructuralTags(_) => None,
-        Format::JsonObject => Some(Shape::JsonObject),
-        Format::JsonSchema { schema, .. } => Some(Shape::Schema(schema)),
-        Format::Gbnf(source) => Some(Shape::Gbnf(source)),
-        Format::Regex(pattern) => Some(Shape::Regex(pattern)),
-        Format::Choice(choices) => Some(Shape::Choices(choices)),
-    }
+    Shape::of(&chat.format.as_ref().filter(|_| chat.schema_in_prompt)?.part)
 }
 
 fn message(given: &ChatMessage) -> Message {
@@ -303,7 +282,7 @@ pub(crate) fn refused(source: RequestError, given: &Parameters, format: Option<&
     let field = match source.field() {
         Some("messages") if source.is_too_long() => return Kind::TooLong(source).into(),
         Some("max_tokens") => given.max_tokens.map(|limit| limit.field),
-        Some("response_format") => Some(format.map_or("tools", Format::field)),
+        Some("response_format") => Some(format.map_or("tools", |format| format.field)),
         other => other,
     };
     Kind::Refused { field, source }.into()

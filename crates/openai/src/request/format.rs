@@ -1,54 +1,30 @@
+use formwork_grammar::{Part, Undeclared};
 use serde_json::Value;
 
 use super::fields::{Fields, Place};
-use super::structural_tag::{self, StructuralTags};
+use super::structural_tag;
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Format that an output must match. Each format is given by another request field.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Format {
-    /// `response_format` of type `json_object`: any JSON object.
-    JsonObject,
-    /// JSON that matches a schema, from `response_format`, `guided_json` or `text`.
-    JsonSchema {
-        /// Schema to match: an object or a boolean.
-        schema: Value,
-        /// Path of the schema in the request, such as `guided_json`.
-        field: &'static str,
-    },
-    /// `response_format` of type `structural_tag`: free text that contains constrained tags.
-    StructuralTags(StructuralTags),
-    /// `grammar`: text that matches a GBNF grammar.
-    Gbnf(String),
-    /// `guided_regex`: a regular expression that the whole output must match.
-    Regex(String),
-    /// `guided_choice`: one of several texts. There is at least one.
-    Choice(Vec<String>),
+/// A format that an output must match.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Format {
+    /// Description of the outputs, which `Grammar::of_parts` compiles.
+    pub part: Part,
+    /// Request field that holds the format, such as `response_format` or `guided_json`.
+    pub field: &'static str,
 }
 
 impl Format {
-    /// Returns the path of the request field that gives the format.
-    pub const fn field(&self) -> &'static str {
-        match self {
-            Self::JsonObject | Self::StructuralTags(_) => "response_format",
-            Self::JsonSchema { field, .. } => field,
-            Self::Gbnf(_) => "grammar",
-            Self::Regex(_) => "guided_regex",
-            Self::Choice(_) => "guided_choice",
-        }
+    /// Creates the format of any JSON object.
+    pub(crate) const fn json_object() -> Self {
+        Self { part: Part::JsonObject, field: "response_format" }
     }
-}
 
-/// Treatment of undeclared members in generated objects. A member is undeclared if its schema has
-/// `properties` and does not mention its name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Undeclared {
-    /// Only declared members, and members that a keyword requires, are generated.
-    #[default]
-    Omit,
-    /// Any members may be generated, as JSON Schema allows.
-    Allow,
+    /// Creates the format of JSON that matches `schema`, an object or a boolean.
+    pub(crate) fn json_schema(schema: Value, field: &'static str) -> Self {
+        Self { part: Part::Json(schema.into()), field }
+    }
 }
 
 /// Parses the field `undeclared`. The default is [`Undeclared::Omit`].
@@ -69,11 +45,9 @@ pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> 
     type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
     const READERS: [(&str, Reader); 5] = [
         ("response_format", read_response_format),
-        ("grammar", |at| Ok(Some(Format::Gbnf(at.non_empty_string()?)))),
-        ("guided_json", |at| {
-            Ok(Some(Format::JsonSchema { schema: at.schema_or_text()?, field: "guided_json" }))
-        }),
-        ("guided_regex", |at| Ok(Some(Format::Regex(at.string()?)))),
+        ("grammar", |at| Ok(Some(Format { part: Part::Gbnf(at.non_empty_string()?), field: "grammar" }))),
+        ("guided_json", |at| Ok(Some(Format::json_schema(at.schema_or_text()?, "guided_json")))),
+        ("guided_regex", |at| Ok(Some(Format { part: Part::Regex(at.string()?), field: "guided_regex" }))),
         ("guided_choice", |at| read_choice(at).map(Some)),
     ];
     let mut found: Option<(&str, Format)> = None;
@@ -106,11 +80,14 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
     let format =
         match fields.required("type")?.one_of(known, "text, json_object, json_schema and structural_tag")? {
             Type::Text => None,
-            Type::JsonObject => Some(Format::JsonObject),
-            Type::StructuralTag => Some(Format::StructuralTags(structural_tag::read(&mut fields)?)),
+            Type::JsonObject => Some(Format::json_object()),
+            Type::StructuralTag => {
+                let part = Part::Tags(structural_tag::read(&mut fields)?);
+                Some(Format { part, field: "response_format" })
+            }
             Type::JsonSchema => {
                 let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
-                Some(Format::JsonSchema { schema, field: "response_format.json_schema.schema" })
+                Some(Format::json_schema(schema, "response_format.json_schema.schema"))
             }
         };
     fields.finish()?;
@@ -133,5 +110,6 @@ fn read_choice(at: Place) -> Result<Format, RequestError> {
     if choices.is_empty() {
         return Err(RequestError::field("guided_choice", Problem::Empty));
     }
-    Ok(Format::Choice(choices.into_iter().map(Place::string).collect::<Result<_, _>>()?))
+    let choices = choices.into_iter().map(Place::string).collect::<Result<_, _>>()?;
+    Ok(Format { part: Part::Choices(choices), field: "guided_choice" })
 }

@@ -8,16 +8,16 @@ mod parameters;
 mod structural_tag;
 mod tools;
 
+use formwork_grammar::{Part, Undeclared};
 use serde_json::{Map, Value};
 
 pub(crate) use fields::{Fields, Place};
-pub use format::{Format, Undeclared};
+pub use format::Format;
 pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
 pub(crate) use message::read_content;
 pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use parameters::read_stream;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
-pub use structural_tag::{StructuralTag, StructuralTags, TagContent};
 pub use tools::{Function, ToolSet};
 pub(crate) use tools::{ToolForm, read as read_tools};
 
@@ -103,7 +103,8 @@ impl ChatRequest {
         take_without_effect(&mut fields);
         neutral::check(&mut fields, &neutral::CHAT)?;
         fields.finish()?;
-        if let (Some(Format::StructuralTags(_)), false) = (&request.format, request.tools.tools.is_empty()) {
+        let tags = matches!(&request.format, Some(Format { part: Part::Tags(_), .. }));
+        if tags && !request.tools.tools.is_empty() {
             return Err(RequestError::field("response_format", Problem::Conflict { other: "tools" }));
         }
         Ok(request)

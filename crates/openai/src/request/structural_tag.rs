@@ -1,46 +1,10 @@
 //! `response_format` of type `structural_tag`. Two forms are accepted: vLLM's form with a field
 //! `structures`, and `XGrammar`'s form with a field `format` of type `triggered_tags`.
 
-use serde_json::Value;
+use formwork_grammar::{StructuralTag, StructuralTags, TagContent};
 
 use super::fields::{Fields, Place};
 use crate::RequestError;
-
-/// Free text that contains tags. After a trigger occurs in the text, the text must continue with
-/// one of the tags.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StructuralTags {
-    /// Strings with which tags begin.
-    pub triggers: Vec<String>,
-    /// Tags that may occur.
-    pub tags: Vec<StructuralTag>,
-    /// True if the output must begin with a tag.
-    pub at_least_one: bool,
-    /// True if the output must end after its first tag.
-    pub stop_after_first: bool,
-}
-
-/// Tag with constrained content, such as `<call>{"city": "Oslo"}</call>`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StructuralTag {
-    /// Text at which the tag begins. The text starts with a trigger.
-    pub begin: String,
-    /// Constraint on the text between `begin` and `end`.
-    pub content: TagContent,
-    /// Text at which the tag ends.
-    pub end: String,
-}
-
-/// Constraint on the content of a tag.
-#[derive(Clone, PartialEq, Debug)]
-pub enum TagContent {
-    /// JSON that matches a schema.
-    JsonSchema(Value),
-    /// Text that matches a GBNF grammar.
-    Gbnf(String),
-    /// Text that matches a regular expression.
-    Regex(String),
-}
 
 /// Parses the fields of a `response_format` of type `structural_tag`, except `type`.
 pub(super) fn read(fields: &mut Fields) -> Result<StructuralTags, RequestError> {
@@ -80,7 +44,7 @@ fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
     let mut fields = at.fields()?;
     let tag = StructuralTag {
         begin: fields.required("begin")?.non_empty_string()?,
-        content: TagContent::JsonSchema(fields.required("schema")?.schema()?),
+        content: TagContent::JsonSchema(fields.required("schema")?.schema()?.into()),
         end: fields.required("end")?.string()?,
     };
     fields.finish()?;
@@ -107,7 +71,7 @@ fn read_content(mut fields: Fields) -> Result<TagContent, RequestError> {
     let known = |name: &str| -> Option<Reader> {
         match name {
             "json_schema" => {
-                Some(|fields| Ok(TagContent::JsonSchema(fields.required("json_schema")?.schema()?)))
+                Some(|fields| Ok(TagContent::JsonSchema(fields.required("json_schema")?.schema()?.into())))
             }
             "grammar" => Some(|fields| Ok(TagContent::Gbnf(fields.required("grammar")?.non_empty_string()?))),
             "regex" => Some(|fields| Ok(TagContent::Regex(fields.required("pattern")?.string()?))),

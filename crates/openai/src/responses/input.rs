@@ -159,12 +159,10 @@ fn read_text(at: Place) -> Result<Option<Format>, RequestError> {
             |name: &str| ["text", "json_object", "json_schema"].into_iter().find(|known| *known == name);
         let kind = format.required("type")?.one_of(known, "text, json_object and json_schema")?;
         Ok(match kind {
-            "json_schema" => {
-                Some(Format::JsonSchema { schema: read_json_schema(format)?, field: "text.format.schema" })
-            }
+            "json_schema" => Some(Format::json_schema(read_json_schema(format)?, "text.format.schema")),
             kind => {
                 format.finish()?;
-                (kind == "json_object").then_some(Format::JsonObject)
+                (kind == "json_object").then(Format::json_object)
             }
         })
     })?;

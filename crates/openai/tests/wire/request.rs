@@ -1,4 +1,5 @@
-use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TagContent, TokenLimit, Undeclared};
+use formwork_grammar::{Part, TagContent, Undeclared};
+use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TokenLimit};
 use serde_json::{Value, json};
 
 /// Returns the body of a minimal request with the additional members of `fields`.
@@ -47,7 +48,8 @@ fn reads_all_supported_fields() {
     );
     assert_eq!((request.parameters.top_k, request.parameters.seed), (Some(40), Some(u64::MAX)));
     assert_eq!(request.parameters.stop, ["x", "y"]);
-    assert_eq!(request.format, Some(Format::Regex("a+".to_owned())));
+    let format = Format { part: Part::Regex("a+".to_owned()), field: "guided_regex" };
+    assert_eq!(request.format, Some(format));
     assert!(!request.schema_in_prompt);
     assert_eq!(request.undeclared, Undeclared::Allow);
     assert_eq!(request.chat_template_kwargs["nothing"], Value::Null);
@@ -93,9 +95,9 @@ fn formats_report_their_field() {
     ];
     for (fields, field) in cases {
         let format = read(&fields).format.expect("a format");
-        assert_eq!(format.field(), field);
-        if let Format::JsonSchema { schema: read, .. } = format {
-            assert_eq!(read.to_string(), schema.to_string(), "order and nulls are kept");
+        assert_eq!(format.field, field);
+        if let Part::Json(read) = format.part {
+            assert_eq!(read.as_value().to_string(), schema.to_string(), "order and nulls are kept");
         }
     }
 }
@@ -109,15 +111,15 @@ fn structural_tags_are_read_in_both_forms() {
         "tags": [{"type": "tag", "begin": "<f=a>", "end": "</f>",
             "content": {"type": "json_schema", "json_schema": schema}}]}});
     let [old, new] = [old, new].map(|format| read(&json!({"response_format": format})).format);
-    assert!(matches!(&old, Some(Format::StructuralTags(tags)) if !tags.at_least_one && tags.tags.len() == 1));
+    let Some(Format { part: Part::Tags(tags), .. }) = &old else { panic!("these are structural tags") };
+    assert!(!tags.at_least_one && tags.tags.len() == 1);
     assert_eq!(old, new);
     let flags = json!({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<"],
         "at_least_one": true, "stop_after_first": true, "tags": [
             {"begin": "<a>", "content": {"type": "regex", "pattern": "a*"}, "end": ""},
             {"begin": "<b>", "content": {"type": "grammar", "grammar": "root ::= \"b\""}, "end": "</b>"}]}});
-    let Some(Format::StructuralTags(tags)) = read(&json!({"response_format": flags})).format else {
-        panic!("these are structural tags");
-    };
+    let format = read(&json!({"response_format": flags})).format;
+    let Some(Format { part: Part::Tags(tags), .. }) = format else { panic!("these are structural tags") };
     assert!(tags.at_least_one && tags.stop_after_first);
     let contents: Vec<_> = tags.tags.into_iter().map(|tag| tag.content).collect();
     let gbnf = TagContent::Gbnf("root ::= \"b\"".to_owned());

@@ -39,7 +39,7 @@ fn the_rest_is_a_chat_and_is_repeated() {
         "reasoning": {"effort": "none"}, "metadata": {"k": "v"}, "store": true,
     }))
     .expect("a request");
-    assert_eq!(request.chat.format.map(|format| format.field()), Some("text.format.schema"));
+    assert_eq!(request.chat.format.map(|format| format.field), Some("text.format.schema"));
     assert!(request.chat.tools.required && request.chat.stream.is_some());
     assert_eq!(request.chat.tools.tools[0].place, "tools[0].parameters");
     let limit = request.chat.parameters.max_tokens.expect("a limit");
