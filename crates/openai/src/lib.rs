@@ -2,9 +2,9 @@
 //!
 //! No other crate knows the wire format. A request is parsed strictly, so that nothing in it is
 //! ignored silently. An unknown field is an error that names the field. So is an unsupported field,
-//! if ignoring it would change the output. A field that is `null` counts as absent. Responses are
-//! plain data for serde.
-//! Constraints are parsed into the types of the crate `grammar`.
+//! if ignoring it would change the output. A field that is `null` counts as absent. Tools and
+//! constraints are parsed into the types of the crates `chat` and `grammar`. Responses are plain data
+//! for serde.
 //!
 //! A field that is marked as an extension is not part of OpenAI's API.
 //! ```
@@ -50,8 +50,7 @@ pub use grammar::{
 };
 pub use models::{Model, ModelList};
 pub use request::{
-    ChatMessage, ChatRequest, Dry, Format, Function, Parameters, Role, StreamOptions, TokenLimit, ToolCall,
-    ToolSet,
+    ChatMessage, ChatRequest, Dry, Format, Parameters, Role, StreamOptions, TokenLimit, ToolCall,
 };
 pub use responses::{
     ContentPart, IncompleteDetails, InputItem, Item, OutputText, Response, ResponseError, ResponseEvent,

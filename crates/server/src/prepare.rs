@@ -61,7 +61,7 @@ impl Served {
         options: &ServerOptions,
         compiling: Compiling,
     ) -> Result<Prepared, ApiError> {
-        let tools = tools(chat);
+        let tools = chat.tools.clone();
         let input = self.chat_input(chat, &tools);
         let mut text = self.model.template.render(&input).map_err(Kind::Template)?;
         let mut thoughts = self.format.thoughts(&text);
@@ -75,7 +75,7 @@ impl Served {
         let mut reading = Reading { content, tools, thoughts };
         let mut unsupported = Vec::new();
         let constraint = match self.answer_constraint(chat, &reading, compiling) {
-            Err(error) if chat.tools.any_object && error.is_of_tool() => {
+            Err(error) if chat.any_object && error.is_of_tool() => {
                 unsupported = self.loosen(&mut reading.tools, chat.undeclared);
                 self.answer_constraint(chat, &reading, compiling)?
             }
@@ -224,16 +224,6 @@ fn sampling(given: &Parameters) -> Sampling {
         xtc_threshold: given.xtc.1,
         seed: given.seed.unwrap_or_else(random),
     }
-}
-
-pub(crate) fn tools(chat: &ChatRequest) -> Tools {
-    let tools = chat.tools.tools.iter().map(|tool| Tool {
-        name: tool.name.clone(),
-        description: tool.description.clone(),
-        parameters: tool.parameters.clone(),
-        place: tool.place.clone(),
-    });
-    Tools { tools: tools.collect(), required: chat.tools.required, parallel: chat.tools.parallel }
 }
 
 /// Returns the conversation, with an instruction that describes the response format.

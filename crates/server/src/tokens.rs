@@ -14,7 +14,6 @@ use formwork_vocab::{TokenId, Tokenizer};
 use crate::app::{App, Served};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
-use crate::prepare;
 
 /// `POST /tokenize`.
 pub(crate) async fn tokenize(
@@ -109,7 +108,7 @@ impl Served {
 
     /// Renders the prompt that a chat request with the same fields gets.
     fn render(&self, request: &TemplateRequest) -> Result<String, ApiError> {
-        let input = self.chat_input(&request.chat, &prepare::tools(&request.chat));
+        let input = self.chat_input(&request.chat, &request.chat.tools);
         let input = ChatInput { add_generation_prompt: request.add_generation_prompt, ..input };
         Ok(self.model.template.render(&input).map_err(Kind::Template)?)
     }

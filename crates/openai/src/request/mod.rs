@@ -8,6 +8,7 @@ mod parameters;
 mod structural_tag;
 mod tools;
 
+use formwork_chat::Tools;
 use formwork_grammar::{Part, Undeclared};
 use serde_json::{Map, Value};
 
@@ -18,8 +19,7 @@ pub(crate) use message::read_content;
 pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use parameters::read_stream;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
-pub use tools::{Function, ToolSet};
-pub(crate) use tools::{ToolForm, read as read_tools};
+pub(crate) use tools::{ToolForm, read as read_tools, read_any_object};
 
 use crate::RequestError;
 use crate::error::Problem;
@@ -50,8 +50,11 @@ pub struct ChatRequest {
     /// Number of likely tokens to report for each position, besides the generated token. If `None`,
     /// no log-probabilities are reported.
     pub logprobs: Option<usize>,
-    /// Tools that the model may call, and rules for calling them.
-    pub tools: ToolSet,
+    /// Tools that the model may call, after applying `tool_choice`. Empty if `tool_choice` is `none`.
+    pub tools: Tools,
+    /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced. If
+    /// false, such a tool is an error. An extension.
+    pub any_object: bool,
     /// Format that the output must match. `None` if any text is allowed.
     pub format: Option<Format>,
     /// Treatment of undeclared members in generated objects. An extension.
@@ -95,6 +98,7 @@ impl ChatRequest {
             parameters: Parameters::read(&mut fields)?,
             logprobs: parameters::read_logprobs(&mut fields)?,
             tools: tools::read(&mut fields, ToolForm::Nested)?,
+            any_object: read_any_object(&mut fields)?,
             format: format::read(&mut fields)?,
             undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.take("schema_in_prompt").map(Place::bool).transpose()?.unwrap_or(true),

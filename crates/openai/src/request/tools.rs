@@ -1,3 +1,4 @@
+use formwork_chat::{Tool, Tools};
 use serde_json::{Value, json};
 
 use super::fields::{Fields, Place};
@@ -7,34 +8,6 @@ use crate::error::Problem;
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 256;
 
-/// Tools of a request, and rules for calling them.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct ToolSet {
-    /// Functions that the model may call. `tool_choice` has been applied: for `none`, for example,
-    /// the list is empty.
-    pub tools: Vec<Function>,
-    /// True if the model must call at least one function.
-    pub required: bool,
-    /// True if the model may call several functions in one message.
-    pub parallel: bool,
-    /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced.
-    /// If false, such a tool is an error. An extension.
-    pub any_object: bool,
-}
-
-/// Function that the model may call.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Function {
-    /// Name of the function: 1 to 128 letters, digits, `_`, `-` and `.`.
-    pub name: String,
-    /// Description of the function for the model. `None` if the request has none.
-    pub description: Option<String>,
-    /// JSON Schema of the arguments. Its type is `object`.
-    pub parameters: Value,
-    /// Path of the schema in the request, such as `tools[0].function.parameters`.
-    pub place: String,
-}
-
 /// Form of a tool in a request. In a chat request, the fields are nested in an object `function`.
 /// In a request for a response, the form is flat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,14 +16,12 @@ pub(crate) enum ToolForm {
     Flat,
 }
 
-/// Parses `tools`, `tool_choice`, `parallel_tool_calls` and `on_unsupported_schema`.
-pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, RequestError> {
+/// Parses `tools`, `tool_choice` and `parallel_tool_calls`.
+pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, RequestError> {
     let tools = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
     let choice = fields.read("tool_choice", |at| Choice::read(&at, form))?;
     let parallel = fields.read("parallel_tool_calls", Place::bool)?.unwrap_or(true);
-    let any_object =
-        fields.read("on_unsupported_schema", |at| at.one_of(any_object, "error and json_object"))?;
-    let mut set = ToolSet { tools, required: false, parallel, any_object: any_object.unwrap_or(false) };
+    let mut set = Tools { tools, required: false, parallel };
     match choice.unwrap_or(Choice::Auto) {
         Choice::None => set.tools.clear(),
         Choice::Auto => {}
@@ -76,9 +47,21 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, Reque
         }
     }
     if set.tools.is_empty() {
-        return Ok(ToolSet::default());
+        return Ok(Tools::default());
     }
     Ok(set)
+}
+
+/// Parses `on_unsupported_schema`, an extension. Returns true if a tool whose schema cannot be
+/// enforced takes any object.
+pub(crate) fn read_any_object(fields: &mut Fields) -> Result<bool, RequestError> {
+    let known = |name: &str| match name {
+        "error" => Some(false),
+        "json_object" => Some(true),
+        _ => None,
+    };
+    let given = fields.read("on_unsupported_schema", |at| at.one_of(known, "error and json_object"))?;
+    Ok(given.unwrap_or(false))
 }
 
 /// Value of `tool_choice`.
@@ -153,21 +136,13 @@ fn read_name(fields: &mut Fields, form: ToolForm) -> Result<String, RequestError
     Ok(name)
 }
 
-fn any_object(name: &str) -> Option<bool> {
-    match name {
-        "error" => Some(false),
-        "json_object" => Some(true),
-        _ => None,
-    }
-}
-
-fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Function>, RequestError> {
+fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
     let places = at.list("an array of tools")?;
     if places.len() > MAX_TOOLS {
         let problem = Problem::TooMany { given: places.len(), limit: MAX_TOOLS };
         return Err(RequestError::field("tools", problem));
     }
-    let mut tools: Vec<Function> = Vec::with_capacity(places.len());
+    let mut tools: Vec<Tool> = Vec::with_capacity(places.len());
     for (index, place) in places.into_iter().enumerate() {
         let tool = read_tool(place.fields()?, form, index)?;
         if tools.iter().any(|other| other.name == tool.name) {
@@ -179,7 +154,7 @@ fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Function>, RequestError> 
     Ok(tools)
 }
 
-fn read_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<Function, RequestError> {
+fn read_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<Tool, RequestError> {
     fields.required("type")?.one_of(|name| (name == "function").then_some(()), "function")?;
     let (function, place) = match form {
         ToolForm::Flat => (fields, format!("tools[{index}].parameters")),
@@ -192,7 +167,7 @@ fn read_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<Functio
     read_function(function, place)
 }
 
-fn read_function(mut fields: Fields, place: String) -> Result<Function, RequestError> {
+fn read_function(mut fields: Fields, place: String) -> Result<Tool, RequestError> {
     let name = fields.required("name")?;
     let text = name.clone().non_empty_string()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -207,7 +182,7 @@ fn read_function(mut fields: Fields, place: String) -> Result<Function, RequestE
     // A function without `parameters` takes no arguments.
     let parameters = parameters
         .unwrap_or_else(|| json!({ "type": "object", "properties": {}, "additionalProperties": false }));
-    Ok(Function { name: text, description, parameters, place })
+    Ok(Tool { name: text, description, parameters, place })
 }
 
 /// Parses the schema of a function's arguments. If the schema has no type, adds `"type": "object"`,

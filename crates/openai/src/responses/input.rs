@@ -2,8 +2,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
 use crate::request::{
-    ChatMessage, Fields, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_effort, read_content,
-    read_json_schema, read_tools, read_undeclared, take_without_effect,
+    ChatMessage, Fields, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_effort,
+    read_any_object, read_content, read_json_schema, read_tools, read_undeclared, take_without_effect,
 };
 use crate::{ChatRequest, Format, RequestError, StreamOptions};
 
@@ -71,6 +71,7 @@ impl ResponseRequest {
             parameters: Parameters::read(&mut fields)?,
             logprobs: None,
             tools: read_tools(&mut fields, ToolForm::Flat)?,
+            any_object: read_any_object(&mut fields)?,
             format: fields.read("text", read_text)?.flatten(),
             undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.read("schema_in_prompt", Place::bool)?.unwrap_or(true),

@@ -1,4 +1,5 @@
-use formwork_openai::{ChatRequest, RequestError, ToolSet};
+use formwork_chat::Tools;
+use formwork_openai::{ChatRequest, RequestError};
 use serde_json::{Value, json};
 
 fn read(fields: &Value) -> Result<ChatRequest, RequestError> {
@@ -14,7 +15,7 @@ fn tool(name: &str) -> Value {
         "parameters": {"properties": {"b": {}, "a": true}}}})
 }
 
-fn tools(choice: &Value) -> Result<ToolSet, RequestError> {
+fn tools(choice: &Value) -> Result<Tools, RequestError> {
     let fields =
         json!({"tools": [tool("a"), tool("b")], "tool_choice": choice, "parallel_tool_calls": false});
     read(&fields).map(|request| request.tools)
@@ -55,13 +56,13 @@ fn every_choice_of_tools() {
 
 #[test]
 fn arguments_are_objects() {
-    let set = read(&json!({"tools": [tool("a"), {"type": "function", "function": {"name": "b"}}]}))
-        .expect("tools")
-        .tools;
+    let request =
+        read(&json!({"tools": [tool("a"), {"type": "function", "function": {"name": "b"}}]})).expect("tools");
+    let set = request.tools;
     assert_eq!(set.tools[0].parameters.to_string(), r#"{"properties":{"b":{},"a":true},"type":"object"}"#);
     assert_eq!(set.tools[1].parameters["additionalProperties"], false);
     assert_eq!(set.tools[1].place, "tools[1].function.parameters");
-    assert!(set.parallel && !set.required && !set.any_object);
+    assert!(set.parallel && !set.required && !request.any_object);
 }
 
 #[test]
