@@ -73,8 +73,8 @@ impl Generator {
     pub(crate) fn generate(&self, conversation: &[Message]) -> Result<Generation> {
         let request = self.request(conversation)?;
         self.engine().generate(request).map_err(|error| {
-            let described = self.shape.as_ref().filter(|_| error.is_too_long());
-            match described.map(|shape| self.engine().tokenizer().encode_fragment(&shape.shape().instruction())) {
+            let described = self.shape.as_ref().filter(|_| error.is_too_long()).and_then(ShapeSource::shape);
+            match described.map(|shape| self.engine().tokenizer().encode_fragment(&shape.instruction())) {
                 Some(Ok(tokens)) => anyhow::Error::from(error).context(format!(
                     "the description of the schema or grammar takes {} prompt tokens; --no-schema-prompt omits it",
                     tokens.len()
@@ -89,8 +89,8 @@ impl Generator {
     fn request(&self, conversation: &[Message]) -> Result<Request> {
         let system = self.system.iter().map(|system| Message::new("system", system.as_str()));
         let mut messages: Vec<Message> = system.chain(conversation.iter().cloned()).collect();
-        if let Some(shape) = &self.shape {
-            shape.shape().add_to(&mut messages);
+        if let Some(shape) = self.shape.as_ref().and_then(ShapeSource::shape) {
+            shape.add_to(&mut messages);
         }
         let input = ChatInput { messages, add_generation_prompt: true, ..ChatInput::default() };
         let text = self.loaded.template.render(&input)?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_fields::{Definition, Format, TemplateOptions};
-use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, SchemaOptions, Undeclared};
+use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Part, SchemaOptions, Undeclared};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::{Checkpoint, Model, OpenOptions};
@@ -25,42 +25,38 @@ use crate::remotes;
 
 /// A shape that the output must match, read and parsed.
 pub(crate) enum ShapeSource {
-    Schema(Value),
-    JsonObject,
-    Gbnf(String),
+    Part(Part),
     Fields { definition: Box<Definition>, template: String },
-    Regex(String),
-    Choices(Vec<String>),
 }
 
 impl ShapeSource {
     pub(crate) fn read(args: &ShapeArgs) -> Result<Option<Self>> {
-        Ok(if let Some(path) = &args.schema {
-            Some(Self::Schema(read_json_option("--schema", path)?))
+        let part = if let Some(path) = &args.schema {
+            Part::Json(read_json_option("--schema", path)?.into())
         } else if let Some(path) = &args.gbnf {
-            Some(Self::Gbnf(read_option("--gbnf", path)?))
+            Part::Gbnf(read_option("--gbnf", path)?)
         } else if let Some(path) = &args.fields {
             let definition = Box::new(read_definition(Some("--fields"), path, None, "")?);
             // The guide already applies the weights, so the prompt omits them.
             let template = definition.template_with(TemplateOptions { shares: false });
-            Some(Self::Fields { template, definition })
+            return Ok(Some(Self::Fields { template, definition }));
         } else if let Some(pattern) = &args.regex {
-            Some(Self::Regex(pattern.clone()))
+            Part::Regex(pattern.clone())
         } else if !args.choice.is_empty() {
-            Some(Self::Choices(args.choice.clone()))
+            Part::Choices(args.choice.clone())
+        } else if args.json_object {
+            Part::JsonObject
         } else {
-            args.json_object.then_some(Self::JsonObject)
-        })
+            return Ok(None);
+        };
+        Ok(Some(Self::Part(part)))
     }
 
-    pub(crate) fn shape(&self) -> Shape<'_> {
+    /// Returns the description of the shape for the prompt.
+    pub(crate) fn shape(&self) -> Option<Shape<'_>> {
         match self {
-            Self::Schema(schema) => Shape::Schema(schema),
-            Self::JsonObject => Shape::JsonObject,
-            Self::Gbnf(source) => Shape::Gbnf(source),
-            Self::Fields { template, .. } => Shape::Template(template),
-            Self::Regex(pattern) => Shape::Regex(pattern),
-            Self::Choices(choices) => Shape::Choices(choices),
+            Self::Part(part) => Shape::of(part),
+            Self::Fields { template, .. } => Some(Shape::Template(template)),
         }
     }
 
@@ -69,7 +65,7 @@ impl ShapeSource {
     pub(crate) fn guide(&self, vocabulary: &Arc<Vocabulary>) -> Option<Arc<dyn Guide>> {
         match self {
             Self::Fields { definition, .. } => Some(Arc::new(definition.weights(vocabulary)?)),
-            _ => None,
+            Self::Part(_) => None,
         }
     }
 
@@ -84,14 +80,8 @@ impl ShapeSource {
         let options = schema_options(profile, schema);
         let remotes = remotes::read(&schema.remote)?;
         let grammar = match self {
-            Self::Schema(schema) => Grammar::json_schema_with_remotes(schema, &remotes, &options, &limits),
-            Self::JsonObject => {
-                Grammar::json_schema(&serde_json::json!({ "type": "object" }), &options, &limits)
-            }
-            Self::Gbnf(source) => Grammar::gbnf_with_schemas(source, &options, &limits),
+            Self::Part(part) => Grammar::of_parts_with_remotes(part, &remotes, &options, &limits),
             Self::Fields { definition, .. } => definition.grammar(&limits),
-            Self::Regex(pattern) => Grammar::regex(pattern, &limits),
-            Self::Choices(choices) => Grammar::choices(choices, &limits),
         };
         let grammar = grammar.map_err(|error| {
             let hint =

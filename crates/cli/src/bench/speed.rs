@@ -210,7 +210,9 @@ impl Subject {
 
     fn prompt(&self, shape: &ShapeSource) -> Result<Vec<TokenId>> {
         let mut messages = vec![Message::new("user", TASK)];
-        shape.shape().add_to(&mut messages);
+        if let Some(shape) = shape.shape() {
+            shape.add_to(&mut messages);
+        }
         let input = ChatInput { messages, add_generation_prompt: true, ..ChatInput::default() };
         let template = self.model.compile_template(&self.tokenizer, Some(SystemTime::now()))?;
         Ok(prompt::encode(&self.tokenizer, &template.render(&input)?)?)
