@@ -14,7 +14,6 @@ use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::{Checkpoint, Model, OpenOptions};
 use formwork_vocab::{Tokenizer, Vocabulary};
-use serde_json::Value;
 
 use crate::args::{
     DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,

@@ -166,8 +166,8 @@ impl Served {
         let check = |tool: &Tool| {
             // A sequence compiles like the whole answer, so both report the same error.
             let part = Part::sequence([Part::Json(tool.parameters.clone().into())]);
-        let Some(part) = self.format.answer(content, tools, *thoughts) else { return Ok(None) };
-        let key = Key::new(part, undeclared);
+            let error = self.constraints.compile(&part, undeclared).err();
+            error.map(|source| FaultyTool { tool: tool.clone(), source })
         };
         tools.tools.iter().filter_map(check).collect()
     }
