@@ -17,6 +17,7 @@ pub mod adapt;
 pub mod catalogue;
 pub mod config;
 pub mod directives;
+pub mod object;
 pub mod precheck;
 pub mod repair;
 pub mod sampling;

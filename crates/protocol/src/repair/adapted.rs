@@ -2,7 +2,7 @@
 
 use super::{Reader, Reading, Shape};
 use crate::adapt::{AdaptError, AdaptOptions, Adapter};
-use crate::directives::parser;
+use crate::object;
 
 /// Creates a reader that reads texts by `shape` and adapts the texts that `shape` rejects.
 pub(super) fn reader(shape: Shape, options: AdaptOptions) -> Result<Reader, AdaptError> {
@@ -18,7 +18,7 @@ fn read(shape: &Shape, adapter: &Adapter, text: &str) -> Reading {
     // Adapts only the value that the shape found, because the rest of the text may contain
     // examples.
     let found = as_it_is.written().filter(|_| as_it_is.is_telling());
-    let adaptation = adapter.adapt(found.unwrap_or_else(|| parser::without_thoughts(text)));
+    let adaptation = adapter.adapt(found.unwrap_or_else(|| object::without_thoughts(text)));
     let Some(value) = adaptation.value() else { return as_it_is };
     let mut reading = shape.check(value.clone());
     reading.written = adaptation.written();

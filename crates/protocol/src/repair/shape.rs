@@ -10,7 +10,8 @@ use super::error::Kind;
 use super::{RepairError, envelope, schema, words, xml};
 use crate::adapt::strict::{self, Unreadable};
 use crate::adapt::{AdaptOptions, Adapter, Flat, Tolerance, in_one_line, pointer_token};
-use crate::directives::{Mode, parser};
+use crate::directives::Mode;
+use crate::object;
 
 /// Maximum size of a text that is read, in bytes.
 const BYTES: usize = 1 << 20;
@@ -132,7 +133,7 @@ impl Shape {
     /// Recovers the content of a broken text, as far as this needs no guess. If the text is cut
     /// off, an incomplete last value is omitted.
     fn made_out(&self, text: &str) -> Option<Content> {
-        let text = parser::without_thoughts(text).trim_end();
+        let text = object::without_thoughts(text).trim_end();
         let adapter =
             || Adapter::new(&self.0.schema, AdaptOptions::full().with_tolerance(Tolerance::Repair)).ok();
         let adaptation = self.0.tolerant.get_or_init(adapter).as_ref()?.adapt(text);
@@ -184,15 +185,15 @@ impl Shape {
 
     /// Finds the value in a text. Returns the value and its source text.
     fn find<'a>(&self, text: &'a str) -> Result<(Value, &'a str), Problem> {
-        let text = parser::without_thoughts(text);
+        let text = object::without_thoughts(text);
         let is_of_objects = self.kind() == Some("object");
         match strict::read(text) {
             Ok(value) if value.is_object() || !is_of_objects || self.takes(&value) => Ok((value, text)),
             Err(error) if error.refusal.is_some() => Err(Problem::from(*error)),
             Err(error) if !is_of_objects => block_in(text, *error),
             _ => {
-                let found = parser::object_in(text, BYTES, &self.fields());
-                let object = found.map_err(|problem| Problem::unread(&problem.message))?;
+                let found = object::find(text, BYTES, &self.fields());
+                let object = found.map_err(|error| Problem::unread(&error.to_string()))?.text;
                 Ok((strict::read(object).map_err(|error| Problem::from(*error))?, object))
             }
         }
@@ -205,7 +206,7 @@ impl Shape {
 
 /// Returns the first fenced block that is a value, or else `error`, the error of the whole text.
 fn block_in(text: &str, error: Unreadable) -> Result<(Value, &str), Problem> {
-    for block in parser::fenced(text) {
+    for block in object::fenced(text) {
         match strict::read(block) {
             Ok(value) => return Ok((value, block)),
             Err(error) if error.refusal.is_some() => return Err(Problem::from(*error)),

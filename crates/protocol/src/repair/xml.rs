@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::shape::Problem;
 use crate::adapt::{pointer_token, strict};
-use crate::directives::parser::{envelope_in, is_blank};
+use crate::object::{is_blank, range_in};
 
 /// Elements that contain calls.
 const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
@@ -34,7 +34,7 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, 
         return Ok(None);
     }
     let Some(first) = element(text, &WRAPPERS).map(|first| first.before.len()) else { return Ok(None) };
-    if envelope_in(text, fields).is_some_and(|envelope| envelope.contains(&first)) {
+    if range_in(text, fields).is_some_and(|envelope| envelope.contains(&first)) {
         return Ok(None);
     }
     let mut said = String::new();
