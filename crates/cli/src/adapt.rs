@@ -164,7 +164,7 @@ fn trace(around: &Span, args: &AdaptArgs, adaptation: &Adaptation, ledger: Optio
 /// Returns the configuration's options, overridden by the command line.
 fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
     let mut options = match config {
-        Some(config) => AdaptOptions::from_config(&config.aros)?,
+        Some(config) => config.aros.adapt_options()?,
         None => AdaptOptions::minimal(),
     };
     if let Some(level) = args.level {

@@ -9,14 +9,12 @@ use serde_json::Value;
 
 use super::Adapter;
 use super::coerce::{self, Flat};
-use super::error::Interrupted;
 use super::extract::{self, Unread};
-use super::options::Tolerance;
+use super::options::{OutputProcessing, Tolerance};
 use super::processor::{Input, Processor, ProcessorError};
 use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
 use super::tape::{Document, Place, Tape};
 use super::tolerant::{self, Mends};
-use crate::config::OutputProcessing;
 
 /// Maximum number of violations that are reported.
 const TOLD: usize = 100;
@@ -192,12 +190,12 @@ impl Adapter {
     }
 
     /// Runs the caller's processors and validates the values that they return.
-    pub(super) fn customize(
+    pub(super) fn customize<I>(
         &self,
         text: &str,
         adaptation: &mut Adaptation,
-        processors: &[&dyn Processor],
-    ) -> Result<(), Interrupted> {
+        processors: &[&dyn Processor<I>],
+    ) -> Result<(), I> {
         for processor in processors {
             let input = Input { text, value: adaptation.value(), schema: &self.schema };
             let report = match processor.process(input) {

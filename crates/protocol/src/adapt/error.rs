@@ -1,9 +1,4 @@
-use std::error::Error;
-use std::fmt;
-
 use thiserror::Error;
-
-pub use crate::Interruption;
 
 /// Error of an [`Adapter`](super::Adapter) whose schema or options are invalid.
 ///
@@ -24,26 +19,4 @@ pub(super) enum Kind {
     Tolerance { given: u8 },
     #[error("invalid unescape depth {given}; expected 0 to {limit}")]
     Depth { given: u8, limit: u8 },
-}
-
-/// Interruption by a custom processor. The cause is outside of the data, and the adapter returns
-/// the interruption unchanged.
-#[derive(Debug)]
-pub struct Interrupted {
-    /// Reason for the interruption.
-    pub reason: Interruption,
-    /// The processor's own error.
-    pub source: Box<dyn Error + Send + Sync>,
-}
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.reason.name(), self.source)
-    }
-}
-
-impl Error for Interrupted {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
-    }
 }

@@ -86,13 +86,14 @@ use std::time::Instant;
 use jsonschema::Validator;
 use serde_json::Value;
 
-pub use error::{AdaptError, Interrupted, Interruption};
-pub use options::{AdaptLimits, AdaptOptions, Allow, Coercion, Conversion, Depth, Tolerance};
+pub use error::AdaptError;
+pub use options::{
+    AdaptLimits, AdaptOptions, Allow, AnyOfStrategy, Coercion, Conversion, Depth, OutputProcessing, Tolerance,
+};
 pub use processor::{Input, Processor, ProcessorError};
 pub use report::{Adaptation, BranchChoice, Outcome, Patch, Stage, StageReport, Violation};
 pub use typed::from_text;
 
-use crate::config::OutputProcessing;
 pub(crate) use coerce::{Branches, Flat, keyword_place};
 use error::Kind;
 use kinds::Kinds;
@@ -157,8 +158,8 @@ impl Adapter {
     /// adaptation, and their changes take effect.
     ///
     /// # Errors
-    /// Returns an error if a processor interrupts the adaptation.
-    pub fn adapt_with(&self, text: &str, processors: &[&dyn Processor]) -> Result<Adaptation, Interrupted> {
+    /// Returns the interruption if a processor interrupts the adaptation.
+    pub fn adapt_with<I>(&self, text: &str, processors: &[&dyn Processor<I>]) -> Result<Adaptation, I> {
         let start = Instant::now();
         let mut adaptation = self.run(text, self.level());
         self.customize(text, &mut adaptation, processors)?;

@@ -3,7 +3,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::{AdaptError, Kind};
-use crate::config::{AnyOfStrategy, Aros, OutputProcessing};
 
 /// Maximum value of `max_unescape_depth`.
 const UNESCAPE_DEPTH: u8 = 8;
@@ -12,10 +11,9 @@ const UNESCAPE_DEPTH: u8 = 8;
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Coercion, Conversion, Tolerance};
-/// use formwork_protocol::config::Aros;
 ///
 /// let block: Coercion = serde_json::from_str(r#"{"tolerant_level": 1, "allow": {"array": ["wrap"]}}"#)?;
-/// let options = AdaptOptions::from_config(&Aros::default())?.with_coercion(&block);
+/// let options = AdaptOptions::minimal().with_coercion(&block);
 /// assert_eq!(options.tolerance, Tolerance::Json5);
 /// assert!(options.allow.has(Conversion::Wrap) && !options.allow.has(Conversion::StrToInt));
 ///
@@ -40,6 +38,29 @@ pub struct AdaptOptions {
     pub shadow: bool,
     /// Limits on size, depth, time and branches.
     pub limits: AdaptLimits,
+}
+
+/// Level of processing for an output that does not match its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputProcessing {
+    /// No processing.
+    Off,
+    /// Finds, unescapes and parses JSON, and makes simple conversions.
+    Minimal,
+    /// Also decodes tolerantly, tries branches of `anyOf` and `oneOf`, and converts strings to
+    /// lists.
+    Full,
+}
+
+/// Choice of the `anyOf` or `oneOf` branch for a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnyOfStrategy {
+    /// The first branch that the value matches.
+    FirstPass,
+    /// The only branch that the value matches. Several matching branches are an error.
+    Unique,
 }
 
 /// Limits of an adaptation. A text that exceeds a limit is not adapted.
@@ -296,22 +317,6 @@ impl AdaptOptions {
             shadow: false,
             limits: AdaptLimits::default(),
         }
-    }
-
-    /// Creates options from a configuration. If adaptation is disabled in the configuration, the
-    /// level is `off`.
-    ///
-    /// # Errors
-    /// Returns an error if the tolerance level is greater than 2 or the unescape depth is greater
-    /// than 8.
-    pub fn from_config(aros: &Aros) -> Result<Self, AdaptError> {
-        let level = if aros.enabled { aros.enable_aop_default } else { OutputProcessing::Off };
-        Ok(Self {
-            tolerance: aros.coercion_tolerant_level.try_into()?,
-            max_unescape_depth: Depth::try_from(aros.max_unescape_depth)?.get(),
-            anyof_strategy: aros.anyof_strategy,
-            ..Self::of_level(level)
-        })
     }
 
     /// Sets the level and replaces the allowed conversions with the level's defaults.

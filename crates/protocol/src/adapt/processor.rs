@@ -1,13 +1,12 @@
-use std::error::Error;
+use std::convert::Infallible;
 
 use serde_json::Value;
-
-use super::error::{Interrupted, Interruption};
 
 /// A custom stage that runs after the built-in stages.
 ///
 /// Closures with the signature of [`process`](Self::process) are processors as well. A returned
-/// value is validated against the whole schema.
+/// value is validated against the whole schema. `I` is the type of interruptions, which the adapter
+/// returns unchanged. By default, a processor cannot interrupt the adaptation.
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Adapter, Input, ProcessorError};
@@ -21,11 +20,11 @@ use super::error::{Interrupted, Interruption};
 /// let adaptation = adapter.adapt_with(r#"{"title": "Emma"}"#, &[&rename])?;
 /// assert_eq!(adaptation.value(), Some(&json!({"name": "Emma"})));
 ///
-/// let stop = |_: Input<'_>| Err(ProcessorError::cancelled("the user left"));
-/// assert_eq!(adapter.adapt_with("{}", &[&stop]).unwrap_err().to_string(), "cancelled: the user left");
+/// let stop = |_: Input<'_>| Err(ProcessorError::Interrupt("the user left"));
+/// assert_eq!(adapter.adapt_with("{}", &[&stop]).unwrap_err(), "the user left");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Processor {
+pub trait Processor<I = Infallible> {
     /// Returns the name used in reports.
     #[allow(clippy::unnecessary_literal_bound, reason = "implementations may return a name of their own")]
     fn name(&self) -> &str {
@@ -37,11 +36,11 @@ pub trait Processor {
     /// # Errors
     /// A [`ProcessorError::Fault`] is reported and keeps the value. A [`ProcessorError::Interrupt`]
     /// ends the adaptation.
-    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError>;
+    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError<I>>;
 }
 
-impl<F: Fn(Input<'_>) -> Result<Option<Value>, ProcessorError>> Processor for F {
-    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError> {
+impl<I, F: Fn(Input<'_>) -> Result<Option<Value>, ProcessorError<I>>> Processor<I> for F {
+    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError<I>> {
         self(input)
     }
 }
@@ -57,9 +56,9 @@ pub struct Input<'a> {
     pub schema: &'a Value,
 }
 
-/// Error of a processor.
+/// Error of a processor. `I` is the type of interruptions.
 #[derive(Debug)]
-pub enum ProcessorError {
+pub enum ProcessorError<I = Infallible> {
     /// The processor cannot handle this value.
     Fault {
         /// Place of the fault, as a JSON pointer.
@@ -68,31 +67,12 @@ pub enum ProcessorError {
         message: String,
     },
     /// The adaptation must end, regardless of the value.
-    Interrupt(Interrupted),
+    Interrupt(I),
 }
 
-impl ProcessorError {
+impl<I> ProcessorError<I> {
     /// Creates a fault of the value.
     pub fn fault(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Fault { path: path.into(), message: message.into() }
-    }
-
-    /// Creates the interruption of a run that the caller cancelled.
-    pub fn cancelled(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::interrupt(Interruption::Cancelled, source)
-    }
-
-    /// Creates the interruption of a run that will be resumed later.
-    pub fn paused(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::interrupt(Interruption::Paused, source)
-    }
-
-    /// Creates the interruption of a run whose quota is exhausted.
-    pub fn budget_exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::interrupt(Interruption::BudgetExhausted, source)
-    }
-
-    fn interrupt(reason: Interruption, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Interrupt(Interrupted { reason, source: source.into() })
     }
 }

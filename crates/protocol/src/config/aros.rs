@@ -1,5 +1,7 @@
 use serde::Deserialize;
 
+use crate::adapt::{AdaptError, AdaptOptions, AnyOfStrategy, Depth, OutputProcessing};
+
 /// Section `[aros]`: defaults for adapting outputs to their schemas. A step can override most of
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -40,6 +42,23 @@ impl Default for Aros {
     }
 }
 
+impl Aros {
+    /// Returns the options of adaptation. If adaptation is disabled, the level is `off`.
+    ///
+    /// # Errors
+    /// Returns an error if the tolerance level is greater than 2 or the unescape depth is greater
+    /// than 8.
+    pub fn adapt_options(&self) -> Result<AdaptOptions, AdaptError> {
+        let level = if self.enabled { self.enable_aop_default } else { OutputProcessing::Off };
+        Ok(AdaptOptions {
+            tolerance: self.coercion_tolerant_level.try_into()?,
+            max_unescape_depth: Depth::try_from(self.max_unescape_depth)?.get(),
+            anyof_strategy: self.anyof_strategy,
+            ..AdaptOptions::of_level(level)
+        })
+    }
+}
+
 /// Constraint on an output during generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -71,27 +90,4 @@ impl StructuredOutput {
             Self::Xgrammar => "xgrammar",
         }
     }
-}
-
-/// Level of processing for an output that does not match its schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputProcessing {
-    /// No processing.
-    Off,
-    /// Finds, unescapes and parses JSON, and makes simple conversions.
-    Minimal,
-    /// Also decodes tolerantly, tries branches of `anyOf` and `oneOf`, and converts strings to
-    /// lists.
-    Full,
-}
-
-/// Choice of the `anyOf` or `oneOf` branch for a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AnyOfStrategy {
-    /// The first branch that the value matches.
-    FirstPass,
-    /// The only branch that the value matches. Several matching branches are an error.
-    Unique,
 }

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-pub use aros::{AnyOfStrategy, Aros, OutputProcessing, StructuredOutput};
+pub use crate::adapt::{AnyOfStrategy, OutputProcessing};
+pub use aros::{Aros, StructuredOutput};
 pub use error::ConfigError;
 
 use crate::catalogue::{self, Verdict, Workaround};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::adapt::AdaptOptions;
 
 const EXAMPLE: &str = include_str!("../../../../grammars/formwork.toml");
 
@@ -30,6 +31,16 @@ fn an_empty_file_is_a_valid_configuration() {
     let config = Config::parse("").expect("a good file");
     assert_eq!(config, Config::default());
     assert_eq!(config.aros, Aros::default());
+}
+
+#[test]
+fn adaptation_has_the_options_of_the_configuration() {
+    let options = |aros: Aros| aros.adapt_options();
+    assert_eq!(options(Aros::default()), Ok(AdaptOptions::minimal()));
+    let off = options(Aros { enabled: false, ..Aros::default() }).expect("good");
+    assert_eq!(off.level, OutputProcessing::Off);
+    let error = options(Aros { coercion_tolerant_level: 3, ..Aros::default() }).unwrap_err();
+    assert_eq!(error.to_string(), "invalid tolerance level 3; expected 0, 1 or 2");
 }
 
 #[test]

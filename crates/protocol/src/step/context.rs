@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
+use super::Interrupted;
 use crate::Body;
 use crate::adapt::{Input, ProcessorError};
 
@@ -95,14 +96,22 @@ pub trait StepProcessor: Send + Sync {
     /// # Errors
     /// Returns [`ProcessorError::Fault`] if the processor cannot handle the value. The fault is
     /// recorded, and the value is kept. Returns [`ProcessorError::Interrupt`] to end the run.
-    fn process(&self, input: Input<'_>, context: &Context) -> Result<Option<Value>, ProcessorError>;
+    fn process(
+        &self,
+        input: Input<'_>,
+        context: &Context,
+    ) -> Result<Option<Value>, ProcessorError<Interrupted>>;
 }
 
 impl<F> StepProcessor for F
 where
-    F: Fn(Input<'_>, &Context) -> Result<Option<Value>, ProcessorError> + Send + Sync,
+    F: Fn(Input<'_>, &Context) -> Result<Option<Value>, ProcessorError<Interrupted>> + Send + Sync,
 {
-    fn process(&self, input: Input<'_>, context: &Context) -> Result<Option<Value>, ProcessorError> {
+    fn process(
+        &self,
+        input: Input<'_>,
+        context: &Context,
+    ) -> Result<Option<Value>, ProcessorError<Interrupted>> {
         self(input, context)
     }
 }
@@ -115,14 +124,14 @@ pub trait StepValidator: Send + Sync {
     /// # Errors
     /// Returns [`ProcessorError::Fault`] to reject the value. The next attempt shows the fault to
     /// the model. Returns [`ProcessorError::Interrupt`] to end the run.
-    fn validate(&self, value: &Value, context: &Context) -> Result<(), ProcessorError>;
+    fn validate(&self, value: &Value, context: &Context) -> Result<(), ProcessorError<Interrupted>>;
 }
 
 impl<F> StepValidator for F
 where
-    F: Fn(&Value, &Context) -> Result<(), ProcessorError> + Send + Sync,
+    F: Fn(&Value, &Context) -> Result<(), ProcessorError<Interrupted>> + Send + Sync,
 {
-    fn validate(&self, value: &Value, context: &Context) -> Result<(), ProcessorError> {
+    fn validate(&self, value: &Value, context: &Context) -> Result<(), ProcessorError<Interrupted>> {
         self(value, context)
     }
 }

@@ -1,6 +1,9 @@
+use std::error::Error;
+use std::fmt;
+
 use thiserror::Error;
 
-use crate::adapt::{AdaptError, Interrupted};
+use crate::adapt::{AdaptError, ProcessorError};
 use crate::repair::RepairError;
 use crate::tools::ToolsError;
 use crate::{BackendError, Interruption};
@@ -129,5 +132,55 @@ impl StepError {
 impl<T: Into<Kind>> From<T> for StepError {
     fn from(kind: T) -> Self {
         Self(Box::new(kind.into()))
+    }
+}
+
+/// Interruption by a processor or validator. The cause is outside of the data, and the step returns
+/// the interruption unchanged.
+///
+/// ```
+/// use formwork_protocol::step::Interrupted;
+/// assert_eq!(Interrupted::cancelled("the user left").to_string(), "cancelled: the user left");
+/// ```
+#[derive(Debug)]
+pub struct Interrupted {
+    /// Reason for the interruption.
+    pub reason: Interruption,
+    /// The processor's own error.
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+impl Interrupted {
+    /// Creates the interruption of a run that the caller cancelled.
+    pub fn cancelled(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { reason: Interruption::Cancelled, source: source.into() }
+    }
+
+    /// Creates the interruption of a run that will be resumed later.
+    pub fn paused(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { reason: Interruption::Paused, source: source.into() }
+    }
+
+    /// Creates the interruption of a run whose quota is exhausted.
+    pub fn budget_exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { reason: Interruption::BudgetExhausted, source: source.into() }
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason.name(), self.source)
+    }
+}
+
+impl Error for Interrupted {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+impl From<Interrupted> for ProcessorError<Interrupted> {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Interrupt(interrupted)
     }
 }

@@ -64,7 +64,7 @@ use serde_json::Value;
 
 pub use context::{Context, StepInput, StepOutput, StepProcessor, StepValidator};
 pub use definition::{Format, Processing, StepDefinition, StepsFile};
-pub use error::{StepError, StepsError};
+pub use error::{Interrupted, StepError, StepsError};
 pub use events::trace_adaptation;
 pub use settings::Settings;
 

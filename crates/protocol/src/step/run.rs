@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::call::Called;
 use super::context::{StepInput, StepOutput};
 use super::error::{Kind, StepError};
-use super::{Context, Output, Step, StepProcessor, events};
-use crate::adapt::{Adaptation, Input, Interrupted, Processor, ProcessorError};
+use super::{Context, Interrupted, Output, Step, StepProcessor, events};
+use crate::adapt::{Adaptation, Input, Processor, ProcessorError};
 use crate::precheck::{InjectFeedback, PrecheckInput, plan_snippet};
 use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict, truncated, words};
 use crate::trace::{Span, Status};
@@ -237,7 +237,7 @@ impl Step {
         let adaptation = {
             let bind = |processor| Bound { processor, context: &context };
             let bound: Vec<Bound<'_>> = self.processors.iter().map(|processor| bind(&**processor)).collect();
-            let processors: Vec<&dyn Processor> = bound.iter().map(|bound| bound as &dyn Processor).collect();
+            let processors: Vec<&dyn Processor<Interrupted>> = bound.iter().map(|bound| bound as _).collect();
             output.adapter.adapt_with(&text, &processors)?
         };
         if let Some(span) = span.filter(|_| self.settings.is_on) {
@@ -355,8 +355,8 @@ struct Bound<'a> {
     context: &'a Context,
 }
 
-impl Processor for Bound<'_> {
-    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError> {
+impl Processor<Interrupted> for Bound<'_> {
+    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError<Interrupted>> {
         self.processor.process(input, self.context)
     }
 }

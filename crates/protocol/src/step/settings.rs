@@ -52,7 +52,7 @@ impl Settings {
         if !aros.enabled {
             return Ok(Self::off());
         }
-        let adapt = AdaptOptions::from_config(aros)?;
+        let adapt = aros.adapt_options()?;
         let adapt = match processing.aop {
             Some(level) => adapt.at_level(level),
             None => adapt,

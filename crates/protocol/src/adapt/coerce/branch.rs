@@ -4,10 +4,10 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::super::extract::AMBIGUOUS;
+use super::super::options::AnyOfStrategy;
 use super::super::report::{BranchChoice, Violation};
 use super::flat::{Branches, Flat, errors};
 use super::{Base, Coercion, Done};
-use crate::config::AnyOfStrategy;
 
 /// Maximum number of conversion rounds for one branch.
 const ROUNDS: usize = 8;

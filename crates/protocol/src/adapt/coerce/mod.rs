@@ -24,9 +24,9 @@ use serde_json::Value;
 use super::Adapter;
 use super::chain::{Deadline, expected, type_of};
 use super::extract::AMBIGUOUS;
+use super::options::OutputProcessing;
 use super::report::{BranchChoice, Outcome, Stage, StageReport, Violation};
 use super::tape::{DEEPEST, Fault};
-use crate::config::OutputProcessing;
 use convert::{Allowed, Converted, convert};
 pub(crate) use flat::{Branches, Flat, keyword_place};
 

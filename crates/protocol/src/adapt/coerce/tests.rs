@@ -1,8 +1,7 @@
 use serde_json::{Value, json};
 
-use super::super::{AdaptLimits, AdaptOptions, Adaptation, Adapter, Allow, Conversion};
+use super::super::{AdaptLimits, AdaptOptions, Adaptation, Adapter, Allow, AnyOfStrategy, Conversion};
 use super::{Base, Coercion, Deadline, Done};
-use crate::config::AnyOfStrategy;
 
 fn all() -> AdaptOptions {
     AdaptOptions { allow: Conversion::ALL.into_iter().collect(), ..AdaptOptions::full() }

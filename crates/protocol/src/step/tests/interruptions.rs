@@ -33,12 +33,14 @@ impl fmt::Display for Own {
 
 impl Error for Own {}
 
-fn stop(interruption: Interruption) -> ProcessorError {
-    match interruption {
-        Interruption::Paused => ProcessorError::paused(Own(interruption)),
-        Interruption::BudgetExhausted => ProcessorError::budget_exhausted(Own(interruption)),
-        _ => ProcessorError::cancelled(Own(interruption)),
-    }
+fn stop(interruption: Interruption) -> ProcessorError<Interrupted> {
+    let own = Own(interruption);
+    let interrupted = match interruption {
+        Interruption::Paused => Interrupted::paused(own),
+        Interruption::BudgetExhausted => Interrupted::budget_exhausted(own),
+        _ => Interrupted::cancelled(own),
+    };
+    interrupted.into()
 }
 
 struct Stops(Option<Interruption>);

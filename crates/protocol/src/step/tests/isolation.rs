@@ -4,7 +4,7 @@ use super::*;
 use crate::adapt::{Input, ProcessorError};
 use crate::tools::{Closure, ToolCallingOptions, ToolDefinition, ToolRegistry};
 
-type Processed = Result<Option<Value>, ProcessorError>;
+type Processed = Result<Option<Value>, ProcessorError<Interrupted>>;
 
 /// Counts its own calls in the context.
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a processor")]
