@@ -14,8 +14,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use formwork_adapt::{AdaptOptions, Adapter, Tolerance, from_text};
 use formwork_benches::Distribution;
-use formwork_protocol::adapt::{self, AdaptOptions, Adapter, Tolerance};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ fn main() -> Result<()> {
         measure("  double-encoded", || minimal.adapt(&encoded).into_value());
         measure("  stringified booleans", || minimal.adapt(&strings).into_value());
         measure("  repaired", || full.adapt(&broken).into_value());
-        measure("  typed, the type alone", || adapt::from_text::<Vec<Order>>(&text));
+        measure("  typed, the type alone", || from_text::<Vec<Order>>(&text));
         measure("  typed, validated", || minimal.decode::<Vec<Order>>(&text).is_ok());
         measure("  decode, then validate", || {
             let value: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use formwork_protocol::adapt::{
-    AdaptOptions, Adaptation, Adapter, Coercion, Outcome, Stage, StageReport, Tolerance,
+use formwork_adapt::{
+    AdaptOptions, Adaptation, Adapter, AnyOfStrategy, Coercion, Outcome, OutputProcessing, Stage,
+    StageReport, Tolerance,
 };
-use formwork_protocol::config::{AnyOfStrategy, Config, OutputProcessing};
+use formwork_protocol::config::Config;
 use formwork_protocol::step::trace_adaptation;
 use formwork_trace::{Span, Status, Tracer};
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use formwork_protocol::adapt::{AdaptOptions, Tolerance};
-use formwork_protocol::config::{AnyOfStrategy, Aros};
+use formwork_adapt::{AdaptOptions, AnyOfStrategy, Tolerance};
+use formwork_protocol::config::Aros;
 use formwork_protocol::directives::Mode;
-use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict};
+use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict, response_format};
 use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
 use serde_json::json;
 
@@ -134,7 +134,7 @@ fn needs_model(checker: &Repairer, given: &[Given]) -> bool {
 async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Outcome> {
     let mut plan =
         Plan { messages: vec![json!({ "role": "user", "content": args.prompt })], ..Plan::default() };
-    let format = repairer.shape().response_format(Mode::JsonSchema);
+    let format = response_format(repairer.shape(), Mode::JsonSchema);
     plan.options.extend(format.map(|format| ("response_format".to_owned(), format)));
     plan.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
     let mut answers = Vec::new();

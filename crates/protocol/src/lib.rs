@@ -13,18 +13,16 @@
 //! request states the required format, and the backend reports which constraints it can enforce
 //! ([`Capabilities`]).
 
-pub mod adapt;
 pub mod catalogue;
 pub mod config;
 pub mod directives;
-pub mod object;
 pub mod precheck;
 pub mod repair;
 pub mod sampling;
 pub mod step;
-mod subschemas;
 pub mod tools;
 
+pub use formwork_adapt as adapt;
 pub use formwork_trace as trace;
 
 pub use formwork_backend::{

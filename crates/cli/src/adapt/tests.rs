@@ -170,7 +170,7 @@ fn shadow_mode_reports_what_would_be_done() -> Result<()> {
 fn conversions_are_documented() {
     let Err(help) = Args::try_parse_from(["formwork", "adapt", "--help"]) else { panic!("no help") };
     let help = help.to_string();
-    for conversion in formwork_protocol::adapt::Conversion::ALL {
+    for conversion in formwork_adapt::Conversion::ALL {
         assert!(help.contains(&format!("`{}`", conversion.name())), "{help}");
     }
 }

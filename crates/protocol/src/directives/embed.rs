@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::subschemas::{subschemas, subschemas_mut};
+use crate::adapt::subschemas::{subschemas, subschemas_mut};
 
 /// Keywords that change how references are resolved. A schema with one of these keywords cannot be
 /// moved by rewriting its pointers alone.

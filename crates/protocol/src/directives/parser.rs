@@ -1,13 +1,13 @@
 //! Reads the object in a model's answer and names each error with a code.
 //!
 //! An object with a field of the envelope is preferred over any other object. See
-//! [`object`](crate::object) for the order of the candidates.
+//! [`object`](crate::adapt::object) for the order of the candidates.
 
 use serde_json::{Map, Value, json};
 
 use super::Problem;
-pub(super) use crate::object::kind_of;
-use crate::object::{self, ObjectError};
+pub(super) use crate::adapt::object::kind_of;
+use crate::adapt::object::{self, ObjectError};
 
 /// Error code: the answer has no text.
 pub const EMPTY: &str = "EMPTY";

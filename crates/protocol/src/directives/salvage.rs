@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::object::{is_blank, without_thoughts};
+use crate::adapt::object::{is_blank, without_thoughts};
 
 /// Returns the value of `assistant_text` in an unreadable answer, even if the string is cut off.
 /// Without such a value, returns the text before the first brace or code fence.

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::repair::schema::{kind, properties, required, resolved};
+use crate::adapt::schema::{kind, properties, required, resolved};
 
 /// Maximum nesting depth of the objects that are checked; the draft itself has depth 1.
 const DEPTH: usize = 4;

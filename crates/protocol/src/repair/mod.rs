@@ -2,14 +2,13 @@
 //! and asked again.
 //!
 //! ```text
-//! answer ──► XML made JSON ──► the value found ──► checked by its schema ──► it fits
-//!                                                     │ errors by their places, hints
-//!                                                     ▼
-//!                               at most two repairs, at temperature 0, each checked alike
+//! answer ──► read by its shape ──► it fits
+//!                 │ errors
+//!                 ▼
+//!       at most two repairs, at temperature 0, each read alike
 //! ```
 //!
-//! A [`Shape`] combines a schema with the rules for reading texts by the schema.
-//! [`Shape::tool_calls`] is the predefined envelope `{toolCalls, content, needsMoreWork}`. A
+//! A [`Shape`] reads answers by a schema, as described in [`adapt::repair`](crate::adapt::repair). A
 //! [`Repairer`] repairs a given text, or asks a model in one mode after the other (`json_schema`,
 //! `json_object`, plain text). All modes together share one limit on repairs.
 //!
@@ -42,37 +41,17 @@
 //! By default, a value must match the schema as written. With [`Repairer::with_adaptation`], texts
 //! are first adapted without the model, so that a trailing comma needs no request.
 
-mod adapted;
-mod content;
 mod counters;
-mod envelope;
-mod error;
-mod format;
-mod hints;
 mod options;
-mod prompt;
+mod response_format;
 mod runner;
-pub(crate) mod schema;
-mod shape;
-pub(crate) mod words;
-mod xml;
 
+pub use crate::adapt::repair::{Envelope, EnvelopeCall, Reading, RepairError, SHOWN, Shape, repair_prompt};
 pub(crate) use counters::Tally;
 pub use counters::{Counters, Stats, Target};
-pub use envelope::{Envelope, EnvelopeCall};
-pub use error::RepairError;
 pub use options::{MAX_ATTEMPTS, RepairOptions};
-pub use prompt::{SHOWN, repair_prompt};
+pub use response_format::response_format;
 pub use runner::{Answer, Attempt, AttemptKind, Reader, Repaired, Repairer, Verdict};
-pub use shape::{Reading, Shape};
-
-/// Returns the first `limit` characters of `text`, followed by `...` if the text is longer.
-pub(crate) fn truncated(text: &str, limit: usize) -> String {
-    match text.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
 
 #[cfg(test)]
 mod tests;

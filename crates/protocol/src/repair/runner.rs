@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::counters::Tally;
-use super::{Counters, Reading, RepairOptions, SHOWN, Shape, adapted, repair_prompt, truncated};
-use crate::adapt::{AdaptError, AdaptOptions};
+use super::{Counters, Reading, RepairOptions, SHOWN, Shape, repair_prompt, response_format};
+use crate::adapt::repair::truncated;
+use crate::adapt::{AdaptError, AdaptOptions, Adapter};
 use crate::directives::Mode;
 use crate::{BackendError, Plan, PromptRunner, Reply, Retry, RetryCause};
 
@@ -146,8 +147,9 @@ impl Repairer {
     /// # Errors
     /// Returns an error if the adapter options are invalid.
     pub fn with_adaptation(self, options: AdaptOptions) -> Result<Self, AdaptError> {
-        let reader = adapted::reader(self.shape.clone(), options)?;
-        Ok(self.with_reader(reader))
+        let adapter = Adapter::new(self.shape.schema(), options)?;
+        let shape = self.shape.clone();
+        Ok(self.with_reader(Arc::new(move |text: &str| Ok(shape.read_adapted(&adapter, text)))))
     }
 
     /// Sets counters that can be shared with other repairers.
@@ -379,7 +381,7 @@ impl Repairer {
 
     fn in_mode(&self, plan: &Plan, mode: Mode) -> Plan {
         let mut plan = plan.clone();
-        match self.shape.response_format(mode) {
+        match response_format(&self.shape, mode) {
             Some(format) => plan.options.insert("response_format".to_owned(), format),
             None => plan.options.remove("response_format"),
         };
@@ -411,7 +413,8 @@ impl Repairer {
         };
         let is_parsed = reading.value.is_some();
         let (is_valid, will_do) = (reading.is_valid(), self.will_do(&reading));
-        let Reading { value, errors, written, adapted, .. } = reading;
+        let (written, adapted) = (reading.written().map(str::to_owned), reading.adapted().to_vec());
+        let Reading { value, errors, .. } = reading;
         let (verdict, mode, text, value, written, adapted) = if will_do {
             let verdict = if is_valid { Verdict::Valid } else { Verdict::Partial };
             (verdict, mode, text, value, written, adapted)

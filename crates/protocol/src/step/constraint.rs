@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::Step;
 use crate::config::StructuredOutput;
 use crate::directives::Mode;
+use crate::repair::response_format;
 use crate::trace::{Event, Span};
 use crate::{BackendError, Body, Capabilities, Feature};
 
@@ -99,7 +100,7 @@ impl Step {
     fn by_format(&self, can: Capabilities) -> Constraint {
         let mode = StructuredOutput::Json.mode_name();
         let of_mode = |wanted: Mode| match &self.output {
-            Some(output) => output.shape.response_format(wanted).zip(Some(output.hash.clone())),
+            Some(output) => response_format(&output.shape, wanted).zip(Some(output.hash.clone())),
             // Without a schema, any object is valid.
             None => Some((json!({ "type": "json_object" }), hash(&json!({ "type": "object" })))),
         };
@@ -133,7 +134,7 @@ impl Step {
         }
         match &self.output {
             Some(output) if can.has(Feature::JsonSchema) => {
-                let format = output.shape.response_format(Mode::JsonSchema).unwrap_or_default();
+                let format = response_format(&output.shape, Mode::JsonSchema).unwrap_or_default();
                 Constraint::Applied {
                     mode,
                     field: "response_format",

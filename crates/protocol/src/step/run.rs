@@ -8,9 +8,10 @@ use super::call::Called;
 use super::context::{StepInput, StepOutput};
 use super::error::{Kind, StepError};
 use super::{Context, Interrupted, Output, Step, StepProcessor, events};
+use crate::adapt::repair::{dotted, first_errors, truncated};
 use crate::adapt::{Adaptation, Input, Processor, ProcessorError};
 use crate::precheck::{InjectFeedback, PrecheckInput, plan_snippet};
-use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict, truncated, words};
+use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict};
 use crate::trace::{Span, Status};
 use crate::{BackendError, Body, Plan};
 
@@ -91,7 +92,7 @@ impl Step {
                 }
                 Ok(Ended::Bad(failed)) => {
                     all = all.and(failed.asked);
-                    attempt.set("errors", json!(words::first(&failed.errors)));
+                    attempt.set("errors", json!(first_errors(&failed.errors)));
                     attempt.end(Status::Error);
                     last = Some(failed);
                 }
@@ -393,7 +394,7 @@ fn as_it_came(output: &Output, text: &str) -> Option<Vec<String>> {
 
 /// Formats a fault with its location, given as a JSON pointer.
 fn fault(path: &str, message: &str) -> String {
-    let place = words::named(path);
+    let place = dotted(path);
     if place.is_empty() { message.to_owned() } else { format!("Field \"{place}\": {message}") }
 }
 
@@ -405,7 +406,7 @@ fn feedback(failed: &Failed) -> Vec<Value> {
         messages.push(json!({ "role": "assistant", "content": truncated(&failed.text, SHOWN) }));
     }
     let errors: Vec<String> =
-        words::first(&failed.errors).into_iter().map(|error| format!("- {error}")).collect();
+        first_errors(&failed.errors).into_iter().map(|error| format!("- {error}")).collect();
     let told = format!(
         "Your previous answer could not be used:\n{}\n\nAnswer again, without these errors.",
         errors.join("\n")

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::envelope::{Problem, codes};
 use super::error::{Kind, ToolsError};
 use super::executor::ToolExecutor;
-use crate::adapt::{Flat, Violation};
+use crate::adapt::{FlatSchema, Violation};
 
 /// Maximum number of argument errors reported to a model at once.
 const TOLD: usize = 8;
@@ -52,7 +52,7 @@ struct Checks {
     validator: Validator,
     /// Describes violations of the schema; created at the first invalid call. The inner value is
     /// `None` if violations of this schema cannot be described.
-    flat: OnceLock<Option<Flat>>,
+    flat: OnceLock<Option<FlatSchema>>,
 }
 
 impl Tool {
@@ -103,12 +103,8 @@ impl Tool {
         if validator.is_valid(arguments) {
             return Ok(());
         }
-        let flat = flat.get_or_init(|| Flat::new(&self.definition.parameters)).as_ref();
-        let faults: Vec<Violation> = match flat.map(|flat| (flat, flat.errors(arguments))) {
-            None => Vec::new(),
-            Some((flat, Ok(errors))) => errors.map(|error| flat.violation(&error)).collect(),
-            Some((_, Err(too_long))) => vec![too_long],
-        };
+        let flat = flat.get_or_init(|| FlatSchema::new(&self.definition.parameters)).as_ref();
+        let faults = flat.map(|flat| flat.violations(arguments)).unwrap_or_default();
         let mut told: Vec<Value> = faults.iter().take(TOLD).map(told).collect();
         // Invalid arguments are rejected even if no violation can be described.
         if told.is_empty() {

@@ -111,29 +111,6 @@ async fn discards_repairs_that_round_a_large_number() {
     assert!(!mended(shape, text, r#"{"id": "12345678901234567890123"}"#).await.1);
 }
 
-#[test]
-fn ranks_readings_by_quality() {
-    let schema = json!({
-        "type": "object",
-        "properties": { "a": { "type": "integer" }, "b": { "type": "integer" }, "c": { "type": "string" } },
-        "required": ["a", "b"],
-    });
-    let shape = Shape::of_schema(schema, "s").expect("a schema");
-    let reads = [
-        "none",
-        "{}",
-        r#"{"a": "x", "b": "y", "c": 7}"#,
-        r#"{"a": "x", "b": "y"}"#,
-        r#"{"a": 1}"#,
-        r#"{"a": 1, "b": "y"}"#,
-        r#"{"a": 1, "b": 2}"#,
-    ];
-    for pair in reads.windows(2) {
-        let [less, more] = [pair[0], pair[1]].map(|text| shape.read(text));
-        assert!(less.is_worse_than(&more) && !more.is_worse_than(&less), "{pair:?}");
-    }
-}
-
 #[tokio::test]
 async fn keeps_the_first_text_if_no_answer_has_a_value() {
     let backend = says(&["Sorry, I cannot.", "Sorry."]);

@@ -61,7 +61,7 @@ async fn does_not_retry_a_refused_mode() {
 #[tokio::test]
 async fn does_not_resend_a_refused_format() {
     let backend = script(&[Err(400), Ok(BAD), Ok(BETTER), Ok(GOOD), Ok(GOOD)]);
-    let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
+    let format = response_format(&Shape::tool_calls(), Mode::JsonSchema).expect("a format");
     let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
     let repairer = repairer(&backend);
     let first = repairer.repair(&plan, BAD).await.expect("an answer");
@@ -76,7 +76,7 @@ async fn does_not_resend_a_refused_format() {
 #[tokio::test]
 async fn a_refusal_without_a_format_is_not_remembered() {
     let backend = script(&[Err(400), Err(400), Ok(GOOD)]);
-    let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
+    let format = response_format(&Shape::tool_calls(), Mode::JsonSchema).expect("a format");
     let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
     let repairer = repairer(&backend);
     assert_eq!(repairer.repair(&plan, BAD).await.expect("an answer").verdict, Verdict::Partial);

@@ -1,0 +1,278 @@
+//! Execution of the stages, in order.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use serde_json::Value;
+
+use super::Adapter;
+use super::coerce::{self, FlatSchema};
+use super::extract::{self, Unread};
+use super::options::{OutputProcessing, Tolerance};
+use super::processor::{Input, Processor, ProcessorError};
+use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
+use super::tape::{Document, Place, Tape};
+use super::tolerant::{self, Mends};
+
+/// Maximum number of violations that are reported.
+const TOLD: usize = 100;
+
+/// Point in time at which the time limit for a text expires.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    end: Option<Instant>,
+    limit: Duration,
+}
+
+impl Deadline {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { end: Instant::now().checked_add(limit), limit }
+    }
+
+    /// Checks that the time limit has not expired.
+    ///
+    /// # Errors
+    /// Returns a violation with the keyword `limit` if the time limit has expired.
+    pub(super) fn check(self) -> Result<(), Violation> {
+        if self.end.is_none_or(|end| Instant::now() <= end) {
+            return Ok(());
+        }
+        let message = format!("the time limit of {} seconds was exceeded", self.limit.as_secs_f64());
+        Err(Violation::new("", "limit", message))
+    }
+}
+
+impl Adapter {
+    /// Runs all built-in stages of a level.
+    pub(super) fn run(&self, text: &str, level: OutputProcessing) -> Adaptation {
+        let limits = &self.options.limits;
+        let deadline = Deadline::new(limits.max_time);
+        let mut stages = Vec::new();
+        if text.len() > limits.max_bytes {
+            let message = format!("the text has {} bytes; the limit is {}", text.len(), limits.max_bytes);
+            let violation = Violation::new("", "limit", message);
+            if level != OutputProcessing::Off {
+                stages.push(StageReport::fail(Stage::Extract, &violation));
+            }
+            return unread(violation, stages);
+        }
+        let document = match Tape::parse(text, limits.max_depth) {
+            Ok(tape) if tape.is_valid(&self.on_tapes) => {
+                if level != OutputProcessing::Off {
+                    stages
+                        .extend(BUILT_IN.map(|stage| StageReport::skip(stage, "the text is already valid")));
+                }
+                return valid(Held::Document(Box::new(tape.into_document()), OnceLock::new()), stages);
+            }
+            Ok(tape) if level == OutputProcessing::Off => tape.into_document(),
+            Err(error) if level == OutputProcessing::Off => {
+                return unread(extract::violation(text, 0, &error), stages);
+            }
+            _ => match self.read(text, level, deadline, &mut stages) {
+                Ok(document) => document,
+                Err(violation) => return unread(violation, stages),
+            },
+        };
+        self.fit(document, level, deadline, stages)
+    }
+
+    /// Extracts the JSON from a text and decodes it, with mends if the level allows them.
+    fn read(
+        &self,
+        text: &str,
+        level: OutputProcessing,
+        deadline: Deadline,
+        stages: &mut Vec<StageReport>,
+    ) -> Result<Document, Violation> {
+        let (report, read) = extract::extract(self, text);
+        stages.push(report);
+        deadline.check()?;
+        let is_full = level == OutputProcessing::Full;
+        let unread = match read {
+            Ok(document) => {
+                stages.extend(
+                    [Stage::Tolerant, Stage::Syntactic]
+                        .map(|stage| StageReport::skip(stage, "the value is already JSON")),
+                );
+                return Ok(document);
+            }
+            Err(unread) if !is_full => {
+                let off = |stage| StageReport::skip(stage, "disabled at level `minimal`");
+                stages.extend([Stage::Tolerant, Stage::Syntactic, Stage::Semantic].map(off));
+                return Err(unread.violation);
+            }
+            Err(unread) => unread,
+        };
+        let tolerance = self.options.tolerance;
+        if tolerance == Tolerance::Strict {
+            stages.push(StageReport::skip(Stage::Tolerant, "the tolerance level is 0"));
+        } else if let Some(document) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {
+            stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage decoded the text"));
+            return Ok(document);
+        }
+        deadline.check()?;
+        let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
+        if mends == Mends::of(tolerance) {
+            stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage tried the same repairs"));
+        } else if let Some(document) = self.mend(&unread, Stage::Syntactic, mends, stages) {
+            return Ok(document);
+        }
+        stages.push(StageReport::skip(Stage::Semantic, "no value could be read"));
+        Err(unread.violation)
+    }
+
+    /// Decodes a text that is not JSON with the given mends, and adds a report.
+    fn mend(
+        &self,
+        unread: &Unread,
+        stage: Stage,
+        mends: Mends,
+        stages: &mut Vec<StageReport>,
+    ) -> Option<Document> {
+        let Some((region, begins)) = &unread.region else {
+            stages.push(StageReport::skip(stage, "no region to repair was found"));
+            return None;
+        };
+        let max_depth = self.options.limits.max_depth;
+        let tried = tolerant::rewrite(region, mends, max_depth)
+            .map_err(|error| extract::at(begins.then(Place::of(region, error.offset)), &error))
+            .and_then(|rewritten| match Tape::parse(&rewritten.text, max_depth) {
+                Ok(tape) => Ok((tape.into_document(), rewritten)),
+                // The error's offset is in the rewritten text, so no position is reported.
+                Err(error) => Err(Violation::new(&error.path, "syntax", error.fault.to_string())),
+            });
+        match tried {
+            Ok((document, rewritten)) => {
+                let mut report = StageReport::new(stage, Outcome::Success, rewritten.reason());
+                rewritten.names().for_each(|name| report.did(name));
+                report.patch = rewritten.patch(region, *begins);
+                stages.push(report);
+                Some(document)
+            }
+            Err(violation) => {
+                stages.push(StageReport::fail(stage, &violation));
+                None
+            }
+        }
+    }
+
+    /// Converts the value to fit the schema, if the level allows conversions, and validates the
+    /// value.
+    fn fit(
+        &self,
+        document: Document,
+        level: OutputProcessing,
+        deadline: Deadline,
+        mut stages: Vec<StageReport>,
+    ) -> Adaptation {
+        if document.is_valid(&self.on_tapes) {
+            if level != OutputProcessing::Off {
+                stages.push(StageReport::skip(Stage::Semantic, "the value is valid"));
+            }
+            return valid(Held::Document(Box::new(document), OnceLock::new()), stages);
+        }
+        let value = document.value();
+        if level != OutputProcessing::Off {
+            if stages.is_empty() {
+                stages
+                    .extend(BUILT_IN[..3].iter().map(|&stage| StageReport::skip(stage, "the text is JSON")));
+            }
+            let (report, coerced) = coerce::coerce(self, &value, level, deadline);
+            stages.push(report);
+            if let Some(value) = coerced {
+                return valid(Held::Value(value), stages);
+            }
+        }
+        let violations = self.violations(&value);
+        Adaptation { violations, is_valid: false, ..valid(Held::Value(value), stages) }
+    }
+
+    /// Runs the caller's processors and validates the values that they return.
+    pub(super) fn customize<I>(
+        &self,
+        text: &str,
+        adaptation: &mut Adaptation,
+        processors: &[&dyn Processor<I>],
+    ) -> Result<(), I> {
+        for processor in processors {
+            let input = Input { text, value: adaptation.value(), schema: &self.schema };
+            let report = match processor.process(input) {
+                Ok(Some(value)) if adaptation.value() != Some(&value) => {
+                    let violations = self.violations(&value);
+                    adaptation.is_valid = violations.is_empty();
+                    adaptation.violations = violations;
+                    adaptation.held = Held::Value(value);
+                    StageReport::new(Stage::Custom, Outcome::Success, "the value was replaced")
+                }
+                Ok(_) => StageReport::skip(Stage::Custom, "the value was not changed"),
+                Err(ProcessorError::Fault { path, message }) => {
+                    StageReport::fail(Stage::Custom, &Violation::new(path, "custom", message))
+                }
+                Err(ProcessorError::Interrupt(interrupted)) => return Err(interrupted),
+            };
+            let mut report = report;
+            report.did(processor.name());
+            adaptation.stages.push(report);
+        }
+        Ok(())
+    }
+
+    /// Returns the violations of the schema in a value. Empty if the value is valid.
+    pub(super) fn violations(&self, value: &Value) -> Vec<Violation> {
+        if self.on_values.is_valid(value) {
+            return Vec::new();
+        }
+        let told = self.flat().map(|flat| match flat.errors(value) {
+            Ok(errors) => errors.take(TOLD).map(|error| told(flat, &error)).collect(),
+            Err(limit) => vec![limit],
+        });
+        // An invalid value always has a violation, even if none can be described.
+        let unknown = || vec![Violation::new("", "schema", "the value is not valid")];
+        told.filter(|told: &Vec<_>| !told.is_empty()).unwrap_or_else(unknown)
+    }
+}
+
+const BUILT_IN: [Stage; 4] = [Stage::Extract, Stage::Tolerant, Stage::Syntactic, Stage::Semantic];
+
+fn valid(held: Held, stages: Vec<StageReport>) -> Adaptation {
+    Adaptation { held, is_valid: true, stages, violations: Vec::new(), elapsed: Duration::ZERO, shadow: None }
+}
+
+fn unread(violation: Violation, stages: Vec<StageReport>) -> Adaptation {
+    Adaptation { violations: vec![violation], is_valid: false, ..valid(Held::None, stages) }
+}
+
+fn told(flat: &FlatSchema, error: &ValidationError<'_>) -> Violation {
+    let mut violation = flat.violation(error);
+    if let ValidationErrorKind::Type { kind } = error.kind() {
+        violation.expected = Some(expected(kind));
+        violation.actual = Some(type_of(error.instance()).to_owned());
+    }
+    violation
+}
+
+/// Formats the expected types, such as `integer or null`.
+pub(super) fn expected(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(kind) => kind.to_string(),
+        TypeKind::Multiple(kinds) => {
+            let names: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+            names.join(" or ")
+        }
+    }
+}
+
+/// Returns the name of a value's type in JSON Schema.
+pub(super) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,22 @@
+use thiserror::Error;
+
+/// Error of an [`Adapter`](super::Adapter) whose schema or options are invalid.
+///
+/// ```
+/// use formwork_adapt::{AdaptOptions, Adapter};
+/// let error = Adapter::new(&serde_json::json!({"type": "text"}), AdaptOptions::minimal()).unwrap_err();
+/// assert!(error.to_string().starts_with("the schema cannot be used: at /type: "), "{error}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub struct AdaptError(#[from] Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Kind {
+    #[error("the schema cannot be used: {}{reason}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]
+    Schema { path: String, reason: String },
+    #[error("invalid tolerance level {given}; expected 0, 1 or 2")]
+    Tolerance { given: u8 },
+    #[error("invalid unescape depth {given}; expected 0 to {limit}")]
+    Depth { given: u8, limit: u8 },
+}

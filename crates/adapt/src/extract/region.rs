@@ -1,0 +1,367 @@
+//! Search for regions in one pass over the text, with a stack of open brackets.
+
+use crate::tape::{plain_until, quoted};
+
+/// A part of a text that is enclosed in brackets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region<'t> {
+    pub(super) text: &'t str,
+    /// Byte offset in the text.
+    pub(super) start: usize,
+    pub(super) fit: Fit,
+}
+
+/// Suitability of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// Not JSON. The region contains assignments, or it encloses regions that must not be extracted
+    /// on their own.
+    Broken,
+    /// Possibly JSON, but with a different first bracket than the wanted one.
+    Other,
+    /// Possibly JSON with the wanted bracket, or any bracket is wanted.
+    Wanted,
+}
+
+impl Region<'_> {
+    pub(super) const fn end(&self) -> usize {
+        self.start + self.text.len()
+    }
+
+    /// Returns the sort key. The region with the greatest key is extracted.
+    pub(super) const fn rank(&self) -> (Fit, usize) {
+        (self.fit, self.text.len())
+    }
+}
+
+/// An open bracket that does not begin JSON.
+struct Opened {
+    bracket: u8,
+    start: usize,
+    /// Number of regions found before the bracket.
+    before: usize,
+}
+
+/// Returns the regions of `text`, ordered and disjoint. Runs in linear time.
+///
+/// A region begins like JSON and is balanced, or has no end. Regions inside a bracket that is not
+/// JSON are merged with that bracket into one broken region.
+pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
+    let bytes = text.as_bytes();
+    let (mut found, mut opened) = (Vec::new(), Vec::new());
+    let (mut at, mut endless) = (0, 0);
+    while let Some(mark) = find_mark(bytes, at) {
+        at = mark + 1;
+        match bytes[mark] {
+            // A bracket before a fence does not enclose text after the fence.
+            b'`' => {
+                if (mark == 0 || bytes[mark - 1] == b'\n') && bytes[mark..].starts_with(b"```") {
+                    opened.clear();
+                }
+            }
+            b'}' | b']' => {
+                if let Some(Opened { start, before, .. }) = closed(&mut opened, bytes[mark])
+                    && before < found.len()
+                {
+                    found.truncate(before);
+                    found.push(Region { text: &text[start..at], start, fit: Fit::Broken });
+                }
+            }
+            _ => {
+                let begins = Begins::of(&text[mark..]);
+                if let Begins::Words(length) = begins {
+                    at = mark + length;
+                    let brackets = (mark..at).filter(|&at| matches!(bytes[at], b'{' | b'['));
+                    let before = found.len();
+                    opened.extend(brackets.map(|start| Opened { bracket: bytes[start], start, before }));
+                    continue;
+                }
+                let (mut end, mut was_read_to_the_end) = Matcher::new(text, mark).run();
+                // An extra closing bracket ended the object too early. If another member follows,
+                // the region continues.
+                while !was_read_to_the_end && bytes[mark] == b'{' && goes_on(&text[end..]) {
+                    (end, was_read_to_the_end) = Matcher::reopened(text, mark, end).run();
+                }
+                let fit = match begins {
+                    Begins::Json if wanted.is_none_or(|bracket| bytes[mark] == bracket) => Fit::Wanted,
+                    Begins::Json => Fit::Other,
+                    _ => Fit::Broken,
+                };
+                found.push(Region { text: text[mark..end].trim_end(), start: mark, fit });
+                // A region that ends at a fence may have been scanned to the end of the text.
+                // Limiting these scans keeps the time linear.
+                endless += usize::from(was_read_to_the_end);
+                if endless > ENDLESS {
+                    break;
+                }
+                at = end;
+            }
+        }
+    }
+    found
+}
+
+/// Pops the bracket that `closer` closes, and all brackets that were opened inside.
+fn closed(opened: &mut Vec<Opened>, closer: u8) -> Option<Opened> {
+    let bracket = if closer == b'}' { b'{' } else { b'[' };
+    let found = opened.iter().rev().take(NEAR).position(|open| open.bracket == bracket)?;
+    opened.truncate(opened.len() - found);
+    opened.pop()
+}
+
+/// Returns the offset of the first bracket or backtick at or after `at`.
+fn find_mark(bytes: &[u8], at: usize) -> Option<usize> {
+    let found = bytes.get(at..)?.iter().position(|byte| matches!(byte, b'{' | b'[' | b'}' | b']' | b'`'))?;
+    Some(at + found)
+}
+
+/// Reports whether `text` continues with a comma and another member.
+fn goes_on(text: &str) -> bool {
+    let member = text.trim_start().strip_prefix(',').map(str::trim_start);
+    member.is_some_and(|member| {
+        member.starts_with('"')
+            && quoted(member).is_some_and(|name| member[name.len() + 2..].trim_start().starts_with(':'))
+    })
+}
+
+/// Reports whether `text` contains an opening bracket.
+fn has_bracket(text: &str) -> bool {
+    text.contains(['{', '['])
+}
+
+/// Kind of text that begins at a bracket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// JSON, or text that is almost JSON.
+    Json,
+    /// Names with equals signs: code, or a notation that some models write instead of JSON.
+    Assignments,
+    /// Prose. Holds the number of bytes that are certainly not JSON. These may contain further
+    /// brackets.
+    Words(usize),
+}
+
+impl Begins {
+    /// Classifies the text after the bracket at the beginning of `text`.
+    fn of(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        loop {
+            let bracket = bytes[at];
+            let after = at + 1;
+            at = after + bytes[after..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let rest = &text[at..];
+            match bytes.get(at) {
+                None | Some(b'"' | b'\'' | b'/') => return Self::Json,
+                Some(b'{' | b'[') if bracket == b'[' => {}
+                Some(b'}') if bracket == b'{' => return Self::Json,
+                Some(b']') if bracket == b'[' => return Self::Json,
+                _ if rest.starts_with(['\u{201c}', '\u{2018}']) => return Self::Json,
+                _ if bracket == b'{' => {
+                    let name =
+                        rest.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(rest.len());
+                    return match rest[name..].trim_start().bytes().next() {
+                        Some(b':') if name > 0 => Self::Json,
+                        Some(b'=') if name > 0 => Self::Assignments,
+                        _ => Self::Words(at),
+                    };
+                }
+                Some(b'0'..=b'9' | b'-' | b'+' | b'.') => return Self::Json,
+                Some(_) => {
+                    let word = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+                    let is_literal =
+                        ["true", "false", "null", "True", "False", "None"].contains(&&rest[..word]);
+                    return if is_literal { Self::Json } else { Self::Words(at) };
+                }
+            }
+        }
+    }
+}
+
+/// Finds the end of a region that begins at a bracket.
+struct Matcher<'t> {
+    text: &'t str,
+    bytes: &'t [u8],
+    start: usize,
+    at: usize,
+    open: Vec<u8>,
+    /// The last byte outside of strings and comments that is not whitespace.
+    last: u8,
+}
+
+impl<'t> Matcher<'t> {
+    fn new(text: &'t str, start: usize) -> Self {
+        Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
+    }
+
+    /// Continues an object region after the bracket before `at`, as if that bracket had not closed
+    /// the object.
+    fn reopened(text: &'t str, start: usize, at: usize) -> Self {
+        Self { at, open: vec![b'{'], last: b'}', ..Self::new(text, start) }
+    }
+
+    /// Returns the end of the region and whether the whole text was scanned.
+    ///
+    /// The region ends after its last bracket. Without such a bracket, the region ends at the next
+    /// fence or at the end of the text.
+    fn run(mut self) -> (usize, bool) {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            match byte {
+                b'{' | b'[' => self.open.push(byte),
+                b'}' | b']' => {
+                    self.close(byte);
+                    if self.open.is_empty() {
+                        return (self.at + 1, false);
+                    }
+                }
+                // In JSON, a string follows a bracket, comma or colon. A quote elsewhere is prose
+                // or broken JSON.
+                b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') && !self.string(byte) => break,
+                b'/' if !matches!(self.last, b'/' | b'<') && self.comment() => continue,
+                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
+                _ => {}
+            }
+            if !byte.is_ascii_whitespace() {
+                self.last = byte;
+            }
+            self.at += 1;
+        }
+        let fence = self.text[self.start..].find("\n```");
+        (fence.map_or(self.text.len(), |fence| self.start + fence), true)
+    }
+
+    /// Closes the matching bracket and all brackets that were opened inside. A stray bracket closes
+    /// nothing.
+    fn close(&mut self, byte: u8) {
+        let opener = if byte == b'}' { b'{' } else { b'[' };
+        if self.open.last() == Some(&opener) {
+            self.open.pop();
+        } else if let Some(found) = self.open.iter().rev().take(NEAR).position(|&open| open == opener) {
+            self.open.truncate(self.open.len() - 1 - found);
+        }
+    }
+
+    /// Advances to the closing quote of a string. Returns false if there is none.
+    fn string(&mut self, quote: u8) -> bool {
+        self.at += 1;
+        loop {
+            if quote == b'"' {
+                self.at = plain_until(self.bytes, self.at);
+            }
+            match self.bytes.get(self.at) {
+                None => return false,
+                Some(b'\\') => self.at += 1,
+                Some(&byte) if byte == quote => return true,
+                Some(_) => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Skips a comment. Returns false if no comment begins here.
+    fn comment(&mut self) -> bool {
+        let rest = &self.text[self.at..];
+        let length = if rest.starts_with("//") {
+            rest.find('\n')
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map(|end| end + 2)
+        } else {
+            return false;
+        };
+        self.at += length.unwrap_or(rest.len());
+        true
+    }
+}
+
+/// Maximum number of quotes, blanks and backslashes before a bracket in a string.
+const LEAD: usize = 32;
+/// Maximum number of regions without an end.
+const ENDLESS: usize = 8;
+/// Maximum number of open brackets that are searched for the match of a closing bracket.
+const NEAR: usize = 16;
+
+/// Returns the text after a model's reasoning, which some servers leave in the text.
+///
+/// The opening tag may be missing. If the reasoning does not end, the result is empty.
+pub(super) fn without_thoughts(text: &str) -> &str {
+    let (mut from, mut is_thought) = (0, false);
+    for (start, end, is_closing) in marks(text) {
+        if !is_thought && has_bracket(&text[from..start]) {
+            break;
+        }
+        is_thought = !is_closing;
+        if is_closing {
+            from = end;
+        }
+    }
+    if is_thought { "" } else { &text[from..] }
+}
+
+/// Returns the start and end of each `<think>` or `<thinking>` tag, and whether the tag is a
+/// closing tag.
+fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
+    text.match_indices("think").filter_map(|(at, word)| {
+        let after = &text[at + word.len()..];
+        let rest = after.strip_prefix("ing").unwrap_or(after).strip_prefix('>')?;
+        let before = text[..at].strip_suffix('/');
+        let start = before.unwrap_or(&text[..at]).strip_suffix('<')?.len();
+        Some((start, text.len() - rest.len(), before.is_some()))
+    })
+}
+
+/// Returns the part of `text` that is escaped like a string. The part reaches from the first
+/// bracket before an escaped quote to the last closing bracket.
+pub(super) fn escaped(text: &str) -> Option<&str> {
+    let start = text.match_indices("\\\"").find_map(|(quote, _)| bracket_before(text.as_bytes(), quote))?;
+    let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
+    Some(&text[start..end])
+}
+
+/// Returns the JSON strings in `text` that begin with a bracket, possibly after further quotes.
+/// Each string comes with its offset.
+///
+/// Only strings whose opening quote is before `until` are returned.
+pub(super) fn strings(text: &str, until: usize) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = text.as_bytes();
+    let begins = move |start: usize| {
+        let mut after = bytes[start..].iter().enumerate().take(LEAD);
+        let first = after.find(|&(at, &byte)| {
+            let is_escaped_blank = b"nrt".contains(&byte) && bytes[start + at - 1] == b'\\';
+            !is_escaped_blank && byte != b'"' && byte != b'\\' && !byte.is_ascii_whitespace()
+        });
+        first.is_some_and(|(_, &byte)| byte == b'{' || byte == b'[')
+    };
+    let quotes =
+        text[..until].match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
+    let strings = quotes.filter(move |&at| begins(at)).filter_map(|at| Some((at + 1, quoted(&text[at..])?)));
+    // The text between two strings also looks like a string, but has no escaped quotes and does not
+    // end with a bracket.
+    strings.filter(|(_, inside)| {
+        let end = inside.trim_end_matches(|c: char| c.is_whitespace() || "\\nrt".contains(c));
+        has_bracket(inside) && (inside.contains("\\\"") || end.ends_with(['}', ']']))
+    })
+}
+
+/// Returns the first of the brackets before an escaped quote. Only brackets and blanks, escaped or
+/// not, may be in between.
+fn bracket_before(bytes: &[u8], quote: usize) -> Option<usize> {
+    let mut start = None;
+    for at in (0..quote).rev() {
+        match bytes[at] {
+            b'{' | b'[' => start = Some(at),
+            b'\\' | b' ' | b'\n' | b'\r' | b'\t' => {}
+            b'n' | b't' | b'r' if at > 0 && bytes[at - 1] == b'\\' => {}
+            _ => break,
+        }
+    }
+    start
+}
+
+/// Returns the content of the fenced block, if there is exactly one.
+pub(super) fn only_block(text: &str) -> Option<&str> {
+    let (_, after) = text.split_once("```")?;
+    let (first, body) = after.split_once('\n')?;
+    let is_info = first.trim().chars().all(char::is_alphanumeric);
+    let (block, rest) = body.split_once("```")?;
+    (is_info && !rest.contains("```")).then_some(block)
+}

@@ -1,0 +1,433 @@
+//! Conversion of tool calls in XML to the JSON envelope. Some models write such calls because of
+//! their training.
+//!
+//! A `<function_calls>` element contains JSON, or one `<invoke name="…">` element per call with a
+//! `<parameter name="…">` for each argument. A `<tool_call>` element contains JSON. Names may have
+//! a prefix, as in `<x:invoke>`.
+//!
+//! A wrapper may lack its closing tag. An `<invoke>` or `<parameter>` without a closing tag is cut
+//! off and is not a call. Tags inside a JSON envelope are text. The running time is linear in the
+//! length of the text.
+
+use serde_json::{Map, Value, json};
+
+use super::shape::Problem;
+use crate::object::{is_blank, range_in};
+use crate::strict;
+use crate::tape::pointer_token;
+
+/// Elements that contain calls.
+const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
+
+/// Converts calls in XML to the text of an envelope. Returns `None` if the text has no such calls
+/// or is JSON itself.
+///
+/// # Errors
+/// Returns an error if one of several calls is invalid or cut off, or if JSON in a call is refused.
+pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, Problem> {
+    let mentions = |tag: &str| text.contains(tag);
+    if !mentions("function_calls") && !mentions("tool_call") && !mentions("invoke") {
+        return Ok(None);
+    }
+    let is_json = text.trim_start_matches(is_blank).starts_with(['{', '['])
+        && serde_json::from_str::<serde::de::IgnoredAny>(text.trim_matches(is_blank)).is_ok();
+    if is_json {
+        return Ok(None);
+    }
+    let Some(first) = element(text, &WRAPPERS).map(|first| first.before.len()) else { return Ok(None) };
+    if range_in(text, fields).is_some_and(|envelope| envelope.contains(&first)) {
+        return Ok(None);
+    }
+    let mut said = String::new();
+    let mut calls = Vec::new();
+    let mut rest = text;
+    while let Some(wrapped) = element(rest, &WRAPPERS) {
+        said.push_str(wrapped.before);
+        let inner = match wrapped.name {
+            "invoke" => vec![invocation(&wrapped, calls.len())?],
+            _ => within(wrapped.inner, calls.len())?,
+        };
+        match inner.into_iter().collect::<Option<Vec<Value>>>() {
+            Some(found) if !found.is_empty() => calls.extend(found),
+            // A single wrapper without calls is replaced by its inner text.
+            _ if calls.is_empty() && element(wrapped.after, &WRAPPERS).is_none() => {
+                return Ok(Some(wrapped.inner.to_owned()));
+            }
+            _ => return Err(Problem::unread("one of several XML calls is invalid or cut off")),
+        }
+        rest = wrapped.after;
+    }
+    said.push_str(rest);
+    let mut envelope = json!({ "toolCalls": calls });
+    let said = said.trim_matches(is_blank);
+    if !said.is_empty() {
+        envelope["content"] = said.into();
+    }
+    Ok(Some(envelope.to_string()))
+}
+
+/// Parses the calls in a wrapper. `at` is the index of the first call. An element that is not a
+/// valid call becomes `None`.
+fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
+    let mut calls = Vec::new();
+    let mut rest = text;
+    while let Some(wrapped) = element(rest, &["invoke", "tool_call"]) {
+        let at = at + calls.len();
+        calls.push(match wrapped.name {
+            "invoke" => invocation(&wrapped, at)?,
+            _ => match json_of(wrapped.inner, at)? {
+                Some(value) => call(value, at)?,
+                None => None,
+            },
+        });
+        rest = wrapped.after;
+    }
+    if !calls.is_empty() {
+        return Ok(calls);
+    }
+    match json_of(text, at)? {
+        Some(Value::Array(items)) => {
+            items.into_iter().enumerate().map(|(index, item)| call(item, at + index)).collect()
+        }
+        Some(other) => Ok(vec![call(other, at)?]),
+        None => Ok(vec![None]),
+    }
+}
+
+/// Parses JSON, with or without a Markdown fence.
+fn json_of(text: &str, at: usize) -> Result<Option<Value>, Problem> {
+    let text = text.trim_matches(is_blank);
+    let text = text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).unwrap_or(text);
+    json(text.strip_suffix("```").unwrap_or(text), || format!("/toolCalls/{at}"))
+}
+
+/// Parses JSON. Returns `None` if the text is not JSON.
+///
+/// # Errors
+/// Returns an error if the text is JSON but is refused, for example because of a repeated name.
+fn json(text: &str, place: impl FnOnce() -> String) -> Result<Option<Value>, Problem> {
+    match strict::read(text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.refusal.is_some() => Err(Problem::within(&place(), *error)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Converts a call to the envelope's form. Models use several names for the fields.
+fn call(value: Value, at: usize) -> Result<Option<Value>, Problem> {
+    let Value::Object(mut members) = value else { return Ok(None) };
+    let Some(name) = members.remove("name").or_else(|| members.remove("tool")) else { return Ok(None) };
+    let mut given = ["arguments", "parameters", "input"].into_iter().filter_map(|name| members.remove(name));
+    let arguments = given.next();
+    if given.next().is_some() {
+        return Ok(None);
+    }
+    let arguments = match arguments {
+        // Some models write the arguments as a string of JSON.
+        Some(Value::String(text)) => json(&text, || arguments_of(at))?.unwrap_or(Value::String(text)),
+        Some(arguments) => arguments,
+        None => json!({}),
+    };
+    Ok(Some(json!({ "name": name, "arguments": arguments })))
+}
+
+/// Returns the JSON pointer of a call's arguments.
+fn arguments_of(at: usize) -> String {
+    format!("/toolCalls/{at}/arguments")
+}
+
+/// Parses an `<invoke>` element. Returns `None` if it contains anything except arguments, because
+/// it is then cut off or its text was misread as markup.
+fn invocation(element: &Element<'_>, at: usize) -> Result<Option<Value>, Problem> {
+    let Some(name) = attribute(element.attributes, "name").filter(|_| element.is_closed) else {
+        return Ok(None);
+    };
+    let mut arguments = Map::new();
+    let mut rest = element.inner;
+    while let Some(parameter) = element_of(rest, "parameter") {
+        let name = attribute(parameter.attributes, "name").filter(|name| !arguments.contains_key(name));
+        let (Some(name), true, true) = (name, parameter.is_closed, is_nothing(parameter.before)) else {
+            return Ok(None);
+        };
+        if element_of(parameter.inner, "parameter").is_some() {
+            return Ok(None);
+        }
+        let place = || format!("{}/{}", arguments_of(at), pointer_token(&name));
+        let value = argument(parameter.inner.trim_matches(is_blank), place)?;
+        arguments.insert(name, value);
+        rest = parameter.after;
+    }
+    if is_nothing(rest) {
+        return Ok(Some(json!({ "name": name, "arguments": arguments })));
+    }
+    // Some models write all arguments as one JSON object.
+    let all =
+        if arguments.is_empty() { json(rest.trim_matches(is_blank), || arguments_of(at))? } else { None };
+    Ok(all.filter(Value::is_object).map(|arguments| json!({ "name": name, "arguments": arguments })))
+}
+
+fn is_nothing(text: &str) -> bool {
+    text.trim_matches(is_blank).is_empty()
+}
+
+/// Parses an argument. Lists, objects, booleans and numbers in canonical form are parsed as JSON.
+/// Everything else is text.
+fn argument(text: &str, place: impl FnOnce() -> String) -> Result<Value, Problem> {
+    let is_scalar = !text.starts_with(['{', '[']);
+    let read = match json(text, place) {
+        Err(_) if is_scalar => None,
+        read => read?,
+    };
+    let read = read.filter(|value| match value {
+        Value::Array(_) | Value::Object(_) | Value::Bool(_) => true,
+        Value::Number(number) => number.to_string() == text,
+        Value::Null | Value::String(_) => false,
+    });
+    Ok(read.unwrap_or_else(|| Value::String(unescaped(text))))
+}
+
+struct Element<'a> {
+    before: &'a str,
+    name: &'static str,
+    attributes: &'a str,
+    inner: &'a str,
+    after: &'a str,
+    is_closed: bool,
+}
+
+fn element_of<'a>(text: &'a str, name: &'static str) -> Option<Element<'a>> {
+    element(text, &[name])
+}
+
+/// Finds the first element with one of these names. An element without a closing tag extends to the
+/// end of the text.
+fn element<'a>(text: &'a str, names: &[&'static str]) -> Option<Element<'a>> {
+    let mut at = 0;
+    while let Some((start, tag, after)) = tag_from(text, at) {
+        let (local, attributes) = tag.split_once(is_blank).unwrap_or((tag, ""));
+        let is_empty = tag.ends_with('/');
+        let local = local.strip_suffix('/').unwrap_or(local).rsplit(':').next().unwrap_or_default();
+        if let Some(&name) = names.iter().find(|&&name| name == local) {
+            let body = &text[after..];
+            let closed = if is_empty { Some(("", body)) } else { closed(body, name) };
+            let (inner, after) = closed.unwrap_or((body, ""));
+            let is_closed = closed.is_some();
+            return Some(Element { before: &text[..start], name, attributes, inner, after, is_closed });
+        }
+        at = after;
+    }
+    None
+}
+
+/// Finds the next tag from `at` on. Returns its start, its content and its end. A `<` inside a tag
+/// starts a new tag.
+fn tag_from(text: &str, at: usize) -> Option<(usize, &str, usize)> {
+    let mut start = at + text[at..].find('<')?;
+    loop {
+        let end = start + 1 + text[start + 1..].find(['<', '>'])?;
+        if text.as_bytes()[end] == b'>' {
+            return Some((start, &text[start + 1..end], end + 1));
+        }
+        start = end;
+    }
+}
+
+/// Returns the text before and after the next closing tag with this name.
+fn closed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
+    let mut at = 0;
+    while let Some((start, tag, after)) = tag_from(text, at) {
+        let closing = tag.strip_prefix('/').and_then(|tag| tag.trim_matches(is_blank).rsplit(':').next());
+        if closing == Some(name) {
+            return Some((&text[..start], &text[after..]));
+        }
+        at = after;
+    }
+    None
+}
+
+/// Returns the value of the attribute with exactly this name.
+fn attribute(attributes: &str, name: &str) -> Option<String> {
+    let mut rest = attributes.trim_start_matches(is_blank);
+    loop {
+        let (key, after) = rest.split_once('=')?;
+        let after = after.trim_start_matches(is_blank);
+        let quote = after.chars().next().filter(|&c| c == '"' || c == '\'')?;
+        let (value, after) = after[1..].split_once(quote)?;
+        // Attributes without a value are ignored.
+        if key.split_whitespace().next_back() == Some(name) {
+            return Some(unescaped(value));
+        }
+        rest = after;
+    }
+}
+
+fn unescaped(text: &str) -> String {
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");
+    text.replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Value> {
+        normalized(text, &["toolCalls", "content"])
+            .unwrap_or_else(|problem| panic!("{text}: {problem:?}"))
+            .map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    fn calls(calls: &Value) -> Value {
+        json!({ "toolCalls": calls })
+    }
+
+    #[test]
+    fn converts_xml_wrappers_to_the_envelope() {
+        let invoked = "<function_calls>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris &amp; Rome</parameter>\n\
+                       <parameter name=\"days\">3</parameter>\n</invoke>\n</function_calls>";
+        let expected = json!([{ "name": "get_weather", "arguments": { "city": "Paris & Rome", "days": 3 } }]);
+        assert_eq!(read(invoked), Some(calls(&expected)));
+        let prefixed = invoked.replace('<', "<x:").replace("<x:/", "</x:");
+        assert_eq!(read(&prefixed), Some(calls(&expected)));
+        let now = json!([{ "name": "now", "arguments": {} }]);
+        for text in [
+            "<function_calls>[{\"name\": \"now\", \"arguments\": {}}]</function_calls>",
+            "<function_calls>{\"name\": \"now\", \"parameters\": {}}</function_calls>",
+            "<function_calls>```json\n{\"name\": \"now\", \"input\": \"{}\"}\n```</function_calls>",
+            "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+            "<tool_calls><tool_call>{\"tool\": \"now\"}</tool_call></tool_calls>",
+            "<invoke name='now'></invoke>",
+            "<function_calls><invoke name=\"now\"></invoke>",
+        ] {
+            assert_eq!(read(text), Some(calls(&now)), "{text}");
+        }
+    }
+
+    #[test]
+    fn keeps_several_calls_and_the_text_around_them() {
+        let text = "I look.\n<tool_call>{\"name\": \"a\"}</tool_call>\n<tool_call>{\"name\": \"b\"}</tool_call> Done.";
+        let expected = json!({
+            "toolCalls": [{ "name": "a", "arguments": {} }, { "name": "b", "arguments": {} }],
+            "content": "I look.\n\n Done.",
+        });
+        assert_eq!(read(text), Some(expected));
+    }
+
+    #[test]
+    fn reads_an_envelope_inside_a_wrapper() {
+        let inner = "{\"toolCalls\": [], \"content\": \"Hi\"}";
+        let wrapped = format!("<function_calls>{inner}</function_calls>");
+        let read = normalized(&wrapped, &["toolCalls"]).expect("an envelope");
+        assert_eq!(read.as_deref(), Some(inner));
+    }
+
+    #[test]
+    fn leaves_other_xml_unchanged() {
+        for text in [
+            "",
+            "plain",
+            "{\"content\": \"write <function_calls><invoke name=\\\"a\\\"></invoke></function_calls>\"}",
+            "the tag invoke is <b>bold</b>",
+            "function_calls < 3",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn tags_inside_an_envelope_are_text() {
+        let envelope = "{\"content\": \"Write <invoke name='rm'></invoke>\"}";
+        for text in [
+            format!("```json\n{envelope}\n```"),
+            format!("{envelope} Hope that helps"),
+            format!("So: {envelope}"),
+        ] {
+            assert_eq!(read(&text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_truncated_calls() {
+        for text in [
+            "<function_calls><invoke name=\"delete\"><parameter name=\"path\">/home/us",
+            "<function_calls><invoke name=\"delete\"><parameter name=\"path\">/home/user</parameter>",
+            "<function_calls><invoke name=\"delete\">",
+            "<invoke name=\"a\"><parameter name=\"to\">x</parameter><parameter name=\"to\">y</parameter></invoke>",
+        ] {
+            let read = read(text).map(|read| read.to_string()).unwrap_or_default();
+            assert!(!read.contains("toolCalls"), "{read}");
+        }
+    }
+
+    #[test]
+    fn arguments_keep_their_text() {
+        for (text, value) in [
+            ("1.10", json!("1.10")),
+            ("12345678901234567890123", json!("12345678901234567890123")),
+            ("null", json!("null")),
+            ("\"a\"", json!("\"a\"")),
+            ("007", json!("007")),
+            ("3", json!(3)),
+            ("1.5", json!(1.5)),
+            ("true", json!(true)),
+            ("[1, 2]", json!([1, 2])),
+            ("{\"a\": 1}", json!({ "a": 1 })),
+        ] {
+            assert_eq!(argument(text, String::new).expect("a value"), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn matches_only_whole_name_attributes() {
+        let named = |attributes: &str| read(&format!("<invoke {attributes}></invoke>"));
+        let expected = || Some(calls(&json!([{ "name": "now", "arguments": {} }])));
+        for attributes in
+            ["filename=\"x\" name=\"now\"", "id='a name=' name = 'now'", "x:name='y' flag name='now'"]
+        {
+            assert_eq!(named(attributes), expected(), "{attributes}");
+        }
+        assert_eq!(named("filename=\"x\""), Some(json!("")), "no call");
+    }
+
+    #[test]
+    fn accepts_calls_without_content() {
+        let expected = calls(&json!([{ "name": "a", "arguments": {} }, { "name": "b", "arguments": {} }]));
+        for text in [
+            "<invoke name=\"a\"/><invoke name=\"b\"></invoke>",
+            "<function_calls><invoke name=\"a\" /><invoke name=\"b\"/></function_calls>",
+        ] {
+            assert_eq!(read(text), Some(expected.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_calls_with_text_beside_the_arguments() {
+        let text = "<invoke name=\"pay\">{\"to\": \"Ann\"}</invoke>";
+        let expected = json!([{ "name": "pay", "arguments": { "to": "Ann" } }]);
+        assert_eq!(read(text), Some(calls(&expected)));
+        for inner in [
+            "<parameter name=\"to\">Ann</parameter> and Bob",
+            "<parameter name=\"text\">a </parameter> is its end</parameter>",
+            "<parameter name=\"a\">1<parameter name=\"b\">2</parameter>",
+            "to Ann",
+            "[1]",
+            "<invoke name=\"b\">",
+        ] {
+            let read = read(&format!("<invoke name=\"pay\">{inner}</invoke>")).map(|read| read.to_string());
+            assert!(!read.unwrap_or_default().contains("toolCalls"), "{inner}");
+        }
+    }
+
+    #[test]
+    fn one_invalid_call_rejects_all_calls() {
+        let good = "<tool_call>{\"name\": \"a\"}</tool_call>";
+        for other in [
+            "<tool_call>{\"name\": </tool_call>",
+            "<function_calls>{\"content\": \"Done.\"}</function_calls>",
+            "<tool_call>{\"name\": \"b\", \"arguments\": {\"x\": 1}, \"input\": {}}</tool_call>",
+        ] {
+            for text in [format!("{good}{other}"), format!("{other}{good}")] {
+                assert!(normalized(&text, &["toolCalls", "content"]).is_err(), "{text}");
+            }
+        }
+    }
+}

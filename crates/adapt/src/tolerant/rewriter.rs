@@ -1,0 +1,344 @@
+//! Rewriting of objects and arrays: commas, colons and brackets.
+
+use std::fmt::Write;
+
+use super::string::begins_member;
+use super::{Mend, Mends, Rewritten};
+use crate::tape::{Fault, SyntaxError, pointer_token, unescape};
+
+/// An object or array that is not closed yet.
+struct Open {
+    is_object: bool,
+    count: usize,
+    /// Offset of the last comma in the output, if no item follows the comma yet.
+    comma: Option<usize>,
+    /// Offset of the current item in the output. An item is an element, or a member with its name.
+    item: usize,
+    /// Offset of the end of the member's name in the output.
+    name_end: usize,
+}
+
+pub(super) struct Rewriter<'t> {
+    pub(super) text: &'t str,
+    pub(super) bytes: &'t [u8],
+    pub(super) at: usize,
+    pub(super) out: String,
+    open: Vec<Open>,
+    allowed: Mends,
+    made: Mends,
+    max_depth: usize,
+}
+
+/// Result of reading a value.
+pub(super) enum Read {
+    /// A complete scalar.
+    Value,
+    /// The beginning of an object or array.
+    Open,
+    /// Only the end of the text.
+    End,
+}
+
+pub(super) fn rewrite(text: &str, mends: Mends, max_depth: usize) -> Result<Rewritten, SyntaxError> {
+    let mut rewriter = Rewriter {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        out: String::with_capacity(text.len() + 16),
+        open: Vec::new(),
+        allowed: mends,
+        made: Mends(0),
+        max_depth,
+    };
+    match rewriter.document() {
+        Ok(()) => Ok(Rewritten { text: rewriter.out, made: rewriter.made }),
+        Err(fault) => Err(SyntaxError { offset: rewriter.at, path: rewriter.path(), fault }),
+    }
+}
+
+impl Rewriter<'_> {
+    fn document(&mut self) -> Result<(), Fault> {
+        let mut wants_value = true;
+        while wants_value || !self.open.is_empty() {
+            wants_value = if wants_value { self.element()? } else { self.after_value()? };
+        }
+        self.blanks()?;
+        if self.at < self.bytes.len() {
+            // Text after a comma belongs to the value and must not be dropped.
+            if self.peek() == Some(b',') || !self.may(Mend::TrailingText) {
+                return Err(Fault::Trailing);
+            }
+            self.at = self.bytes.len();
+        }
+        Ok(())
+    }
+
+    /// Reports whether a mend is allowed, and records an allowed mend as applied.
+    pub(super) fn may(&mut self, mend: Mend) -> bool {
+        let is_allowed = self.allowed.has(mend);
+        if is_allowed {
+            self.made.add(mend);
+        }
+        is_allowed
+    }
+
+    /// Reports whether a mend is allowed, without recording it.
+    pub(super) const fn could(&self, mend: Mend) -> bool {
+        self.allowed.has(mend)
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    pub(super) fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    pub(super) fn in_object(&self) -> bool {
+        self.open.last().is_some_and(|open| open.is_object)
+    }
+
+    /// Reads a value. Returns true if another value must follow.
+    fn element(&mut self) -> Result<bool, Fault> {
+        self.blanks()?;
+        let begins = self.out.len();
+        if let Some(open) = self.open.last_mut()
+            && !open.is_object
+        {
+            open.item = begins;
+        }
+        match self.value()? {
+            Read::Value => Ok(false),
+            Read::Open => self.item(),
+            Read::End if self.open.is_empty() => Err(Fault::End),
+            Read::End => self.cut_item().map(|()| false),
+        }
+    }
+
+    /// Begins an object or array.
+    pub(super) fn begin(&mut self, is_object: bool) -> Result<Read, Fault> {
+        if self.open.len() >= self.max_depth {
+            return Err(Fault::Depth { limit: self.max_depth });
+        }
+        self.out.push(if is_object { '{' } else { '[' });
+        self.at += 1;
+        let item = self.out.len();
+        self.open.push(Open { is_object, count: 0, comma: None, item, name_end: item });
+        Ok(Read::Open)
+    }
+
+    /// Reads the text after an opening bracket or comma: the start of an element, a name with its
+    /// colon, or the end. Returns true if a value must follow.
+    fn item(&mut self) -> Result<bool, Fault> {
+        loop {
+            self.blanks()?;
+            match self.peek() {
+                Some(b',') if self.may(Mend::ExtraComma) => self.at += 1,
+                Some(b'}' | b']') => {
+                    if self.closer()? {
+                        return Ok(false);
+                    }
+                }
+                None => {
+                    self.close_at_end()?;
+                    return Ok(false);
+                }
+                _ if !self.in_object() => return Ok(true),
+                _ => return self.name(),
+            }
+        }
+    }
+
+    /// Reads a name and the colon after the name. Returns true if a value must follow.
+    fn name(&mut self) -> Result<bool, Fault> {
+        let begins = self.out.len();
+        if let Some(open) = self.open.last_mut() {
+            (open.item, open.name_end) = (begins, begins);
+        }
+        self.name_token()?;
+        let ends = self.out.len();
+        if let Some(open) = self.open.last_mut() {
+            open.name_end = ends;
+        }
+        self.blanks()?;
+        match self.peek() {
+            Some(b':') => self.at += 1,
+            None => return self.cut_item().map(|()| false),
+            Some(b'=') if self.may(Mend::Colon) => {
+                self.at += if self.rest().starts_with("=>") { 2 } else { 1 };
+            }
+            Some(byte) if b"\"'{[-0123456789tfnTFN".contains(&byte) && self.may(Mend::Colon) => {}
+            _ => return Err(Fault::Expected("`:`")),
+        }
+        self.out.push(':');
+        Ok(true)
+    }
+
+    /// Reads the separator or the closing bracket after a value. Returns true if a value must
+    /// follow.
+    fn after_value(&mut self) -> Result<bool, Fault> {
+        if let Some(open) = self.open.last_mut() {
+            open.comma = None;
+        }
+        self.blanks()?;
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                self.comma();
+                self.item()
+            }
+            Some(b'}' | b']') => self.closer().map(|_| false),
+            None => self.close_at_end().map(|()| false),
+            _ if self.item_begins() && self.may(Mend::MissingComma) => {
+                self.comma();
+                self.item()
+            }
+            _ if self.only_prose_follows()
+                && self.could(Mend::MissingCloser)
+                && self.may(Mend::TrailingText) =>
+            {
+                self.at = self.bytes.len();
+                self.close_at_end().map(|()| false)
+            }
+            _ if self.in_object() => Err(Fault::Expected("`,` or `}`")),
+            _ => Err(Fault::Expected("`,` or `]`")),
+        }
+    }
+
+    fn comma(&mut self) {
+        let place = self.out.len();
+        self.out.push(',');
+        if let Some(open) = self.open.last_mut() {
+            open.comma = Some(place);
+            open.count += 1;
+            (open.item, open.name_end) = (place + 1, place + 1);
+        }
+    }
+
+    /// Reports whether another item clearly begins here, without a comma before the item.
+    fn item_begins(&self) -> bool {
+        let rest = self.rest();
+        if !self.in_object() {
+            return rest.starts_with(['"', '\'', '{', '[', '-'])
+                || rest.starts_with(|c: char| c.is_ascii_digit());
+        }
+        begins_member(rest)
+    }
+
+    /// Reports whether the rest of the text cannot belong to a value.
+    fn only_prose_follows(&self) -> bool {
+        !self.rest().contains(['"', '{', '[', '}', ']'])
+    }
+
+    /// Handles a closing bracket. Returns true if an object or array was closed, by this bracket or
+    /// by a missing one before it.
+    fn closer(&mut self) -> Result<bool, Fault> {
+        let is_object = self.peek() == Some(b'}');
+        let Some(open) = self.open.last() else { return Ok(false) };
+        if open.is_object == is_object {
+            self.at += 1;
+            self.close(false)?;
+            return Ok(true);
+        }
+        if self.open.iter().any(|open| open.is_object == is_object) && self.may(Mend::MissingCloser) {
+            self.close(false)?;
+            return Ok(true);
+        }
+        if self.may(Mend::StrayCloser) {
+            self.at += 1;
+            return Ok(false);
+        }
+        Err(Fault::Expected(if is_object { "`,` or `]`" } else { "`,` or `}`" }))
+    }
+
+    fn close_at_end(&mut self) -> Result<(), Fault> {
+        if !self.may(Mend::MissingCloser) {
+            return Err(Fault::End);
+        }
+        self.close(true)
+    }
+
+    /// Closes the innermost object or array. `is_end` is true at the end of the text.
+    fn close(&mut self, is_end: bool) -> Result<(), Fault> {
+        let Some(open) = self.open.pop() else { return Ok(()) };
+        if let Some(comma) = open.comma {
+            // A comma at the end of the text is not a trailing comma, because the item after the
+            // comma was cut off.
+            let cut = if open.is_object { Mend::CutMember } else { Mend::CutValue };
+            let is_mended = (is_end && self.may(cut)) || self.may(Mend::TrailingComma);
+            if !is_mended {
+                return Err(Fault::Expected(if open.is_object {
+                    "a name in double quotes"
+                } else {
+                    "a value"
+                }));
+            }
+            self.out.remove(comma);
+        }
+        self.out.push(if open.is_object { '}' } else { ']' });
+        Ok(())
+    }
+
+    /// Removes the item that is cut off at the end of the text, and closes its object or array.
+    fn cut_item(&mut self) -> Result<(), Fault> {
+        let Some(open) = self.open.last() else { return Err(Fault::End) };
+        let item = open.item;
+        if open.is_object && item < self.out.len() && !self.may(Mend::CutMember) {
+            return Err(Fault::End);
+        }
+        self.out.truncate(item);
+        self.close_at_end()
+    }
+
+    /// Copies whitespace and removes comments.
+    fn blanks(&mut self) -> Result<(), Fault> {
+        loop {
+            let rest = self.rest();
+            let Some(c) = rest.chars().next() else { return Ok(()) };
+            match c {
+                ' ' | '\n' | '\r' | '\t' => {
+                    self.out.push(c);
+                    self.at += 1;
+                }
+                '/' if rest.starts_with("//") && self.could(Mend::Comment) => {
+                    let length = rest.find('\n').unwrap_or(rest.len());
+                    self.may(Mend::Comment);
+                    self.at += length;
+                }
+                '/' if rest.starts_with("/*") && self.could(Mend::Comment) => {
+                    let Some(end) = rest.find("*/") else {
+                        self.at = self.bytes.len();
+                        return Err(Fault::End);
+                    };
+                    self.may(Mend::Comment);
+                    self.at += end + 2;
+                }
+                c if (c.is_whitespace() || c == '\u{feff}') && self.may(Mend::Blank) => {
+                    self.out.push(' ');
+                    self.at += c.len_utf8();
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Returns the JSON pointer of the current position.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for open in &self.open {
+            if !open.is_object {
+                let _ = write!(path, "/{}", open.count);
+                continue;
+            }
+            let name = self.out.get(open.item..open.name_end).unwrap_or_default();
+            if let Some(name) =
+                name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).and_then(unescape)
+            {
+                path.push('/');
+                path.push_str(&pointer_token(&name));
+            }
+        }
+        path
+    }
+}

@@ -1,0 +1,173 @@
+//! Rewriting of scalars and names.
+
+use super::Mend;
+use super::rewriter::{Read, Rewriter};
+use crate::tape::{Fault, number_length};
+
+impl<'t> Rewriter<'t> {
+    pub(super) fn value(&mut self) -> Result<Read, Fault> {
+        let Some(c) = self.rest().chars().next() else { return Ok(Read::End) };
+        match c {
+            '{' => return self.begin(true),
+            '[' => return self.begin(false),
+            '"' => self.string('"', false)?,
+            '\'' if self.may(Mend::SingleQuotes) => self.string('\'', false)?,
+            '\u{201c}' if self.may(Mend::SmartQuotes) => self.string('\u{201d}', false)?,
+            '\u{2018}' if self.may(Mend::SmartQuotes) => self.string('\u{2019}', false)?,
+            '0'..='9' | '-' | '+' | '.' => return self.number(),
+            c if c.is_alphabetic() || c == '_' || c == '$' => self.word()?,
+            _ => return Err(Fault::Expected("a value")),
+        }
+        Ok(Read::Value)
+    }
+
+    /// Rewrites the name of a member.
+    pub(super) fn name_token(&mut self) -> Result<(), Fault> {
+        let rest = self.rest();
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        // JSON5 allows the identifiers of JavaScript; escapes in them are not supported here.
+        // Repair also allows hyphens and leading digits.
+        let has_more = self.could(Mend::BareValue);
+        let end = rest.find(|c: char| !(is_part(c) || has_more && c == '-')).unwrap_or(rest.len());
+        let is_bare = end > 0 && (has_more || !rest.starts_with(|c: char| c.is_numeric()));
+        match rest.chars().next() {
+            Some('"') => self.string('"', true),
+            Some('\'') if self.may(Mend::SingleQuotes) => self.string('\'', true),
+            Some('\u{201c}') if self.may(Mend::SmartQuotes) => self.string('\u{201d}', true),
+            Some('\u{2018}') if self.may(Mend::SmartQuotes) => self.string('\u{2019}', true),
+            Some(_) if is_bare && self.may(Mend::BareName) => {
+                self.out.push('"');
+                self.out.push_str(&self.text[self.at..self.at + end]);
+                self.out.push('"');
+                self.at += end;
+                Ok(())
+            }
+            Some(_) => Err(Fault::Expected("a name in double quotes")),
+            None => Err(Fault::End),
+        }
+    }
+
+    fn number(&mut self) -> Result<Read, Fault> {
+        let token = self.token();
+        let strict = number_length(token.as_bytes()).map(|(length, _)| length);
+        if strict == Some(token.len()) {
+            self.copy(token);
+            return Ok(Read::Value);
+        }
+        if let Some(literal) = of_json5(token)
+            && self.could(Mend::NumberForm)
+        {
+            self.may(Mend::NumberForm);
+            self.out.push_str(&literal);
+            self.at += token.len();
+            return Ok(Read::Value);
+        }
+        let is_last = self.at + token.len() == self.bytes.len();
+        let is_unsaid = token.trim_start_matches(['+', '-']) == "Infinity";
+        if is_unsaid {
+            return Err(Fault::Expected("a finite number"));
+        }
+        let is_cut = is_last && token.bytes().all(|byte| b"0123456789+-.eE".contains(&byte));
+        if is_cut && self.could(Mend::CutValue) {
+            self.may(Mend::CutValue);
+            self.out.push_str(&token[..strict.unwrap_or_default()]);
+            self.at = self.bytes.len();
+            return Ok(if strict.is_some() { Read::Value } else { Read::End });
+        }
+        // Some languages read leading zeros as octal, so the meaning is unclear.
+        let is_octal =
+            token.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if is_octal {
+            return Err(Fault::Expected("a valid JSON number"));
+        }
+        self.bare("a valid JSON number")?;
+        Ok(Read::Value)
+    }
+
+    fn word(&mut self) -> Result<(), Fault> {
+        let token = self.token();
+        let is_last = self.at + token.len() == self.bytes.len();
+        match token {
+            "true" | "false" | "null" => {
+                self.copy(token);
+                return Ok(());
+            }
+            "Infinity" | "NaN" | "undefined" => {
+                return Err(Fault::Expected("a value that JSON can represent"));
+            }
+            _ => {}
+        }
+        let python = [("True", "true"), ("False", "false"), ("None", "null")];
+        if let Some((_, literal)) = python.iter().find(|(word, _)| *word == token)
+            && self.may(Mend::PythonLiteral)
+        {
+            self.out.push_str(literal);
+            self.at += token.len();
+            return Ok(());
+        }
+        let whole = ["true", "false", "null"].into_iter().find(|literal| literal.starts_with(token));
+        if let Some(literal) = whole
+            && is_last
+            && self.may(Mend::CutValue)
+        {
+            self.out.push_str(literal);
+            self.at += token.len();
+            return Ok(());
+        }
+        self.bare("a value")
+    }
+
+    /// Adds quotes around bare text, up to the end of the value.
+    fn bare(&mut self, expected: &'static str) -> Result<(), Fault> {
+        let rest = self.rest();
+        let end = rest.find([',', '}', ']', '\n', '"', '{', '[']).unwrap_or(rest.len());
+        let is_text = !rest[end..].starts_with(['"', '{', '[']);
+        if !is_text || !self.may(Mend::BareValue) {
+            return Err(Fault::Expected(expected));
+        }
+        let text = self.text[self.at..self.at + end].trim_end();
+        self.out.push_str(&serde_json::Value::from(text).to_string());
+        self.at += text.len();
+        Ok(())
+    }
+
+    /// Returns the text up to the next delimiter.
+    fn token(&self) -> &'t str {
+        let rest = &self.text[self.at..];
+        let bytes = rest.as_bytes();
+        let ends = |at: &usize| match bytes[*at] {
+            b'/' => matches!(bytes.get(at + 1), Some(b'/' | b'*')),
+            byte => byte.is_ascii_whitespace() || b",:]}".contains(&byte),
+        };
+        &rest[..(0..bytes.len()).find(ends).unwrap_or(bytes.len())]
+    }
+
+    fn copy(&mut self, token: &str) {
+        self.out.push_str(token);
+        self.at += token.len();
+    }
+}
+
+/// Converts a JSON5 number to JSON.
+fn of_json5(token: &str) -> Option<String> {
+    let (sign, digits) = match token.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", token.strip_prefix('+').unwrap_or(token)),
+    };
+    if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        let is_hex = !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let integer = u128::from_str_radix(hex, 16).ok().filter(|_| is_hex)?;
+        return Some(format!("{sign}{integer}"));
+    }
+    let lead = if digits.starts_with('.') { "0" } else { "" };
+    let mut literal = format!("{sign}{lead}{digits}");
+    if let Some(point) = literal.find('.')
+        && !literal[point + 1..].starts_with(|c: char| c.is_ascii_digit())
+    {
+        literal.insert(point + 1, '0');
+    }
+    // A lone `.` is not a number.
+    let is_number = digits.bytes().any(|byte| byte.is_ascii_digit())
+        && number_length(literal.as_bytes()).is_some_and(|(length, _)| length == literal.len());
+    is_number.then_some(literal)
+}
