@@ -14,13 +14,13 @@ struct Spoiled {
     value: Value,
     /// True if numbers and booleans are written as strings.
     stringified: bool,
-    syntax: Syntax,
+    syntax: SpoiledSyntax,
     encoded: usize,
     wrap: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Syntax {
+enum SpoiledSyntax {
     Json,
     TrailingCommas,
     SingleQuotes,
@@ -68,11 +68,11 @@ fn object(inner: impl Strategy<Value = (Value, Value)>) -> impl Strategy<Value =
 
 fn spoiled() -> impl Strategy<Value = Spoiled> {
     let syntax = prop_oneof![
-        Just(Syntax::Json),
-        Just(Syntax::TrailingCommas),
-        Just(Syntax::SingleQuotes),
-        Just(Syntax::Comments),
-        Just(Syntax::MissingClosers),
+        Just(SpoiledSyntax::Json),
+        Just(SpoiledSyntax::TrailingCommas),
+        Just(SpoiledSyntax::SingleQuotes),
+        Just(SpoiledSyntax::Comments),
+        Just(SpoiledSyntax::MissingClosers),
     ];
     (pair(), any::<bool>(), syntax, 0..3_usize, 0..5_usize).prop_map(
         |((schema, value), stringified, syntax, encoded, wrap)| Spoiled {
@@ -91,13 +91,13 @@ impl Spoiled {
         let value = if self.stringified { stringify(&self.value) } else { self.value.clone() };
         let mut text = String::new();
         write(&value, self.syntax, &mut text);
-        if self.syntax == Syntax::MissingClosers {
+        if self.syntax == SpoiledSyntax::MissingClosers {
             let closers = text.bytes().rev().take_while(|byte| b"}]".contains(byte)).count();
             text.truncate(text.len() - closers.div_ceil(2));
         }
         // Truncated texts are not encoded as strings: models do not do that, and the string would
         // not end.
-        for _ in 0..if self.syntax == Syntax::MissingClosers { 0 } else { self.encoded } {
+        for _ in 0..if self.syntax == SpoiledSyntax::MissingClosers { 0 } else { self.encoded } {
             text = Value::from(text).to_string();
         }
         match self.wrap {
@@ -121,19 +121,19 @@ fn stringify(value: &Value) -> Value {
     }
 }
 
-fn quoted(text: &str, syntax: Syntax) -> String {
+fn quoted(text: &str, syntax: SpoiledSyntax) -> String {
     let json = Value::from(text).to_string();
     match syntax {
-        Syntax::SingleQuotes => {
+        SpoiledSyntax::SingleQuotes => {
             format!("'{}'", json[1..json.len() - 1].replace("\\\"", "\"").replace('\'', "\\'"))
         }
         _ => json,
     }
 }
 
-fn write(value: &Value, syntax: Syntax, out: &mut String) {
-    let comment = if syntax == Syntax::Comments { " // it's a \"note\" }\n " } else { "" };
-    let comma = if syntax == Syntax::TrailingCommas { "," } else { "" };
+fn write(value: &Value, syntax: SpoiledSyntax, out: &mut String) {
+    let comment = if syntax == SpoiledSyntax::Comments { " // it's a \"note\" }\n " } else { "" };
+    let comma = if syntax == SpoiledSyntax::TrailingCommas { "," } else { "" };
     match value {
         Value::Object(members) => {
             out.push('{');

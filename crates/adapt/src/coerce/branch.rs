@@ -4,7 +4,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::flat::{Branches, FlatSchema, errors};
-use super::{Base, Coercion, Done};
+use super::{Base, Coercer, Done};
 use crate::extract::AMBIGUOUS;
 use crate::options::AnyOfStrategy;
 use crate::report::{BranchChoice, Violation};
@@ -27,7 +27,7 @@ enum Attempt {
     Several(String),
 }
 
-impl<'a> Coercion<'a> {
+impl<'a> Coercer<'a> {
     /// Converts a value at `path` that no branch accepts, and returns the new value.
     ///
     /// Each branch is tried by converting the value according to the branch's errors. The keywords

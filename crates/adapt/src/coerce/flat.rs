@@ -166,7 +166,7 @@ fn places(value: &Value, length: usize, left: usize) -> Option<usize> {
 ///
 /// A subschema's validator reports pointers relative to the subschema, except after following a
 /// reference.
-pub(crate) fn keyword_place(part: &str, error: &ValidationError<'_>) -> String {
+pub(super) fn keyword_place(part: &str, error: &ValidationError<'_>) -> String {
     let is_within = error.evaluation_path() == error.schema_path();
     format!("{}{}", if is_within { part } else { "" }, error.schema_path())
 }

@@ -28,15 +28,16 @@ use super::options::OutputProcessing;
 use super::report::{BranchChoice, Outcome, Stage, StageReport, Violation};
 use super::tape::{DEEPEST, Fault};
 use convert::{Allowed, Converted, convert};
+pub(crate) use flat::Branches;
 pub use flat::FlatSchema;
-pub(crate) use flat::{Branches, keyword_place};
+use flat::keyword_place;
 
 /// Maximum number of rounds of validation and conversion. Several are needed because a new array
 /// may have elements to convert.
 const ROUNDS: usize = 16;
 
 /// State of the conversion of one value.
-struct Coercion<'a> {
+struct Coercer<'a> {
     adapter: &'a Adapter,
     tries_branches: bool,
     deadline: Deadline,
@@ -69,7 +70,7 @@ pub(super) fn coerce(
     level: OutputProcessing,
     deadline: Deadline,
 ) -> (StageReport, Option<Value>) {
-    let mut coercion = Coercion {
+    let mut coercion = Coercer {
         adapter,
         tries_branches: level == OutputProcessing::Full,
         deadline,
@@ -99,19 +100,19 @@ pub(super) fn coerce(
 
 /// Places of a value and of its schema, as JSON pointers.
 #[derive(Clone, Copy, Default)]
-struct Base<'a> {
-    value: &'a str,
-    schema: &'a str,
+pub(crate) struct Base<'a> {
+    pub(crate) value: &'a str,
+    pub(crate) schema: &'a str,
 }
 
 impl Base<'_> {
     /// Returns the pointer of the keyword that an error is about.
-    fn keyword(self, error: &ValidationError<'_>) -> String {
+    pub(crate) fn keyword(self, error: &ValidationError<'_>) -> String {
         keyword_place(self.schema, error)
     }
 }
 
-impl Coercion<'_> {
+impl Coercer<'_> {
     fn run(&mut self, value: &mut Value) -> Result<(), Violation> {
         for _ in 0..ROUNDS {
             self.deadline.check()?;

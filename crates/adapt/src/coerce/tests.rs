@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{Base, Coercion, Deadline, Done};
+use super::{Base, Coercer, Deadline, Done};
 use crate::{AdaptLimits, AdaptOptions, Adaptation, Adapter, Allow, AnyOfStrategy, Conversion};
 
 fn all() -> AdaptOptions {
@@ -382,7 +382,7 @@ fn conversions_stop_at_the_time_limit() {
     let adapter = Adapter::new(&json!({ "items": of("integer") }), AdaptOptions::full()).expect("a schema");
     let given = json!(["1", "2"]);
     let errors: Vec<_> = adapter.flat().expect("errors").errors(&given).expect("short").collect();
-    let mut coercion = Coercion {
+    let mut coercion = Coercer {
         adapter: &adapter,
         tries_branches: true,
         deadline: Deadline::new(std::time::Duration::ZERO),

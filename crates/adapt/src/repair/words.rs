@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::content::Marks;
 use super::truncated;
-use crate::coerce::{Branches, FlatSchema, keyword_place};
+use crate::coerce::{Base, Branches, FlatSchema};
 use crate::tape::pointer_token;
 
 /// Maximum number of errors shown to a model.
@@ -59,19 +59,12 @@ pub fn dotted(pointer: &str) -> String {
     parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect::<Vec<_>>().join(".")
 }
 
-/// Places of a value and of its schema, as JSON pointers.
-#[derive(Clone, Copy, Default)]
-struct Base<'a> {
-    value: &'a str,
-    schema: &'a str,
-}
-
 impl Told {
     /// Reports an error. If the error is about branches, reports the errors of the closest branch
     /// instead.
     fn tell(&mut self, flat: &FlatSchema, error: &ValidationError<'_>, base: Base<'_>, depth: usize) {
         let place = format!("{}{}", base.value, error.instance_path());
-        let keyword = keyword_place(base.schema, error);
+        let keyword = base.keyword(error);
         let branches =
             flat.branches(&keyword).filter(|_| matches!(error.kind(), ValidationErrorKind::FalseSchema));
         if let Some(branches) = branches {

@@ -28,7 +28,7 @@ pub(super) use text::{escape, number, number_length, quoted, unescape};
 
 /// Kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CellKind {
     Null,
     True,
     False,
@@ -44,7 +44,7 @@ pub(super) enum Kind {
 /// A value, or the name of a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
-    kind: Kind,
+    kind: CellKind,
     /// Byte offset of the beginning. For a string, the offset after the opening quote.
     start: u32,
     /// Byte offset of the end. For a string, the offset of the closing quote. For an array or
@@ -114,9 +114,9 @@ impl<'t> Tape<'t> {
 fn string<'t>(text: &'t str, cell: &Cell) -> Option<Cow<'t, str>> {
     let inner = || &text[cell.start as usize..cell.end as usize];
     match cell.kind {
-        Kind::String => Some(Cow::Borrowed(inner())),
+        CellKind::String => Some(Cow::Borrowed(inner())),
         // The parser has validated the escapes.
-        Kind::Escaped => Some(unescape(inner()).map_or(Cow::Borrowed(inner()), Cow::Owned)),
+        CellKind::Escaped => Some(unescape(inner()).map_or(Cow::Borrowed(inner()), Cow::Owned)),
         _ => None,
     }
 }
@@ -125,18 +125,18 @@ fn string<'t>(text: &'t str, cell: &Cell) -> Option<Cow<'t, str>> {
 #[inline]
 fn is_string(text: &str, cell: &Cell, expected: &str) -> bool {
     match cell.kind {
-        Kind::String => {
+        CellKind::String => {
             let length = (cell.end - cell.start) as usize;
             length == expected.len()
                 && text.as_bytes()[cell.start as usize..cell.end as usize] == *expected.as_bytes()
         }
-        Kind::Escaped => string(text, cell).is_some_and(|string| string == expected),
+        CellKind::Escaped => string(text, cell).is_some_and(|string| string == expected),
         _ => false,
     }
 }
 
 fn number_of(text: &str, cell: &Cell) -> Option<Number> {
-    matches!(cell.kind, Kind::Integer | Kind::Float)
+    matches!(cell.kind, CellKind::Integer | CellKind::Float)
         .then(|| number(&text[cell.start as usize..cell.end as usize]))?
 }
 
@@ -144,14 +144,14 @@ fn number_of(text: &str, cell: &Cell) -> Option<Number> {
 fn build(text: &str, cells: &[Cell], index: usize) -> Value {
     let cell = &cells[index];
     match cell.kind {
-        Kind::Null => Value::Null,
-        Kind::True => Value::Bool(true),
-        Kind::False => Value::Bool(false),
-        Kind::Integer | Kind::Float => number_of(text, cell).map_or(Value::Null, Value::Number),
-        Kind::String | Kind::Escaped => {
+        CellKind::Null => Value::Null,
+        CellKind::True => Value::Bool(true),
+        CellKind::False => Value::Bool(false),
+        CellKind::Integer | CellKind::Float => number_of(text, cell).map_or(Value::Null, Value::Number),
+        CellKind::String | CellKind::Escaped => {
             Value::String(string(text, cell).map(Cow::into_owned).unwrap_or_default())
         }
-        Kind::Array => {
+        CellKind::Array => {
             let mut items = Vec::with_capacity(cell.end as usize);
             let mut at = index + 1;
             while at < cell.next as usize {
@@ -160,7 +160,7 @@ fn build(text: &str, cells: &[Cell], index: usize) -> Value {
             }
             Value::Array(items)
         }
-        Kind::Object => {
+        CellKind::Object => {
             let mut members = Map::with_capacity(cell.end as usize);
             let mut at = index + 1;
             while at < cell.next as usize {

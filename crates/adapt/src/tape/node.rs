@@ -6,7 +6,7 @@ use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
 use jsonschema::{JsonType, Validator};
 use serde_json::{Number, Value};
 
-use super::{Cell, Kind, build, is_string, number_of, string};
+use super::{Cell, CellKind, build, is_string, number_of, string};
 
 /// The index as a JSON representation of the `jsonschema` crate.
 pub(crate) struct OnTape;
@@ -32,15 +32,15 @@ pub(crate) enum NodeRef<'a> {
 
 impl<'a> NodeRef<'a> {
     #[inline]
-    fn kind(self) -> Kind {
+    fn kind(self) -> CellKind {
         match self {
             Self::At(view, index) => view.cells[index as usize].kind,
-            Self::Name(_) => Kind::String,
+            Self::Name(_) => CellKind::String,
         }
     }
 
     #[inline]
-    fn items(self, kind: Kind) -> Option<Items<'a>> {
+    fn items(self, kind: CellKind) -> Option<Items<'a>> {
         let Self::At(view, index) = self else { return None };
         let cell = view.cells.get(index as usize).filter(|cell| cell.kind == kind)?;
         Some(Items { view, at: index + 1, end: cell.next, count: cell.end })
@@ -71,12 +71,12 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
 
     #[inline]
     fn as_object(&self) -> Option<Items<'a>> {
-        self.items(Kind::Object)
+        self.items(CellKind::Object)
     }
 
     #[inline]
     fn as_array(&self) -> Option<Items<'a>> {
-        self.items(Kind::Array)
+        self.items(CellKind::Array)
     }
 
     #[inline]
@@ -96,34 +96,34 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
 
     fn as_boolean(&self) -> Option<bool> {
         match self.kind() {
-            Kind::True => Some(true),
-            Kind::False => Some(false),
+            CellKind::True => Some(true),
+            CellKind::False => Some(false),
             _ => None,
         }
     }
 
     fn is_null(&self) -> bool {
-        self.kind() == Kind::Null
+        self.kind() == CellKind::Null
     }
 
     fn is_number(&self) -> bool {
-        matches!(self.kind(), Kind::Integer | Kind::Float)
+        matches!(self.kind(), CellKind::Integer | CellKind::Float)
     }
 
     #[inline]
     fn is_string(&self) -> bool {
-        matches!(self.kind(), Kind::String | Kind::Escaped)
+        matches!(self.kind(), CellKind::String | CellKind::Escaped)
     }
 
     #[inline]
     fn json_type(&self) -> JsonType {
         match self.kind() {
-            Kind::Null => JsonType::Null,
-            Kind::True | Kind::False => JsonType::Boolean,
-            Kind::Integer | Kind::Float => JsonType::Number,
-            Kind::String | Kind::Escaped => JsonType::String,
-            Kind::Array => JsonType::Array,
-            Kind::Object => JsonType::Object,
+            CellKind::Null => JsonType::Null,
+            CellKind::True | CellKind::False => JsonType::Boolean,
+            CellKind::Integer | CellKind::Float => JsonType::Number,
+            CellKind::String | CellKind::Escaped => JsonType::String,
+            CellKind::Array => JsonType::Array,
+            CellKind::Object => JsonType::Object,
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use thiserror::Error;
 
 use super::text::{escape, number, number_length};
-use super::{Cell, Kind, is_string, string};
+use super::{Cell, CellKind, is_string, string};
 
 /// Number of names in an object up to which names are compared one by one. Larger objects use a
 /// set.
@@ -149,9 +149,9 @@ impl Parser<'_> {
             Some(b'{') => return self.begin(true),
             Some(b'[') => return self.begin(false),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.literal("true", Kind::True),
-            Some(b'f') => self.literal("false", Kind::False),
-            Some(b'n') => self.literal("null", Kind::Null),
+            Some(b't') => self.literal("true", CellKind::True),
+            Some(b'f') => self.literal("false", CellKind::False),
+            Some(b'n') => self.literal("null", CellKind::Null),
             Some(_) => Err(Fault::Expected("a value")),
             None => Err(Fault::End),
         }?;
@@ -162,7 +162,7 @@ impl Parser<'_> {
         if self.open.len() >= self.max_depth {
             return Err(Fault::Depth { limit: self.max_depth });
         }
-        let kind = if is_object { Kind::Object } else { Kind::Array };
+        let kind = if is_object { CellKind::Object } else { CellKind::Array };
         let cell = self.cells.len();
         self.push(kind, self.at, 0);
         self.open.push(Open { cell, is_object, count: 0, names: self.names.len(), seen: 0, set: None });
@@ -247,7 +247,7 @@ impl Parser<'_> {
         let name = self.cells.get(last)?;
         let open = self.open.last_mut()?;
         let before = &self.names[open.names..];
-        let is_known = if name.kind == Kind::String && before.len() < FEW_NAMES {
+        let is_known = if name.kind == CellKind::String && before.len() < FEW_NAMES {
             let name = &self.text[name.start as usize..name.end as usize];
             let bit = 1 << (hash(name.as_bytes()) & 63);
             // A name with escapes sets all bits, because its hash is unknown.
@@ -272,7 +272,7 @@ impl Parser<'_> {
     #[inline]
     fn string(&mut self) -> Result<(), Fault> {
         let start = self.at + 1;
-        let mut kind = Kind::String;
+        let mut kind = CellKind::String;
         self.at = start;
         loop {
             self.at = plain_until(self.bytes, self.at);
@@ -280,7 +280,7 @@ impl Parser<'_> {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     let (read, _) = escape(&self.text[self.at..]).ok_or(Fault::Escape)?;
-                    (kind, self.at) = (Kind::Escaped, self.at + read);
+                    (kind, self.at) = (CellKind::Escaped, self.at + read);
                 }
                 Some(_) => return Err(Fault::Control),
                 None => return Err(Fault::End),
@@ -304,14 +304,14 @@ impl Parser<'_> {
         if !is_sure && number(literal).is_none() {
             return Err(Fault::Number);
         }
-        let kind = if is_integer { Kind::Integer } else { Kind::Float };
+        let kind = if is_integer { CellKind::Integer } else { CellKind::Float };
         self.push(kind, self.at, self.at + length);
         self.at += length;
         Ok(())
     }
 
     #[inline]
-    fn literal(&mut self, word: &'static str, kind: Kind) -> Result<(), Fault> {
+    fn literal(&mut self, word: &'static str, kind: CellKind) -> Result<(), Fault> {
         if !self.bytes[self.at..].starts_with(word.as_bytes()) {
             return Err(Fault::Expected("a value"));
         }
@@ -321,7 +321,7 @@ impl Parser<'_> {
     }
 
     #[inline]
-    fn push(&mut self, kind: Kind, start: usize, end: usize) {
+    fn push(&mut self, kind: CellKind, start: usize, end: usize) {
         let next = self.cells.len() as u32 + 1;
         self.cells.push(Cell { kind, start: start as u32, end: end as u32, next });
     }

@@ -7,7 +7,7 @@ use super::{Mend, Mends, Rewritten};
 use crate::tape::{Fault, SyntaxError, pointer_token, unescape};
 
 /// An object or array that is not closed yet.
-struct Open {
+struct Unclosed {
     is_object: bool,
     count: usize,
     /// Offset of the last comma in the output, if no item follows the comma yet.
@@ -23,7 +23,7 @@ pub(super) struct Rewriter<'t> {
     pub(super) bytes: &'t [u8],
     pub(super) at: usize,
     pub(super) out: String,
-    open: Vec<Open>,
+    open: Vec<Unclosed>,
     allowed: Mends,
     made: Mends,
     max_depth: usize,
@@ -124,7 +124,7 @@ impl Rewriter<'_> {
         self.out.push(if is_object { '{' } else { '[' });
         self.at += 1;
         let item = self.out.len();
-        self.open.push(Open { is_object, count: 0, comma: None, item, name_end: item });
+        self.open.push(Unclosed { is_object, count: 0, comma: None, item, name_end: item });
         Ok(Read::Open)
     }
 
