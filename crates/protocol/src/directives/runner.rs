@@ -6,7 +6,7 @@ mod request;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use attempt::{Answered, Outcome};
+use attempt::{Answered, AttemptOutcome};
 use request::Conversation;
 pub use request::{ResultValidator, RunRequest, require_types};
 
@@ -77,12 +77,12 @@ impl Runner {
     }
 
     async fn run_in(&self, request: &RunRequest, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
-        let mut run = Run::new(self, request);
+        let mut run = DirectiveRun::new(self, request);
         for mode in run.open(modes).await? {
             match run.climb(mode).await? {
-                Step::Done(envelope) => return Ok(run.succeeded(mode, envelope)),
-                Step::Next => {}
-                Step::Stop => break,
+                ModeEnd::Done(envelope) => return Ok(run.succeeded(mode, envelope)),
+                ModeEnd::Next => {}
+                ModeEnd::Stop => break,
             }
         }
         Ok(run.failed())
@@ -107,7 +107,7 @@ impl Runner {
 }
 
 /// Next action of a run after the attempts in one mode.
-enum Step {
+enum ModeEnd {
     /// End the run with this envelope.
     Done(Envelope),
     /// Try the next mode.
@@ -117,7 +117,7 @@ enum Step {
 }
 
 /// State of one run.
-struct Run<'a> {
+struct DirectiveRun<'a> {
     runner: &'a Runner,
     request: &'a RunRequest,
     validator: Validator<'a>,
@@ -130,7 +130,7 @@ struct Run<'a> {
     best: (String, bool),
 }
 
-impl<'a> Run<'a> {
+impl<'a> DirectiveRun<'a> {
     fn new(runner: &'a Runner, request: &'a RunRequest) -> Self {
         Self {
             runner,
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
 
     /// Asks in `mode`, and sends repair requests until an answer can be used or no more repairs are
     /// allowed. Returns the next action of the run.
-    async fn climb(&mut self, mode: Mode) -> Result<Step, BackendError> {
+    async fn climb(&mut self, mode: Mode) -> Result<ModeEnd, BackendError> {
         let detail = schema::Detail {
             payloads: self.runner.tells_payloads(),
             strict: self.runner.preset.strict.unwrap_or(true),
@@ -193,26 +193,26 @@ impl<'a> Run<'a> {
         let mut kind = AttemptKind::First;
         for left in (0..=self.runner.preset.repair_retries.unwrap_or_default()).rev() {
             match self.attempt(mode, kind, &conversation).await? {
-                Outcome::Good(envelope) => return Ok(Step::Done(envelope)),
-                Outcome::Refused if kind == AttemptKind::First => {
+                AttemptOutcome::Good(envelope) => return Ok(ModeEnd::Done(envelope)),
+                AttemptOutcome::Refused if kind == AttemptKind::First => {
                     self.refused.push(mode);
                     return Ok(self.after_refusal());
                 }
-                Outcome::Refused => return Ok(self.after_refusal()),
-                Outcome::Failed => return Ok(Step::Stop),
-                Outcome::Bad(answered) if left > 0 => {
+                AttemptOutcome::Refused => return Ok(self.after_refusal()),
+                AttemptOutcome::Failed => return Ok(ModeEnd::Stop),
+                AttemptOutcome::Bad(answered) if left > 0 => {
                     kind = answered.repair_kind();
                     conversation.repair(&answered);
                 }
-                Outcome::Bad(_) => {}
+                AttemptOutcome::Bad(_) => {}
             }
         }
-        Ok(Step::Next)
+        Ok(ModeEnd::Next)
     }
 
     /// Returns the next action of the run after the backend refused a request.
-    fn after_refusal(&self) -> Step {
-        if self.runner.preset.stop_on_refusal == Some(true) { Step::Stop } else { Step::Next }
+    fn after_refusal(&self) -> ModeEnd {
+        if self.runner.preset.stop_on_refusal == Some(true) { ModeEnd::Stop } else { ModeEnd::Next }
     }
 
     /// Records that the backend answered. Any refusals before this answer were therefore about

@@ -199,7 +199,7 @@ impl Repairer {
     /// Returns an error if the run is interrupted, or if a request fails before any answer. A mode
     /// that the backend rejects is skipped, unless no mode is left.
     pub async fn ask(&self, plan: &Plan) -> Result<Answer, BackendError> {
-        let mut run = Run::new(self.options.attempts());
+        let mut run = RepairRun::new(self.options.attempts());
         let modes = self.open_modes();
         let mut refused = Vec::new();
         for (at, &mode) in modes.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Repairer {
     /// returned unchanged and [`Answer::unanswered`] holds the error.
     pub async fn repair(&self, plan: &Plan, text: &str) -> Result<Answer, BackendError> {
         let reading = self.read(text)?;
-        let mut run = Run::new(self.options.attempts());
+        let mut run = RepairRun::new(self.options.attempts());
         run.says(Mode::PromptOnly, false, (text, &reading));
         let (text, reading) = self.mend(plan, Mode::PromptOnly, (text.to_owned(), reading), &mut run).await?;
         run.offer(Mode::PromptOnly, text, reading);
@@ -251,7 +251,7 @@ impl Repairer {
     /// # Errors
     /// Returns an error if the run is interrupted.
     pub async fn repaired(&self, plan: &Plan, read: (String, Reading)) -> Result<Repaired, BackendError> {
-        let mut run = Run::new(self.options.attempts());
+        let mut run = RepairRun::new(self.options.attempts());
         let (text, reading) = self.mend(plan, Mode::PromptOnly, read, &mut run).await?;
         Ok(Repaired { text, reading, attempts: run.attempts, unanswered: run.unanswered })
     }
@@ -262,7 +262,7 @@ impl Repairer {
         plan: &Plan,
         mode: Mode,
         (mut text, mut reading): (String, Reading),
-        run: &mut Run,
+        run: &mut RepairRun,
     ) -> Result<(String, Reading), BackendError> {
         let most = self.options.attempts();
         let started_at = SystemTime::now();
@@ -358,7 +358,12 @@ impl Repairer {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(formats);
     }
 
-    async fn first(&self, plan: &Plan, mode: Mode, run: &mut Run) -> Result<(String, Reading), BackendError> {
+    async fn first(
+        &self,
+        plan: &Plan,
+        mode: Mode,
+        run: &mut RepairRun,
+    ) -> Result<(String, Reading), BackendError> {
         let reply = match self.prompts.run(plan).await {
             Ok(reply) => reply,
             Err(error) => {
@@ -404,8 +409,8 @@ impl Repairer {
         plan
     }
 
-    fn answer(&self, run: Run) -> Answer {
-        let Run { best, said, attempts, unanswered, .. } = run;
+    fn answer(&self, run: RepairRun) -> Answer {
+        let RepairRun { best, said, attempts, unanswered, .. } = run;
         let nothing = || Reading::of_nothing(vec!["`modes` is empty; expected at least one mode".to_owned()]);
         let (mode, text, reading) = match best {
             Some(Best { mode, text, reading }) => (Some(mode), text, reading),
@@ -435,7 +440,7 @@ impl Repairer {
 }
 
 /// State of a run.
-struct Run {
+struct RepairRun {
     /// Number of repairs left.
     left: u32,
     attempts: Vec<Attempt>,
@@ -459,7 +464,7 @@ struct Said {
     is_asked_for: bool,
 }
 
-impl Run {
+impl RepairRun {
     const fn new(left: u32) -> Self {
         Self { left, attempts: Vec::new(), best: None, said: None, unanswered: None }
     }

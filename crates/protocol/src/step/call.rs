@@ -10,7 +10,7 @@ use crate::trace::Span;
 use crate::{Body, Plan};
 
 /// Result of a model call.
-pub(super) enum Called {
+pub(super) enum CallResult {
     /// Text of the answer, and the request that it answers.
     Text { text: String, plan: Plan },
     /// No usable answer, for these reasons.
@@ -25,7 +25,7 @@ impl Step {
         options: &Body,
         context: &Context,
         span: &Span,
-    ) -> Result<Called, Kind> {
+    ) -> Result<CallResult, Kind> {
         let constraint = self.constraint().await?;
         if self.tools.is_some() {
             constraint.tell(span);
@@ -48,7 +48,7 @@ impl Step {
                 reply
             }
         };
-        Ok(Called::Text { text: reply.content(), plan })
+        Ok(CallResult::Text { text: reply.content(), plan })
     }
 
     async fn with_loop(
@@ -56,9 +56,9 @@ impl Step {
         messages: Vec<Value>,
         options: &Body,
         context: &Context,
-    ) -> Result<Called, Kind> {
+    ) -> Result<CallResult, Kind> {
         let Some((tools, settings)) = &self.tools else {
-            return Ok(Called::Failed { text: String::new(), errors: Vec::new() });
+            return Ok(CallResult::Failed { text: String::new(), errors: Vec::new() });
         };
         let mut defaults = self.prompts.defaults().clone();
         defaults.extend(options.clone());
@@ -69,13 +69,13 @@ impl Step {
         if !run.ok {
             let errors =
                 run.errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
-            return Ok(Called::Failed { text, errors });
+            return Ok(CallResult::Failed { text, errors });
         }
         // The last message is the answer itself, which is returned separately as `text`.
         let mut messages = run.messages;
         if messages.last().is_some_and(|message| message["role"] == "assistant") {
             messages.pop();
         }
-        Ok(Called::Text { text, plan: Plan { messages, options: options.clone() } })
+        Ok(CallResult::Text { text, plan: Plan { messages, options: options.clone() } })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::call::Called;
+use super::call::CallResult;
 use super::context::{StepInput, StepOutput};
 use super::error::{Kind, StepError};
 use super::{Context, Interrupted, Output, Step, StepProcessor, events};
@@ -23,18 +23,18 @@ struct Failed {
     text: String,
     value: Option<Value>,
     errors: Vec<String>,
-    asked: Asked,
+    asked: RepairCount,
 }
 
 /// Result of an attempt.
 enum Ended {
-    Good { value: Value, text: String, asked: Asked, context: Context },
+    Good { value: Value, text: String, asked: RepairCount, context: Context },
     Bad(Failed),
 }
 
 /// Numbers of requested and discarded repairs.
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct RepairCount {
     repairs: u32,
     /// Number of discarded repairs, for example because the result was worse.
     discarded: u32,
@@ -45,7 +45,7 @@ struct Read {
     text: String,
     value: Option<Value>,
     errors: Vec<String>,
-    asked: Asked,
+    asked: RepairCount,
     /// Context after the processors.
     context: Context,
 }
@@ -79,7 +79,7 @@ impl Step {
 
     async fn attempts(&self, input: &StepInput, context: &mut Body, span: &Span) -> Result<StepOutput, Kind> {
         let mut last: Option<Failed> = None;
-        let mut all = Asked::default();
+        let mut all = RepairCount::default();
         for number in 1..=self.retries.saturating_add(1) {
             let attempt = span.attempt(number);
             let own = Context::of(context);
@@ -113,7 +113,7 @@ impl Step {
     }
 
     /// Adds a run to the counters. Does nothing if the step has no schema.
-    fn count(&self, verdict: Verdict, attempts: u32, asked: Asked) {
+    fn count(&self, verdict: Verdict, attempts: u32, asked: RepairCount) {
         if self.output.is_none() {
             return;
         }
@@ -147,9 +147,9 @@ impl Step {
             messages.extend(feedback(failed));
         }
         let (text, plan) = match self.call(messages, &input.options, &context, span).await? {
-            Called::Text { text, plan } => (text, plan),
-            Called::Failed { text, errors } => {
-                return Ok(Ended::Bad(Failed { text, value: None, errors, asked: Asked::default() }));
+            CallResult::Text { text, plan } => (text, plan),
+            CallResult::Failed { text, errors } => {
+                return Ok(Ended::Bad(Failed { text, value: None, errors, asked: RepairCount::default() }));
             }
         };
         let Some(output) = &self.output else {
@@ -158,7 +158,7 @@ impl Step {
                 text,
                 value: Some(value),
                 errors: Vec::new(),
-                asked: Asked::default(),
+                asked: RepairCount::default(),
                 context,
             });
         };
@@ -233,7 +233,7 @@ impl Step {
         if self.settings.enforce_grammar
             && let Some(errors) = as_it_came(output, &text)
         {
-            return Ok(Read { text, value: None, errors, asked: Asked::default(), context });
+            return Ok(Read { text, value: None, errors, asked: RepairCount::default(), context });
         }
         let adaptation = {
             let bind = |processor| Bound { processor, context: &context };
@@ -245,7 +245,7 @@ impl Step {
             events::adaptation(span, &adaptation, output, &self.settings);
         }
         let errors = errors(output, &adaptation);
-        Ok(Read { text, value: adaptation.into_value(), errors, asked: Asked::default(), context })
+        Ok(Read { text, value: adaptation.into_value(), errors, asked: RepairCount::default(), context })
     }
 
     /// Requests repairs for an output that does not match its schema.
@@ -275,7 +275,7 @@ impl Step {
             }
         };
         let discarded = repaired.attempts.iter().filter(|attempt| attempt.is_discarded).count();
-        let asked = Asked { repairs: repaired.attempts.len() as u32, discarded: discarded as u32 };
+        let asked = RepairCount { repairs: repaired.attempts.len() as u32, discarded: discarded as u32 };
         if repaired.text == read.text {
             return Ok(Read { asked, ..read });
         }
@@ -329,7 +329,7 @@ impl Step {
     }
 }
 
-impl Asked {
+impl RepairCount {
     const fn and(self, more: Self) -> Self {
         Self {
             repairs: self.repairs.saturating_add(more.repairs),

@@ -178,7 +178,7 @@ pub enum ToolEvent {
         call: ToolCall,
     },
     /// A call has a result.
-    Called {
+    ReceivedCall {
         /// Number of the turn.
         turn: usize,
         /// The call and its result.

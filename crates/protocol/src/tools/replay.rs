@@ -12,7 +12,7 @@ use super::error::{Kind, ToolsError};
 use super::executor::Recorded;
 use super::record::{CallRecord, ToolRun, Turn};
 use super::registry::{Lookup, Tool, ToolRegistry, ToolSource};
-use super::runner::{Asked, Loop, World};
+use super::runner::{Loop, TimedAnswer, World};
 use super::shapes::ToolCall;
 use super::transforms::Transforms;
 use crate::{Body, Plan};
@@ -56,7 +56,7 @@ struct Past<'a> {
 }
 
 impl Past<'_> {
-    fn next(&mut self, plan: &Plan) -> Result<Asked, ToolsError> {
+    fn next(&mut self, plan: &Plan) -> Result<TimedAnswer, ToolsError> {
         self.turn += 1;
         let Some(turn) = self.turns.pop_front() else {
             return Err(departs(self.turn, "the record has no further request"));
@@ -70,7 +70,7 @@ impl Past<'_> {
             (_, Some(error)) => Err(error.clone()),
             (None, None) => return Err(departs(self.turn, "the record has no answer")),
         };
-        Ok(Asked { answer, latency_ms: turn.latency_ms })
+        Ok(TimedAnswer { answer, latency_ms: turn.latency_ms })
     }
 
     fn result(&mut self, call: &ToolCall) -> Result<(ToolResult, u64), ToolsError> {
@@ -85,7 +85,7 @@ impl Past<'_> {
 }
 
 impl World<ToolsError> for Past<'_> {
-    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<Asked, ToolsError>> {
+    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, ToolsError>> {
         ready(self.next(plan)).boxed()
     }
 

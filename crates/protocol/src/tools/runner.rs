@@ -12,7 +12,7 @@ use super::error::ToolsError;
 use super::options::{RESERVED, ToolCallingOptions, ToolFailurePolicy, ToolUseMode};
 use super::record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};
 use super::registry::{Tool, ToolSource};
-use super::shapes::{Called, Shaped, ToolCall, shape};
+use super::shapes::{ReceivedCall, Shaped, ToolCall, shape};
 use super::transforms::{Pipeline, Transforms};
 use crate::{BackendError, Body, Feature, Plan, PromptRunner};
 
@@ -89,7 +89,7 @@ impl ToolLoopRunner {
 }
 
 /// Result of a request.
-pub(super) struct Asked {
+pub(super) struct TimedAnswer {
     /// Body of the answer and the category name of the error behind each retry, or the problem if
     /// the backend did not answer.
     pub(super) answer: Result<(Value, Vec<String>), Problem>,
@@ -100,7 +100,7 @@ pub(super) struct Asked {
 /// earlier run.
 pub(super) trait World<E>: Send {
     /// Returns the result of a request. An error ends the run without a record.
-    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<Asked, E>>;
+    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, E>>;
 
     /// Executes `call` with its tool and its checked arguments. Returns the result and the run time
     /// in milliseconds. An error ends the run without a record.
@@ -118,7 +118,7 @@ struct Live<'a> {
 }
 
 impl World<BackendError> for Live<'_> {
-    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<Asked, BackendError>> {
+    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, BackendError>> {
         async move {
             let started = Instant::now();
             let answer = match self.prompt.run(plan).await {
@@ -129,7 +129,7 @@ impl World<BackendError> for Live<'_> {
                 Err(error) if error.interruption().is_some() => return Err(error),
                 Err(error) => Err(problem(&error)),
             };
-            Ok(Asked { answer, latency_ms: milliseconds(started) })
+            Ok(TimedAnswer { answer, latency_ms: milliseconds(started) })
         }
         .boxed()
     }
@@ -251,7 +251,7 @@ impl<'a> Loop<'a> {
         let tools = plan.options.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
         let is_finalization = std::mem::take(&mut self.is_finalization);
         self.tell(&ToolEvent::Asking { turn: number, tools, is_finalization });
-        let Asked { answer, latency_ms } = world.ask(&plan).await?;
+        let TimedAnswer { answer, latency_ms } = world.ask(&plan).await?;
         let mut turn = Turn {
             plan,
             is_finalization,
@@ -392,7 +392,7 @@ impl<'a> Loop<'a> {
         &mut self,
         turn: &mut Turn,
         shaped: &Shaped,
-        mut calls: Vec<Called>,
+        mut calls: Vec<ReceivedCall>,
         world: &mut dyn World<E>,
     ) -> Result<(), E> {
         let dispatcher = self.dispatcher;
@@ -408,7 +408,8 @@ impl<'a> Loop<'a> {
             results.push(json!({ "role": "tool", "tool_call_id": called.call.id, "content": content }));
             turn.calls.push(record);
         }
-        let calls: Vec<(&Called, &str)> = calls.iter().zip(arguments.iter().map(String::as_str)).collect();
+        let calls: Vec<(&ReceivedCall, &str)> =
+            calls.iter().zip(arguments.iter().map(String::as_str)).collect();
         self.messages.push(shaped.with_calls(&calls));
         self.messages.extend(results);
         Ok(())
@@ -431,7 +432,7 @@ impl<'a> Loop<'a> {
         self.ends.insert(call.name.clone(), result.ok);
         self.has_succeeded |= result.ok;
         let record = CallRecord { call: call.clone(), result, latency_ms };
-        self.tell(&ToolEvent::Called { turn, record: record.clone() });
+        self.tell(&ToolEvent::ReceivedCall { turn, record: record.clone() });
         Ok((record, content))
     }
 

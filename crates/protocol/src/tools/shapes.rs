@@ -23,7 +23,7 @@ pub struct ToolCall {
 /// Tool call with additional fields that the provider sent. Some providers expect these fields in
 /// the history.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Called {
+pub(super) struct ReceivedCall {
     pub(super) call: ToolCall,
     beside: Body,
 }
@@ -33,7 +33,7 @@ pub(super) struct Called {
 pub(super) struct Shaped {
     /// The message without its calls.
     message: Body,
-    pub(super) calls: Vec<Called>,
+    pub(super) calls: Vec<ReceivedCall>,
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -81,7 +81,7 @@ impl Shaped {
 
     /// Returns the message for the history, with the given calls in `tool_calls`. The text next to
     /// each call is its arguments, which must be a JSON object.
-    pub(super) fn with_calls(&self, calls: &[(&Called, &str)]) -> Value {
+    pub(super) fn with_calls(&self, calls: &[(&ReceivedCall, &str)]) -> Value {
         let mut message = self.message.clone();
         if !calls.is_empty() {
             let calls: Value = calls.iter().map(|(called, arguments)| called.entry(arguments)).collect();
@@ -91,7 +91,7 @@ impl Shaped {
     }
 }
 
-impl Called {
+impl ReceivedCall {
     /// Returns the call as an entry of `tool_calls` in OpenAI's shape, with `arguments` as JSON
     /// text. In the name, each character that providers reject is replaced by `_`.
     fn entry(&self, arguments: &str) -> Value {
@@ -140,7 +140,7 @@ fn entries(called: Value, warnings: &mut Vec<Problem>) -> Vec<Value> {
 
 /// Parses an entry of `tool_calls`. Returns the ID, if the entry has one, and the call. Returns
 /// `None` if the entry has no tool name.
-fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Called)> {
+fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, ReceivedCall)> {
     let Value::Object(mut entry) = entry else { return None };
     let id = match entry.shift_remove("id") {
         Some(Value::String(id)) if !id.trim().is_empty() => Some(id),
@@ -169,7 +169,7 @@ fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Ca
         }
     };
     let call = ToolCall { id: String::new(), name, arguments };
-    (!call.name.is_empty()).then_some((id, Called { call, beside: entry }))
+    (!call.name.is_empty()).then_some((id, ReceivedCall { call, beside: entry }))
 }
 
 /// Returns `given` if no earlier call has this ID, otherwise `made_up`. Appends `_` until the ID is
@@ -213,7 +213,8 @@ mod tests {
     /// Returns ID, name and arguments of each call, and the codes of the warnings.
     fn calls(message: &Value) -> (Vec<[String; 3]>, Vec<String>) {
         let shaped = shaped(message);
-        let calls = shaped.calls.into_iter().map(|Called { call, .. }| [call.id, call.name, call.arguments]);
+        let calls =
+            shaped.calls.into_iter().map(|ReceivedCall { call, .. }| [call.id, call.name, call.arguments]);
         (calls.collect(), shaped.warnings.into_iter().map(|warning| warning.code).collect())
     }
 

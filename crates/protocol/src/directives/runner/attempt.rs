@@ -3,12 +3,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::request::Conversation;
-use super::{Run, salvage};
+use super::{DirectiveRun, salvage};
 use crate::directives::{Attempt, AttemptKind, Envelope, Mode, Problem, ProblemCategory, Warning, parser};
 use crate::{BackendError, Reply};
 
 /// Outcome of an attempt.
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     /// An envelope that meets the caller's requirements.
     Good(Envelope),
     /// An answer that cannot be used, because it has no valid envelope or does not meet the
@@ -49,7 +49,7 @@ impl Answered {
     }
 }
 
-impl Run<'_> {
+impl DirectiveRun<'_> {
     /// Sends the request of `conversation` and records the attempt. Returns an error only if the
     /// request is interrupted.
     pub(super) async fn attempt(
@@ -57,7 +57,7 @@ impl Run<'_> {
         mode: Mode,
         kind: AttemptKind,
         conversation: &Conversation,
-    ) -> Result<Outcome, BackendError> {
+    ) -> Result<AttemptOutcome, BackendError> {
         let plan = &conversation.plan;
         let started = Instant::now();
         let answer = self.runner.prompts.run(plan).await;
@@ -96,7 +96,7 @@ impl Run<'_> {
     }
 
     /// Copies the data of `reply` into `attempt` and returns the outcome of the answer.
-    fn take(&mut self, attempt: &mut Attempt, reply: &Reply) -> Outcome {
+    fn take(&mut self, attempt: &mut Attempt, reply: &Reply) -> AttemptOutcome {
         self.answered();
         attempt.content = Some(reply.content());
         attempt.finish_reason.clone_from(&reply.finish_reason);
@@ -105,26 +105,32 @@ impl Run<'_> {
         attempt.usage = reply.body.get("usage").filter(|usage| usage.is_object()).cloned();
         let outcome = self.read(reply);
         match &outcome {
-            Outcome::Good(envelope) => attempt.warnings.clone_from(&envelope.warnings),
-            Outcome::Bad(answered) => {
+            AttemptOutcome::Good(envelope) => attempt.warnings.clone_from(&envelope.warnings),
+            AttemptOutcome::Bad(answered) => {
                 attempt.error = Some(answered.problem.clone());
                 let warnings = answered.envelope.as_ref().map(|envelope| envelope.warnings.clone());
                 attempt.warnings = warnings.unwrap_or_default();
                 self.keep_text(answered);
             }
-            Outcome::Refused | Outcome::Failed => {}
+            AttemptOutcome::Refused | AttemptOutcome::Failed => {}
         }
         outcome
     }
 
     /// Parses the answer in `reply`, validates its envelope and runs the caller's check.
-    fn read(&self, reply: &Reply) -> Outcome {
+    fn read(&self, reply: &Reply) -> AttemptOutcome {
         let content = reply.content();
         let refusal = reply.message.get("refusal").and_then(Value::as_str).map(str::to_owned);
         let read = parser::parse(&content, self.options().max_bytes);
         let bad = |problem, reasons, envelope| {
             let refusal = refusal.clone();
-            Outcome::Bad(Box::new(Answered { content: content.clone(), problem, reasons, envelope, refusal }))
+            AttemptOutcome::Bad(Box::new(Answered {
+                content: content.clone(),
+                problem,
+                reasons,
+                envelope,
+                refusal,
+            }))
         };
         let mut envelope = match read.and_then(|members| self.validator.validate(members)) {
             Ok(envelope) => envelope,
@@ -134,7 +140,7 @@ impl Run<'_> {
         let check = self.request.result_validator.as_ref();
         let reasons = check.map(|check| check(&envelope)).unwrap_or_default();
         if reasons.is_empty() {
-            return Outcome::Good(envelope);
+            return AttemptOutcome::Good(envelope);
         }
         let message = "the answer does not meet the caller's requirements";
         let problem = Problem::new(ProblemCategory::Semantic, "REQUIREMENT_NOT_MET", message)
@@ -184,17 +190,17 @@ fn cause(reply: &Reply, problem: Problem) -> Problem {
 /// Returns the problem to record for a backend error, and the outcome of the attempt. An error that
 /// rejects the mode leads to the next mode. Any other error would recur in the next mode and ends
 /// the run.
-fn failed(mode: Mode, kind: AttemptKind, error: &BackendError) -> (Problem, Outcome) {
+fn failed(mode: Mode, kind: AttemptKind, error: &BackendError) -> (Problem, AttemptOutcome) {
     let problem = Problem::transport(error);
     if !error.is_of_mode() || !mode.is_structured() {
-        return (problem, Outcome::Failed);
+        return (problem, AttemptOutcome::Failed);
     }
     if kind != AttemptKind::First {
-        return (problem, Outcome::Refused);
+        return (problem, AttemptOutcome::Refused);
     }
     let unsupported =
         Problem { category: ProblemCategory::Unsupported, code: "UNSUPPORTED_MODE".to_owned(), ..problem };
-    (unsupported, Outcome::Refused)
+    (unsupported, AttemptOutcome::Refused)
 }
 
 fn millis(time: Duration) -> u64 {
