@@ -178,7 +178,7 @@ pub enum ToolEvent {
         call: ToolCall,
     },
     /// A call has a result.
-    ReceivedCall {
+    Called {
         /// Number of the turn.
         turn: usize,
         /// The call and its result.

@@ -432,7 +432,7 @@ impl<'a> Loop<'a> {
         self.ends.insert(call.name.clone(), result.ok);
         self.has_succeeded |= result.ok;
         let record = CallRecord { call: call.clone(), result, latency_ms };
-        self.tell(&ToolEvent::ReceivedCall { turn, record: record.clone() });
+        self.tell(&ToolEvent::Called { turn, record: record.clone() });
         Ok((record, content))
     }
 
