@@ -1,6 +1,7 @@
-// How fast this machine reads memory: a sum over 1 GiB, each thread over its own part of it. Builds with
-// `cc -O3 -march=native -pthread memory.c -o memory`; takes the number of threads. Prints the median of 15 passes and the
-// best, in GB/s.
+// Measures how fast this machine reads memory. Each thread sums its own part of 1 GiB. The argument
+// is the number of threads. Prints the median and the best of 15 passes, in GB/s.
+//
+// Build it with `cc -O3 -march=native -pthread memory.c -o memory`.
 
 #define _GNU_SOURCE
 #include <pthread.h>

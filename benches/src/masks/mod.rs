@@ -11,13 +11,21 @@
 //! use formwork_grammar::{Limits, SchemaOptions};
 //! use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 //!
-//! let mut tokens: Vec<Token> = (0..128).map(|b| Token { bytes: vec![b], kind: TokenKind::Text }).collect();
+//! let mut tokens: Vec<Token> =
+//!     (0..128).map(|b| Token { bytes: vec![b], kind: TokenKind::Text }).collect();
 //! tokens.push(Token { bytes: vec![], kind: TokenKind::Control });
 //! let tokenizer = Tokenizer::greedy(Vocabulary::new(tokens, vec![TokenId(128)])?);
 //!
-//! let json = r#"{"schema": {"type": "boolean"}, "tests": [{"valid": true, "data": true}, {"valid": false, "data": 1}]}"#;
+//! let json = concat!(
+//!     r#"{"schema": {"type": "boolean"}, "#,
+//!     r#""tests": [{"valid": true, "data": true}, {"valid": false, "data": 1}]}"#
+//! );
 //! let case = Case::parse("boolean", json.as_bytes(), &tokenizer, Spelling::Compact)?;
-//! let settings = Settings { options: SchemaOptions::accept(), limits: Limits::default(), isolation: Isolation::Test };
+//! let settings = Settings {
+//!     options: SchemaOptions::accept(),
+//!     limits: Limits::default(),
+//!     isolation: Isolation::Test,
+//! };
 //! let engine = Formwork::new(&tokenizer, settings)?;
 //! let outcome = measure(&engine, &case);
 //! assert_eq!(outcome.status, Status::Pass);

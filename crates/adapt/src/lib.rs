@@ -35,13 +35,17 @@
 //! assert_eq!(adaptation.value(), Some(&json!({"count": 42})));
 //! assert_eq!(adaptation.transforms().collect::<Vec<_>>(), ["extract", "json.loads", "str->int"]);
 //!
-//! // What has two meanings is not decided here.
+//! // A value with two possible meanings is not converted.
 //! let adaptation = adapter.adapt(r#"{"count": 1, "size": "1"}"#);
 //! assert!(!adaptation.is_valid());
-//! let semantic = adaptation.stages().iter().find(|stage| stage.path.is_some()).expect("a failure");
-//! assert_eq!(semantic.error_preview.as_deref(), Some("/size: ambiguous: the value could mean 1 or true, and the schema accepts both"));
+//! let semantic =
+//!     adaptation.stages().iter().find(|stage| stage.path.is_some()).expect("a failure");
+//! assert_eq!(
+//!     semantic.error_preview.as_deref(),
+//!     Some("/size: ambiguous: the value could mean 1 or true, and the schema accepts both")
+//! );
 //!
-//! // What is not JSON is told, or read where that is allowed.
+//! // Text that is not JSON is reported, or read if the tolerance allows it.
 //! let broken = "{count: 7, // seven\n}";
 //! assert_eq!(
 //!     adapter.adapt(broken).violations()[0].to_string(),

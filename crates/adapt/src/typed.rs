@@ -17,7 +17,10 @@ impl Adapter {
     /// #[derive(serde::Deserialize)]
     /// struct Count { count: u32 }
     ///
-    /// let schema = serde_json::json!({"type": "object", "properties": {"count": {"type": "integer", "maximum": 50}}});
+    /// let schema = serde_json::json!({
+    ///     "type": "object",
+    ///     "properties": {"count": {"type": "integer", "maximum": 50}},
+    /// });
     /// let adapter = Adapter::new(&schema, AdaptOptions::minimal())?;
     /// assert_eq!(adapter.decode::<Count>(r#"{"count": 42}"#).expect("valid").count, 42);
     /// assert_eq!(adapter.decode::<Count>(r#"{"count": "42"}"#).expect("adapted").count, 42);

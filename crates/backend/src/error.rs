@@ -12,7 +12,8 @@ use crate::quota::Exhausted;
 ///
 /// ```
 /// use formwork_backend::{BackendError, Category};
-/// let error = BackendError::from_status(429, r#"{"error": {"message": "slow down", "code": "rate_limited"}}"#);
+/// let body = r#"{"error": {"message": "slow down", "code": "rate_limited"}}"#;
+/// let error = BackendError::from_status(429, body);
 /// assert_eq!(error.category(), Category::RateLimited);
 /// assert_eq!(error.code(), Some("rate_limited"));
 /// assert_eq!(error.to_string(), "the backend answered 429: slow down");

@@ -31,7 +31,11 @@ use formwork_backend::{BackendError, Body, ChatBackend, PromptRunner};
 /// };
 /// let backend = Arc::new(ScriptedBackend::new([Ok(ScriptedBackend::says("Done."))]));
 /// let evaluation = Evaluation::new(settings, BTreeMap::from([("m".to_owned(), backend as _)]))?;
-/// let trials: Vec<_> = evaluation.trials(&Default::default(), 1).collect().now_or_never().expect("a script answers at once");
+/// let trials: Vec<_> = evaluation
+///     .trials(&Default::default(), 1)
+///     .collect()
+///     .now_or_never()
+///     .expect("a script answers at once");
 /// let trials = trials.into_iter().collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(Summary::of(evaluation.settings(), &trials).overall.runs.ok, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

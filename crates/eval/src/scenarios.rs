@@ -42,7 +42,10 @@ pub struct UnknownScenario {
 ///
 /// ```
 /// use formwork_eval::{Harness, select_scenarios};
-/// assert_eq!(select_scenarios(Harness::Tools, &["extreme", "happy_path"])?, ["happy_path", "long_arguments_guard"]);
+/// assert_eq!(
+///     select_scenarios(Harness::Tools, &["extreme", "happy_path"])?,
+///     ["happy_path", "long_arguments_guard"]
+/// );
 /// assert_eq!(select_scenarios(Harness::Directives, &["default"])?.len(), 4);
 /// # Ok::<(), formwork_eval::UnknownScenario>(())
 /// ```

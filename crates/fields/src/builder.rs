@@ -210,7 +210,10 @@ impl Member {
 /// ```
 /// use formwork_fields::DefinitionBuilder;
 /// use formwork_fields::builder::{array, composite, field, reference, string};
-/// let folder = composite([field("name", string(1, 20)), field("folders", array(0, 5, reference("folder")))]);
+/// let folder = composite([
+///     field("name", string(1, 20)),
+///     field("folders", array(0, 5, reference("folder"))),
+/// ]);
 /// let definition = DefinitionBuilder::new(reference("folder")).define("folder", folder).build()?;
 /// assert!(definition.gbnf().contains("folder ::="));
 /// # Ok::<(), formwork_fields::FieldsError>(())

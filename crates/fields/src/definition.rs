@@ -21,15 +21,20 @@ use crate::{
 /// ```
 /// use formwork_fields::{Definition, Format};
 /// let definition = Definition::parse(
-///     r#"{"name": "Roll", "fields": [{"name": "die", "type": "choice", "options": [6, 20]}, {"name": "value", "type": "int",
-///         "min": 1, "max": 20}]}"#,
+///     r#"{"name": "Roll", "fields": [
+///         {"name": "die", "type": "choice", "options": [6, 20]},
+///         {"name": "value", "type": "int", "min": 1, "max": 20}]}"#,
 ///     Format::Json,
 /// )?;
-/// assert_eq!(definition.template(), "{\n  \"die\": \"<choice between [6, 20]>\",\n  \"value\": \"<integer between 1–20>\"\n}");
+/// assert_eq!(
+///     definition.template(),
+///     "{\n  \"die\": \"<choice between [6, 20]>\",\n  \"value\": \"<integer between 1–20>\"\n}"
+/// );
 /// let error = Definition::parse(r#"{"type": "int", "minimum": 1}"#, Format::Json).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "$: unknown key `minimum`; int accepts `type`, `description`, `name`, `definitions`, `min`, `max`"
+///     "$: unknown key `minimum`; \
+///      int accepts `type`, `description`, `name`, `definitions`, `min`, `max`"
 /// );
 /// # Ok::<(), formwork_fields::FieldsError>(())
 /// ```
@@ -67,16 +72,19 @@ impl Definition {
     /// the schema. For example, objects have named members only.
     ///
     /// # Errors
-    /// Returns an error if:
+    /// Returns an error in these cases:
     ///
-    /// - the schema uses a keyword or structure that fields cannot express (the error contains the
-    ///   JSON pointer),
-    /// - a resulting field is invalid, for example because its bounds contain no number (the error
-    ///   contains the path of the field).
+    /// - The schema uses a keyword or structure that fields cannot express. The error contains the
+    ///   JSON pointer.
+    /// - A resulting field is invalid, for example because its bounds contain no number. The error
+    ///   contains the path of the field.
     ///
     /// ```
     /// use formwork_fields::Definition;
-    /// let schema = serde_json::json!({ "type": "object", "properties": { "tags": { "type": "array", "uniqueItems": true } } });
+    /// let schema = serde_json::json!({
+    ///     "type": "object",
+    ///     "properties": { "tags": { "type": "array", "uniqueItems": true } },
+    /// });
     /// let error = Definition::from_schema(&schema).unwrap_err();
     /// assert_eq!(error.to_string(), "#/properties/tags: unsupported keyword `uniqueItems`");
     /// ```
@@ -160,7 +168,10 @@ impl Definition {
     /// ```
     /// use formwork_fields::Definition;
     /// use formwork_fields::builder::int;
-    /// assert_eq!(Definition::new("age", int(0, 120))?.gbnf(), "root ::= [0-9] | [1-9] [0-9] | \"1\" ([0-1] [0-9] | \"20\")\n");
+    /// assert_eq!(
+    ///     Definition::new("age", int(0, 120))?.gbnf(),
+    ///     "root ::= [0-9] | [1-9] [0-9] | \"1\" ([0-1] [0-9] | \"20\")\n"
+    /// );
     /// # Ok::<(), formwork_fields::FieldsError>(())
     /// ```
     pub fn gbnf(&self) -> String {

@@ -72,10 +72,12 @@ impl Grammar {
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits, Remotes, SchemaOptions};
-    /// let remotes = Remotes::from([("https://example.com/size".to_owned(), serde_json::json!({ "minimum": 0 }))]);
+    /// let size = serde_json::json!({ "minimum": 0 });
+    /// let remotes = Remotes::from([("https://example.com/size".to_owned(), size)]);
     /// let schema = serde_json::json!({ "type": "integer", "$ref": "https://example.com/size" });
     /// let options = SchemaOptions::default();
-    /// let grammar = Grammar::json_schema_with_remotes(&schema, &remotes, &options, &Limits::default())?;
+    /// let grammar =
+    ///     Grammar::json_schema_with_remotes(&schema, &remotes, &options, &Limits::default())?;
     /// assert!(grammar.accepts(b"3") && !grammar.accepts(b"-3"));
     /// # Ok::<(), formwork_grammar::GrammarError>(())
     /// ```

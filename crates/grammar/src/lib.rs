@@ -19,7 +19,8 @@
 //!
 //! let text = |s: &str| Token { bytes: s.into(), kind: TokenKind::Text };
 //! let end = Token { bytes: vec![], kind: TokenKind::Control };
-//! let vocabulary = Vocabulary::new(vec![text("y"), text("ye"), text("es"), text("no"), end], vec![TokenId(4)])?;
+//! let tokens = vec![text("y"), text("ye"), text("es"), text("no"), end];
+//! let vocabulary = Vocabulary::new(tokens, vec![TokenId(4)])?;
 //! let grammar = Grammar::choices(&["yes", "no"], &Limits::default())?;
 //! let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary))?.matcher();
 //! let ids = |m: &mut formwork_grammar::Matcher| m.mask().iter().map(|t| t.0).collect::<Vec<_>>();

@@ -2,8 +2,8 @@
 //! engine.
 //!
 //! ```sh
-//! cargo run --release -p formwork-model --example logprobs -- MODEL PROMPTS [--tokens 128] [--follow FILE] [--whole] \
-//!     [--rows FILE]
+//! cargo run --release -p formwork-model --example logprobs -- MODEL PROMPTS \
+//!     [--tokens 128] [--follow FILE] [--whole] [--rows FILE]
 //! ```
 //!
 //! `PROMPTS` is a JSON file with a list of prompts. A prompt is a list of token ids. Each prompt is

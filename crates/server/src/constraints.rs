@@ -217,7 +217,7 @@ mod tests {
         assert!(Key::new(regex, Undeclared::Omit) != Key::new(gbnf, Undeclared::Omit));
     }
 
-    /// Returns requests of which any two differ in one field of the constraint.
+    /// Returns requests that differ from each other in at least one field of the constraint.
     fn requests() -> Vec<Value> {
         let text = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let tags = |trigger: &str, begin: &str, content: Value, end: &str| {

@@ -20,12 +20,16 @@ use crate::Attributes;
 /// let step = run.step("answer");
 /// step.set_model("smollm2-135m-instruct");
 /// let attempt = step.attempt(1);
-/// attempt.event(Event::SoeSkipped, [("reason".to_owned(), "not supported".into())].into_iter().collect());
+/// let reason = [("reason".to_owned(), "not supported".into())].into_iter().collect();
+/// attempt.event(Event::SoeSkipped, reason);
 /// attempt.end(Status::Ok);
 /// step.end(Status::Ok);
 /// run.end(Status::Ok);
 /// let event = &memory.events()[0];
-/// assert_eq!((event.name.as_ref(), event.span.subject.step.as_deref()), ("aros.soe.skipped", Some("answer")));
+/// assert_eq!(
+///     (event.name.as_ref(), event.span.subject.step.as_deref()),
+///     ("aros.soe.skipped", Some("answer"))
+/// );
 /// ```
 #[derive(Clone, Default)]
 pub struct Tracer {

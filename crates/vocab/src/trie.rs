@@ -32,7 +32,8 @@ impl TrieNode {
 ///
 /// ```
 /// use formwork_vocab::{TokenId, TokenTrie, TrieNode};
-/// let trie = TokenTrie::new([(&b"to"[..], TokenId(0)), (b"toe", TokenId(1)), (b"tea", TokenId(2))].into_iter());
+/// let tokens = [(&b"to"[..], TokenId(0)), (b"toe", TokenId(1)), (b"tea", TokenId(2))];
+/// let trie = TokenTrie::new(tokens.into_iter());
 /// let t = trie.child(TrieNode::ROOT, b't').ok_or("no token starts with t")?;
 /// assert_eq!(trie.children(t).map(|(byte, _)| byte).collect::<Vec<_>>(), b"eo");
 /// let to = trie.child(t, b'o').ok_or("no token starts with to")?;

@@ -1,5 +1,5 @@
-// The Vercel AI SDK, with its provider for compatible servers and with its OpenAI provider. The latter uses chat
-// completions and responses.
+// Tests the Vercel AI SDK with its provider for compatible servers and with its OpenAI provider.
+// The OpenAI provider uses chat completions and responses.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,4 +1,5 @@
-//! Checks the dependency table in `ARCHITECTURE.md` against Cargo's metadata, and the layers inside `grammar`.
+//! Checks the dependency table in `ARCHITECTURE.md` against Cargo's metadata, and the layers inside
+//! `grammar`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -39,7 +39,7 @@ pub enum ObjectError {
         /// Maximum size of a text.
         limit: usize,
     },
-    /// The text is empty, or has nothing but reasoning.
+    /// The text is empty or contains only reasoning.
     #[error("the answer has no text")]
     Empty,
     /// The text contains no object.

@@ -8,7 +8,9 @@ pub(super) const NAME: &str = "tool_calls";
 ///
 /// ```
 /// use formwork_adapt::repair::Envelope;
-/// let envelope: Envelope = serde_json::from_str(r#"{"toolCalls": [{"name": "now", "arguments": {}}], "needsMoreWork": true}"#)?;
+/// let envelope: Envelope = serde_json::from_str(
+///     r#"{"toolCalls": [{"name": "now", "arguments": {}}], "needsMoreWork": true}"#,
+/// )?;
 /// assert_eq!(envelope.tool_calls[0].name, "now");
 /// # Ok::<(), serde_json::Error>(())
 /// ```

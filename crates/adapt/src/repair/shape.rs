@@ -347,7 +347,8 @@ impl Reading {
     /// let read = |text: &str| shape.read(text);
     /// let before = read(r#"{"toolCalls": [{"name": 7, "arguments": {}}], "content": "I look."}"#);
     /// assert!(read(r#"{"content": "I look."}"#).loses(&before));
-    /// assert!(!read(r#"{"toolCalls": [{"name": "now", "arguments": {}}], "content": "I look."}"#).loses(&before));
+    /// let after = r#"{"toolCalls": [{"name": "now", "arguments": {}}], "content": "I look."}"#;
+    /// assert!(!read(after).loses(&before));
     /// ```
     pub fn loses(&self, before: &Self) -> bool {
         match &self.value {

@@ -13,7 +13,10 @@
 //! use formwork_backend::quota::{Cost, Quota};
 //! let quota = Quota::unlimited().with_tokens(100);
 //! let reservation = quota.reserve(Cost::tokens(80))?;
-//! assert_eq!(quota.reserve(Cost::tokens(30)).unwrap_err().to_string(), "quota exceeded: 30 tokens requested, 20 left");
+//! assert_eq!(
+//!     quota.reserve(Cost::tokens(30)).unwrap_err().to_string(),
+//!     "quota exceeded: 30 tokens requested, 20 left"
+//! );
 //! reservation.reconcile(Cost::tokens(60));
 //! assert_eq!(quota.left().tokens, Some(40));
 //! drop(quota.reserve(Cost::tokens(30))?);

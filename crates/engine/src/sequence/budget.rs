@@ -29,7 +29,7 @@ impl Budget {
         self.behaviour == OnBudget::Close
     }
 
-    /// Returns true if the budget has limited the output, which was steered to a complete end.
+    /// Returns true if the output was steered to a complete end because of the budget.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }

@@ -85,7 +85,7 @@ impl Speculation {
         self.tokens().zip(chosen).take_while(|(draft, token)| draft == *token).count()
     }
 
-    /// Ends the check of the drafts, the first `accepted` of which were accepted. Removes all drafts.
+    /// Records that the check accepted the first `accepted` drafts, and removes all drafts.
     pub(super) fn settle(&mut self, accepted: usize) {
         if let Some(precedent) = self.precedent {
             self.record.learn(precedent, self.drafts.len(), accepted);

@@ -90,8 +90,9 @@ impl Frame {
     pub(crate) const NOBODY: u32 = 0;
 }
 
-/// The counterpart of a config in a JSON string that may turn out to be special
-/// ([`ConfigPart::Special`]): the config at the same place of an ordinary string.
+/// Counterpart of a config that is inside a string, and whose string may still turn out to be
+/// special ([`ConfigPart::Special`]). The counterpart is the config at the same place of an
+/// ordinary string.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EquivalentConfig {
     /// Config at the same place of a string that is certainly not special.

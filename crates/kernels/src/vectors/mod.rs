@@ -337,7 +337,7 @@ pub(crate) trait Bytes: Copy {
 /// has the instruction.
 #[inline(always)]
 unsafe fn prefetch(from: *const u8) {
-    // SAFETY: the instruction reads nothing, and every processor of the architecture has it.
+    // SAFETY: the instruction reads nothing, and every processor of the architecture supports it.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());

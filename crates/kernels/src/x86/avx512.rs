@@ -13,7 +13,8 @@ use crate::vectors::{LoadColumn, Unpack, attention, bounds, f16_as_i16, floats, 
 /// Computes the products of tiles of blocks.
 ///
 /// # Safety
-/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of [`gemm::products`] apply.
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`gemm::products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: MatrixMut<'_>) {
     // SAFETY: the caller ensures the requirements, which are those of the call.
@@ -23,7 +24,8 @@ pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>],
 /// Computes the products of tiles of 16-bit floats.
 ///
 /// # Safety
-/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of [`f16_as_i16::products`] apply.
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`f16_as_i16::products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) unsafe fn word_products<F: LoadColumn>(
     tiles: Tiles<'_>,
@@ -37,7 +39,8 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
 /// Computes the products of tiles of floats.
 ///
 /// # Safety
-/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW and VL. The requirements of [`floats::products`] apply.
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW and VL. The requirements of
+/// [`floats::products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 pub(crate) unsafe fn float_products<F: LoadColumn>(
     tiles: Tiles<'_>,
@@ -51,7 +54,8 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
 /// Computes the bounds of the products of a tile's rows.
 ///
 /// # Safety
-/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of [`bounds::bounds`] apply.
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`bounds::bounds`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) unsafe fn bounds<B: Unpack>(tile: Tiles<'_>, x: &CoarseQuery) -> Bounds {
     // SAFETY: the caller ensures the requirements, which are those of the call.
@@ -61,7 +65,8 @@ pub(crate) unsafe fn bounds<B: Unpack>(tile: Tiles<'_>, x: &CoarseQuery) -> Boun
 /// Computes the products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of [`attention::key_products`] apply.
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`attention::key_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) unsafe fn key_products(
     queries: &[Query<'_>],
@@ -75,7 +80,8 @@ pub(crate) unsafe fn key_products(
 /// Adds the weighted values of a block to the outputs.
 ///
 /// # Safety
-/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of [`attention::add_values`] apply.
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`attention::add_values`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) unsafe fn add_values(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     // SAFETY: the caller ensures the requirements, which are those of the call.

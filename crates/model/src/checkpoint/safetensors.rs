@@ -164,8 +164,7 @@ impl Safetensors {
     }
 }
 
-/// Returns the tokens that end a sequence according to `eos_token_id`, which is one id or a list of
-/// ids.
+/// Returns the tokens that end a sequence. `eos_token_id` holds a single id or a list of ids.
 fn end_tokens(config: &Map<String, Value>) -> Vec<TokenId> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
     match config.get("eos_token_id") {

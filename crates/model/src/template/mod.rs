@@ -3,11 +3,11 @@
 //! Models contain Jinja templates that are written for Python's `jinja2` and the environment of
 //! `transformers`. [`JinjaTemplate`] provides the same environment:
 //!
-//! - the same rules for whitespace,
-//! - Python's methods of strings, lists and dictionaries,
-//! - the functions `raise_exception` and `strftime_now`, and the filter `tojson` with Python's
-//!   layout,
-//! - the variables `tools` and `documents`, which are `none` by default.
+//! - The rules for whitespace are the same.
+//! - Strings, lists and dictionaries have Python's methods.
+//! - The functions `raise_exception` and `strftime_now` exist. The filter `tojson` uses Python's
+//!   layout.
+//! - The variables `tools` and `documents` are `none` by default.
 //!
 //! [`PlainTemplate`] is for models that have no template.
 //!

@@ -50,8 +50,12 @@ pub const PROVIDER_PRESETS: [&str; 3] = ["openai", "openrouter", "formwork"];
 ///     "#,
 /// )?;
 /// assert_eq!(config.models["glm"].profile(), "default");
-/// let error = Config::parse("[models.glm]\nprovider = \"ruoter\"\nmodel = \"z-ai/glm-4.7\"").unwrap_err();
-/// assert_eq!(error.to_string(), "line 2: `models.glm.provider`: unknown name `ruoter`; expected one of local");
+/// let misspelt = "[models.glm]\nprovider = \"ruoter\"\nmodel = \"z-ai/glm-4.7\"";
+/// let error = Config::parse(misspelt).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "line 2: `models.glm.provider`: unknown name `ruoter`; expected one of local"
+/// );
 /// # Ok::<(), formwork_protocol::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

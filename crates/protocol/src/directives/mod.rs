@@ -15,12 +15,18 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use formwork_protocol::directives::{Definition, Registry, RunRequest, Runner, StructuredOutputOptions};
+//! use formwork_protocol::directives::{
+//!     Definition, Registry, RunRequest, Runner, StructuredOutputOptions,
+//! };
 //! use formwork_protocol::{PromptRunner, ScriptedBackend};
 //! use futures_util::FutureExt;
 //!
-//! let registry = Registry::new(vec![Definition { aliases: vec!["toast".to_owned()], ..Definition::new("ui.toast") }])?;
-//! let written = r#"{"assistant_text": "Saved.", "directives": [{"type": "toast", "payload": {"message": "Saved"}}]}"#;
+//! let toast = Definition { aliases: vec!["toast".to_owned()], ..Definition::new("ui.toast") };
+//! let registry = Registry::new(vec![toast])?;
+//! let written = concat!(
+//!     r#"{"assistant_text": "Saved.", "#,
+//!     r#""directives": [{"type": "toast", "payload": {"message": "Saved"}}]}"#
+//! );
 //! let backend = ScriptedBackend::new([Ok(ScriptedBackend::says(written))]);
 //! let runner = Runner::new(PromptRunner::new(Arc::new(backend), "m"));
 //! let request = RunRequest::new("Save it.", StructuredOutputOptions::new(registry));

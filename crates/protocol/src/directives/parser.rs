@@ -32,9 +32,11 @@ pub(super) const FIELDS: [&str; 2] = ["assistant_text", "directives"];
 ///
 /// ```
 /// use formwork_protocol::directives::parser;
-/// let object = parser::parse("Sure!\n```json\n{\"assistant_text\": \"Hi\", \"directives\": []}\n```", 1000)?;
+/// let answer = "Sure!\n```json\n{\"assistant_text\": \"Hi\", \"directives\": []}\n```";
+/// let object = parser::parse(answer, 1000)?;
 /// assert_eq!(object["assistant_text"], "Hi");
-/// let problem = parser::parse("{\"assistant_text\": \"Hi\" \"directives\": []}", 1000).unwrap_err();
+/// let broken = "{\"assistant_text\": \"Hi\" \"directives\": []}";
+/// let problem = parser::parse(broken, 1000).unwrap_err();
 /// assert_eq!(problem.code, parser::INVALID_JSON);
 /// assert_eq!(problem.message, "line 1, column 25: expected `,` or `}`");
 /// # Ok::<(), formwork_protocol::directives::Problem>(())

@@ -15,7 +15,11 @@ const DEPTH: usize = 4;
 /// ```
 /// use formwork_protocol::precheck::checklist;
 /// use serde_json::json;
-/// let schema = json!({"type": "object", "properties": {"name": {"type": "string"}, "at": {"required": ["x"]}}, "required": ["name", "at"]});
+/// let schema = json!({
+///     "type": "object",
+///     "properties": {"name": {"type": "string"}, "at": {"required": ["x"]}},
+///     "required": ["name", "at"],
+/// });
 /// assert_eq!(checklist(&schema, &json!({"at": {}})), ["name", "at.x"]);
 /// assert_eq!(checklist(&schema, &json!({"name": 7, "at": {"x": 1}})), [""; 0]);
 /// assert_eq!(checklist(&schema, &json!([])), ["an object"]);

@@ -84,7 +84,8 @@ impl Planner for PromptPlanner {
 ///
 /// ```
 /// use formwork_protocol::precheck::agreement;
-/// assert_eq!(agreement(&["Read the file, write a test".to_owned(), "write the test; read a FILE".to_owned()]), 1.0);
+/// let plans = ["Read the file, write a test", "write the test; read a FILE"].map(str::to_owned);
+/// assert_eq!(agreement(&plans), 1.0);
 /// assert_eq!(agreement(&["read file".to_owned(), "delete file".to_owned()]), 1.0 / 3.0);
 /// ```
 pub fn agreement(plans: &[String]) -> f64 {

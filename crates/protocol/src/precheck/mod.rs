@@ -20,20 +20,26 @@
 //! does not stop the generation; its feedback becomes [`Guidance`].
 //!
 //! ```
-//! use formwork_protocol::precheck::{Judgement, PlanRequest, Precheck, PrecheckInput, PrecheckOptions, Verdict};
+//! use formwork_protocol::precheck::{
+//!     Judgement, PlanRequest, Precheck, PrecheckInput, PrecheckOptions, Verdict,
+//! };
 //! use formwork_protocol::{BackendError, Body};
 //! use futures_util::FutureExt;
 //!
 //! let options = PrecheckOptions { score_threshold: Some(0.7), ..PrecheckOptions::default() };
 //! let scorer = |request: &PlanRequest<'_>| -> Result<Judgement, BackendError> {
-//!     Ok(Judgement { score: Some(if request.plan.contains("test") { 0.9 } else { 0.2 }), ..Judgement::passed() })
+//!     let score = if request.plan.contains("test") { 0.9 } else { 0.2 };
+//!     Ok(Judgement { score: Some(score), ..Judgement::passed() })
 //! };
 //! let precheck = Precheck::new(options).with_validator(scorer);
 //! let context = Body::new();
 //! let input = PrecheckInput { plan: Some("delete everything"), ..PrecheckInput::new(&context) };
 //! let report = precheck.check(&input).now_or_never().expect("a closure answers at once")?;
 //! assert_eq!(report.verdict, Verdict::Fail);
-//! assert_eq!(report.feedback.as_deref(), Some("The plan's score is 0.2; at least 0.7 is required."));
+//! assert_eq!(
+//!     report.feedback.as_deref(),
+//!     Some("The plan's score is 0.2; at least 0.7 is required.")
+//! );
 //! # Ok::<(), BackendError>(())
 //! ```
 

@@ -8,8 +8,8 @@
 //!       at most two repairs, at temperature 0, each read alike
 //! ```
 //!
-//! A [`Shape`] reads answers by a schema, as described in [`adapt::repair`](crate::adapt::repair). A
-//! [`Repairer`] repairs a given text, or asks a model in one mode after the other (`json_schema`,
+//! A [`Shape`] reads answers by a schema, as described in [`adapt::repair`](crate::adapt::repair).
+//! A [`Repairer`] repairs a given text, or asks a model in one mode after the other (`json_schema`,
 //! `json_object`, plain text). All modes together share one limit on repairs.
 //!
 //! A repair is discarded if it is worse than the previous answer, or if it loses content of the
@@ -27,10 +27,17 @@
 //! use futures_util::FutureExt;
 //! use serde_json::json;
 //!
-//! let answers = [r#"{"toolCalls": [{"name": 7, "arguments": {}}]}"#, r#"{"toolCalls": [{"name": "now", "arguments": {}}]}"#];
-//! let backend = Arc::new(ScriptedBackend::new(answers.map(|answer| Ok(ScriptedBackend::says(answer)))));
+//! let answers = [
+//!     r#"{"toolCalls": [{"name": 7, "arguments": {}}]}"#,
+//!     r#"{"toolCalls": [{"name": "now", "arguments": {}}]}"#,
+//! ];
+//! let backend =
+//!     Arc::new(ScriptedBackend::new(answers.map(|answer| Ok(ScriptedBackend::says(answer)))));
 //! let repairer = Repairer::new(PromptRunner::new(backend.clone(), "m"), Shape::tool_calls());
-//! let question = Plan { messages: vec![json!({"role": "user", "content": "What time is it?"})], ..Plan::default() };
+//! let question = Plan {
+//!     messages: vec![json!({"role": "user", "content": "What time is it?"})],
+//!     ..Plan::default()
+//! };
 //! let answer = repairer.ask(&question).now_or_never().expect("a script answers at once")?;
 //! assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 1));
 //! let asked = backend.asked()[1]["messages"][2]["content"].to_string();

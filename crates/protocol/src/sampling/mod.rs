@@ -154,10 +154,13 @@ pub struct UnknownProfile {
 /// ```
 /// use formwork_protocol::sampling::Profiles;
 /// let profiles = Profiles::predefined();
-/// let names = |asked| -> Vec<_> { profiles.select(&[asked]).unwrap().iter().map(|profile| profile.name.as_str()).collect() };
+/// let names = |asked| -> Vec<_> {
+///     profiles.select(&[asked]).unwrap().iter().map(|profile| profile.name.as_str()).collect()
+/// };
 /// assert_eq!(names("default"), ["default"]);
 /// assert_eq!(names("creative"), ["gemini_2_5_flash_creative"]);
-/// assert!(profiles.get("gemini_2_5_flash_creative").unwrap().applies_to("google/gemini-2.5-flash:nitro"));
+/// let creative = profiles.get("gemini_2_5_flash_creative").unwrap();
+/// assert!(creative.applies_to("google/gemini-2.5-flash:nitro"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiles(Vec<SamplingProfile>);

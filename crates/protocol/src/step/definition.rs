@@ -49,10 +49,12 @@ impl Format {
 ///
 /// ```
 /// use formwork_protocol::step::{Format, StepsFile};
-/// let error = StepsFile::parse("agents:\n  a:\n    processing:\n      aop: some\n", Format::Yaml).unwrap_err();
+/// let yaml = "agents:\n  a:\n    processing:\n      aop: some\n";
+/// let error = StepsFile::parse(yaml, Format::Yaml).unwrap_err();
 /// assert!(error.to_string().starts_with("line 4, column 12: unknown variant `some`"), "{error}");
 /// let error = StepsFile::parse("[agents.a.processing]\nsoap = 1", Format::Toml).unwrap_err();
-/// assert!(error.to_string().starts_with("line 2, `agents.a.processing.soap`: unknown field `soap`"), "{error}");
+/// let expected = "line 2, `agents.a.processing.soap`: unknown field `soap`";
+/// assert!(error.to_string().starts_with(expected), "{error}");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]

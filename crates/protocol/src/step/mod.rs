@@ -1,11 +1,14 @@
 //! Steps: named model calls with checks, adaptation, repair and retries of the output.
 //!
 //! ```text
-//! for each attempt, in a copy of the context:
-//!   precheck ──► constraint ──► call, with tools ──► adaptation, with processors ──► repair ──► validators
-//!       │ guidance     │ response_format or grammar            │                                  │
-//!       ▼              ▼                                       ▼ what is wrong, by its place      ▼
-//!   events of the trace, in a span of the attempt          the next attempt is told       the copy becomes the context
+//! for each attempt, in a copy of the context, with trace events in a span of its own:
+//!   precheck ──► constraint ──► call ──► adaptation ──► repair ──► validators
+//!       │             │         with     with                       │      │
+//!       │             │         tools    processors                 │      │
+//!       │ guidance    │ response_format or grammar           errors │      │ valid output
+//!       ▼             ▼                                             ▼      ▼
+//!   the prompt     the request                       the prompt of the   the copy becomes
+//!                                                    next attempt        the context
 //! ```
 //!
 //! The `processing` block ([`Processing`]) selects these stages. The block comes from a steps file
@@ -36,12 +39,15 @@
 //!     ",
 //!     Format::Yaml,
 //! )?;
-//! let backend = Arc::new(ScriptedBackend::new([Ok(ScriptedBackend::says("```json\n{\"count\": \"2\"}\n```"))]));
-//! let step = steps.build("count", &Aros::default(), &|_| PromptRunner::new(backend.clone(), "m"))?;
+//! let answer = ScriptedBackend::says("```json\n{\"count\": \"2\"}\n```");
+//! let backend = Arc::new(ScriptedBackend::new([Ok(answer)]));
+//! let step =
+//!     steps.build("count", &Aros::default(), &|_| PromptRunner::new(backend.clone(), "m"))?;
 //! let memory = MemorySink::default();
 //! let run = Tracer::default().with_sink(memory.clone()).run("example");
 //! let mut context: Body = [("text".to_owned(), json!("two words"))].into_iter().collect();
-//! let output = step.run(&StepInput::default(), &mut context, &run).now_or_never().expect("at once")?;
+//! let output =
+//!     step.run(&StepInput::default(), &mut context, &run).now_or_never().expect("at once")?;
 //! assert_eq!(output.value, json!({"count": 2}));
 //! assert!(memory.events().iter().any(|event| event.name == "output.coercion.success"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

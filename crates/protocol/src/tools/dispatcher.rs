@@ -23,12 +23,20 @@ use crate::Body;
 /// use serde_json::json;
 ///
 /// let mut registry = ToolRegistry::new();
-/// let parameters = json!({"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]});
-/// let add = Closure::new(|sum| json!(sum["a"].as_i64().unwrap_or(0) + sum["b"].as_i64().unwrap_or(0)));
+/// let parameters = json!({
+///     "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+///     "required": ["a", "b"],
+/// });
+/// let add =
+///     Closure::new(|sum| json!(sum["a"].as_i64().unwrap_or(0) + sum["b"].as_i64().unwrap_or(0)));
 /// registry.add(ToolDefinition::new("add", "Adds two numbers.", parameters), add)?;
 /// let dispatcher = ToolDispatcher::new(Arc::new(registry));
 ///
-/// let call = |arguments: &str| ToolCall { id: "1".into(), name: "add".into(), arguments: arguments.into() };
+/// let call = |arguments: &str| ToolCall {
+///     id: "1".into(),
+///     name: "add".into(),
+///     arguments: arguments.into(),
+/// };
 /// # futures_util::FutureExt::now_or_never(async {
 /// assert_eq!(dispatcher.dispatch(&call(r#"{"a": 1, "b": 2}"#)).await.data, 3);
 /// let failed = dispatcher.dispatch(&call(r#"{"a": "one"}"#)).await;

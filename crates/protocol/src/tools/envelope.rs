@@ -33,7 +33,7 @@ pub mod codes {
     pub const NO_TOOLS: &str = "NO_TOOLS";
     /// For runs: the mode is `enforced`, the policy is `tolerated`, and all calls failed.
     pub const NO_SUCCESSFUL_TOOL_CALL: &str = "NO_SUCCESSFUL_TOOL_CALL";
-    /// For runs, and as a warning of turns: the last message is empty.
+    /// For runs, and for turns as a warning: the last message is empty.
     pub const EMPTY_FINAL: &str = "EMPTY_FINAL";
     /// For runs: the model still called tools in the last permitted turn.
     pub const MAX_TURNS: &str = "MAX_TURNS";
@@ -87,7 +87,11 @@ impl From<&str> for Problem {
 /// use formwork_protocol::tools::{Problem, ToolResult};
 /// let result = ToolResult::failed(Problem::new("NO_SUCH_CITY", "there is no such city"));
 /// let text = serde_json::to_string(&result)?;
-/// assert_eq!(text, r#"{"ok":false,"data":null,"errors":[{"code":"NO_SUCH_CITY","message":"there is no such city"}],"warnings":[]}"#);
+/// let expected = concat!(
+///     r#"{"ok":false,"data":null,"#,
+///     r#""errors":[{"code":"NO_SUCH_CITY","message":"there is no such city"}],"warnings":[]}"#
+/// );
+/// assert_eq!(text, expected);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,14 +11,21 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use formwork_protocol::tools::{Closure, ToolCallingOptions, ToolDefinition, ToolLoopRunner, ToolRegistry};
+//! use formwork_protocol::tools::{
+//!     Closure, ToolCallingOptions, ToolDefinition, ToolLoopRunner, ToolRegistry,
+//! };
 //! use formwork_protocol::{PromptRunner, ScriptedBackend};
 //! use serde_json::json;
 //!
 //! let mut registry = ToolRegistry::new();
-//! let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+//! let parameters = json!({
+//!     "type": "object",
+//!     "properties": {"city": {"type": "string"}},
+//!     "required": ["city"],
+//! });
+//! let definition = ToolDefinition::new("get_weather", "The weather in a city.", parameters);
 //! let weather = Closure::new(|arguments| json!({"city": arguments["city"], "sky": "clear"}));
-//! registry.add(ToolDefinition::new("get_weather", "The weather in a city.", parameters), weather)?;
+//! registry.add(definition, weather)?;
 //!
 //! let backend = ScriptedBackend::new([
 //!     Ok(ScriptedBackend::calls("call_1", "get_weather", r#"{"city": "Paris"}"#)),

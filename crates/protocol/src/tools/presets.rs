@@ -13,7 +13,10 @@ use crate::{Body, merge};
 /// ```
 /// use formwork_protocol::tools::Preset;
 /// let preset = Preset::for_model("openrouter", "deepseek/deepseek-v3.2:nitro");
-/// let mine = Preset::new(serde_json::json!({"tool_use_mode": "enforced", "request_overrides": {"temperature": 1.0}}))?;
+/// let mine = Preset::new(serde_json::json!({
+///     "tool_use_mode": "enforced",
+///     "request_overrides": {"temperature": 1.0},
+/// }))?;
 /// let options = preset.merge(&mine).options()?;
 /// assert_eq!(options.request_overrides["parallel_tool_calls"], false);
 /// assert_eq!(options.request_overrides["temperature"], 1.0);

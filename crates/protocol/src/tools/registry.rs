@@ -190,7 +190,11 @@ pub trait ToolSource: Send + Sync {
 /// use formwork_protocol::tools::{Closure, Lookup, ToolDefinition, ToolRegistry, ToolSource};
 /// use serde_json::json;
 ///
-/// let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+/// let parameters = json!({
+///     "type": "object",
+///     "properties": {"city": {"type": "string"}},
+///     "required": ["city"],
+/// });
 /// let mut registry = ToolRegistry::new();
 /// registry.add(
 ///     ToolDefinition::new("get_weather", "The weather in a city.", parameters),

@@ -8,11 +8,13 @@
 //! # let path = folder.path().join("traces.db");
 //! # let tracer = Tracer::default().with_sink(SqliteSink::open(&path, SqliteOptions::default())?);
 //! # let run = tracer.run("support");
-//! # run.step("answer").event(Event::OutputSuccess, [("stage".to_owned(), "extract".into())].into_iter().collect());
+//! # let stage = [("stage".to_owned(), "extract".into())].into_iter().collect();
+//! # run.step("answer").event(Event::OutputSuccess, stage);
 //! # run.end(Status::Ok);
 //! # tracer.flush()?;
 //! let health = Health::read(&path, &HealthOptions::at(Timestamp::now()))?;
-//! assert_eq!((health.steps[0].name.as_str(), health.steps[0].tally.per_100_runs()), ("answer", Some(100.0)));
+//! let step = &health.steps[0];
+//! assert_eq!((step.name.as_str(), step.tally.per_100_runs()), ("answer", Some(100.0)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

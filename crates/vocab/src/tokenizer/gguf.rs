@@ -103,12 +103,12 @@ impl Tokenizer {
     /// Builds the tokenizer that the fields of a GGUF file describe.
     ///
     /// # Errors
-    /// Returns an error if:
+    /// Returns an error in these cases:
     ///
-    /// - the model or the splitting rules are unknown,
-    /// - a list has a wrong length, or an id is invalid,
-    /// - a byte token or a merge is malformed,
-    /// - there are no tokens or too many.
+    /// - The model or the splitting rules are unknown.
+    /// - A list has a wrong length, or an id is invalid.
+    /// - A byte token or a merge is malformed.
+    /// - There are no tokens or too many.
     pub fn from_gguf(mut fields: GgufTokenizer) -> Result<Self, VocabError> {
         let model = Model::named(&fields.model)?;
         let splitting = match model {
@@ -193,7 +193,7 @@ impl GgufTokenizer {
         Ok(())
     }
 
-    /// Returns the ids of the tokens whose type is one of `types`, in increasing order.
+    /// Returns the ids of the tokens whose type is in `types`, in increasing order.
     fn of_type<'a>(&'a self, types: &'a [i32]) -> impl Iterator<Item = TokenId> + 'a {
         self.token_type.iter().zip(0..).filter(|(kind, _)| types.contains(kind)).map(|(_, id)| TokenId(id))
     }

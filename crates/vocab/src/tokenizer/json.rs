@@ -90,7 +90,7 @@ fn check_added(bytes: &[u8], json: &tokenizers::Tokenizer) -> Result<(), VocabEr
 /// Notation in which the file spells the bytes of tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spelling {
-    /// The byte-level alphabet, in which every byte is one character.
+    /// The byte-level alphabet, which spells each byte as one character.
     Alphabet,
     /// Plain text, except that a space is spelt `▁`. If `byte_tokens` is true, a spelling `<0xNN>`
     /// stands for a single byte.

@@ -13,9 +13,9 @@ use super::spelling::Decode;
 use crate::options::Profile;
 use crate::regular::TextDfa;
 
-/// An automaton over the characters of a string, and the distance of each state to the end of a
-/// string. An *end* is a state whose label is not 0: at least one language of the automaton
-/// contains the string.
+/// An automaton over the characters of a string, and the distance of each state to the nearest end.
+/// An *end* is a state whose label is not 0: the strings that lead to it belong to at least one
+/// language of the automaton.
 #[derive(Debug)]
 pub(crate) struct Texts {
     dfa: TextDfa,

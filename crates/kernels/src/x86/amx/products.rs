@@ -32,8 +32,8 @@ pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>],
     for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
         let out = out.of(token..token + x.len());
         token += x.len();
-        // SAFETY: the caller ensures the requirements. `rounds` gets at least as many tokens as its blocks have,
-        // and `Tokens::of` takes their addresses from activations.
+        // SAFETY: the caller ensures the requirements. `rounds` gets at least as many tokens as its
+        // blocks have, and `Tokens::of` takes their addresses from activations.
         unsafe {
             match Tokens::of(x) {
                 Some(tokens) if tokens.count >= MANY => rounds::<B, MANY>(tiles, tokens, out),

@@ -398,7 +398,8 @@ impl Reading {
         }
     }
 
-    /// Reports whether the remainder of the digits so far matters.
+    /// Reports whether the walk has to track a remainder: the digits so far, divided by the divisor
+    /// of `multipleOf`.
     fn divides(&self, span: &PreparedRule) -> bool {
         matches!(self, Self::Plain(walk) if walk.divides(span))
     }

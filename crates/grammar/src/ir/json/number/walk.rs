@@ -395,7 +395,8 @@ impl PlainNumber {
         }
     }
 
-    /// Reports whether the remainder of the digits so far matters for this rule.
+    /// Reports whether the walk has to track a remainder: the digits so far, divided by the divisor
+    /// of this rule.
     pub(crate) fn divides(&self, span: &PreparedRule) -> bool {
         span.residues.is_some() && self.fraction != Fraction::Beyond
     }
