@@ -102,7 +102,10 @@ mod tests {
             let args = [&["formwork"], *command, &[nowhere.as_str()]].concat();
             let error = dispatch(Args::try_parse_from(&args).unwrap()).unwrap_err();
             let option = command.last().unwrap();
-            assert!(one_line(&error).starts_with(&format!("{option}: {nowhere}: ")), "{error:#}");
+            assert!(
+                one_line(&error).starts_with(&format!("{option}: {nowhere}: ")),
+                "{command:?}: {error:#}"
+            );
         }
         let remote = format!("urn:a={nowhere}");
         let args = ["formwork", "grammar", "check", "--schema", &empty, "--remote", &remote];

@@ -40,11 +40,11 @@ fn each_block<const LEN: usize, const BYTES: usize>(
     }
 }
 
-/// Rounds `x` to the nearest integer. `|x|` must be below 2^22. The compiler turns these two
-/// operations into vector code, but leaves `f32::round` as a call.
+/// Rounds `x` to the nearest integer, and halves away from zero, as the reference implementation
+/// does. The compiler turns this into vector code, but leaves `f32::round` as a call.
 fn round(x: f32) -> f32 {
-    const SHIFT: f32 = (3 << 22) as f32;
-    (x + SHIFT) - SHIFT
+    let whole = x.trunc();
+    if (x - whole).abs() >= 0.5 { whole + 1_f32.copysign(x) } else { whole }
 }
 
 /// Returns the reciprocal of `x`, or 0 for 0.
@@ -63,7 +63,7 @@ fn q4_0(values: &[f32; 32]) -> [u8; 18] {
     // The extreme becomes -8, the level without a counterpart.
     let scale = extreme(values) / -8.0;
     let inverse = reciprocal(scale);
-    let code = |x: f32| (round(x * inverse) + 8.0).clamp(0.0, 15.0) as u8;
+    let code = |x: f32| (x * inverse + 8.5).clamp(0.0, 15.0) as u8;
     let mut block = [0; 18];
     block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
     for (byte, i) in block[2..].iter_mut().zip(0..) {
@@ -202,7 +202,9 @@ impl Affine {
             wlx += weight * level * x;
         }
         let determinant = w * wll - wl * wl;
-        let offset = if determinant > 0.0 { (wl * wlx - wll * wx) / determinant } else { 0.0 };
+        // Equal levels have a determinant of 0, up to rounding, and then no unique solution.
+        let is_solvable = determinant > 1e-5 * w * wll;
+        let offset = if is_solvable { (wl * wlx - wll * wx) / determinant } else { 0.0 };
         if offset > 0.0 {
             Self { scale: (w * wlx - wl * wx) / determinant, offset }
         } else {

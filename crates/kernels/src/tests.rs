@@ -197,6 +197,23 @@ fn quantized_weights_of_extreme_blocks_are_finite_and_close() {
 }
 
 #[test]
+fn quantized_constants_are_precise() {
+    for value in noise(300, 5) {
+        let values = [1.5 + value; 256];
+        for encoding in [Encoding::Q4_0, Encoding::Q8_0, Encoding::Q4K, Encoding::Q6K] {
+            let (len, bytes) = encoding.block();
+            let mut blocks = vec![0; 256 / len * bytes];
+            quantizer(encoding).unwrap()(&values, &mut blocks);
+            let mut given = [f32::NAN; 256];
+            dequantize(encoding, &blocks, &mut given);
+            let error = given.iter().zip(&values).map(|(given, x)| (given - x).abs() / x);
+            let most = error.fold(0.0, f32::max);
+            assert!(most < 0.01, "{encoding:?}: {most} of {}", values[0]);
+        }
+    }
+}
+
+#[test]
 fn dot_products_are_off_by_the_rounding_of_activations_at_most() {
     for sample in Sample::all() {
         let x = noise(sample.values.len(), 3);

@@ -126,7 +126,7 @@ fn reports_errors_before_loading_a_model() {
             .and_then(|args| request(&args))
             .is_ok()
     );
-    assert!(refused("/nowhere.json", &[]).starts_with("/nowhere.json: "));
+    assert!(refused("/nowhere.json", &[]).starts_with("--registry: /nowhere.json: "));
     assert_eq!(
         refused(REGISTRY, &["--require", "x"]),
         "--require[0]: unknown type `x`; expected a type of the registry"

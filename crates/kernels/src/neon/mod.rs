@@ -1,4 +1,4 @@
-//! Kernels for AArch64: a module for each tier, both with the same functions.
+//! Kernels for `AArch64`: a module for each tier, both with the same functions.
 
 #![allow(unsafe_code, reason = "instructions that some processors lack")]
 

@@ -78,7 +78,7 @@ impl Task {
 /// Reads prompts, one a line, from a file; returns the built-in prompts without a file.
 pub(super) fn prompts(path: Option<&Path>) -> Result<Vec<String>> {
     let Some(path) = path else { return Ok(PROMPTS.map(str::to_owned).to_vec()) };
-    let text = files::read_option("--schema", path)?;
+    let text = files::read_option("--prompts", path)?;
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
