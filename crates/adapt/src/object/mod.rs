@@ -19,7 +19,7 @@ const EFFORT: usize = 8;
 /// Object in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object<'a> {
-    /// Parsed of the object. A repeated name has its last value.
+    /// Members of the object. A repeated name has its last value.
     pub members: Map<String, Value>,
     /// Names that occur repeatedly, once for each repetition.
     pub duplicates: Vec<String>,
@@ -48,7 +48,7 @@ pub enum ObjectError {
     /// The text is JSON, but not an object.
     #[error("the JSON is {found}, not an object")]
     NotAnObject {
-        /// Kind of the value with its article, as of [`kind_of`].
+        /// Kind of the value with its article, as [`kind_of`] returns it.
         found: &'static str,
     },
     /// The text ends in the middle of the object.
@@ -105,8 +105,9 @@ pub fn find<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<O
     find_part(content, text, fields)
 }
 
-/// Returns the text after a model's reasoning. Some servers leave the reasoning in the answer, with
-/// or without the opening `<think>` tag.
+/// Returns the text after `</think>`, trimmed. Some servers leave a model's reasoning in the answer,
+/// with or without the opening `<think>` tag. Content that begins with `{` or has no such tag is
+/// only trimmed.
 pub fn without_thoughts(content: &str) -> &str {
     let text = content.trim_matches(is_blank);
     match text.split_once("</think>") {
@@ -132,7 +133,8 @@ pub const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Finds an object anywhere in `text`, which must be a slice of `content`.
+/// Finds an object in the fenced blocks of `text`, or else anywhere in `text`. `text` must be a
+/// slice of `content`, because errors give their position in `content`.
 fn find_part<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<Object<'a>, ObjectError> {
     let mut first = None;
     let mut furthest: Option<Broken> = None;
@@ -155,12 +157,13 @@ fn find_part<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<Object
     }
 }
 
-/// Returns the range of the first object that has one of these fields.
+/// Returns the byte range of the first object in `text` that has at least one of `fields`.
 pub fn range_in(text: &str, fields: &[&str]) -> Option<Range<usize>> {
     scan(text, fields).expected.map(|(_, place)| place)
 }
 
-/// Returns the contents of fenced code blocks. An unclosed block extends to the end of the text.
+/// Returns the contents of the fenced code blocks in `text`, without the fences. An unclosed block
+/// extends to the end of `text`.
 pub fn fenced(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     let mut open: Option<(&str, usize)> = None;
@@ -193,7 +196,8 @@ struct Candidates<'a> {
     furthest: Option<Broken<'a>>,
 }
 
-/// Tries to read an object at each opening brace.
+/// Tries to read an object at each opening brace of `text`. Stops at the first object that has at
+/// least one of `fields`.
 fn scan<'a>(text: &'a str, fields: &[&str]) -> Candidates<'a> {
     let mut found = Candidates::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
