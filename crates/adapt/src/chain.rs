@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::Adapter;
 use super::coerce::{self, FlatSchema};
-use super::extract::{self, Unread};
+use super::extract::{self, Unparsed, Unread};
+use super::kinds::Kinds;
 use super::options::{OutputProcessing, Tolerance};
 use super::processor::{Input, Processor, ProcessorError};
 use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
@@ -71,11 +72,25 @@ impl Adapter {
                 return unread(extract::violation(text, 0, &error), stages);
             }
             _ => match self.read(text, level, deadline, &mut stages) {
-                Ok(document) => document,
+                Ok(Read { document, is_truncated: false }) => document,
+                Ok(Read { document, is_truncated: true }) => {
+                    return self.truncated(text, self.fit(document, level, deadline, stages));
+                }
                 Err(violation) => return unread(violation, stages),
             },
         };
         self.fit(document, level, deadline, stages)
+    }
+
+    /// Marks the adaptation of a text that ends inside its value.
+    fn truncated(&self, text: &str, adaptation: Adaptation) -> Adaptation {
+        if self.options.allow_truncated || !adaptation.is_valid {
+            return Adaptation { is_truncated: true, ..adaptation };
+        }
+        let Place { line, column } = Place::of(text, text.len());
+        let message = format!("the text ends inside the value, at line {line}, column {column}");
+        let violations = vec![Violation::new("", "truncated", message)];
+        Adaptation { is_truncated: true, is_valid: false, violations, ..adaptation }
     }
 
     /// Extracts the JSON from a text and decodes it, with mends if the level allows them.
@@ -85,8 +100,8 @@ impl Adapter {
         level: OutputProcessing,
         deadline: Deadline,
         stages: &mut Vec<StageReport>,
-    ) -> Result<Document, Violation> {
-        let (report, read) = extract::extract(self, text);
+    ) -> Result<Read, Violation> {
+        let (report, read) = extract::extract(self, text, level, deadline);
         stages.push(report);
         deadline.check()?;
         let is_full = level == OutputProcessing::Full;
@@ -96,7 +111,7 @@ impl Adapter {
                     [Stage::Tolerant, Stage::Syntactic]
                         .map(|stage| StageReport::skip(stage, "the value is already JSON")),
                 );
-                return Ok(document);
+                return Ok(Read { document, is_truncated: false });
             }
             Err(unread) if !is_full => {
                 let off = |stage| StageReport::skip(stage, "disabled at level `minimal`");
@@ -108,16 +123,16 @@ impl Adapter {
         let tolerance = self.options.tolerance;
         if tolerance == Tolerance::Strict {
             stages.push(StageReport::skip(Stage::Tolerant, "the tolerance level is 0"));
-        } else if let Some(document) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {
+        } else if let Some(read) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {
             stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage decoded the text"));
-            return Ok(document);
+            return Ok(read);
         }
         deadline.check()?;
         let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
         if mends == Mends::of(tolerance) {
             stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage tried the same repairs"));
-        } else if let Some(document) = self.mend(&unread, Stage::Syntactic, mends, stages) {
-            return Ok(document);
+        } else if let Some(read) = self.mend(&unread, Stage::Syntactic, mends, stages) {
+            return Ok(read);
         }
         stages.push(StageReport::skip(Stage::Semantic, "no value could be read"));
         Err(unread.violation)
@@ -130,8 +145,8 @@ impl Adapter {
         stage: Stage,
         mends: Mends,
         stages: &mut Vec<StageReport>,
-    ) -> Option<Document> {
-        let Some((region, begins)) = &unread.region else {
+    ) -> Option<Read> {
+        let Some(Unparsed { text: region, begins, is_last }) = &unread.region else {
             stages.push(StageReport::skip(stage, "no region to repair was found"));
             return None;
         };
@@ -149,13 +164,42 @@ impl Adapter {
                 rewritten.names().for_each(|name| report.did(name));
                 report.patch = rewritten.patch(region, *begins);
                 stages.push(report);
-                Some(document)
+                let is_truncated = rewritten.is_cut || (rewritten.is_unclosed && *is_last);
+                Some(Read { document, is_truncated })
             }
             Err(violation) => {
                 stages.push(StageReport::fail(stage, &violation));
                 None
             }
         }
+    }
+
+    /// Returns the value of a region if the stages of `level` make it valid, with the mends of
+    /// `tolerance` at level `full`. A region that ends inside a scalar or a member has none.
+    pub(super) fn fitted(
+        &self,
+        region: &str,
+        level: OutputProcessing,
+        tolerance: Tolerance,
+        deadline: Deadline,
+    ) -> Option<Value> {
+        let max_depth = self.options.limits.max_depth;
+        let document = match Tape::parse(region, max_depth) {
+            Ok(tape) => tape.into_document(),
+            Err(_) if level == OutputProcessing::Full => {
+                let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
+                let rewritten = tolerant::rewrite(region, mends, max_depth).ok()?;
+                if rewritten.is_cut {
+                    return None;
+                }
+                Tape::parse(&rewritten.text, max_depth).ok()?.into_document()
+            }
+            Err(_) => return None,
+        };
+        if document.is_valid(&self.on_tapes) {
+            return Some(document.value());
+        }
+        coerce::coerce(self, &document.value(), level, deadline).1
     }
 
     /// Converts the value to fit the schema, if the level allows conversions, and validates the
@@ -180,6 +224,12 @@ impl Adapter {
                     .extend(BUILT_IN[..3].iter().map(|&stage| StageReport::skip(stage, "the text is JSON")));
             }
             let (report, coerced) = coerce::coerce(self, &value, level, deadline);
+            if coerced.is_none()
+                && let Some((report, item)) = self.only_item(&value, level, deadline)
+            {
+                stages.push(report);
+                return valid(Held::Value(item), stages);
+            }
             stages.push(report);
             if let Some(value) = coerced {
                 return valid(Held::Value(value), stages);
@@ -187,6 +237,28 @@ impl Adapter {
         }
         let violations = self.violations(&value);
         Adaptation { violations, is_valid: false, ..valid(Held::Value(value), stages) }
+    }
+
+    /// Returns the only item of an array where the schema accepts no array, if the item is valid or
+    /// can be converted.
+    fn only_item(
+        &self,
+        value: &Value,
+        level: OutputProcessing,
+        deadline: Deadline,
+    ) -> Option<(StageReport, Value)> {
+        let [item] = value.as_array()?.as_slice() else { return None };
+        if level != OutputProcessing::Full || self.kinds.has(Kinds::ARRAY) {
+            return None;
+        }
+        let (mut report, item) = if self.on_values.is_valid(item) {
+            (StageReport::new(Stage::Semantic, Outcome::Success, "the only item was taken"), item.clone())
+        } else {
+            let (report, item) = coerce::coerce(self, item, level, deadline);
+            (report, item?)
+        };
+        report.did("unwrap");
+        Some((report, item))
     }
 
     /// Runs the caller's processors and validates the values that they return.
@@ -236,8 +308,23 @@ impl Adapter {
 
 const BUILT_IN: [Stage; 4] = [Stage::Extract, Stage::Tolerant, Stage::Syntactic, Stage::Semantic];
 
+/// A value that was read from a text.
+struct Read {
+    document: Document,
+    /// True if the text ended inside the value.
+    is_truncated: bool,
+}
+
 fn valid(held: Held, stages: Vec<StageReport>) -> Adaptation {
-    Adaptation { held, is_valid: true, stages, violations: Vec::new(), elapsed: Duration::ZERO, shadow: None }
+    Adaptation {
+        held,
+        is_valid: true,
+        is_truncated: false,
+        stages,
+        violations: Vec::new(),
+        elapsed: Duration::ZERO,
+        shadow: None,
+    }
 }
 
 fn unread(violation: Violation, stages: Vec<StageReport>) -> Adaptation {

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! text ─► extract ─► tolerant ─► syntactic ─► semantic ─► custom ─► strict validation
-//!         fences,    JSON5 (1),  mends of     allow-list   the        the whole schema,
+//!         fences,    notations,  mends of     allow-list   the        the whole schema,
 //!         prose,     repair (2)  one meaning  by schema,   caller's   always
 //!         escapes                             branches
 //! ```
@@ -61,8 +61,11 @@
 //! - Adapting the result again changes nothing.
 //! - The final value is validated against the whole schema. If it is invalid, the value is returned
 //!   as read, without any conversion.
-//! - Ambiguous input is refused instead of resolved. This applies to repeated names in an object,
-//!   to two values of equal size in a text and to conversions with two meanings.
+//! - Ambiguous input is refused instead of resolved. This applies to repeated names with different
+//!   values, to several values in a text that match the schema ([`Prefer`]) and to conversions
+//!   with two meanings.
+//! - A value is invalid if the text ends inside it, unless
+//!   [`allow_truncated`](AdaptOptions::allow_truncated) accepts that.
 //! - Numbers that fit neither 64 bits nor a double are refused.
 //!
 //! # Limits
@@ -100,7 +103,8 @@ use serde_json::Value;
 
 pub use error::AdaptError;
 pub use options::{
-    AdaptLimits, AdaptOptions, Allow, AnyOfStrategy, Coercion, Conversion, Depth, OutputProcessing, Tolerance,
+    AdaptLimits, AdaptOptions, Allow, AnyOfStrategy, Coercion, Conversion, Depth, OutputProcessing, Prefer,
+    Tolerance,
 };
 pub use processor::{Input, Processor, ProcessorError};
 pub use report::{Adaptation, BranchChoice, Outcome, Patch, Stage, StageReport, Violation};

@@ -33,6 +33,10 @@ pub struct AdaptOptions {
     pub max_unescape_depth: u8,
     /// Choice among several branches that match after conversion. Applies at level `full`.
     pub anyof_strategy: AnyOfStrategy,
+    /// Choice among several different values in a text that match the schema.
+    pub prefer: Prefer,
+    /// True to accept a value although the text ends inside it. Applies at tolerance 2.
+    pub allow_truncated: bool,
     /// If true, the adaptation is only recorded. The value and the verdict are those of level
     /// `off`.
     pub shadow: bool,
@@ -63,6 +67,20 @@ pub enum AnyOfStrategy {
     Unique,
 }
 
+/// Choice among several different values in a text that all match the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prefer {
+    /// None of them: several values are an error, which lists their places.
+    Only,
+    /// The first value in the text.
+    First,
+    /// The last value in the text.
+    Last,
+    /// The value with the longest source text. Several of this length are an error.
+    Largest,
+}
+
 /// Limits of an adaptation. A text that exceeds a limit is not adapted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptLimits {
@@ -89,9 +107,9 @@ impl Default for AdaptLimits {
 pub enum Tolerance {
     /// Only JSON (level 0).
     Strict,
-    /// JSON and JSON5 (level 1).
+    /// JSON, JSON5, and notations of other languages that have only one meaning (level 1).
     Json5,
-    /// JSON, JSON5 and broken JSON, as far as the meaning is clear (level 2).
+    /// Also broken JSON, as far as the meaning is clear (level 2).
     Repair,
 }
 
@@ -255,6 +273,10 @@ pub struct Coercion {
     pub max_unescape_depth: Option<Depth>,
     /// Choice among several branches that match after conversion.
     pub anyof_strategy: Option<AnyOfStrategy>,
+    /// Choice among several different values in a text that match the schema.
+    pub prefer: Option<Prefer>,
+    /// True to accept a value although the text ends inside it.
+    pub allow_truncated: Option<bool>,
 }
 
 /// Maximum number of times that a string is unescaped, from 0 to 8.
@@ -314,6 +336,8 @@ impl AdaptOptions {
             allow,
             max_unescape_depth: 2,
             anyof_strategy: AnyOfStrategy::FirstPass,
+            prefer: Prefer::Only,
+            allow_truncated: false,
             shadow: false,
             limits: AdaptLimits::default(),
         }
@@ -339,6 +363,12 @@ impl AdaptOptions {
         }
         if let Some(strategy) = block.anyof_strategy {
             self.anyof_strategy = strategy;
+        }
+        if let Some(prefer) = block.prefer {
+            self.prefer = prefer;
+        }
+        if let Some(allow) = block.allow_truncated {
+            self.allow_truncated = allow;
         }
         self
     }

@@ -159,7 +159,8 @@ pub struct Patch {
 pub struct Violation {
     /// Place in the value, as a JSON pointer.
     pub path: String,
-    /// Keyword of the schema, or `syntax`, `limit`, `ambiguous`, `custom` or `schema`.
+    /// Keyword of the schema, or `syntax`, `limit`, `ambiguous`, `truncated`, `custom` or
+    /// `schema`.
     pub keyword: String,
     /// Description of the violation, without the value itself.
     pub message: String,
@@ -195,6 +196,7 @@ impl fmt::Display for Violation {
 pub struct Adaptation {
     pub(super) held: Held,
     pub(super) is_valid: bool,
+    pub(super) is_truncated: bool,
     pub(super) stages: Vec<StageReport>,
     pub(super) violations: Vec<Violation>,
     pub(super) elapsed: Duration,
@@ -236,9 +238,15 @@ impl Adaptation {
         }
     }
 
-    /// Reports whether the value matches the schema.
+    /// Reports whether the value matches the schema. A truncated value is invalid, unless
+    /// [`allow_truncated`](super::AdaptOptions::allow_truncated) accepts it.
     pub const fn is_valid(&self) -> bool {
         self.is_valid
+    }
+
+    /// Reports whether the text ended inside the value, so that some of the value may be missing.
+    pub const fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Reports whether any stage changed the text or the value.
@@ -285,6 +293,7 @@ impl Serialize for Adaptation {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("valid", &self.is_valid)?;
         map.serialize_entry("adapted", &self.is_adapted())?;
+        map.serialize_entry("truncated", &self.is_truncated)?;
         map.serialize_entry("stages", &self.stages)?;
         map.serialize_entry("violations", &self.violations)?;
         map.serialize_entry("elapsed_us", &(self.elapsed.as_nanos() as f64 / 1e3))?;

@@ -103,7 +103,8 @@ fn level_full_decodes_with_the_given_tolerance() {
         [(syntactic, Tolerance::Strict), (json5, Tolerance::Json5), (broken, Tolerance::Repair)]
     {
         for tolerance in [Tolerance::Strict, Tolerance::Json5, Tolerance::Repair] {
-            let adaptation = full(&person(), tolerance).adapt(text);
+            let options = AdaptOptions { allow_truncated: true, ..AdaptOptions::full() };
+            let adaptation = adapter(&person(), options.with_tolerance(tolerance)).adapt(text);
             assert_eq!(adaptation.is_valid(), tolerance >= least, "{text} at {tolerance:?}");
             let did = |stage: Stage| {
                 adaptation.stages().iter().any(|report| report.stage == stage && report.outcome == Success)
@@ -231,7 +232,7 @@ fn reports_every_syntax_repair_with_its_place() {
         let patch = report.patch.as_ref().expect("a patch");
         assert_eq!((patch.line, patch.column), (5, 11), "{tolerance:?}");
     }
-    let wrong = full(&person(), Tolerance::Json5).adapt("Here:\n  {name: 'Emma', age: 41 # years\n}");
+    let wrong = full(&person(), Tolerance::Json5).adapt("Here:\n  {name: 'Emma', age: 41 years\n}");
     assert_eq!(
         wrong.stages()[1].error_preview.as_deref(),
         Some("/age: line 2, column 26: expected `,` or `}`")
@@ -259,19 +260,44 @@ fn decodes_types_without_building_values() {
 }
 
 #[test]
+fn a_truncated_value_is_invalid_unless_allowed() {
+    for (text, is_cut) in [
+        ("{\"name\": \"Emma\", \"age\": 41", true),
+        ("{\"name\": \"Emma\", \"age\": 4", true),
+        ("{\"name\": \"Emma\", \"age\": 41, \"no", true),
+        ("Here: {\"name\": \"Emma\", \"age\": 41", true),
+        ("```json\n{\"name\": \"Emma\", \"age\": 41", true),
+        // Text after the value shows that the model had finished.
+        ("```json\n{\"name\": \"Emma\", \"age\": 41\n```", false),
+        ("{\"name\": \"Emma\", \"age\": 41] }", false),
+        ("```json\n{\"age\": 41, \"name\": \"Em\n```", true),
+    ] {
+        let strict = full(&person(), Tolerance::Repair).adapt(text);
+        assert_eq!((strict.is_valid(), strict.is_truncated()), (!is_cut, is_cut), "{text}");
+        if is_cut {
+            assert_eq!(strict.violations()[0].keyword, "truncated", "{text}");
+        }
+        let options = AdaptOptions { allow_truncated: true, ..AdaptOptions::full() };
+        let allowed = adapter(&person(), options.with_tolerance(Tolerance::Repair)).adapt(text);
+        assert_eq!((allowed.is_valid(), allowed.is_truncated()), (true, is_cut), "{text}");
+    }
+}
+
+#[test]
 fn reports_serialize_to_json() {
-    let adaptation = full(&person(), Tolerance::Repair).adapt("{'name': 'Emma', 'age': '41'");
+    let adaptation = full(&person(), Tolerance::Repair).adapt("{'name': 'Emma', 'age': '41'] }");
     let mut report = serde_json::to_value(&adaptation).expect("JSON");
     assert!(report["elapsed_us"].take().is_number());
     let expected = json!({
         "valid": true,
         "adapted": true,
+        "truncated": false,
         "stages": [
             { "stage": "extract", "outcome": "fail", "reason": "line 1, column 2: expected a name in double quotes",
               "error_preview": "line 1, column 2: expected a name in double quotes", "path": "" },
-            { "stage": "tolerant", "outcome": "success", "reason": "repaired: single-quotes, missing-closer",
-              "transforms": ["single-quotes", "missing-closer"],
-              "patch": { "line": 1, "column": 2, "before": "{'name': 'Emma', 'age': '41'", "after": "{\"name\": \"Emma\", \"age\": \"41\"}" } },
+            { "stage": "tolerant", "outcome": "success", "reason": "repaired: single-quotes, stray-closer",
+              "transforms": ["single-quotes", "stray-closer"],
+              "patch": { "line": 1, "column": 2, "before": "{'name': 'Emma', 'age': '41'] }", "after": "{\"name\": \"Emma\", \"age\": \"41\" }" } },
             { "stage": "syntactic", "outcome": "skip", "reason": "the tolerant stage decoded the text" },
             { "stage": "semantic", "outcome": "success", "reason": "the value was converted to match the schema",
               "transforms": ["str->int"], "expected_type": "integer", "actual_type": "string" },

@@ -1,20 +1,27 @@
 //! Extraction of JSON from a text with prose, Markdown fences, reasoning or nested strings.
 //!
-//! A region is a part of the text that begins like JSON and has balanced brackets. The largest
-//! region is extracted. A region that begins with the bracket of the schema's kind takes precedence
-//! over larger ones.
+//! A region is a part of the text that begins like JSON and has balanced brackets. Among several
+//! regions, those are tried first that the stages of the level make valid. If their values are
+//! equal, the first region is extracted. If they differ, [`Prefer`] decides; by default, extraction
+//! fails and lists their places.
 //!
-//! If the chosen region is not JSON, no smaller region is used instead, because that would be a
-//! guess. A region inside another construct is never extracted either. Such constructs are brackets
-//! that are not JSON, strings in a region and reasoning. Among regions of equal size, the valid one
-//! is extracted. If none is valid, or if several valid ones differ, extraction fails.
+//! If no region can become valid, the largest one is extracted, so that its errors are reported. A
+//! region that begins with the bracket of the schema's kind takes precedence over larger ones.
+//!
+//! A region inside another construct is never extracted. Such constructs are brackets that are not
+//! JSON, strings in a region and reasoning. If several regions have the largest size, extraction
+//! fails.
 
 mod region;
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
+use super::chain::Deadline;
 use super::kinds::Kinds;
 use super::object::is_blank;
+use super::options::{OutputProcessing, Prefer, Tolerance};
 use super::report::{Outcome, Stage, StageReport, Violation};
 use super::tape::{Document, Place, SyntaxError, Tape, unescape};
 use super::{AdaptLimits, Adapter};
@@ -23,11 +30,25 @@ use region::{Fit, Region};
 /// `Violation::keyword` for a text or value that can be read in several ways.
 pub(super) const AMBIGUOUS: &str = "ambiguous";
 
+/// Maximum number of regions that are tried. If there are more, the text is not an answer with some
+/// prose.
+const MOST_REGIONS: usize = 1 << 10;
+/// Maximum number of places in an error.
+const SHOWN_PLACES: usize = 8;
+
 /// Error of a text that could not be read.
 pub(super) struct Unread {
-    /// The region that is closest to JSON, if any, and its position.
-    pub(super) region: Option<(String, Place)>,
+    pub(super) region: Option<Unparsed>,
     pub(super) violation: Violation,
+}
+
+/// The region that is closest to JSON.
+pub(super) struct Unparsed {
+    pub(super) text: String,
+    /// Position of its beginning.
+    pub(super) begins: Place,
+    /// True if no other text follows.
+    pub(super) is_last: bool,
 }
 
 /// Result of examining a text once.
@@ -43,13 +64,18 @@ enum Look<'t> {
 }
 
 /// Extracts the value from `text`.
-pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Document, Unread>) {
+pub(super) fn extract(
+    adapter: &Adapter,
+    text: &str,
+    level: OutputProcessing,
+    deadline: Deadline,
+) -> (StageReport, Result<Document, Unread>) {
     let mut report = StageReport::new(Stage::Extract, Outcome::Success, "JSON was found");
     let max_depth = adapter.options().max_unescape_depth;
     let mut layer = Cow::Borrowed(text);
     let mut depth = 0;
     loop {
-        match look(adapter, &layer) {
+        match look(adapter, &layer, level, deadline) {
             Look::Value(tape, was_wrapped) => {
                 if was_wrapped {
                     report.did("extract");
@@ -80,7 +106,11 @@ pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Doc
                     transforms: report.transforms,
                     ..StageReport::fail(Stage::Extract, &violation)
                 };
-                let region = Some((region.to_owned(), Place::of(&layer, offset)));
+                let region = Some(Unparsed {
+                    text: region.to_owned(),
+                    begins: Place::of(&layer, offset),
+                    is_last: layer[offset + region.len()..].trim().is_empty(),
+                });
                 return (report, Err(Unread { region, violation }));
             }
             Look::Nothing(violation) => {
@@ -113,7 +143,7 @@ pub(super) fn at(Place { line, column }: Place, error: &SyntaxError) -> Violatio
     Violation::new(&error.path, "syntax", format!("line {line}, column {column}: {}", error.fault))
 }
 
-fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
+fn look<'t>(adapter: &Adapter, text: &'t str, level: OutputProcessing, deadline: Deadline) -> Look<'t> {
     let AdaptLimits { max_depth, .. } = adapter.options().limits;
     let kinds = adapter.kinds;
     let whole = text.trim_matches(is_blank);
@@ -137,6 +167,11 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
     if let Some(inner) = in_string(adapter, body, &regions) {
         return Look::Inner(inner);
     }
+    match fitting(adapter, text, &regions, level, deadline) {
+        Ok(None) => {}
+        Ok(Some(region)) => return read(adapter, text, region),
+        Err(violation) => return Look::Nothing(violation),
+    }
     // A single fenced block that is JSON takes precedence over regions of another kind.
     if rank.is_none_or(|(fit, _)| fit < Fit::Wanted)
         && let Some(block) = region::only_block(body)
@@ -146,14 +181,17 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
     }
     let mut largest = regions.iter().filter(|region| Some(region.rank()) == rank);
     let Some(first) = largest.next() else { return nothing("no JSON found in the text") };
-    let mut alike = vec![first];
-    alike.extend(largest.filter(|region| region.text != first.text));
-    if alike.len() > 1 {
-        return only(adapter, text, &alike);
+    match largest.find(|region| region.text != first.text) {
+        Some(other) => Look::Nothing(ambiguous("have the same size", text, &[first, other])),
+        None => read(adapter, text, first),
     }
-    match Tape::parse(first.text, max_depth) {
+}
+
+/// Parses a region.
+fn read<'t>(adapter: &Adapter, text: &str, region: &Region<'t>) -> Look<'t> {
+    match Tape::parse(region.text, adapter.options().limits.max_depth) {
         Ok(tape) => Look::Value(tape, true),
-        Err(error) => Look::Broken(first.text, offset_in(text, first.text), error),
+        Err(error) => Look::Broken(region.text, offset_in(text, region.text), error),
     }
 }
 
@@ -161,26 +199,74 @@ fn nothing(message: impl Into<String>) -> Look<'static> {
     Look::Nothing(Violation::new("", "syntax", message))
 }
 
-/// Among regions of equal size, returns the valid one.
-fn only<'t>(adapter: &Adapter, text: &str, regions: &[&Region<'t>]) -> Look<'t> {
-    let valid = |region: &&Region<'t>| {
-        let tape = Tape::parse(region.text, adapter.options().limits.max_depth).ok();
-        tape.filter(|tape| tape.is_valid(&adapter.on_tapes))
-    };
-    let mut readings = regions.iter().filter_map(valid);
-    if let Some(reading) = readings.next() {
-        let value = reading.value();
-        if readings.all(|other| other.value() == value) {
-            return Look::Value(reading, true);
+/// Among several regions, returns the one to extract because its value is valid or can become so.
+/// Returns `None` if there is no such region, or only one region in all.
+///
+/// # Errors
+/// Returns a violation if the values of several regions are valid, or could be with more tolerance,
+/// and differ, and the options prefer none of them.
+fn fitting<'r, 't>(
+    adapter: &Adapter,
+    text: &str,
+    regions: &'r [Region<'t>],
+    level: OutputProcessing,
+    deadline: Deadline,
+) -> Result<Option<&'r Region<'t>>, Violation> {
+    let wanted: Vec<&Region<'t>> = regions.iter().filter(|region| region.fit == Fit::Wanted).collect();
+    if wanted.len() < 2 || wanted.len() > MOST_REGIONS {
+        return Ok(None);
+    }
+    let (mut found, mut fits) = (Vec::<(&Region<'t>, Value)>::new(), false);
+    for region in wanted {
+        deadline.check()?;
+        let fitted = |level, tolerance| adapter.fitted(region.text, level, tolerance, deadline);
+        let value = fitted(level, adapter.options().tolerance);
+        fits |= value.is_some();
+        // A region that more tolerance would make valid may be meant as well.
+        let value = value.or_else(|| fitted(OutputProcessing::Full, Tolerance::Repair));
+        if let Some(value) = value
+            && found.iter().all(|(_, other)| *other != value)
+        {
+            found.push((region, value));
         }
     }
+    if !fits {
+        return Ok(None);
+    }
+    let regions: Vec<&Region<'t>> = found.iter().map(|(region, _)| *region).collect();
+    let (Some(first), Some(last)) = (regions.first(), regions.last()) else { return Ok(None) };
+    if regions.len() == 1 {
+        return Ok(Some(first));
+    }
+    match adapter.options().prefer {
+        Prefer::Only => Err(ambiguous("match the schema", text, &regions)),
+        Prefer::First => Ok(Some(first)),
+        Prefer::Last => Ok(Some(last)),
+        Prefer::Largest => {
+            let most = regions.iter().map(|region| region.text.len()).max();
+            let largest: Vec<_> =
+                regions.iter().copied().filter(|region| Some(region.text.len()) == most).collect();
+            match largest.as_slice() {
+                [only] => Ok(Some(only)),
+                several => Err(ambiguous("match the schema and have the same size", text, several)),
+            }
+        }
+    }
+}
+
+/// Creates the violation for regions with different values. `reason` completes the sentence "the
+/// values at … and at …".
+fn ambiguous(reason: &str, text: &str, regions: &[&Region<'_>]) -> Violation {
     let place = |region: &&Region<'_>| {
         let Place { line, column } = Place::of(text, offset_in(text, region.text));
         format!("at line {line}, column {column}")
     };
-    let places: Vec<String> = regions.iter().take(2).map(place).collect();
-    let message = format!("ambiguous: the values {} have the same size", places.join(" and "));
-    Look::Nothing(Violation::new("", AMBIGUOUS, message))
+    let mut places: Vec<String> = regions.iter().take(SHOWN_PLACES).map(place).collect();
+    if regions.len() > SHOWN_PLACES {
+        places.push(format!("{} more", regions.len() - SHOWN_PLACES));
+    }
+    let last = places.pop().unwrap_or_default();
+    Violation::new("", AMBIGUOUS, format!("ambiguous: the values {} and {last} {reason}", places.join(", ")))
 }
 
 /// Returns the content of a string if the schema rejects the string, because the content may be the

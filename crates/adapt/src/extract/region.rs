@@ -2,6 +2,9 @@
 
 use crate::tape::{plain_until, quoted};
 
+/// Beginning of a section of character data in XML, after `<!`. The section is not an array.
+const CDATA: &str = "[CDATA[";
+
 /// A part of a text that is enclosed in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region<'t> {
@@ -66,6 +69,9 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     found.truncate(before);
                     found.push(Region { text: &text[start..at], start, fit: Fit::Broken });
                 }
+            }
+            b'[' if text[..mark].ends_with("<!") && text[mark..].starts_with(CDATA) => {
+                at = mark + CDATA.len()
             }
             _ => {
                 let begins = Begins::of(&text[mark..]);
@@ -155,8 +161,14 @@ impl Begins {
                 None | Some(b'"' | b'\'' | b'/') => return Self::Json,
                 Some(b'{' | b'[') if bracket == b'[' => {}
                 Some(b'}') if bracket == b'{' => return Self::Json,
+                // Some templates double the braces.
+                Some(b'{') if bracket == b'{' && at == after => {}
                 Some(b']') if bracket == b'[' => return Self::Json,
-                _ if rest.starts_with(['\u{201c}', '\u{2018}']) => return Self::Json,
+                _ if rest
+                    .starts_with(['\u{201c}', '\u{201e}', '\u{2018}', '\u{201a}', '\u{ab}', '\u{bb}']) =>
+                {
+                    return Self::Json;
+                }
                 _ if bracket == b'{' => {
                     let name =
                         rest.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(rest.len());

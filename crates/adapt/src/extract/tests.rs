@@ -3,7 +3,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::region::{Region, escaped, only_block, regions, without_thoughts};
-use crate::{AdaptOptions, Adapter};
+use crate::{AdaptOptions, Adapter, Prefer};
 
 fn found(text: &str, wanted: Option<u8>) -> Option<&str> {
     regions(text, wanted).into_iter().max_by_key(Region::rank).map(|region| region.text)
@@ -143,21 +143,55 @@ fn rejects_ambiguous_regions() {
     let schema = json!({ "type": "object", "required": ["a"] });
     assert_eq!(
         refused(&schema, "{\"a\": 1} or\n {\"a\": 2}"),
-        "ambiguous: the values at line 1, column 1 and at line 2, column 2 have the same size"
+        "ambiguous: the values at line 1, column 1 and at line 2, column 2 match the schema"
     );
     assert!(refused(&schema, "It is {\"a\": 1, }, no, {\"a\": 2, }").contains("have the same size"));
-    // The larger region, the region of the schema's kind and the only valid region are unambiguous.
-    // Equal values are unambiguous as well.
+    assert!(refused(&schema, "{\"a\": 1} or {\"a\": 22}").contains("match the schema"));
+    // The region of the schema's kind and the only valid region are unambiguous. Equal values are
+    // unambiguous as well.
     for (text, value) in [
-        ("{\"a\": 1} or {\"a\": 22}", json!({ "a": 22 })),
         ("{\"a\": 1} or [1, 2, 3]", json!({ "a": 1 })),
         ("{\"b\": 1} or {\"a\": 2}", json!({ "a": 2 })),
         ("{\"a\" ,1} or {\"a\": 22}", json!({ "a": 22 })),
+        ("{\"b\": 1, \"c\": [1, 2, 3, 4]} or {\"a\": 2}", json!({ "a": 2 })),
+        ("Schema {\"type\": \"object\", \"required\": [\"a\"]}. Answer: {\"a\": 2}", json!({ "a": 2 })),
         ("{\"a\": 1} or {\"a\": 1}", json!({ "a": 1 })),
         ("{\"a\":1,\"b\":2} or {\"b\":2,\"a\":1}", json!({ "a": 1, "b": 2 })),
     ] {
         assert_eq!(adapted(&schema, text), Some(value), "{text}");
     }
+}
+
+#[test]
+fn takes_the_preferred_of_several_valid_values() {
+    let schema = json!({ "type": "object", "required": ["a"] });
+    let text = "Draft {\"a\": 1}, better {\"a\": [2, 2]}. No: {\"a\": 3}, says {\"b\": [4, 5, 6, 7]}.";
+    for (prefer, value) in [
+        (Prefer::Only, None),
+        (Prefer::First, Some(json!({ "a": 1 }))),
+        (Prefer::Last, Some(json!({ "a": 3 }))),
+        (Prefer::Largest, Some(json!({ "a": [2, 2] }))),
+    ] {
+        let options = AdaptOptions { prefer, ..AdaptOptions::minimal() };
+        let adaptation = Adapter::new(&schema, options).expect("a schema").adapt(text);
+        assert_eq!(adaptation.value(), value.as_ref(), "{prefer:?}");
+    }
+    let options = AdaptOptions { prefer: Prefer::Largest, ..AdaptOptions::minimal() };
+    let adaptation = Adapter::new(&schema, options).expect("a schema").adapt("{\"a\": 1} {\"a\": 2}");
+    assert!(adaptation.violations()[0].message.contains("have the same size"));
+}
+
+#[test]
+fn takes_the_only_item_where_an_object_is_wanted() {
+    let schema = json!({ "type": "object", "required": ["a"] });
+    let full = Adapter::new(&schema, AdaptOptions::full()).expect("a schema");
+    assert_eq!(full.adapt("[{\"a\": 1}]").value(), Some(&json!({ "a": 1 })));
+    assert!(full.adapt("[{\"a\": 1}]").transforms().any(|made| made == "unwrap"));
+    for text in ["[{\"a\": 1}, {\"a\": 2}]", "[{\"b\": 1}]", "[[{\"a\": 1}]]", "[]"] {
+        assert!(!full.adapt(text).is_valid(), "{text}");
+    }
+    let minimal = Adapter::new(&schema, AdaptOptions::minimal()).expect("a schema");
+    assert!(!minimal.adapt("[{\"a\": 1}]").is_valid());
 }
 
 #[test]
@@ -176,11 +210,12 @@ fn prefers_the_kind_inferred_from_keywords() {
         (json!({ "$ref": "#/$defs/x", "$defs": { "x": { "required": ["a"] } } }), &object),
         (json!({ "enum": [{ "a": 1 }, null] }), &object),
         (json!({ "const": { "a": 1 } }), &object),
-        // With both kinds or neither, the largest region is extracted.
-        (json!({ "properties": {}, "items": {} }), &array),
-        (json!({ "title": "anything" }), &array),
     ] {
         assert_eq!(adapted(&schema, text).as_ref(), Some(value), "{schema}");
+    }
+    // With both kinds or neither, both values match.
+    for schema in [json!({ "properties": {}, "items": {} }), json!({ "title": "anything" })] {
+        assert!(refused(&schema, text).contains("match the schema"), "{schema}");
     }
 }
 

@@ -29,6 +29,9 @@ impl Shape {
         // examples.
         let found = as_it_is.written().filter(|_| as_it_is.is_telling());
         let adaptation = adapter.adapt(found.unwrap_or_else(|| object::without_thoughts(text)));
+        if adaptation.is_truncated() && !adapter.options().allow_truncated {
+            return as_it_is;
+        }
         let Some(value) = adaptation.value() else { return as_it_is };
         let mut reading = self.check(value.clone());
         reading.written = adaptation.written();

@@ -120,8 +120,9 @@ impl Shape {
     /// off, an incomplete last value is omitted.
     fn made_out(&self, text: &str) -> Option<Content> {
         let text = object::without_thoughts(text).trim_end();
-        let adapter =
-            || Adapter::new(&self.0.schema, AdaptOptions::full().with_tolerance(Tolerance::Repair)).ok();
+        let options =
+            AdaptOptions { allow_truncated: true, ..AdaptOptions::full().with_tolerance(Tolerance::Repair) };
+        let adapter = || Adapter::new(&self.0.schema, options).ok();
         let adaptation = self.0.tolerant.get_or_init(adapter).as_ref()?.adapt(text);
         let was = |mend: &str| adaptation.transforms().any(|made| made == mend);
         // Any text can be read as a string or a list, and bare words in braces may mean anything.

@@ -35,6 +35,8 @@ pub(crate) enum Fault {
     Expected(&'static str),
     #[error("the text ends before the value is complete")]
     End,
+    #[error("`...` stands for text that is missing")]
+    Ellipsis,
     #[error("unexpected text after the value")]
     Trailing,
     #[error("unescaped control character in a string")]

@@ -5,6 +5,10 @@
 //! so no rule of JSON has an exception here. The changes can be shown as a patch. Rewriting takes
 //! linear time in the length of the text and does not recurse.
 //!
+//! Tolerance 1 reads JSON5, and notations of other languages that have only one meaning: `#` and
+//! HTML comments, typographic and triple quotes, `=>`, semicolons, `1_000`, doubled braces, and
+//! equal members that occur twice. Tolerance 2 also repairs broken text.
+//!
 //! JSON5 is supported with three exceptions:
 //! - `Infinity` and `NaN`, because JSON has no such values.
 //! - Escapes such as `\d`. JSON5 reads `d`, but authors of patterns mean the backslash.
@@ -28,14 +32,14 @@ const AROUND: usize = 12;
 /// A change that brings a text closer to JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mend {
-    /// Removes a comment.
+    /// Removes a comment: `//`, `/* */`, `#` or `<!-- -->`.
     Comment,
     SingleQuotes,
     TrailingComma,
     /// Adds quotes around a name.
     BareName,
-    /// Rewrites a number: hexadecimal, with a plus sign, or without a digit before or after the
-    /// point.
+    /// Rewrites a number: hexadecimal, with a plus sign, with underscores between digits, or without
+    /// a digit before or after the point.
     NumberForm,
     /// Rewrites an escape that JSON does not have.
     EscapeForm,
@@ -54,10 +58,24 @@ pub(super) enum Mend {
     ExtraComma,
     /// Replaces `=` with a colon, or adds a missing colon.
     Colon,
+    /// Replaces `=>` with a colon.
+    Arrow,
+    /// Replaces a semicolon with a comma.
+    Semicolon,
+    /// Replaces `{{` and `}}` with single braces.
+    DoubledBraces,
+    /// Replaces three quotes on each side of a string with one.
+    TripleQuotes,
+    /// Replaces two quotes on each side of a string with one.
+    DoubledQuotes,
+    /// Removes a member that has the name and the value of an earlier member.
+    EqualMember,
+    /// Adds a quote that is missing on one side of a string.
+    MissingQuote,
     /// Escapes a quote inside a string.
     InnerQuote,
     SmartQuotes,
-    /// Escapes a backslash that is not part of an escape.
+    /// Escapes the backslashes of a string that contains one that is not part of an escape.
     Backslash,
     /// Completes a string, literal or number that is cut off at the end of the text. Also removes a
     /// comma after which an element is missing.
@@ -72,7 +90,7 @@ pub(super) enum Mend {
 }
 
 impl Mend {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 28] = [
         Self::Comment,
         Self::SingleQuotes,
         Self::TrailingComma,
@@ -87,6 +105,13 @@ impl Mend {
         Self::MissingComma,
         Self::ExtraComma,
         Self::Colon,
+        Self::Arrow,
+        Self::Semicolon,
+        Self::DoubledBraces,
+        Self::TripleQuotes,
+        Self::DoubledQuotes,
+        Self::EqualMember,
+        Self::MissingQuote,
         Self::InnerQuote,
         Self::SmartQuotes,
         Self::Backslash,
@@ -113,6 +138,13 @@ impl Mend {
             Self::MissingComma => "missing-comma",
             Self::ExtraComma => "extra-comma",
             Self::Colon => "colon",
+            Self::Arrow => "arrow",
+            Self::Semicolon => "semicolon",
+            Self::DoubledBraces => "doubled-braces",
+            Self::TripleQuotes => "triple-quotes",
+            Self::DoubledQuotes => "doubled-quotes",
+            Self::EqualMember => "equal-member",
+            Self::MissingQuote => "missing-quote",
             Self::InnerQuote => "inner-quote",
             Self::SmartQuotes => "smart-quotes",
             Self::Backslash => "backslash",
@@ -134,21 +166,28 @@ impl Mends {
     pub(super) const SYNTACTIC: Self =
         Self::all_of(&[Mend::TrailingComma, Mend::Blank, Mend::ControlCharacter, Mend::PythonLiteral]);
 
-    const JSON5: Self = Self::all_of(&[
+    /// Mends of JSON5, and of other notations with only one meaning.
+    const NOTATIONS: Self = Self::all_of(&[
         Mend::Comment,
         Mend::SingleQuotes,
+        Mend::SmartQuotes,
+        Mend::TripleQuotes,
         Mend::TrailingComma,
         Mend::BareName,
         Mend::NumberForm,
         Mend::EscapeForm,
         Mend::Blank,
+        Mend::Arrow,
+        Mend::Semicolon,
+        Mend::DoubledBraces,
+        Mend::EqualMember,
     ]);
 
     /// Returns the mends that a tolerance allows.
     pub(super) const fn of(tolerance: Tolerance) -> Self {
         match tolerance {
             Tolerance::Strict => Self(0),
-            Tolerance::Json5 => Self::JSON5,
+            Tolerance::Json5 => Self::NOTATIONS,
             Tolerance::Repair => Self::all_of(&Mend::ALL),
         }
     }
@@ -183,6 +222,10 @@ impl BitOr for Mends {
 pub(super) struct Rewritten {
     pub(super) text: String,
     made: Mends,
+    /// True if the text ended inside a scalar or a member.
+    pub(super) is_cut: bool,
+    /// True if an object or array was not closed at the end of the text.
+    pub(super) is_unclosed: bool,
 }
 
 /// Rewrites `text` as JSON, with the given mends only. The result may still not be JSON, which the

@@ -1,6 +1,8 @@
 //! Rewriting of objects and arrays: commas, colons and brackets.
 
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 use super::string::begins_member;
 use super::{Mend, Mends, Rewritten};
@@ -16,6 +18,12 @@ struct Unclosed {
     item: usize,
     /// Offset of the end of the member's name in the output.
     name_end: usize,
+    /// Offset of the comma before the current item in the output. 0 for the first item.
+    comma_before: usize,
+    /// Values of the members before the current one, as ranges of the output.
+    members: HashMap<String, Range<usize>>,
+    /// True if the object begins with `{{`.
+    is_doubled: bool,
 }
 
 pub(super) struct Rewriter<'t> {
@@ -26,6 +34,10 @@ pub(super) struct Rewriter<'t> {
     open: Vec<Unclosed>,
     allowed: Mends,
     made: Mends,
+    /// True if the text ended inside a scalar or a member.
+    pub(super) is_cut: bool,
+    /// True if an object or array was not closed at the end of the text.
+    is_unclosed: bool,
     max_depth: usize,
 }
 
@@ -48,11 +60,24 @@ pub(super) fn rewrite(text: &str, mends: Mends, max_depth: usize) -> Result<Rewr
         open: Vec::new(),
         allowed: mends,
         made: Mends(0),
+        is_cut: false,
+        is_unclosed: false,
         max_depth,
     };
     match rewriter.document() {
-        Ok(()) => Ok(Rewritten { text: rewriter.out, made: rewriter.made }),
+        Ok(()) => Ok(Rewritten {
+            text: rewriter.out,
+            made: rewriter.made,
+            is_cut: rewriter.is_cut,
+            is_unclosed: rewriter.is_unclosed,
+        }),
         Err(fault) => Err(SyntaxError { offset: rewriter.at, path: rewriter.path(), fault }),
+    }
+}
+
+impl<'t> Rewriter<'t> {
+    pub(super) fn rest(&self) -> &'t str {
+        &self.text[self.at..]
     }
 }
 
@@ -91,10 +116,6 @@ impl Rewriter<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    pub(super) fn rest(&self) -> &str {
-        &self.text[self.at..]
-    }
-
     pub(super) fn in_object(&self) -> bool {
         self.open.last().is_some_and(|open| open.is_object)
     }
@@ -124,7 +145,19 @@ impl Rewriter<'_> {
         self.out.push(if is_object { '{' } else { '[' });
         self.at += 1;
         let item = self.out.len();
-        self.open.push(Unclosed { is_object, count: 0, comma: None, item, name_end: item });
+        // A brace cannot begin a member, so a second brace repeats the first.
+        let is_doubled = is_object && self.peek() == Some(b'{') && self.may(Mend::DoubledBraces);
+        self.at += usize::from(is_doubled);
+        self.open.push(Unclosed {
+            is_object,
+            count: 0,
+            comma: None,
+            item,
+            name_end: item,
+            comma_before: 0,
+            members: HashMap::new(),
+            is_doubled,
+        });
         Ok(Read::Open)
     }
 
@@ -135,6 +168,7 @@ impl Rewriter<'_> {
             self.blanks()?;
             match self.peek() {
                 Some(b',') if self.may(Mend::ExtraComma) => self.at += 1,
+                Some(b'.') if self.rest().starts_with("...") => return Err(Fault::Ellipsis),
                 Some(b'}' | b']') => {
                     if self.closer()? {
                         return Ok(false);
@@ -165,9 +199,8 @@ impl Rewriter<'_> {
         match self.peek() {
             Some(b':') => self.at += 1,
             None => return self.cut_item().map(|()| false),
-            Some(b'=') if self.may(Mend::Colon) => {
-                self.at += if self.rest().starts_with("=>") { 2 } else { 1 };
-            }
+            Some(b'=') if self.rest().starts_with("=>") && self.may(Mend::Arrow) => self.at += 2,
+            Some(b'=') if self.may(Mend::Colon) => self.at += 1,
             Some(byte) if b"\"'{[-0123456789tfnTFN".contains(&byte) && self.may(Mend::Colon) => {}
             _ => return Err(Fault::Expected("`:`")),
         }
@@ -188,6 +221,11 @@ impl Rewriter<'_> {
                 self.comma();
                 self.item()
             }
+            Some(b';') if self.may(Mend::Semicolon) => {
+                self.at += 1;
+                self.comma();
+                self.item()
+            }
             Some(b'}' | b']') => self.closer().map(|_| false),
             None => self.close_at_end().map(|()| false),
             _ if self.item_begins() && self.may(Mend::MissingComma) => {
@@ -198,8 +236,13 @@ impl Rewriter<'_> {
                 && self.could(Mend::MissingCloser)
                 && self.may(Mend::TrailingText) =>
             {
+                // The value counts as complete, because the model went on to write prose.
                 self.at = self.bytes.len();
-                self.close_at_end().map(|()| false)
+                self.may(Mend::MissingCloser);
+                while !self.open.is_empty() {
+                    self.close(false)?;
+                }
+                Ok(false)
             }
             _ if self.in_object() => Err(Fault::Expected("`,` or `}`")),
             _ => Err(Fault::Expected("`,` or `]`")),
@@ -207,12 +250,39 @@ impl Rewriter<'_> {
     }
 
     fn comma(&mut self) {
+        self.end_member();
         let place = self.out.len();
         self.out.push(',');
         if let Some(open) = self.open.last_mut() {
             open.comma = Some(place);
             open.count += 1;
+            open.comma_before = place;
             (open.item, open.name_end) = (place + 1, place + 1);
+        }
+    }
+
+    /// Records the member that ends here. Removes the member if an earlier one has the same name
+    /// and value; a member with another value stays, and the strict parser refuses the name.
+    fn end_member(&mut self) {
+        if !self.could(Mend::EqualMember) {
+            return;
+        }
+        let Some(open) = self.open.last_mut().filter(|open| open.is_object) else { return };
+        let name = self.out.get(open.item..open.name_end).and_then(|name| {
+            name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).and_then(unescape)
+        });
+        let Some(name) = name else { return };
+        let written = &self.out[open.name_end..];
+        let value = written.trim_start_matches(|c: char| c == ':' || c.is_ascii_whitespace());
+        let start = self.out.len() - value.len();
+        let place = start..start + value.trim_end().len();
+        if let Some(earlier) = open.members.get(&name) {
+            if self.out[earlier.clone()] == self.out[place] {
+                self.out.truncate(open.comma_before);
+                self.may(Mend::EqualMember);
+            }
+        } else {
+            open.members.insert(name, place);
         }
     }
 
@@ -238,6 +308,12 @@ impl Rewriter<'_> {
         let Some(open) = self.open.last() else { return Ok(false) };
         if open.is_object == is_object {
             self.at += 1;
+            if open.is_doubled {
+                if self.peek() != Some(b'}') {
+                    return Err(Fault::Expected("`}}`, because the object begins with `{{`"));
+                }
+                self.at += 1;
+            }
             self.close(false)?;
             return Ok(true);
         }
@@ -256,16 +332,21 @@ impl Rewriter<'_> {
         if !self.may(Mend::MissingCloser) {
             return Err(Fault::End);
         }
+        self.is_unclosed = true;
         self.close(true)
     }
 
     /// Closes the innermost object or array. `is_end` is true at the end of the text.
     fn close(&mut self, is_end: bool) -> Result<(), Fault> {
+        if self.open.last().is_some_and(|open| open.comma.is_none()) {
+            self.end_member();
+        }
         let Some(open) = self.open.pop() else { return Ok(()) };
         if let Some(comma) = open.comma {
             // A comma at the end of the text is not a trailing comma, because the item after the
             // comma was cut off.
             let cut = if open.is_object { Mend::CutMember } else { Mend::CutValue };
+            self.is_cut |= is_end;
             let is_mended = (is_end && self.may(cut)) || self.may(Mend::TrailingComma);
             if !is_mended {
                 return Err(Fault::Expected(if open.is_object {
@@ -287,7 +368,11 @@ impl Rewriter<'_> {
         if open.is_object && item < self.out.len() && !self.may(Mend::CutMember) {
             return Err(Fault::End);
         }
+        self.is_cut = true;
         self.out.truncate(item);
+        if let Some(open) = self.open.last_mut() {
+            open.name_end = item;
+        }
         self.close_at_end()
     }
 
@@ -313,6 +398,17 @@ impl Rewriter<'_> {
                     };
                     self.may(Mend::Comment);
                     self.at += end + 2;
+                }
+                '#' if self.may(Mend::Comment) => {
+                    self.at += rest.find('\n').unwrap_or(rest.len());
+                }
+                '<' if rest.starts_with("<!--") && self.could(Mend::Comment) => {
+                    let Some(end) = rest.find("-->") else {
+                        self.at = self.bytes.len();
+                        return Err(Fault::End);
+                    };
+                    self.may(Mend::Comment);
+                    self.at += end + 3;
                 }
                 c if (c.is_whitespace() || c == '\u{feff}') && self.may(Mend::Blank) => {
                     self.out.push(' ');

@@ -1,5 +1,7 @@
 //! Rewriting of scalars and names.
 
+use std::borrow::Cow;
+
 use super::Mend;
 use super::rewriter::{Read, Rewriter};
 use crate::tape::{Fault, number_length};
@@ -10,10 +12,12 @@ impl<'t> Rewriter<'t> {
         match c {
             '{' => return self.begin(true),
             '[' => return self.begin(false),
-            '"' => self.string('"', false)?,
-            '\'' if self.may(Mend::SingleQuotes) => self.string('\'', false)?,
-            '\u{201c}' if self.may(Mend::SmartQuotes) => self.string('\u{201d}', false)?,
-            '\u{2018}' if self.may(Mend::SmartQuotes) => self.string('\u{2019}', false)?,
+            '"' => self.string(&['"'], false)?,
+            '\'' if self.may(Mend::SingleQuotes) => self.string(&['\''], false)?,
+            c if closing_quotes(c).is_some() && self.may(Mend::SmartQuotes) => {
+                self.string(closing_quotes(c).unwrap_or_default(), false)?;
+            }
+            '.' if self.rest().starts_with("...") => return Err(Fault::Ellipsis),
             '0'..='9' | '-' | '+' | '.' => return self.number(),
             c if c.is_alphabetic() || c == '_' || c == '$' => self.word()?,
             _ => return Err(Fault::Expected("a value")),
@@ -31,20 +35,51 @@ impl<'t> Rewriter<'t> {
         let end = rest.find(|c: char| !(is_part(c) || has_more && c == '-')).unwrap_or(rest.len());
         let is_bare = end > 0 && (has_more || !rest.starts_with(|c: char| c.is_numeric()));
         match rest.chars().next() {
-            Some('"') => self.string('"', true),
-            Some('\'') if self.may(Mend::SingleQuotes) => self.string('\'', true),
-            Some('\u{201c}') if self.may(Mend::SmartQuotes) => self.string('\u{201d}', true),
-            Some('\u{2018}') if self.may(Mend::SmartQuotes) => self.string('\u{2019}', true),
+            Some('"') => self.quoted_name(),
+            Some('\'') if self.may(Mend::SingleQuotes) => self.string(&['\''], true),
+            Some(c) if closing_quotes(c).is_some() && self.may(Mend::SmartQuotes) => {
+                self.string(closing_quotes(c).unwrap_or_default(), true)
+            }
             Some(_) if is_bare && self.may(Mend::BareName) => {
+                let ends_with_quote =
+                    rest[end..].strip_prefix('"').is_some_and(|after| after.trim_start().starts_with(':'));
                 self.out.push('"');
                 self.out.push_str(&self.text[self.at..self.at + end]);
                 self.out.push('"');
                 self.at += end;
+                if ends_with_quote && self.may(Mend::MissingQuote) {
+                    self.at += 1;
+                }
                 Ok(())
             }
             Some(_) => Err(Fault::Expected("a name in double quotes")),
             None => Err(Fault::End),
         }
+    }
+
+    /// Rewrites a name in double quotes. If the closing quote is missing, the name ends before its
+    /// colon.
+    fn quoted_name(&mut self) -> Result<(), Fault> {
+        let (start, written) = (self.at, self.out.len());
+        self.string(&['"'], true)?;
+        if self.is_cut {
+            return Ok(());
+        }
+        let has_colon = self.rest().trim_start().starts_with([':', '=']);
+        let inside = &self.text[start + 1..self.at - 1];
+        let name = inside.trim_end().strip_suffix(':').map(str::trim_end);
+        let is_name = |name: &&str| !name.is_empty() && !name.contains(['"', ':', ',', '\\', '\n']);
+        if let Some(name) = name.filter(is_name)
+            && !has_colon
+            && self.may(Mend::MissingQuote)
+        {
+            self.out.truncate(written);
+            self.out.push('"');
+            self.out.push_str(name);
+            self.out.push('"');
+            self.at = start + 1 + name.len();
+        }
+        Ok(())
     }
 
     fn number(&mut self) -> Result<Read, Fault> {
@@ -70,6 +105,7 @@ impl<'t> Rewriter<'t> {
         let is_cut = is_last && token.bytes().all(|byte| b"0123456789+-.eE".contains(&byte));
         if is_cut && self.could(Mend::CutValue) {
             self.may(Mend::CutValue);
+            self.is_cut = true;
             self.out.push_str(&token[..strict.unwrap_or_default()]);
             self.at = self.bytes.len();
             return Ok(if strict.is_some() { Read::Value } else { Read::End });
@@ -110,6 +146,7 @@ impl<'t> Rewriter<'t> {
             && is_last
             && self.may(Mend::CutValue)
         {
+            self.is_cut = true;
             self.out.push_str(literal);
             self.at += token.len();
             return Ok(());
@@ -120,7 +157,13 @@ impl<'t> Rewriter<'t> {
     /// Adds quotes around bare text, up to the end of the value.
     fn bare(&mut self, expected: &'static str) -> Result<(), Fault> {
         let rest = self.rest();
-        let end = rest.find([',', '}', ']', '\n', '"', '{', '[']).unwrap_or(rest.len());
+        let end = rest.find([',', ';', '}', ']', '\n', '"', '{', '[']).unwrap_or(rest.len());
+        let ends_with_quote = rest[end..].strip_prefix('"').is_some_and(|after| self.follows_value(after));
+        if ends_with_quote && self.may(Mend::MissingQuote) {
+            self.out.push_str(&serde_json::Value::from(&rest[..end]).to_string());
+            self.at += end + 1;
+            return Ok(());
+        }
         let is_text = !rest[end..].starts_with(['"', '{', '[']);
         if !is_text || !self.may(Mend::BareValue) {
             return Err(Fault::Expected(expected));
@@ -137,7 +180,7 @@ impl<'t> Rewriter<'t> {
         let bytes = rest.as_bytes();
         let ends = |at: &usize| match bytes[*at] {
             b'/' => matches!(bytes.get(at + 1), Some(b'/' | b'*')),
-            byte => byte.is_ascii_whitespace() || b",:]}".contains(&byte),
+            byte => byte.is_ascii_whitespace() || b",;:]}".contains(&byte),
         };
         &rest[..(0..bytes.len()).find(ends).unwrap_or(bytes.len())]
     }
@@ -148,8 +191,25 @@ impl<'t> Rewriter<'t> {
     }
 }
 
-/// Converts a JSON5 number to JSON.
+/// Returns the quotes that end a string that begins with the typographic quote `open`.
+pub(super) const fn closing_quotes(open: char) -> Option<&'static [char]> {
+    Some(match open {
+        '\u{201c}' => &['\u{201d}'],
+        '\u{201e}' => &['\u{201c}', '\u{201d}'],
+        '\u{201d}' => &['\u{201d}'],
+        '\u{2018}' => &['\u{2019}'],
+        '\u{201a}' => &['\u{2018}', '\u{2019}'],
+        '\u{ab}' => &['\u{bb}'],
+        '\u{bb}' => &['\u{ab}'],
+        _ => return None,
+    })
+}
+
+/// Converts a number to JSON. The number may have the forms of JSON5, and underscores between
+/// digits.
 fn of_json5(token: &str) -> Option<String> {
+    let plain = without_underscores(token)?;
+    let token = plain.as_ref();
     let (sign, digits) = match token.strip_prefix('-') {
         Some(digits) => ("-", digits),
         None => ("", token.strip_prefix('+').unwrap_or(token)),
@@ -170,4 +230,18 @@ fn of_json5(token: &str) -> Option<String> {
     let is_number = digits.bytes().any(|byte| byte.is_ascii_digit())
         && number_length(literal.as_bytes()).is_some_and(|(length, _)| length == literal.len());
     is_number.then_some(literal)
+}
+
+/// Removes underscores between digits. Returns `None` if an underscore is elsewhere.
+fn without_underscores(token: &str) -> Option<Cow<'_, str>> {
+    if !token.contains('_') {
+        return Some(Cow::Borrowed(token));
+    }
+    let is_digit =
+        |part: &str, at: Option<char>| !part.is_empty() && at.is_some_and(|c| c.is_ascii_hexdigit());
+    let parts: Vec<&str> = token.split('_').collect();
+    let joins = parts
+        .windows(2)
+        .all(|pair| is_digit(pair[0], pair[0].chars().last()) && is_digit(pair[1], pair[1].chars().next()));
+    joins.then(|| Cow::Owned(parts.concat()))
 }

@@ -4,46 +4,109 @@ use std::fmt::Write;
 
 use super::Mend;
 use super::rewriter::Rewriter;
+use super::scalar::closing_quotes;
 use crate::tape::{Fault, escape};
 
 /// Maximum number of characters after a quote that are inspected to decide whether the quote ends
 /// the string.
 const AHEAD: usize = 256;
 
+/// Decisions about a whole string, which a second reading applies.
+#[derive(Clone, Copy, Default)]
+struct Reading {
+    /// True if the string contains backslashes that are plain text, as in paths and LaTeX. Then all
+    /// of its backslashes are, except those before a quote or another backslash.
+    is_raw: bool,
+    /// Offset at which the string ends although its closing quote is missing.
+    end: Option<usize>,
+}
+
+/// Result of reading a string once.
+enum ReadString {
+    Whole,
+    /// The text ended inside the string.
+    Cut,
+    /// The string must be read again.
+    Again(Reading),
+}
+
 impl Rewriter<'_> {
-    /// Rewrites the string that begins here and ends with `quote`.
-    pub(super) fn string(&mut self, quote: char, is_name: bool) -> Result<(), Fault> {
+    /// Rewrites the string that begins here and ends with one of `quotes`.
+    pub(super) fn string(&mut self, quotes: &[char], is_name: bool) -> Result<(), Fault> {
+        if let Some(count) = self.repeated_quotes() {
+            return self.string_in_repeated_quotes(count);
+        }
+        let (start, written) = (self.at, self.out.len());
+        let mut reading = Reading::default();
+        loop {
+            match self.read_string(quotes, is_name, reading)? {
+                ReadString::Whole => return Ok(()),
+                ReadString::Again(next) => {
+                    reading = next;
+                    self.at = start;
+                    self.out.truncate(written);
+                }
+                ReadString::Cut => break,
+            }
+        }
+        // A name that is cut off is removed together with its member.
+        if !self.may(if is_name { Mend::CutMember } else { Mend::CutValue }) {
+            return Err(Fault::End);
+        }
+        self.is_cut = true;
+        self.at = self.bytes.len();
+        self.out.push('"');
+        Ok(())
+    }
+
+    fn read_string(&mut self, quotes: &[char], is_name: bool, reading: Reading) -> Result<ReadString, Fault> {
         let first = self.rest().chars().next().map_or(0, char::len_utf8);
         self.at += first;
+        let start = self.at;
         self.out.push('"');
         loop {
-            let rest = self.rest();
-            let plain =
-                rest.find(|c: char| c == quote || c == '"' || c == '\\' || c < ' ').unwrap_or(rest.len());
+            let rest = &self.text[self.at..reading.end.unwrap_or(self.text.len())];
+            let is_plain = |c: char| !quotes.contains(&c) && c != '"' && c != '\\' && c >= ' ';
+            let plain = rest.find(|c: char| !is_plain(c)).unwrap_or(rest.len());
             self.out.push_str(&self.text[self.at..self.at + plain]);
             self.at += plain;
-            let Some(c) = self.rest().chars().next() else { break };
+            if reading.end.is_some_and(|end| self.at >= end) {
+                self.out.push('"');
+                return Ok(ReadString::Whole);
+            }
+            let Some(c) = self.rest().chars().next() else { return Ok(ReadString::Cut) };
             match c {
-                c if c == quote => {
-                    if is_name || !self.could(Mend::InnerQuote) || self.ends_string(quote) {
-                        self.at += quote.len_utf8();
+                c if quotes.contains(&c) => {
+                    if is_name || !self.could(Mend::InnerQuote) || self.ends_string(c) {
+                        self.at += c.len_utf8();
                         self.out.push('"');
-                        return Ok(());
+                        return Ok(ReadString::Whole);
+                    }
+                    // A string never continues over the beginning of the next member.
+                    if self.in_object() && begins_member(self.rest()) && self.may(Mend::MissingQuote) {
+                        let inside = self.text[start..self.at].trim_end();
+                        let inside = inside.strip_suffix([',', ';']).unwrap_or(inside).trim_end();
+                        let end = Some(start + inside.len());
+                        return Ok(ReadString::Again(Reading { end, ..reading }));
                     }
                     self.may(Mend::InnerQuote);
-                    if quote == '"' {
+                    if c == '"' {
                         self.out.push('\\');
                     }
-                    self.out.push(quote);
-                    self.at += quote.len_utf8();
+                    self.out.push(c);
+                    self.at += c.len_utf8();
                 }
                 '"' => {
                     self.out.push_str("\\\"");
                     self.at += 1;
                 }
+                '\\' if reading.is_raw => self.raw_backslash(),
+                '\\' if self.is_plain_backslash() && self.may(Mend::Backslash) => {
+                    return Ok(ReadString::Again(Reading { is_raw: true, ..reading }));
+                }
                 '\\' => {
                     if !self.escape()? {
-                        break;
+                        return Ok(ReadString::Cut);
                     }
                 }
                 control if self.may(Mend::ControlCharacter) => {
@@ -53,13 +116,61 @@ impl Rewriter<'_> {
                 _ => return Err(Fault::Control),
             }
         }
-        // A name that is cut off is removed together with its member.
-        if !self.may(if is_name { Mend::CutMember } else { Mend::CutValue }) {
-            return Err(Fault::End);
+    }
+
+    /// Returns the number of quotes with which the string here begins, if there is more than one.
+    fn repeated_quotes(&mut self) -> Option<usize> {
+        let rest = self.rest();
+        let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+        let count = rest.chars().take_while(|c| *c == quote).count();
+        let inside = &rest[count..];
+        let ends = |count: usize| inside.contains(&rest[..count]);
+        match count {
+            3 if ends(3) && self.may(Mend::TripleQuotes) => Some(3),
+            // Two quotes alone are an empty string.
+            2 if inside.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                && ends(2)
+                && self.may(Mend::DoubledQuotes) =>
+            {
+                Some(2)
+            }
+            _ => None,
         }
-        self.at = self.bytes.len();
-        self.out.push('"');
+    }
+
+    /// Rewrites a string with `count` quotes on each side. Everything inside is plain text.
+    fn string_in_repeated_quotes(&mut self, count: usize) -> Result<(), Fault> {
+        let rest = self.rest();
+        let inside = &rest[count..];
+        let length = inside.find(&rest[..count]).ok_or(Fault::End)?;
+        self.out.push_str(&serde_json::Value::from(&inside[..length]).to_string());
+        self.at += length + 2 * count;
         Ok(())
+    }
+
+    /// Reports whether the backslash here is not part of an escape.
+    ///
+    /// `\f` and `\b` before a letter count, too: LaTeX is more likely than a form feed or backspace.
+    fn is_plain_backslash(&self) -> bool {
+        let mut after = self.rest().chars().skip(1);
+        let (Some(escaped), next) = (after.next(), after.next()) else { return false };
+        match escaped {
+            '"' | '\\' | '/' | 'n' | 'r' | 't' | '\'' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => false,
+            'b' | 'f' => next.is_some_and(char::is_alphabetic),
+            'u' => next.is_some_and(|c| !c.is_ascii_hexdigit()),
+            'x' => !self.rest().get(2..4).is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())),
+            'v' | '0' => next.is_some_and(char::is_alphanumeric),
+            _ => true,
+        }
+    }
+
+    /// Copies the backslash here as text. An escaped quote or backslash stays escaped.
+    fn raw_backslash(&mut self) {
+        let escaped = &self.rest()[1..];
+        let pair = escaped.starts_with(['"', '\\']);
+        self.out.push('\\');
+        self.out.push(if escaped.starts_with('"') { '"' } else { '\\' });
+        self.at += if pair { 2 } else { 1 };
     }
 
     /// Rewrites an escape. Returns false if the text ends inside the escape.
@@ -105,11 +216,6 @@ impl Rewriter<'_> {
         if is_cut && self.could(Mend::CutValue) {
             return Ok(false);
         }
-        if escaped != 'u' && self.may(Mend::Backslash) {
-            self.out.push_str("\\\\");
-            self.at += 1;
-            return Ok(true);
-        }
         Err(Fault::Escape)
     }
 
@@ -136,21 +242,23 @@ impl Rewriter<'_> {
     }
 
     /// Reports whether `after` is plausible after the end of a value.
-    fn follows_value(&self, after: &str) -> bool {
-        let next = after.trim_start();
-        let is_apart = next.len() < after.len();
+    pub(super) fn follows_value(&self, after: &str) -> bool {
+        let next = without_blanks(after);
+        let skipped = &after[..after.len() - next.len()];
+        let is_apart = !skipped.is_empty();
         // A line break is more likely after a string than inside one.
-        if after[..after.len() - next.len()].contains('\n') {
+        if skipped.contains('\n') {
             return true;
         }
         let in_object = self.in_object();
         match next.chars().next() {
             None | Some('}' | ']') => true,
-            Some('/') => next.starts_with("//") || next.starts_with("/*"),
-            Some(',') => {
-                let item = next[1..].trim_start();
+            Some(',' | ';') => {
+                let item = without_blanks(&next[1..]);
                 match item.chars().next() {
-                    None | Some('"' | '\'' | '}' | ']' | '\u{201c}' | '/' | ',') => true,
+                    // A comma inside a text is followed by words more often than by a quote.
+                    Some('"' | '\'') => !in_object || begins_member(item),
+                    None | Some('}' | ']' | ',') => true,
                     Some('{' | '[' | '-' | '0'..='9') => !in_object,
                     Some(_) if in_object => begins_member(item),
                     Some(_) => ["true", "false", "null", "True", "False", "None"]
@@ -167,13 +275,44 @@ impl Rewriter<'_> {
     }
 }
 
+/// Returns the part of `text` after whitespace and comments at its beginning.
+fn without_blanks(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        let next = rest.trim_start();
+        let is_apart = next.len() < text.len();
+        rest = if next.starts_with("//") || (next.starts_with('#') && is_apart) {
+            next.find('\n').map_or("", |end| &next[end..])
+        } else if let Some(comment) = next.strip_prefix("/*") {
+            comment.find("*/").map_or("", |end| &comment[end + 2..])
+        } else if let Some(comment) = next.strip_prefix("<!--") {
+            comment.find("-->").map_or("", |end| &comment[end + 3..])
+        } else {
+            return next;
+        };
+    }
+}
+
 /// Reports whether `text` begins with a name and a colon.
 pub(super) fn begins_member(text: &str) -> bool {
-    let after = if let Some(quote @ ('"' | '\'')) = text.chars().next() {
-        text[1..].split_once(quote).map(|(_, after)| after)
+    let first = text.chars().next();
+    let quotes = match first {
+        Some('"') => Some(&['"'][..]),
+        Some('\'') => Some(&['\''][..]),
+        first => first.and_then(closing_quotes),
+    };
+    let after = if let Some(quotes) = quotes {
+        let inside = &text[first.map_or(0, char::len_utf8)..];
+        let end = inside.find(quotes);
+        // A name has no line break, and does not contain the text between two strings.
+        let is_name = |end: &usize| !inside[..*end].contains(['\n', ':', ',']);
+        end.filter(is_name).map(|end| inside[end..].trim_start_matches(quotes))
     } else {
         let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
         (end > 0).then(|| &text[end..])
     };
-    after.is_some_and(|after| after.trim_start().starts_with(':'))
+    after.is_some_and(|after| {
+        let after = after.trim_start();
+        after.starts_with(':') || after.starts_with("=>")
+    })
 }

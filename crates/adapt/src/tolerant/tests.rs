@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::tape::{Fault, Tape};
 
-const JSON5: Mends = Mends::JSON5;
+const JSON5: Mends = Mends::NOTATIONS;
 const START: Place = Place { line: 1, column: 1 };
 
 fn repair() -> Mends {
@@ -50,6 +50,19 @@ b']",
             "escape-form",
         ),
         ("[1,\u{a0}2]", json!([1, 2]), "blank"),
+        ("{\"a\": 1, # one\n \"b\": 2 # two\n}", json!({ "a": 1, "b": 2 }), "comment"),
+        ("{\"a\": 1, <!-- two --> \"b\": 2}", json!({ "a": 1, "b": 2 }), "comment"),
+        ("{“a”: “b’s”, „c“: „d“, «e»: ‘f’}", json!({ "a": "b’s", "c": "d", "e": "f" }), "smart-quotes"),
+        (
+            "{\"a\": \"\"\"b \"c\"\nd\"\"\", \"e\": \"\"}",
+            json!({ "a": "b \"c\"\nd", "e": "" }),
+            "triple-quotes",
+        ),
+        ("{\"a\" => 1, b => 2}", json!({ "a": 1, "b": 2 }), "arrow"),
+        ("{\"a\": \"x\"; \"b\": [1; 2];}", json!({ "a": "x", "b": [1, 2] }), "semicolon"),
+        ("[1_200, -3_0.5, 0x1F_FF]", json!([1200, -30.5, 0x1fff]), "number-form"),
+        ("{{\"a\": {{\"b\": 1}}, \"c\": {}}}", json!({ "a": { "b": 1 }, "c": {} }), "doubled-braces"),
+        ("{\"a\": 1, \"b\": [2], \"a\": 1, \"b\": [2]}", json!({ "a": 1, "b": [2] }), "equal-member"),
     ] {
         let (read_value, mends) = read(text, JSON5).unwrap_or_else(|fault| panic!("{text}: {fault}"));
         assert_eq!(read_value, value, "{text}");
@@ -82,6 +95,26 @@ fn rejects_values_without_a_json_form_at_every_level() {
 }
 
 #[test]
+fn underscores_stand_between_digits() {
+    for text in ["[1__0]", "[1_]", "[1_.5]", "[1._5]", "[0x_1]"] {
+        assert!(read(text, JSON5).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn decides_about_backslashes_for_a_whole_string() {
+    for (text, value) in [
+        (r#"{"a": "\frac{1}{2} \theta\n",}"#, "\\frac{1}{2} \\theta\\n"),
+        (r#"{"a": "C:\users\bin\new",}"#, "C:\\users\\bin\\new"),
+        (r#"{"a": "C:\\Users\new",}"#, "C:\\Users\new"),
+        (r#"{"a": "\f",}"#, "\u{c}"),
+        (r#"{"a": "\u00e9\n",}"#, "é\n"),
+    ] {
+        assert_eq!(good(text, repair()), json!({ "a": value }), "{text}");
+    }
+}
+
+#[test]
 fn keeps_the_backslash_of_unknown_escapes() {
     assert_eq!(read(r#"{"a": "\d+",}"#, JSON5), Err(Fault::Escape));
     assert_eq!(good(r#"{"a": "\d+",}"#, repair()), json!({ "a": "\\d+" }));
@@ -110,7 +143,15 @@ fn repairs_broken_json_at_tolerance_2_but_not_1() {
             "inner-quote",
         ),
         ("{\"a\": \"say \"hi\"\"}", json!({ "a": "say \"hi\"" }), "inner-quote"),
-        ("{“a”: “b”}", json!({ "a": "b" }), "smart-quotes"),
+        ("{\"item: \"lamp\", \"n\": 2}", json!({ "item": "lamp", "n": 2 }), "missing-quote"),
+        ("{item\": \"lamp\", \"n\": 2}", json!({ "item": "lamp", "n": 2 }), "missing-quote"),
+        ("{\"item\": \"lamp, \"n\": 2}", json!({ "item": "lamp", "n": 2 }), "missing-quote"),
+        ("{\"item\": \"lamp; \"n\": 2}", json!({ "item": "lamp", "n": 2 }), "missing-quote"),
+        ("{\"item\": \"lamp\n \"n\": 2}", json!({ "item": "lamp", "n": 2 }), "missing-quote"),
+        ("{\"item\": lamp\", \"n\": 2}", json!({ "item": "lamp", "n": 2 }), "missing-quote"),
+        ("{\"\"item\"\": \"\"lamp\"\", \"n\": \"\"}", json!({ "item": "lamp", "n": "" }), "doubled-quotes"),
+        (r#"{"a": "C:\Users\new", "b": "x\ty"}"#, json!({ "a": "C:\\Users\\new", "b": "x\ty" }), "backslash"),
+        (r#"{"a": "\d+ \"x\""}"#, json!({ "a": "\\d+ \"x\"" }), "backslash"),
         ("{\"a\": \"one two", json!({ "a": "one two" }), "cut-value"),
         ("{\"a\": \"one \\u00", json!({ "a": "one " }), "cut-value"),
         ("{\"a\": \"one \\", json!({ "a": "one " }), "cut-value"),
@@ -175,9 +216,20 @@ fn the_syntactic_stage_repairs_only_unambiguous_errors() {
 
 #[test]
 fn does_not_invent_missing_values() {
-    for text in
-        ["", "{\"a\": }", "{\"a\":, \"b\": 1}", "{\"a\", \"b\"}", "{\"a\": ...}", "[1, ...]", "}", "//"]
-    {
+    for text in [
+        "{\"a\": 1, ...}",
+        "[...]",
+        "{\"a\": 1, \"a\": 2}",
+        "{{\"a\": 1}",
+        "",
+        "{\"a\": }",
+        "{\"a\":, \"b\": 1}",
+        "{\"a\", \"b\"}",
+        "{\"a\": ...}",
+        "[1, ...]",
+        "}",
+        "//",
+    ] {
         assert!(read(text, repair()).is_err(), "{text}");
     }
 }
