@@ -2,7 +2,8 @@
 //!
 //! Values go to standard output, one a line. Errors of an output go to standard error with their
 //! location, and so do repairs of its syntax. The exit code is 0 if all outputs end up valid and 1
-//! if one does not. The exit code is 2 if the schema, an option or a file cannot be used.
+//! if one does not. It is 3 if outputs are invalid only because they are truncated, and 2 if the
+//! schema, an option or a file cannot be used.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use formwork_adapt::{
-    AdaptOptions, Adaptation, Adapter, AnyOfStrategy, Coercion, Outcome, OutputProcessing, Stage,
+    AdaptOptions, Adaptation, Adapter, AnyOfStrategy, Coercion, Outcome, OutputProcessing, Prefer, Stage,
     StageReport, Tolerance,
 };
 use formwork_protocol::config::Config;
@@ -34,13 +35,22 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_enum)]
     level: Option<LevelArg>,
 
-    /// Accepted syntax: 0 JSON, 1 also JSON5, 2 also broken JSON; 1 and 2 require level full [default: 0].
+    /// Accepted syntax: 0 JSON, 1 also JSON5 and similar notations, 2 also broken JSON; 1 and 2 require level
+    /// full [default: 0].
     #[arg(long, value_name = "N")]
     tolerant: Option<u8>,
 
     /// Choice of the branch of anyOf and oneOf; requires level full [default: first-pass].
     #[arg(long, value_enum)]
     anyof_strategy: Option<StrategyArg>,
+
+    /// Choice among several different values in a text that match the schema [default: only].
+    #[arg(long, value_enum)]
+    prefer: Option<PreferArg>,
+
+    /// Accept an output that ends inside its value; requires `--tolerant 2`.
+    #[arg(long)]
+    allow_truncated: bool,
 
     /// Maximum number of times that JSON is unwrapped from strings [default: 2].
     #[arg(long, value_name = "N")]
@@ -102,15 +112,65 @@ enum StrategyArg {
     Unique,
 }
 
-pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PreferArg {
+    /// None of them: several values are an error.
+    Only,
+    /// First value.
+    First,
+    /// Last value.
+    Last,
+    /// Value with the longest text.
+    Largest,
+}
+
+impl From<PreferArg> for Prefer {
+    fn from(prefer: PreferArg) -> Self {
+        match prefer {
+            PreferArg::Only => Self::Only,
+            PreferArg::First => Self::First,
+            PreferArg::Last => Self::Last,
+            PreferArg::Largest => Self::Largest,
+        }
+    }
+}
+
+/// Verdict on all outputs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Verdict {
+    Valid,
+    /// At least one output is truncated, and all others are valid.
+    Truncated,
+    Invalid,
+}
+
+impl Verdict {
+    fn of(adaptation: &Adaptation) -> Self {
+        match adaptation.violations() {
+            [] => Self::Valid,
+            [only] if adaptation.is_truncated() && only.keyword == "truncated" => Self::Truncated,
+            _ => Self::Invalid,
+        }
+    }
+
+    pub(crate) const fn exit_code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::Truncated => crate::TRUNCATED,
+            Self::Invalid => crate::NEGATIVE,
+        }
+    }
+}
+
+pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<Verdict> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let answer = run(args, as_json, &mut out, &mut std::io::stderr())?;
     out.flush()?;
     Ok(answer)
 }
 
-/// Adapts the input; returns false if an output is not valid.
-fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
+/// Adapts all outputs in the input.
+fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<Verdict> {
     let schema: Value = files::read_json_option("--schema", &args.schema)?;
     let config = args.config.as_deref().map(config::read).transpose()?;
     let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
@@ -129,10 +189,10 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
     };
     let ledger = config.as_ref().filter(|config| config.aros.correction_ledger_enabled).map(|_| &schema);
     let around = tracer.run("adapt");
-    let mut all = true;
+    let mut all = Verdict::Valid;
     for (line, text) in outputs {
         let adaptation = adapter.adapt(text);
-        all &= adaptation.is_valid();
+        all = all.max(Verdict::of(&adaptation));
         trace(&around, args, &adaptation, ledger);
         print(&adaptation, line, as_json, out)?;
         if !as_json {
@@ -146,7 +206,7 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
             }
         }
     }
-    around.end(if all { Status::Ok } else { Status::Error });
+    around.end(if all == Verdict::Valid { Status::Ok } else { Status::Error });
     traces::flush(&tracer);
     if let Some(file) = &mut report {
         file.flush()?;
@@ -184,6 +244,8 @@ fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
             StrategyArg::FirstPass => AnyOfStrategy::FirstPass,
             StrategyArg::Unique => AnyOfStrategy::Unique,
         }),
+        prefer: args.prefer.map(Into::into),
+        allow_truncated: args.allow_truncated.then_some(true),
     };
     if options.level != OutputProcessing::Full {
         let is_tolerant = block.tolerant_level.is_some_and(|level| level != Tolerance::Strict);
@@ -195,7 +257,11 @@ fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
             }
         }
     }
-    Ok(options.with_coercion(&block).with_shadow(args.shadow))
+    let options = options.with_coercion(&block).with_shadow(args.shadow);
+    if args.allow_truncated && options.tolerance != Tolerance::Repair {
+        bail!("--allow-truncated has no effect below tolerance 2; add `--level full --tolerant 2`");
+    }
+    Ok(options)
 }
 
 /// Creates the file of the report; returns `None` if there is no report or if the report goes to
@@ -249,6 +315,11 @@ fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> R
     for violation in &wrong {
         writeln!(told, "formwork: {place}{violation}")?;
     }
+    if adaptation.is_truncated() && adaptation.is_valid() {
+        writeln!(told, "formwork: {place}the text ends inside the value; some of it may be missing")?;
+    } else if Verdict::of(adaptation) == Verdict::Truncated {
+        writeln!(told, "formwork: {place}`--allow-truncated` accepts what was read")?;
+    }
     // The reason for a failed adaptation explains more than the violations do.
     if let Some(reason) =
         failed(adaptation, line).filter(|reason| !adaptation.is_valid() && !wrong.contains(reason))
@@ -268,9 +339,7 @@ fn mended(stage: &StageReport) -> Option<String> {
     if !is_mend || stage.outcome != Outcome::Success {
         return None;
     }
-    let is_cut = stage.transforms.iter().any(|mend| mend.starts_with("cut-"));
-    let loss = if is_cut { " (the text was cut off and may be incomplete)" } else { "" };
-    Some(format!("{}{loss}", stage.reason))
+    Some(stage.reason.clone())
 }
 
 /// Prints the changes that shadow mode would have made, and their result.

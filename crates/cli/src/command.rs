@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Convert model output to match a schema.
     ///
     /// Exit code 0: all outputs are valid; 1: at least one is not; 2: the schema, an option or a file cannot
-    /// be used.
+    /// be used; 3: outputs are invalid only because they end inside their value.
     Adapt(AdaptArgs),
     /// Measure how often models follow instructions.
     #[command(subcommand)]

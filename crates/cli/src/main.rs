@@ -5,6 +5,7 @@
 //! - 0: success
 //! - 1: a negative answer
 //! - 2: a usage or input error, explained in one line
+//! - 3: a model's output is truncated
 //! - 141: standard output was closed early
 
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
@@ -65,6 +66,8 @@ use command::{Args, Command, LogFormatArg};
 const NEGATIVE: u8 = 1;
 /// Exit code for a usage or input error.
 const ERROR: u8 = 2;
+/// Exit code for an output that ends inside its value.
+const TRUNCATED: u8 = 3;
 /// Exit code if standard output was closed early: 128 + SIGPIPE, as shells report for processes
 /// killed by that signal. Exit code 0 would hide that the output is incomplete.
 const UNREAD: u8 = 141;
@@ -73,8 +76,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     start_logging(args.log_format);
     match dispatch(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(NEGATIVE),
+        Ok(code) => ExitCode::from(code),
         Err(error) if is_broken_pipe(&error) => ExitCode::from(UNREAD),
         Err(error) => {
             eprintln!("formwork: {}", one_line(&error));
@@ -83,10 +85,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command; returns false for a negative answer.
-fn dispatch(args: Args) -> Result<bool> {
+/// Runs the command and returns its exit code.
+fn dispatch(args: Args) -> Result<u8> {
     let as_json = args.json.is_some();
-    match args.command {
+    let is_positive = match args.command {
         Command::Run(command) => run::run(&command, as_json),
         Command::Chat(command) => chat::chat(&command),
         Command::Serve(command) => serve::serve(command),
@@ -100,11 +102,12 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Step(command) => step::step(&command, as_json),
         Command::Repair(command) => repair::repair(&command, as_json),
         Command::Fields(command) => fields::fields(&command, as_json),
-        Command::Adapt(command) => adapt::adapt(&command, as_json),
+        Command::Adapt(command) => return adapt::adapt(&command, as_json).map(adapt::Verdict::exit_code),
         Command::Eval(command) => eval::eval(&command, as_json),
         Command::HealthCheck(command) => health::health_check(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
-    }
+    }?;
+    Ok(if is_positive { 0 } else { NEGATIVE })
 }
 
 /// Starts logging to standard error, filtered by `FORMWORK_LOG`; the default level is `warn`.

@@ -11,8 +11,8 @@ fn run(args: &[&str]) -> Result<(String, String, bool)> {
     let as_json = args.json.is_some();
     let Command::Adapt(command) = args.command else { panic!("another command") };
     let (mut out, mut told) = (Vec::new(), Vec::new());
-    let answer = super::run(&command, as_json, &mut out, &mut told)?;
-    Ok((String::from_utf8(out)?, String::from_utf8(told)?, answer))
+    let verdict = super::run(&command, as_json, &mut out, &mut told)?;
+    Ok((String::from_utf8(out)?, String::from_utf8(told)?, verdict == Verdict::Valid))
 }
 
 /// Creates a folder with a schema and an input; returns the folder and both paths.
@@ -173,6 +173,33 @@ fn conversions_are_documented() {
     for conversion in formwork_adapt::Conversion::ALL {
         assert!(help.contains(&format!("`{}`", conversion.name())), "{help}");
     }
+}
+
+#[test]
+fn truncated_outputs_have_an_exit_code_of_their_own() -> Result<()> {
+    let (_folder, [schema, input]) = folder("{\"n\": 7, \"b\": tr")?;
+    let tolerant = ["--schema", &schema, "--level", "full", "--tolerant", "2"];
+    let (out, told, is_valid) = run(&[&tolerant[..], &[&input]].concat())?;
+    assert_eq!((out.as_str(), is_valid), ("", false));
+    assert!(told.contains("the text ends inside the value, at line 1, column 18"), "{told}");
+    let (out, told, is_valid) = run(&[&tolerant[..], &["--allow-truncated", &input]].concat())?;
+    assert_eq!((out.as_str(), is_valid), ("{\"n\":7,\"b\":true}\n", true));
+    assert!(told.contains("some of it may be missing"), "{told}");
+    let error = run(&["--schema", &schema, "--allow-truncated", &input]).expect_err("no effect");
+    assert!(error.to_string().contains("add `--level full --tolerant 2`"), "{error}");
+    assert_eq!([Verdict::Valid, Verdict::Truncated, Verdict::Invalid].map(Verdict::exit_code), [0, 3, 1]);
+    Ok(())
+}
+
+#[test]
+fn takes_the_preferred_value() -> Result<()> {
+    let (_folder, [schema, input]) = folder("First {\"n\": 1}, then {\"n\": 2}.")?;
+    let (_, told, is_valid) = run(&["--schema", &schema, &input])?;
+    assert!(!is_valid && told.contains("at line 1, column 7 and at line 1, column 22"), "{told}");
+    for (prefer, value) in [("first", "{\"n\":1}\n"), ("last", "{\"n\":2}\n")] {
+        assert_eq!(run(&["--schema", &schema, "--prefer", prefer, &input])?.0, value);
+    }
+    Ok(())
 }
 
 #[test]
