@@ -71,7 +71,7 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                 }
             }
             b'[' if text[..mark].ends_with("<!") && text[mark..].starts_with(CDATA) => {
-                at = mark + CDATA.len()
+                at = mark + CDATA.len();
             }
             _ => {
                 let begins = Begins::of(&text[mark..]);

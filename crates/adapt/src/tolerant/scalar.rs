@@ -194,9 +194,8 @@ impl<'t> Rewriter<'t> {
 /// Returns the quotes that end a string that begins with the typographic quote `open`.
 pub(super) const fn closing_quotes(open: char) -> Option<&'static [char]> {
     Some(match open {
-        '\u{201c}' => &['\u{201d}'],
+        '\u{201c}' | '\u{201d}' => &['\u{201d}'],
         '\u{201e}' => &['\u{201c}', '\u{201d}'],
-        '\u{201d}' => &['\u{201d}'],
         '\u{2018}' => &['\u{2019}'],
         '\u{201a}' => &['\u{2018}', '\u{2019}'],
         '\u{ab}' => &['\u{bb}'],

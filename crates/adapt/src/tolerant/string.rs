@@ -233,16 +233,16 @@ impl Rewriter<'_> {
     /// Reports whether the quote here ends its string, judged by the text after the quote.
     fn ends_string(&self, quote: char) -> bool {
         let after = &self.rest()[quote.len_utf8()..];
-        let window = after.char_indices().nth(AHEAD).map_or(after, |(end, _)| &after[..end]);
-        if let Some(next) = window.strip_prefix(quote) {
+        if let Some(next) = after.strip_prefix(quote) {
             // Of two adjacent quotes, the second ends the string if the text after it allows that.
             return !self.follows_value(next);
         }
-        self.follows_value(window)
+        self.follows_value(after)
     }
 
-    /// Reports whether `after` is plausible after the end of a value.
+    /// Reports whether the beginning of `after` is plausible after the end of a value.
     pub(super) fn follows_value(&self, after: &str) -> bool {
+        let after = after.char_indices().nth(AHEAD).map_or(after, |(end, _)| &after[..end]);
         let next = without_blanks(after);
         let skipped = &after[..after.len() - next.len()];
         let is_apart = !skipped.is_empty();
