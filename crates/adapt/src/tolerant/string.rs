@@ -21,6 +21,12 @@ struct Reading {
     end: Option<usize>,
 }
 
+/// A string with `count` quotes on each side and `length` bytes in between.
+struct Repeated {
+    count: usize,
+    length: usize,
+}
+
 /// Result of reading a string once.
 enum ReadString {
     Whole,
@@ -33,8 +39,8 @@ enum ReadString {
 impl Rewriter<'_> {
     /// Rewrites the string that begins here and ends with one of `quotes`.
     pub(super) fn string(&mut self, quotes: &[char], is_name: bool) -> Result<(), Fault> {
-        if let Some(count) = self.repeated_quotes() {
-            return self.string_in_repeated_quotes(count);
+        if let Some(repeated) = self.repeated_quotes(is_name) {
+            return self.string_in_repeated_quotes(repeated);
         }
         let (start, written) = (self.at, self.out.len());
         let mut reading = Reading::default();
@@ -65,7 +71,7 @@ impl Rewriter<'_> {
         let start = self.at;
         self.out.push('"');
         loop {
-            let rest = &self.text[self.at..reading.end.unwrap_or(self.text.len())];
+            let rest = &self.text[self.at..reading.end.unwrap_or(self.text.len()).max(self.at)];
             let is_plain = |c: char| !quotes.contains(&c) && c != '"' && c != '\\' && c >= ' ';
             let plain = rest.find(|c: char| !is_plain(c)).unwrap_or(rest.len());
             self.out.push_str(&self.text[self.at..self.at + plain]);
@@ -100,7 +106,7 @@ impl Rewriter<'_> {
                     self.out.push_str("\\\"");
                     self.at += 1;
                 }
-                '\\' if reading.is_raw => self.raw_backslash(),
+                '\\' if reading.is_raw => self.raw_backslash(quotes),
                 '\\' if self.is_plain_backslash() && self.may(Mend::Backslash) => {
                     return Ok(ReadString::Again(Reading { is_raw: true, ..reading }));
                 }
@@ -118,32 +124,39 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Returns the number of quotes with which the string here begins, if there is more than one.
-    fn repeated_quotes(&mut self) -> Option<usize> {
+    /// Returns the extent of the string here if it has three or two quotes on each side.
+    fn repeated_quotes(&mut self, is_name: bool) -> Option<Repeated> {
         let rest = self.rest();
         let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
-        let count = rest.chars().take_while(|c| *c == quote).count();
+        let count = rest.chars().take(4).take_while(|c| *c == quote).count();
         let inside = &rest[count..];
-        let ends = |count: usize| inside.contains(&rest[..count]);
         match count {
-            3 if ends(3) && self.may(Mend::TripleQuotes) => Some(3),
+            3 => {
+                let length = inside.find(&rest[..3])?;
+                self.may(Mend::TripleQuotes).then_some(Repeated { count, length })
+            }
             // Two quotes alone are an empty string.
-            2 if inside.starts_with(|c: char| c.is_alphanumeric() || c == '_')
-                && ends(2)
-                && self.may(Mend::DoubledQuotes) =>
-            {
-                Some(2)
+            2 if inside.starts_with(|c: char| c.is_alphanumeric() || c == '_') => {
+                let length = inside.find(quote)?;
+                let after = inside[length..].strip_prefix(&rest[..2])?;
+                let ends =
+                    if is_name { without_blanks(after).starts_with(':') } else { self.follows_value(after) };
+                (ends && self.may(Mend::DoubledQuotes)).then_some(Repeated { count, length })
             }
             _ => None,
         }
     }
 
-    /// Rewrites a string with `count` quotes on each side. Everything inside is plain text.
-    fn string_in_repeated_quotes(&mut self, count: usize) -> Result<(), Fault> {
-        let rest = self.rest();
-        let inside = &rest[count..];
-        let length = inside.find(&rest[..count]).ok_or(Fault::End)?;
-        self.out.push_str(&serde_json::Value::from(&inside[..length]).to_string());
+    /// Rewrites a string with several quotes on each side.
+    ///
+    /// # Errors
+    /// Returns an error if the string contains a backslash, because it could be an escape or text.
+    fn string_in_repeated_quotes(&mut self, Repeated { count, length }: Repeated) -> Result<(), Fault> {
+        let inside = &self.rest()[count..count + length];
+        if inside.contains('\\') {
+            return Err(Fault::Escape);
+        }
+        self.out.push_str(&serde_json::Value::from(inside).to_string());
         self.at += length + 2 * count;
         Ok(())
     }
@@ -164,13 +177,20 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Copies the backslash here as text. An escaped quote or backslash stays escaped.
-    fn raw_backslash(&mut self) {
+    /// Copies the backslash here as text. An escaped backslash and an escaped quote of the string
+    /// stay escaped.
+    fn raw_backslash(&mut self, quotes: &[char]) {
         let escaped = &self.rest()[1..];
-        let pair = escaped.starts_with(['"', '\\']);
-        self.out.push('\\');
-        self.out.push(if escaped.starts_with('"') { '"' } else { '\\' });
-        self.at += if pair { 2 } else { 1 };
+        match escaped.chars().next() {
+            Some(c @ ('"' | '\\')) => self.out.extend(['\\', c]),
+            Some(c) if quotes.contains(&c) => self.out.push(c),
+            _ => {
+                self.out.push_str("\\\\");
+                self.at += 1;
+                return;
+            }
+        }
+        self.at += 1 + escaped.chars().next().map_or(0, char::len_utf8);
     }
 
     /// Rewrites an escape. Returns false if the text ends inside the escape.
@@ -242,7 +262,6 @@ impl Rewriter<'_> {
 
     /// Reports whether the beginning of `after` is plausible after the end of a value.
     pub(super) fn follows_value(&self, after: &str) -> bool {
-        let after = after.char_indices().nth(AHEAD).map_or(after, |(end, _)| &after[..end]);
         let next = without_blanks(after);
         let skipped = &after[..after.len() - next.len()];
         let is_apart = !skipped.is_empty();
@@ -275,22 +294,31 @@ impl Rewriter<'_> {
     }
 }
 
-/// Returns the part of `text` after whitespace and comments at its beginning.
+/// Returns the part of `text` after whitespace and comments at its beginning. At most [`AHEAD`]
+/// characters are skipped.
 fn without_blanks(text: &str) -> &str {
-    let mut rest = text;
+    let window = text.char_indices().nth(AHEAD).map_or(text, |(end, _)| &text[..end]);
+    let mut rest = window;
     loop {
         let next = rest.trim_start();
-        let is_apart = next.len() < text.len();
-        rest = if next.starts_with("//") || (next.starts_with('#') && is_apart) {
+        rest = if next.starts_with("//") || begins_hash_comment(text, window.len() - next.len()) {
             next.find('\n').map_or("", |end| &next[end..])
         } else if let Some(comment) = next.strip_prefix("/*") {
             comment.find("*/").map_or("", |end| &comment[end + 2..])
         } else if let Some(comment) = next.strip_prefix("<!--") {
             comment.find("-->").map_or("", |end| &comment[end + 3..])
         } else {
-            return next;
+            return &text[window.len() - next.len()..];
         };
     }
+}
+
+/// Reports whether a comment begins with `#` at byte `at` of `text`. Whitespace or an exclamation
+/// mark must follow, because `#name` may be a value.
+pub(crate) fn begins_hash_comment(text: &str, at: usize) -> bool {
+    text[at..]
+        .strip_prefix('#')
+        .is_some_and(|after| after.chars().next().is_none_or(|c| c.is_whitespace() || c == '!'))
 }
 
 /// Reports whether `text` begins with a name and a colon.
@@ -303,10 +331,11 @@ pub(super) fn begins_member(text: &str) -> bool {
     };
     let after = if let Some(quotes) = quotes {
         let inside = &text[first.map_or(0, char::len_utf8)..];
-        let end = inside.find(quotes);
         // A name has no line break, and does not contain the text between two strings.
-        let is_name = |end: &usize| !inside[..*end].contains(['\n', ':', ',']);
-        end.filter(is_name).map(|end| inside[end..].trim_start_matches(quotes))
+        let end = inside.find(|c| quotes.contains(&c) || matches!(c, '\n' | ':' | ','));
+        end.map(|end| &inside[end..])
+            .filter(|after| after.starts_with(quotes))
+            .map(|after| after.trim_start_matches(quotes))
     } else {
         let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
         (end > 0).then(|| &text[end..])
