@@ -216,42 +216,51 @@ fn fitting<'r, 't>(
     if wanted.len() < 2 || wanted.len() > MOST_REGIONS {
         return Ok(None);
     }
-    let (mut found, mut fits) = (Vec::<(&Region<'t>, Value)>::new(), false);
+    let mut found: Vec<Fitting<'_, 't>> = Vec::new();
     for region in wanted {
         deadline.check()?;
         let fitted = |level, tolerance| adapter.fitted(region.text, level, tolerance, deadline);
         let value = fitted(level, adapter.options().tolerance);
-        fits |= value.is_some();
+        let fits = value.is_some();
         // A region that more tolerance would make valid may be meant as well.
-        let value = value.or_else(|| fitted(OutputProcessing::Full, Tolerance::Repair));
-        if let Some(value) = value
-            && found.iter().all(|(_, other)| *other != value)
-        {
-            found.push((region, value));
+        let Some(value) = value.or_else(|| fitted(OutputProcessing::Full, Tolerance::Repair)) else {
+            continue;
+        };
+        match found.iter_mut().find(|known| known.value == value) {
+            None => found.push(Fitting { region, value, fits }),
+            Some(known) if fits && !known.fits => (known.region, known.fits) = (region, true),
+            Some(_) => {}
         }
     }
-    if !fits {
-        return Ok(None);
-    }
-    let regions: Vec<&Region<'t>> = found.iter().map(|(region, _)| *region).collect();
-    let (Some(first), Some(last)) = (regions.first(), regions.last()) else { return Ok(None) };
-    if regions.len() == 1 {
-        return Ok(Some(first));
-    }
+    let fitting: Vec<&'r Region<'t>> =
+        found.iter().filter(|found| found.fits).map(|found| found.region).collect();
+    let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else { return Ok(None) };
     match adapter.options().prefer {
-        Prefer::Only => Err(ambiguous("match the schema", text, &regions)),
+        _ if found.len() == 1 => Ok(Some(first)),
+        Prefer::Only => {
+            let all: Vec<&Region<'t>> = found.iter().map(|found| found.region).collect();
+            Err(ambiguous("match the schema", text, &all))
+        }
         Prefer::First => Ok(Some(first)),
         Prefer::Last => Ok(Some(last)),
         Prefer::Largest => {
-            let most = regions.iter().map(|region| region.text.len()).max();
-            let largest: Vec<_> =
-                regions.iter().copied().filter(|region| Some(region.text.len()) == most).collect();
+            let most = fitting.iter().map(|region| region.text.len()).max();
+            let largest: Vec<&'r Region<'t>> =
+                fitting.iter().copied().filter(|region| Some(region.text.len()) == most).collect();
             match largest.as_slice() {
                 [only] => Ok(Some(only)),
                 several => Err(ambiguous("match the schema and have the same size", text, several)),
             }
         }
     }
+}
+
+/// A region whose value is valid, or could be with more tolerance.
+struct Fitting<'r, 't> {
+    region: &'r Region<'t>,
+    value: Value,
+    /// True if the options suffice.
+    fits: bool,
 }
 
 /// Creates the violation for regions with different values. `reason` completes the sentence "the

@@ -1,6 +1,7 @@
 //! Search for regions in one pass over the text, with a stack of open brackets.
 
 use crate::tape::{plain_until, quoted};
+use crate::tolerant::{begins_hash_comment, closing_quotes};
 
 /// Beginning of a section of character data in XML, after `<!`. The section is not an array.
 const CDATA: &str = "[CDATA[";
@@ -164,9 +165,7 @@ impl Begins {
                 // Some templates double the braces.
                 Some(b'{') if bracket == b'{' && at == after => {}
                 Some(b']') if bracket == b'[' => return Self::Json,
-                _ if rest
-                    .starts_with(['\u{201c}', '\u{201e}', '\u{2018}', '\u{201a}', '\u{ab}', '\u{bb}']) =>
-                {
+                _ if rest.chars().next().and_then(closing_quotes).is_some() => {
                     return Self::Json;
                 }
                 _ if bracket == b'{' => {
@@ -230,6 +229,7 @@ impl<'t> Matcher<'t> {
                 // or broken JSON.
                 b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') && !self.string(byte) => break,
                 b'/' if !matches!(self.last, b'/' | b'<') && self.comment() => continue,
+                b'#' | b'<' | 0x80.. if self.skip_notation() => continue,
                 b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
                 _ => {}
             }
@@ -240,6 +240,26 @@ impl<'t> Matcher<'t> {
         }
         let fence = self.text[self.start..].find("\n```");
         (fence.map_or(self.text.len(), |fence| self.start + fence), true)
+    }
+
+    /// Skips a comment or a string of another notation that begins here. Returns false if there is
+    /// none.
+    fn skip_notation(&mut self) -> bool {
+        let rest = &self.text[self.at..];
+        let length = if begins_hash_comment(self.text, self.at) {
+            rest.find('\n')
+        } else if rest.starts_with("<!--") {
+            rest.find("-->").map(|end| end + 3)
+        } else if matches!(self.last, b'{' | b'[' | b',' | b':') {
+            let first = rest.chars().next();
+            let inside = &rest[first.map_or(0, char::len_utf8)..];
+            let closing = first.and_then(closing_quotes);
+            closing.and_then(|closing| Some(rest.len() - inside.len() + inside.find(closing)?))
+        } else {
+            None
+        };
+        self.at += length.unwrap_or_default();
+        length.is_some_and(|length| length > 0)
     }
 
     /// Closes the matching bracket and all brackets that were opened inside. A stray bracket closes

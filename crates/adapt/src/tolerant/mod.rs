@@ -20,6 +20,8 @@ mod string;
 
 use std::ops::BitOr;
 
+pub(super) use self::scalar::closing_quotes;
+pub(super) use self::string::begins_hash_comment;
 use super::options::Tolerance;
 use super::report::Patch;
 use super::tape::{Place, SyntaxError};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::string::begins_member;
+use super::string::{begins_hash_comment, begins_member};
 use super::{Mend, Mends, Rewritten};
 use crate::tape::{Fault, SyntaxError, pointer_token, unescape};
 
@@ -241,6 +241,9 @@ impl Rewriter<'_> {
                 self.may(Mend::MissingCloser);
                 while !self.open.is_empty() {
                     self.close(false)?;
+                    if let Some(open) = self.open.last_mut() {
+                        open.comma = None;
+                    }
                 }
                 Ok(false)
             }
@@ -399,7 +402,7 @@ impl Rewriter<'_> {
                     self.may(Mend::Comment);
                     self.at += end + 2;
                 }
-                '#' if self.may(Mend::Comment) => {
+                '#' if begins_hash_comment(rest, 0) && self.may(Mend::Comment) => {
                     self.at += rest.find('\n').unwrap_or(rest.len());
                 }
                 '<' if rest.starts_with("<!--") && self.could(Mend::Comment) => {

@@ -177,12 +177,11 @@ impl<'t> Rewriter<'t> {
     /// Returns the text up to the next delimiter.
     fn token(&self) -> &'t str {
         let rest = &self.text[self.at..];
-        let bytes = rest.as_bytes();
-        let ends = |at: &usize| match bytes[*at] {
-            b'/' => matches!(bytes.get(at + 1), Some(b'/' | b'*')),
-            byte => byte.is_ascii_whitespace() || b",;:]}".contains(&byte),
+        let ends = |&(at, c): &(usize, char)| match c {
+            '/' => rest[at + 1..].starts_with(['/', '*']),
+            c => c.is_whitespace() || ",;:=\"'{}[]<#".contains(c),
         };
-        &rest[..(0..bytes.len()).find(ends).unwrap_or(bytes.len())]
+        &rest[..rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at)]
     }
 
     fn copy(&mut self, token: &str) {
@@ -192,7 +191,7 @@ impl<'t> Rewriter<'t> {
 }
 
 /// Returns the quotes that end a string that begins with the typographic quote `open`.
-pub(super) const fn closing_quotes(open: char) -> Option<&'static [char]> {
+pub(crate) const fn closing_quotes(open: char) -> Option<&'static [char]> {
     Some(match open {
         '\u{201c}' | '\u{201d}' => &['\u{201d}'],
         '\u{201e}' => &['\u{201c}', '\u{201d}'],
@@ -236,8 +235,9 @@ fn without_underscores(token: &str) -> Option<Cow<'_, str>> {
     if !token.contains('_') {
         return Some(Cow::Borrowed(token));
     }
-    let is_digit =
-        |part: &str, at: Option<char>| !part.is_empty() && at.is_some_and(|c| c.is_ascii_hexdigit());
+    let is_hex = token.trim_start_matches(['+', '-']).starts_with("0x") || token.contains("0X");
+    let radix = if is_hex { 16 } else { 10 };
+    let is_digit = |part: &str, at: Option<char>| !part.is_empty() && at.is_some_and(|c| c.is_digit(radix));
     let parts: Vec<&str> = token.split('_').collect();
     let joins = parts
         .windows(2)
