@@ -245,7 +245,7 @@ impl<'t> Matcher<'t> {
     /// Skips a comment or a string of another notation that begins here. Returns false if there is
     /// none.
     fn skip_notation(&mut self) -> bool {
-        let rest = &self.text[self.at..];
+        let Some(rest) = self.text.get(self.at..) else { return false };
         let length = if begins_hash_comment(self.text, self.at) {
             rest.find('\n')
         } else if rest.starts_with("<!--") {

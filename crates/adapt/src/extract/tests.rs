@@ -402,3 +402,35 @@ fn extracts_from_ten_thousand_braces_in_linear_time() {
     let adapter = Adapter::new(&json!({ "type": "object" }), AdaptOptions::minimal()).expect("a schema");
     assert!(adapter.adapt(&text).elapsed().as_secs() < 2);
 }
+
+#[test]
+fn a_readable_value_wins_over_an_equal_unreadable_one() {
+    let schema = json!({ "type": "object", "required": ["a"] });
+    let strict = Adapter::new(&schema, AdaptOptions::minimal()).expect("a schema");
+    let value = json!({ "a": 1, "b": 2 });
+    assert_eq!(
+        strict.adapt("I wrote {\"a\": 1 \"b\": 2}, corrected: {\"a\": 1, \"b\": 2}.").value(),
+        Some(&value)
+    );
+    for prefer in [Prefer::First, Prefer::Last, Prefer::Largest] {
+        let options = AdaptOptions { prefer, ..AdaptOptions::minimal() };
+        let adapter = Adapter::new(&schema, options).expect("a schema");
+        let adaptation = adapter.adapt("{\"a\": 2 \"b\": 3} then {\"a\": 1, \"b\": 2}");
+        assert_eq!(adaptation.value(), Some(&value), "{prefer:?}");
+    }
+}
+
+#[test]
+fn regions_end_outside_of_comments_and_strings_of_other_notations() {
+    for (text, region) in [
+        ("Here: [{\"a\": 1} # first ]\n, {\"a\": 2}] Bye", "[{\"a\": 1} # first ]\n, {\"a\": 2}]"),
+        ("{\"a\": 1, <!-- } --> \"b\": 2} x", "{\"a\": 1, <!-- } --> \"b\": 2}"),
+        (
+            "{\u{201c}a\u{201d}: \u{201c}x } y\u{201d}, \"b\": 1} x",
+            "{\u{201c}a\u{201d}: \u{201c}x } y\u{201d}, \"b\": 1}",
+        ),
+        ("See {\u{201d}a\u{201d}: 1}.", "{\u{201d}a\u{201d}: 1}"),
+    ] {
+        assert_eq!(found(text, None), Some(region), "{text}");
+    }
+}

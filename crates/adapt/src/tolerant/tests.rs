@@ -252,3 +252,40 @@ fn limits_the_nesting() {
     let error = rewrite(&"[".repeat(1 << 20), repair(), 128).err().expect("too deep");
     assert_eq!(error.fault, Fault::Depth { limit: 128 });
 }
+
+#[test]
+fn keeps_every_member_of_confusing_texts() {
+    for (text, value) in [
+        ("{'a': ''tis the season', 'b': ''}", json!({ "a": "'tis the season", "b": "" })),
+        ("{\"a\": \"abc\\\n\"b\": 2}", json!({ "a": "abc", "b": 2 })),
+        (r#"{'pat': '\d+\'', 'b': 2}"#, json!({ "pat": "\\d+'", "b": 2 })),
+        ("{\"a\": 1, \"b\": [1, 2\n\nI hope that helps!", json!({ "a": 1, "b": [1, 2] })),
+    ] {
+        assert_eq!(good(text, repair()), value, "{text}");
+    }
+    let long = "k".repeat(300);
+    let text = format!("{{\"a\": \"x\", \"{long}\": 1,}}");
+    assert_eq!(good(&text, repair()), json!({ "a": "x", long: 1 }));
+    for text in ["{\"tags\": [\n#rust,\n#json\n]}", "[1_e5]", "[1e_5]", "{\"a\": \"\"\"x\\n\"\"\"}"] {
+        assert!(read(text, JSON5).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn rewrites_hostile_texts_in_linear_time() {
+    let count = 1 << 19;
+    let texts = [
+        format!("[{}]", "\"".repeat(count)),
+        format!("{{\"a\": \u{201e}x{}}}", "\u{201c} x".repeat(count / 4)),
+        format!("{{\"x\":1,{}\"z\":1}}", "a=>1\"\u{a0}".repeat(count / 8)),
+        format!("[{}", "a\", /* ".repeat(count / 8)),
+        format!("{{\"a\": \"{}", "\" /* ".repeat(count / 8)),
+        format!("{{\"a\": {}", "''a".repeat(count / 4)),
+    ];
+    for text in texts {
+        let start = std::time::Instant::now();
+        let _ = rewrite(&text, repair(), 128);
+        let elapsed = start.elapsed();
+        assert!(elapsed.as_secs() < 5, "{elapsed:?} for {}", &text[..20]);
+    }
+}
