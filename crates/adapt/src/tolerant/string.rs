@@ -11,6 +11,9 @@ use crate::tape::{Fault, escape};
 /// the string.
 const AHEAD: usize = 256;
 
+/// Maximum number of bytes of a name that the decision about a quote reads.
+const NAME_AHEAD: usize = 512;
+
 /// Decisions about a whole string, which a second reading applies.
 #[derive(Clone, Copy, Default)]
 struct Reading {
@@ -332,8 +335,11 @@ pub(super) fn begins_member(text: &str) -> bool {
     let after = if let Some(quotes) = quotes {
         let inside = &text[first.map_or(0, char::len_utf8)..];
         // A name has no line break, and does not contain the text between two strings.
-        let end = inside.find(|c| quotes.contains(&c) || matches!(c, '\n' | ':' | ','));
-        end.map(|end| &inside[end..])
+        let end = inside
+            .char_indices()
+            .take_while(|(at, _)| *at < NAME_AHEAD)
+            .find(|(_, c)| quotes.contains(c) || matches!(c, '\n' | ':' | ','));
+        end.map(|(at, _)| &inside[at..])
             .filter(|after| after.starts_with(quotes))
             .map(|after| after.trim_start_matches(quotes))
     } else {
