@@ -14,7 +14,7 @@ use super::kinds::Kinds;
 use super::options::{OutputProcessing, Tolerance};
 use super::processor::{Input, Processor, ProcessorError};
 use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
-use super::tape::{Document, Place, Tape};
+use super::tape::{Document, Place, Syntax, Tape, in_one_line};
 use super::tolerant::{self, Mends};
 
 /// Maximum number of violations that are reported.
@@ -59,7 +59,7 @@ impl Adapter {
             }
             return unread(violation, stages);
         }
-        let document = match Tape::parse(text, limits.max_depth) {
+        let document = match Tape::parse(text, self.options.syntax()) {
             Ok(tape) if tape.is_valid(&self.on_tapes) => {
                 if level != OutputProcessing::Off {
                     stages
@@ -80,6 +80,15 @@ impl Adapter {
             },
         };
         self.fit(document, level, deadline, stages)
+    }
+
+    /// Finds the value in a text, without mends and conversions.
+    pub(super) fn find(&self, text: &str) -> Result<Document, Unread> {
+        let deadline = Deadline::new(self.options.limits.max_time);
+        match Tape::parse(text, self.options.syntax()) {
+            Ok(tape) if tape.is_valid(&self.on_tapes) => Ok(tape.into_document()),
+            _ => extract::extract(self, text, OutputProcessing::Minimal, deadline).1,
+        }
     }
 
     /// Marks the adaptation of a text that ends inside its value.
@@ -146,14 +155,14 @@ impl Adapter {
         mends: Mends,
         stages: &mut Vec<StageReport>,
     ) -> Option<Read> {
-        let Some(Unparsed { text: region, begins, is_last }) = &unread.region else {
+        let Some(Unparsed { text: region, begins, is_last, .. }) = &unread.region else {
             stages.push(StageReport::skip(stage, "no region to repair was found"));
             return None;
         };
         let max_depth = self.options.limits.max_depth;
         let tried = tolerant::rewrite(region, mends, max_depth)
             .map_err(|error| extract::at(begins.then(Place::of(region, error.offset)), &error))
-            .and_then(|rewritten| match Tape::parse(&rewritten.text, max_depth) {
+            .and_then(|rewritten| match Tape::parse(&rewritten.text, self.options.syntax()) {
                 Ok(tape) => Ok((tape.into_document(), rewritten)),
                 // The error's offset is in the rewritten text, so no position is reported.
                 Err(error) => Err(Violation::new(&error.path, "syntax", error.fault.to_string())),
@@ -175,7 +184,8 @@ impl Adapter {
     }
 
     /// Returns the value of a region if the stages of `level` make it valid, with the mends of
-    /// `tolerance` at level `full`. A region that ends inside a scalar or a member has none.
+    /// `tolerance` at level `full`. A region that ends inside a scalar or a member has none. A value
+    /// that lacks digits is replaced by its text, so that different values stay different.
     pub(super) fn fitted(
         &self,
         region: &str,
@@ -184,7 +194,9 @@ impl Adapter {
         deadline: Deadline,
     ) -> Option<Value> {
         let max_depth = self.options.limits.max_depth;
-        let document = match Tape::parse(region, max_depth) {
+        let wide_integers = self.options.wide_integers || tolerance == Tolerance::Repair;
+        let syntax = Syntax { wide_integers, ..self.options.syntax() };
+        let document = match Tape::parse(region, syntax) {
             Ok(tape) => tape.into_document(),
             Err(_) if level == OutputProcessing::Full => {
                 let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
@@ -192,12 +204,16 @@ impl Adapter {
                 if rewritten.is_cut {
                     return None;
                 }
-                Tape::parse(&rewritten.text, max_depth).ok()?.into_document()
+                Tape::parse(&rewritten.text, syntax).ok()?.into_document()
             }
             Err(_) => return None,
         };
         if document.is_valid(&self.on_tapes) {
-            return Some(document.value());
+            let is_rounded = document.is_rounded();
+            return Some(if is_rounded { in_one_line(document.text()).into() } else { document.value() });
+        }
+        if document.is_rounded() {
+            return None;
         }
         coerce::coerce(self, &document.value(), level, deadline).1
     }
@@ -218,7 +234,12 @@ impl Adapter {
             return valid(Held::Document(Box::new(document), OnceLock::new()), stages);
         }
         let value = document.value();
-        if level != OutputProcessing::Off {
+        // A conversion would lose digits.
+        let is_rounded = document.is_rounded();
+        if level != OutputProcessing::Off && is_rounded {
+            let reason = "the value has an integer of more than 64 bits";
+            stages.push(StageReport::skip(Stage::Semantic, reason));
+        } else if level != OutputProcessing::Off {
             if stages.is_empty() {
                 stages
                     .extend(BUILT_IN[..3].iter().map(|&stage| StageReport::skip(stage, "the text is JSON")));
@@ -236,7 +257,9 @@ impl Adapter {
             }
         }
         let violations = self.violations(&value);
-        Adaptation { violations, is_valid: false, ..valid(Held::Value(value), stages) }
+        let held =
+            if is_rounded { Held::Document(Box::new(document), value.into()) } else { Held::Value(value) };
+        Adaptation { violations, is_valid: false, ..valid(held, stages) }
     }
 
     /// Returns the only item of an array where the schema accepts no array, if the item is valid or

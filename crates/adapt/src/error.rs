@@ -11,6 +11,16 @@ use thiserror::Error;
 #[error(transparent)]
 pub struct AdaptError(#[from] Kind);
 
+impl AdaptError {
+    /// Returns the reason without the part of the schema, for an error of the schema.
+    pub(super) fn reason(&self) -> String {
+        match &self.0 {
+            Kind::Schema { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Kind {
     #[error("the schema cannot be used: {}{reason}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]

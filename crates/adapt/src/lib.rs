@@ -91,9 +91,11 @@ pub mod schema;
 mod strict;
 pub mod subschemas;
 mod tape;
+mod thoughts;
 mod tolerant;
 mod typed;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -128,6 +130,8 @@ pub struct Adapter {
     on_tapes: Validator<OnTape>,
     /// Validator that reports errors, created on first use.
     flat: OnceLock<Option<FlatSchema>>,
+    /// Properties of the schema's objects, and whether they are required, collected on first use.
+    named: OnceLock<HashMap<String, bool>>,
 }
 
 impl Adapter {
@@ -142,10 +146,20 @@ impl Adapter {
             path: error.instance_path().as_str().to_owned(),
             reason: error.to_string(),
         };
-        let on_values = jsonschema::validator_for(schema).map_err(refused)?;
-        let on_tapes = jsonschema::options_for::<OnTape>().build(schema).map_err(refused)?;
+        let on_values = schema::validator(schema).map_err(refused)?;
+        let on_tapes = jsonschema::options_for::<OnTape>();
+        let on_tapes = on_tapes.should_validate_formats(true).build(schema).map_err(refused)?;
         let (kinds, meant) = (Kinds::of(schema), Kinds::meant(schema));
-        Ok(Self { schema: schema.clone(), options, kinds, meant, on_values, on_tapes, flat: OnceLock::new() })
+        Ok(Self {
+            schema: schema.clone(),
+            options,
+            kinds,
+            meant,
+            on_values,
+            on_tapes,
+            flat: OnceLock::new(),
+            named: OnceLock::new(),
+        })
     }
 
     /// Returns the schema.
@@ -186,6 +200,16 @@ impl Adapter {
     /// Returns the validator that reports errors.
     fn flat(&self) -> Option<&FlatSchema> {
         self.flat.get_or_init(|| FlatSchema::new(&self.schema)).as_ref()
+    }
+
+    /// Returns the properties of the schema's objects, and whether they are required.
+    fn named(&self) -> &HashMap<String, bool> {
+        self.named.get_or_init(|| {
+            let properties = schema::properties(&self.schema, &self.schema).into_iter();
+            let properties = properties.map(|(name, _)| (name.to_owned(), false));
+            let required = schema::required(&self.schema, &self.schema).into_iter();
+            properties.chain(required.map(|name| (name.to_owned(), true))).collect()
+        })
     }
 
     /// Returns the level that determines the result, which is `off` in shadow mode.

@@ -3,6 +3,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::{AdaptError, Kind};
+use super::tape::Syntax;
 
 /// Maximum value of `max_unescape_depth`.
 const UNESCAPE_DEPTH: u8 = 8;
@@ -37,6 +38,10 @@ pub struct AdaptOptions {
     pub prefer: Prefer,
     /// True to accept a value although the text ends inside it. Applies at tolerance 2.
     pub allow_truncated: bool,
+    /// True to accept integers of more than 64 bits. Then [`written`](crate::Adaptation::written)
+    /// has all of their digits, and [`value`](crate::Adaptation::value) has the nearest double.
+    /// Otherwise such an integer is an error.
+    pub wide_integers: bool,
     /// If true, the adaptation is only recorded. The value and the verdict are those of level
     /// `off`.
     pub shadow: bool,
@@ -338,6 +343,7 @@ impl AdaptOptions {
             anyof_strategy: AnyOfStrategy::FirstPass,
             prefer: Prefer::Only,
             allow_truncated: false,
+            wide_integers: false,
             shadow: false,
             limits: AdaptLimits::default(),
         }
@@ -377,6 +383,11 @@ impl AdaptOptions {
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Self {
         Self { tolerance, ..self }
+    }
+
+    /// Returns the JSON syntax that is read.
+    pub(super) const fn syntax(&self) -> Syntax {
+        Syntax { max_depth: self.limits.max_depth, wide_integers: self.wide_integers }
     }
 
     /// Turns shadow mode on or off. In shadow mode, the adaptation is only recorded.

@@ -3,10 +3,20 @@
 
 use std::collections::HashSet;
 
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 /// Maximum number of references followed in a row.
 const CHAIN: usize = 8;
+
+/// Compiles a schema to a validator that asserts formats, as the engine does. References to other
+/// documents are not fetched.
+///
+/// # Errors
+/// Returns an error if `schema` is not a valid JSON Schema.
+pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    jsonschema::options().should_validate_formats(true).build(schema)
+}
 
 /// Returns the target of the schema's reference within the document `root`. A schema without a
 /// reference is returned unchanged.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::extract;
 use super::report::Violation;
-use super::tape::{Tape, number_length};
+use super::tape::{Syntax, SyntaxError, Tape, number_length};
 
 /// Error of a text that is not a value.
 #[derive(Debug)]
@@ -20,13 +20,19 @@ pub(crate) struct Unreadable {
 
 /// Parses a text that is a single JSON value, with optional whitespace around the value.
 pub(crate) fn read(text: &str) -> Result<Value, Box<Unreadable>> {
-    let error = match Tape::parse(text, usize::MAX) {
-        Ok(tape) => return Ok(tape.value()),
-        Err(error) => error,
-    };
-    let refusal = error.fault.is_refusal().then(|| error.fault.to_string());
-    let literal = text.get(error.offset..).filter(|_| refusal.is_some());
-    let number =
-        literal.and_then(|rest| number_length(rest.as_bytes()).map(|(length, _)| rest[..length].to_owned()));
-    Err(Box::new(Unreadable { violation: extract::violation(text, 0, &error), refusal, number }))
+    match Tape::parse(text, Syntax::up_to(usize::MAX)) {
+        Ok(tape) => Ok(tape.value()),
+        Err(error) => Err(Box::new(Unreadable::new(extract::violation(text, 0, &error), text, &error))),
+    }
+}
+
+impl Unreadable {
+    /// Creates the error of a text from the violation that describes its syntax error.
+    pub(crate) fn new(violation: Violation, text: &str, error: &SyntaxError) -> Self {
+        let refusal = error.fault.is_refusal().then(|| error.fault.to_string());
+        let literal = text.get(error.offset..).filter(|_| refusal.is_some());
+        let number = literal
+            .and_then(|rest| number_length(rest.as_bytes()).map(|(length, _)| rest[..length].to_owned()));
+        Self { violation, refusal, number }
+    }
 }

@@ -307,3 +307,87 @@ fn reports_serialize_to_json() {
     });
     assert_eq!(report, expected);
 }
+
+#[test]
+fn wide_integers_keep_their_digits_where_admitted() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "id": { "type": "integer" }, "n": { "type": "integer" } },
+        "required": ["id"],
+    });
+    let big = "12345678901234567890123";
+    let options = AdaptOptions::full().with_tolerance(Tolerance::Json5);
+    let wide = AdaptOptions { wide_integers: true, ..options.clone() };
+    let refusing = Adapter::new(&schema, options).expect("a schema");
+    let keeping = Adapter::new(&schema, wide).expect("a schema");
+    for text in
+        [format!("{{\"id\": {big}}}"), format!("{{\"id\":-{big},}}"), format!("So: {{\"id\": {big}}}.")]
+    {
+        let adaptation = keeping.adapt(&text);
+        assert!(adaptation.is_valid(), "{text}: {:?}", adaptation.violations());
+        let written = adaptation.written().expect("not converted");
+        assert!(written.contains(big) && !written.contains(' '), "{written}");
+        assert!(!refusing.adapt(&text).is_valid(), "{text}");
+    }
+    // A conversion of another member would round the integer.
+    let adaptation = keeping.adapt(&format!("{{\"id\": {big}, \"n\": \"2\"}}"));
+    assert!(!adaptation.is_valid() && adaptation.written().is_some_and(|written| written.contains(big)));
+    // Integers that differ in their last digits are different values.
+    let both = keeping.adapt(&format!("Draft {{\"id\": {big}1}}, final {{\"id\": {big}2}}"));
+    assert!(both.violations()[0].message.contains("ambiguous"), "{:?}", both.violations());
+    assert!(!keeping.adapt(&format!("{{\"id\": {}}}", "9".repeat(400))).is_valid());
+    #[derive(serde::Deserialize)]
+    struct Order {
+        id: u128,
+    }
+    assert_eq!(
+        keeping.decode::<Order>(&format!("{{\"id\": {big}}}")).map(|order| order.id).ok(),
+        big.parse().ok()
+    );
+}
+
+#[test]
+fn formats_are_asserted() {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string", "format": "email" } } });
+    let adapter = Adapter::new(&schema, AdaptOptions::full()).expect("a schema");
+    assert!(adapter.adapt(r#"{"to": "emma@example.org"}"#).is_valid());
+    let adaptation = adapter.adapt(r#"{"to": "emma"}"#);
+    assert_eq!(adaptation.violations()[0].keyword, "format");
+    assert!(!adapter.holds(r#"{"to": "emma"}"#));
+}
+
+#[test]
+fn a_valid_example_does_not_hide_an_invalid_answer() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "count": { "type": "integer" }, "name": { "type": "string" } },
+        "required": ["count"],
+    });
+    let adapter = Adapter::new(&schema, AdaptOptions::full()).expect("a schema");
+    let adaptation = adapter.adapt("For example {\"count\": 5}. Mine:\n```json\n{\"count\": \"two\"}\n```");
+    assert_eq!(
+        adaptation.violations()[0].message,
+        "ambiguous: the values at line 1, column 13 and at line 3, column 1 look like answers, and only the first matches the schema"
+    );
+    for text in [
+        "Draft {\"count\": \"two\"}, final {\"count\": 5}",
+        "{\"count\": 5}, and {\"name\": 7} alone would be wrong.",
+    ] {
+        assert_eq!(adapter.adapt(text).value(), Some(&json!({ "count": 5 })), "{text}");
+    }
+}
+
+#[test]
+fn an_object_with_named_properties_precedes_others() {
+    let schema = json!({ "type": "object", "properties": { "reply": { "type": "string" } } });
+    let adapter = Adapter::new(&schema, AdaptOptions::minimal()).expect("a schema");
+    let reply = json!({ "reply": "Hi" });
+    for text in [
+        r#"I noted {"mood": "good", "longer": "than the answer"}: {"reply": "Hi"}"#,
+        r#"{"reply": "Hi"} and {"reply_to": "x", "more": {"reply": "no"}}"#,
+    ] {
+        assert_eq!(adapter.adapt(text).value(), Some(&reply), "{text}");
+    }
+    let broken = adapter.adapt(r#"A note {"mood": "good", "longer": "than the answer"}: {"reply": }"#);
+    assert!(broken.violations()[0].message.contains("column 65"), "{:?}", broken.violations());
+}

@@ -58,7 +58,7 @@ impl Adapter {
     pub fn holds(&self, text: &str) -> bool {
         let limits = &self.options.limits;
         text.len() <= limits.max_bytes
-            && Tape::parse(text, limits.max_depth).is_ok_and(|tape| tape.is_valid(&self.on_tapes))
+            && Tape::parse(text, self.options.syntax()).is_ok_and(|tape| tape.is_valid(&self.on_tapes))
     }
 }
 

@@ -19,13 +19,17 @@ use formwork_protocol::step::trace_adaptation;
 use formwork_trace::{Span, Status, Tracer};
 use serde_json::{Value, json};
 
-use crate::{config, files, traces};
+use crate::{config, files, load, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
     /// JSON Schema file that outputs must match.
-    #[arg(long, value_name = "FILE")]
-    schema: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "fields")]
+    schema: Option<PathBuf>,
+
+    /// Fields file (JSON, YAML or TOML) whose schema outputs must match, instead of a JSON Schema.
+    #[arg(long, value_name = "FILE", conflicts_with = "schema")]
+    fields: Option<PathBuf>,
 
     /// Configuration file; `[aros]` sets defaults for these options, and `[traces]` the trace database.
     #[arg(long, value_name = "FILE")]
@@ -84,6 +88,13 @@ pub(crate) struct AdaptArgs {
     input: Option<PathBuf>,
 }
 
+impl AdaptArgs {
+    /// Returns the file of the schema or of the fields.
+    fn schema_file(&self) -> Option<&Path> {
+        self.schema.as_deref().or(self.fields.as_deref())
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LevelArg {
     /// No processing.
@@ -113,7 +124,7 @@ enum StrategyArg {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PreferArg {
+pub(crate) enum PreferArg {
     /// None of them: several values are an error.
     Only,
     /// First value.
@@ -171,10 +182,11 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<Verdict> {
 
 /// Adapts all outputs in the input.
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<Verdict> {
-    let schema: Value = files::read_json_option("--schema", &args.schema)?;
+    let read = load::read_schema(args.schema.as_deref(), args.fields.as_deref())?;
+    let (schema, schema_file) = read.context("--schema or --fields is required")?;
     let config = args.config.as_deref().map(config::read).transpose()?;
     let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
-        .with_context(|| args.schema.display().to_string())?;
+        .with_context(|| schema_file.display().to_string())?;
     let input = files::read_input_text(args.input.as_deref())?;
     let mut report = report(args)?;
     let outputs: Vec<(Option<usize>, &str)> = if args.lines {
@@ -216,7 +228,7 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
 
 /// Traces an adaptation as a step named after the schema's file.
 fn trace(around: &Span, args: &AdaptArgs, adaptation: &Adaptation, ledger: Option<&Value>) {
-    let name = args.schema.file_name().unwrap_or_default().to_string_lossy();
+    let name = args.schema_file().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let step = around.step(name);
     trace_adaptation(&step, adaptation, ledger);
     step.end(if adaptation.is_valid() { Status::Ok } else { Status::Error });
@@ -258,6 +270,8 @@ fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
         }
     }
     let options = options.with_coercion(&block).with_shadow(args.shadow);
+    // The output has all digits of such integers.
+    let options = AdaptOptions { wide_integers: true, ..options };
     if args.allow_truncated && options.tolerance != Tolerance::Repair {
         bail!("--allow-truncated has no effect below tolerance 2; add `--level full --tolerant 2`");
     }
@@ -272,7 +286,7 @@ fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
         (Ok(path), Ok(other)) => path == other,
         _ => false,
     };
-    for (what, other) in [("input", args.input.as_deref()), ("schema", Some(&*args.schema))] {
+    for (what, other) in [("input", args.input.as_deref()), ("schema", args.schema_file())] {
         if other.is_some_and(same) {
             bail!("the report would overwrite the {what} {}", path.display());
         }
@@ -286,8 +300,17 @@ fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
 fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut dyn Write) -> Result<()> {
     if as_json {
         let mut record = record(adaptation, line)?;
-        record["value"] = adaptation.value().cloned().unwrap_or_default();
-        writeln!(out, "{record}")?;
+        match adaptation.written() {
+            // The text has all digits of the value's numbers.
+            Some(written) => {
+                let members = record.to_string();
+                writeln!(out, "{},\"value\":{written}}}", members.trim_end_matches('}'))?;
+            }
+            None => {
+                record["value"] = adaptation.value().cloned().unwrap_or_default();
+                writeln!(out, "{record}")?;
+            }
+        }
     } else if adaptation.is_valid() {
         match (adaptation.written(), adaptation.value()) {
             (Some(written), _) => writeln!(out, "{written}")?,
@@ -321,8 +344,8 @@ fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> R
         writeln!(told, "formwork: {place}`--allow-truncated` accepts what was read")?;
     }
     // The reason for a failed adaptation explains more than the violations do.
-    if let Some(reason) =
-        failed(adaptation, line).filter(|reason| !adaptation.is_valid() && !wrong.contains(reason))
+    if let Some(reason) = failed(adaptation, line)
+        .filter(|reason| Verdict::of(adaptation) == Verdict::Invalid && !wrong.contains(reason))
     {
         writeln!(told, "formwork: {place}not adapted: {reason}")?;
     }

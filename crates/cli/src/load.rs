@@ -1,7 +1,7 @@
 //! Loads grammars, tokenizers and engines that the command line names.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,6 +14,7 @@ use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::{Checkpoint, Model, OpenOptions};
 use formwork_vocab::{Tokenizer, Vocabulary};
+use serde_json::Value;
 
 use crate::args::{
     DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,
@@ -196,6 +197,18 @@ pub(crate) fn tokenizer_of(option: &'static str, name: &str) -> Result<Tokenizer
         return Tokenizer::from_json(&json).with_context(|| name.to_owned());
     }
     Ok(Checkpoint::open(resolve(name).context(option)?.path)?.tokenizer()?)
+}
+
+/// Reads the JSON Schema of `--schema` or the schema of the fields of `--fields`. Returns it with its
+/// file, or `None` if neither is given.
+pub(crate) fn read_schema(schema: Option<&Path>, fields: Option<&Path>) -> Result<Option<(Value, PathBuf)>> {
+    Ok(match (schema, fields) {
+        (Some(path), _) => Some((read_json_option("--schema", path)?, path.to_owned())),
+        (None, Some(path)) => {
+            Some((read_definition(Some("--fields"), path, None, "")?.schema(), path.to_owned()))
+        }
+        (None, None) => None,
+    })
 }
 
 /// Reads a field definition from a file, or from standard input for `-`. `option` is the option that

@@ -11,12 +11,15 @@ use formwork_protocol::config::Aros;
 use formwork_protocol::directives::Mode;
 use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict, response_format};
 use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::adapt::LevelArg;
+use crate::adapt::{LevelArg, PreferArg};
 use crate::backend::{BackendArgs, tell_retry};
 use crate::step::steps;
-use crate::{config, files};
+use crate::{config, files, load};
+
+/// Prompt of answers whose prompt is unknown.
+const PROMPT: &str = "Answer with JSON.";
 
 /// Arguments of `formwork repair`.
 #[derive(clap::Args)]
@@ -31,6 +34,10 @@ pub(crate) struct RepairArgs {
     // argument, so `schema` conflicts with `step` and `config` explicitly.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step", "config"])]
     schema: Option<PathBuf>,
+
+    /// Fields file (JSON, YAML or TOML) whose schema answers must match, instead of a JSON Schema.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["schema", "steps", "step", "config"])]
+    fields: Option<PathBuf>,
 
     /// Steps file (YAML, TOML or JSON); one of its steps defines how answers are adapted, validated and
     /// repaired.
@@ -57,6 +64,20 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "steps")]
     tolerant: u8,
 
+    /// Choice among several different values in an answer that match the schema [default: only].
+    #[arg(long, value_enum, conflicts_with = "steps")]
+    prefer: Option<PreferArg>,
+
+    /// Ask the model with `--prompt` instead of reading answers. An answer that is invalid after its repairs
+    /// is asked for again in the next of the modes.
+    #[arg(long, requires = "prompt", conflicts_with = "files")]
+    ask: bool,
+
+    /// Modes in which the model is asked, in order: json_schema, json_object and prompt_only; requires
+    /// `--ask` [default: all three, or those of the step].
+    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = mode, requires = "ask")]
+    modes: Vec<Mode>,
+
     #[command(flatten)]
     backend: BackendArgs,
 
@@ -68,9 +89,10 @@ pub(crate) struct RepairArgs {
     #[arg(long)]
     strict: bool,
 
-    /// Prompt that produced the answers, as context for the model.
-    #[arg(long, value_name = "TEXT", default_value = "Answer with JSON.")]
-    prompt: String,
+    /// Prompt that produced the answers, as context for the model, or the prompt of `--ask` [default: Answer
+    /// with JSON.].
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
 
     /// Maximum number of tokens per repair.
     #[arg(long, value_name = "N")]
@@ -87,6 +109,12 @@ struct Given {
     text: String,
 }
 
+impl Given {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// The repaired answers, in the order of the inputs.
 struct Outcome {
     answers: Vec<Answer>,
@@ -96,24 +124,26 @@ struct Outcome {
 
 pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
     // Check the cheap inputs before loading a model.
-    let given = read(args)?;
+    let given = if args.ask { Vec::new() } else { read(args)? };
     let checker = repairer(args, nobody())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
-        let repairer = if needs_model(&checker, &given) {
+        let repairer = if args.ask || needs_model(&checker, &given) {
             let (backend, model) = args.backend.open()?;
             repairer(args, PromptRunner::new(backend, model))?
         } else {
             checker
         };
         tokio::select! {
-            outcome = all(args, &repairer, &given) => Ok((outcome?, repairer.counters().stats())),
+            outcome = answers(args, &repairer, &given) => Ok((outcome?, repairer.counters().stats())),
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     });
     runtime.shutdown_background();
     let (Outcome { answers, unanswered }, stats) = done?;
-    tell(&given, &answers, stats, as_json, std::io::stdout().lock())?;
+    let names: Vec<&str> =
+        if args.ask { vec!["the answer"] } else { given.iter().map(Given::name).collect() };
+    tell(&names, &answers, stats, as_json, std::io::stdout().lock())?;
     if args.report {
         report(stats);
     }
@@ -129,14 +159,30 @@ fn needs_model(checker: &Repairer, given: &[Given]) -> bool {
     checker.options().attempts() > 0 && !given.iter().all(fits)
 }
 
+/// Asks the model, or repairs the answers that are given.
+async fn answers(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Outcome> {
+    if !args.ask {
+        return all(args, repairer, given).await;
+    }
+    let answer = repairer.ask(&plan(args)).await?;
+    let unanswered = answer.unanswered.clone().map(anyhow::Error::new);
+    Ok(Outcome { answers: vec![answer], unanswered })
+}
+
+/// Returns the request of the prompt, without a response format.
+fn plan(args: &RepairArgs) -> Plan {
+    let prompt = args.prompt.as_deref().unwrap_or(PROMPT);
+    let mut plan = Plan { messages: vec![json!({ "role": "user", "content": prompt })], ..Plan::default() };
+    plan.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
+    plan
+}
+
 /// Repairs answers in order and stops at the first one for which the backend fails. A backend
 /// failure says nothing about the answer itself.
 async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Outcome> {
-    let mut plan =
-        Plan { messages: vec![json!({ "role": "user", "content": args.prompt })], ..Plan::default() };
+    let mut plan = plan(args);
     let format = response_format(repairer.shape(), Mode::JsonSchema);
     plan.options.extend(format.map(|format| ("response_format".to_owned(), format)));
-    plan.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
     let mut answers = Vec::new();
     for given in given {
         let answer = repairer.repair(&plan, &given.text).await.with_context(|| given.name.clone())?;
@@ -170,13 +216,15 @@ fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
     let (repairer, options) = if let (Some(path), Some(name)) = (&args.steps, &args.step) {
         of_step(args, (path, name), &prompts)?
     } else {
-        let shape = args.schema.as_deref().map_or_else(|| Ok(Shape::tool_calls()), shape)?;
+        let read = load::read_schema(args.schema.as_deref(), args.fields.as_deref())?;
+        let shape = read.map_or_else(|| Ok(Shape::tool_calls()), shape)?;
         let repairer = Repairer::new(prompts, shape).with_adaptation(adaptation(args)?)?;
         (repairer, RepairOptions::default())
     };
     let options = RepairOptions {
         max_attempts: args.max_attempts.unwrap_or(options.max_attempts),
         strict: args.strict || options.strict,
+        modes: if args.modes.is_empty() { options.modes } else { args.modes.clone() },
         ..options
     };
     Ok(repairer.with_options(options).on_retry(tell_retry))
@@ -187,7 +235,8 @@ fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
 fn adaptation(args: &RepairArgs) -> Result<AdaptOptions> {
     let tolerance = Tolerance::try_from(args.tolerant).context("--tolerant")?;
     let options = AdaptOptions::of_level(args.level.into()).with_tolerance(tolerance);
-    Ok(AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, ..options })
+    let prefer = args.prefer.map_or(options.prefer, Into::into);
+    Ok(AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, prefer, ..options })
 }
 
 fn of_step(
@@ -209,16 +258,20 @@ fn of_step(
     Ok((repairer, options))
 }
 
-fn shape(path: &Path) -> Result<Shape> {
-    let place = || path.display().to_string();
-    let schema = files::read_json_option("--schema", path)?;
-    Shape::of_schema(schema, "answer").with_context(place)
+fn shape((schema, path): (Value, PathBuf)) -> Result<Shape> {
+    Shape::of_schema(schema, "answer").with_context(|| path.display().to_string())
 }
 
-fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut out: impl Write) -> Result<()> {
+/// Parses the name of a mode.
+fn mode(name: &str) -> Result<Mode, String> {
+    let names = Mode::ALL.map(|mode| mode.name());
+    let known = Mode::ALL.into_iter().find(|mode| mode.name() == name);
+    known.ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+fn tell(names: &[&str], answers: &[Answer], stats: Stats, as_json: bool, mut out: impl Write) -> Result<()> {
     if as_json {
-        let told =
-            given.iter().zip(answers).map(|(given, answer)| json!({ "name": given.name, "answer": answer }));
+        let told = names.iter().zip(answers).map(|(name, answer)| json!({ "name": name, "answer": answer }));
         let told = json!({
             "answers": told.collect::<Vec<_>>(),
             "stats": stats,
@@ -227,18 +280,18 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
         writeln!(out, "{told}")?;
         return Ok(());
     }
-    for (given, answer) in given.iter().zip(answers) {
+    for (name, answer) in names.iter().zip(answers) {
         if !answer.adapted.is_empty() {
-            eprintln!("formwork: {}: adapted: {}", given.name, answer.adapted.join(", "));
+            eprintln!("formwork: {name}: adapted: {}", answer.adapted.join(", "));
         }
         match (&answer.value, &answer.written) {
             (_, Some(written)) if answer.verdict == Verdict::Valid => writeln!(out, "{written}")?,
             (Some(value), None) if answer.verdict == Verdict::Valid => writeln!(out, "{value}")?,
-            (Some(value), _) => eprintln!("formwork: {}: not accepted: {value}", given.name),
-            (None, _) => eprintln!("formwork: {}: no value found", given.name),
+            (Some(value), _) => eprintln!("formwork: {name}: not accepted: {value}"),
+            (None, _) => eprintln!("formwork: {name}: no value found"),
         }
         for error in &answer.errors {
-            eprintln!("formwork: {}: {error}", given.name);
+            eprintln!("formwork: {name}: {error}");
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
 use crate::options::{Allow, Conversion};
-use crate::tape::{Fault, SyntaxError, Tape, number, number_length};
+use crate::tape::{Fault, Syntax, SyntaxError, Tape, number, number_length};
 
 /// Requirement that a converted value must meet.
 pub(super) enum Wanted<'e> {
@@ -69,7 +69,7 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>
             }
         }
         if takes_arrays && looks_like_list(text) && allow.has(Conversion::StrToList) {
-            match Tape::parse(text.trim(), depth) {
+            match Tape::parse(text.trim(), Syntax::up_to(depth)) {
                 Ok(list) => meanings.push((list.value(), Conversion::StrToList)),
                 Err(SyntaxError { fault: Fault::Depth { .. }, .. }) => return Converted::TooDeep,
                 Err(_) => {

@@ -15,6 +15,7 @@ use jsonschema::{Draft, ErrorIterator, ValidationError, Validator, ValidatorMap}
 use serde_json::{Map, Value, json};
 
 use crate::report::Violation;
+use crate::schema;
 use crate::subschemas::subschemas_mut;
 use crate::tape::pointer_token;
 
@@ -67,7 +68,7 @@ impl FlatSchema {
         if has_conditions && !has_reference_into_branches(schema) {
             flatten(&mut flat, "", &mut branches);
         }
-        let validator = jsonschema::validator_for(&flat).ok()?;
+        let validator = schema::validator(&flat).ok()?;
         Some(Self { validator, schema: flat, parts: OnceLock::new(), branches })
     }
 
@@ -90,7 +91,23 @@ impl FlatSchema {
 
     /// Returns the validators of the subschemas, by pointer.
     pub(super) fn parts(&self) -> Option<&ValidatorMap> {
-        self.parts.get_or_init(|| jsonschema::validator_map_for(&self.schema).ok()).as_ref()
+        self.parts
+            .get_or_init(|| jsonschema::options().should_validate_formats(true).build_map(&self.schema).ok())
+            .as_ref()
+    }
+
+    /// Returns the type of the member `name` of an object whose schema has the keyword at the pointer
+    /// `keyword`, if there is a single type.
+    pub(crate) fn kind_of_member(&self, keyword: &str, name: &str) -> Option<&str> {
+        let (place, _) = keyword.rsplit_once('/')?;
+        let mut schema = &self.schema;
+        for token in place.split('/').skip(1) {
+            schema = match token {
+                "$ref" => schema::resolved(&self.schema, schema),
+                token => schema.pointer(&format!("/{token}"))?,
+            };
+        }
+        schema::kind(&self.schema, schema.get("properties")?.get(name)?)
     }
 
     /// Returns the rewritten keyword whose `else` is at `pointer`.

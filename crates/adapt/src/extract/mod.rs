@@ -8,6 +8,12 @@
 //! If no region can become valid, the largest one is extracted, so that its errors are reported. A
 //! region that begins with the bracket of the schema's kind takes precedence over larger ones.
 //!
+//! An object with a property that the schema names takes precedence over an object without such a
+//! property. Many schemas accept any object.
+//!
+//! A valid value may be an example before the answer. If an object with all required properties
+//! follows that cannot become valid, extraction fails as well.
+//!
 //! A region inside another construct is never extracted. Such constructs are brackets that are not
 //! JSON, strings in a region and reasoning. If several regions have the largest size, extraction
 //! fails.
@@ -18,13 +24,14 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::Adapter;
 use super::chain::Deadline;
 use super::kinds::Kinds;
 use super::object::is_blank;
 use super::options::{OutputProcessing, Prefer, Tolerance};
 use super::report::{Outcome, Stage, StageReport, Violation};
 use super::tape::{Document, Place, SyntaxError, Tape, unescape};
-use super::{AdaptLimits, Adapter};
+use super::thoughts;
 use region::{Fit, Region};
 
 /// `Violation::keyword` for a text or value that can be read in several ways.
@@ -49,6 +56,8 @@ pub(super) struct Unparsed {
     pub(super) begins: Place,
     /// True if no other text follows.
     pub(super) is_last: bool,
+    /// Error of the region.
+    pub(super) error: SyntaxError,
 }
 
 /// Result of examining a text once.
@@ -110,6 +119,7 @@ pub(super) fn extract(
                     text: region.to_owned(),
                     begins: Place::of(&layer, offset),
                     is_last: layer[offset + region.len()..].trim().is_empty(),
+                    error,
                 });
                 return (report, Err(Unread { region, violation }));
             }
@@ -144,25 +154,28 @@ pub(super) fn at(Place { line, column }: Place, error: &SyntaxError) -> Violatio
 }
 
 fn look<'t>(adapter: &Adapter, text: &'t str, level: OutputProcessing, deadline: Deadline) -> Look<'t> {
-    let AdaptLimits { max_depth, .. } = adapter.options().limits;
+    let syntax = adapter.options().syntax();
     let kinds = adapter.kinds;
     let whole = text.trim_matches(is_blank);
-    match Tape::parse(whole, max_depth) {
+    match Tape::parse(whole, syntax) {
         Ok(tape) => return string_or_value(adapter, tape, whole.len() < text.trim().len()),
         // The text is well-formed but refused. The problem is in the value, not in text around the
         // value.
         Err(error) if error.fault.is_refusal() => return Look::Broken(whole, offset_in(text, whole), error),
         Err(_) => {}
     }
-    let body = region::without_thoughts(whole);
+    let body = thoughts::without_thoughts(whole);
     if body.is_empty() && !whole.is_empty() {
         return nothing("the text contains only reasoning and no answer");
     }
-    let regions = if kinds.has(Kinds::OBJECT | Kinds::ARRAY) {
+    let mut regions = if kinds.has(Kinds::OBJECT | Kinds::ARRAY) {
         region::regions(body, wanted(adapter.meant))
     } else {
         Vec::new()
     };
+    if regions.len() > 1 {
+        region::mark_named(&mut regions, adapter.named());
+    }
     let rank = regions.iter().map(Region::rank).max();
     if let Some(inner) = in_string(adapter, body, &regions) {
         return Look::Inner(inner);
@@ -173,9 +186,9 @@ fn look<'t>(adapter: &Adapter, text: &'t str, level: OutputProcessing, deadline:
         Err(violation) => return Look::Nothing(violation),
     }
     // A single fenced block that is JSON takes precedence over regions of another kind.
-    if rank.is_none_or(|(fit, _)| fit < Fit::Wanted)
+    if rank.is_none_or(|(fit, ..)| fit < Fit::Wanted)
         && let Some(block) = region::only_block(body)
-        && let Ok(tape) = Tape::parse(block.trim_matches(is_blank), max_depth)
+        && let Ok(tape) = Tape::parse(block.trim_matches(is_blank), syntax)
     {
         return string_or_value(adapter, tape, true);
     }
@@ -189,7 +202,7 @@ fn look<'t>(adapter: &Adapter, text: &'t str, level: OutputProcessing, deadline:
 
 /// Parses a region.
 fn read<'t>(adapter: &Adapter, text: &str, region: &Region<'t>) -> Look<'t> {
-    match Tape::parse(region.text, adapter.options().limits.max_depth) {
+    match Tape::parse(region.text, adapter.options().syntax()) {
         Ok(tape) => Look::Value(tape, true),
         Err(error) => Look::Broken(region.text, offset_in(text, region.text), error),
     }
@@ -212,11 +225,15 @@ fn fitting<'r, 't>(
     level: OutputProcessing,
     deadline: Deadline,
 ) -> Result<Option<&'r Region<'t>>, Violation> {
-    let wanted: Vec<&Region<'t>> = regions.iter().filter(|region| region.fit == Fit::Wanted).collect();
+    let mut wanted: Vec<&Region<'t>> = regions.iter().filter(|region| region.fit == Fit::Wanted).collect();
+    if wanted.iter().any(|region| region.has_named) {
+        wanted.retain(|region| region.has_named || region.text.starts_with('['));
+    }
     if wanted.len() < 2 || wanted.len() > MOST_REGIONS {
         return Ok(None);
     }
     let mut found: Vec<Fitting<'_, 't>> = Vec::new();
+    let mut unfit = None;
     for region in wanted {
         deadline.check()?;
         let fitted = |level, tolerance| adapter.fitted(region.text, level, tolerance, deadline);
@@ -224,6 +241,7 @@ fn fitting<'r, 't>(
         let fits = value.is_some();
         // A region that more tolerance would make valid may be meant as well.
         let Some(value) = value.or_else(|| fitted(OutputProcessing::Full, Tolerance::Repair)) else {
+            unfit = Some(region).filter(|region| region.has_required).or(unfit);
             continue;
         };
         match found.iter_mut().find(|known| known.value == value) {
@@ -235,15 +253,19 @@ fn fitting<'r, 't>(
     let fitting: Vec<&'r Region<'t>> =
         found.iter().filter(|found| found.fits).map(|found| found.region).collect();
     let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else { return Ok(None) };
-    match adapter.options().prefer {
+    match (adapter.options().prefer, unfit) {
+        (Prefer::Only, Some(unfit)) if unfit.start > last.start => {
+            let reason = "look like answers, and only the first matches the schema";
+            Err(ambiguous(reason, text, &[last, unfit]))
+        }
         _ if found.len() == 1 => Ok(Some(first)),
-        Prefer::Only => {
+        (Prefer::Only, _) => {
             let all: Vec<&Region<'t>> = found.iter().map(|found| found.region).collect();
             Err(ambiguous("match the schema", text, &all))
         }
-        Prefer::First => Ok(Some(first)),
-        Prefer::Last => Ok(Some(last)),
-        Prefer::Largest => {
+        (Prefer::First, _) => Ok(Some(first)),
+        (Prefer::Last, _) => Ok(Some(last)),
+        (Prefer::Largest, _) => {
             let most = fitting.iter().map(|region| region.text.len()).max();
             let largest: Vec<&'r Region<'t>> =
                 fitting.iter().copied().filter(|region| Some(region.text.len()) == most).collect();

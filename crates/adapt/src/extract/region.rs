@@ -1,5 +1,7 @@
 //! Search for regions in one pass over the text, with a stack of open brackets.
 
+use std::collections::HashMap;
+
 use crate::tape::{plain_until, quoted};
 use crate::tolerant::{begins_hash_comment, closing_quotes};
 
@@ -13,6 +15,11 @@ pub(super) struct Region<'t> {
     /// Byte offset in the text.
     pub(super) start: usize,
     pub(super) fit: Fit,
+    /// True if the region is an object with a property that the schema names. Set by
+    /// [`mark_named`].
+    pub(super) has_named: bool,
+    /// True if the region has all properties that the schema requires as well.
+    pub(super) has_required: bool,
 }
 
 /// Suitability of a region.
@@ -33,9 +40,52 @@ impl Region<'_> {
     }
 
     /// Returns the sort key. The region with the greatest key is extracted.
-    pub(super) const fn rank(&self) -> (Fit, usize) {
-        (self.fit, self.text.len())
+    pub(super) const fn rank(&self) -> (Fit, bool, usize) {
+        (self.fit, self.has_named, self.text.len())
     }
+}
+
+/// Marks the regions that have some or all of the properties in `named`. Its values tell whether
+/// the schema requires the property.
+pub(super) fn mark_named(regions: &mut [Region<'_>], named: &HashMap<String, bool>) {
+    let required = named.values().filter(|is_required| **is_required).count();
+    for region in regions {
+        let found: HashMap<&str, bool> =
+            names(region.text).filter_map(|name| Some((name, *named.get(name)?))).collect();
+        region.has_named = !found.is_empty();
+        let count = found.values().filter(|is_required| **is_required).count();
+        region.has_required = region.has_named && count == required;
+    }
+}
+
+/// Returns the names of the members of an object, which may be broken. Names of inner objects are
+/// left out.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let (mut depth, mut is_string, mut is_escaped) = (0usize, false, false);
+    let colons = text.bytes().enumerate().filter_map(move |(at, byte)| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            _ if is_string => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' if depth == 1 => return Some(at),
+            _ => {}
+        }
+        None
+    });
+    colons.filter_map(|colon| {
+        let before = text[..colon].trim_end();
+        let quote = before.chars().next_back().filter(|quote| matches!(quote, '"' | '\''));
+        let name = quote.map_or(before, |quote| before.strip_suffix(quote).unwrap_or(before));
+        let begins = |(_, c): &(usize, char)| match quote {
+            Some(quote) => *c == quote,
+            None => !c.is_alphanumeric() && !"_$-".contains(*c),
+        };
+        let found = name.char_indices().rev().take(LONGEST_NAME).find(begins);
+        found.map(|(at, c)| &name[at + c.len_utf8()..])
+    })
 }
 
 /// An open bracket that does not begin JSON.
@@ -68,7 +118,13 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     && before < found.len()
                 {
                     found.truncate(before);
-                    found.push(Region { text: &text[start..at], start, fit: Fit::Broken });
+                    found.push(Region {
+                        text: &text[start..at],
+                        start,
+                        fit: Fit::Broken,
+                        has_named: false,
+                        has_required: false,
+                    });
                 }
             }
             b'[' if text[..mark].ends_with("<!") && text[mark..].starts_with(CDATA) => {
@@ -94,7 +150,13 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     Begins::Json => Fit::Other,
                     _ => Fit::Broken,
                 };
-                found.push(Region { text: text[mark..end].trim_end(), start: mark, fit });
+                found.push(Region {
+                    text: text[mark..end].trim_end(),
+                    start: mark,
+                    fit,
+                    has_named: false,
+                    has_required: false,
+                });
                 // A region that ends at a fence may have been scanned to the end of the text.
                 // Limiting these scans keeps the time linear.
                 endless += usize::from(was_read_to_the_end);
@@ -129,11 +191,6 @@ fn goes_on(text: &str) -> bool {
         member.starts_with('"')
             && quoted(member).is_some_and(|name| member[name.len() + 2..].trim_start().starts_with(':'))
     })
-}
-
-/// Reports whether `text` contains an opening bracket.
-fn has_bracket(text: &str) -> bool {
-    text.contains(['{', '['])
 }
 
 /// Kind of text that begins at a bracket.
@@ -307,39 +364,12 @@ impl<'t> Matcher<'t> {
 
 /// Maximum number of quotes, blanks and backslashes before a bracket in a string.
 const LEAD: usize = 32;
+/// Maximum number of characters of a name in [`names`].
+const LONGEST_NAME: usize = 256;
 /// Maximum number of regions without an end.
 const ENDLESS: usize = 8;
 /// Maximum number of open brackets that are searched for the match of a closing bracket.
 const NEAR: usize = 16;
-
-/// Returns the text after a model's reasoning, which some servers leave in the text.
-///
-/// The opening tag may be missing. If the reasoning does not end, the result is empty.
-pub(super) fn without_thoughts(text: &str) -> &str {
-    let (mut from, mut is_thought) = (0, false);
-    for (start, end, is_closing) in marks(text) {
-        if !is_thought && has_bracket(&text[from..start]) {
-            break;
-        }
-        is_thought = !is_closing;
-        if is_closing {
-            from = end;
-        }
-    }
-    if is_thought { "" } else { &text[from..] }
-}
-
-/// Returns the start and end of each `<think>` or `<thinking>` tag, and whether the tag is a
-/// closing tag.
-fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
-    text.match_indices("think").filter_map(|(at, word)| {
-        let after = &text[at + word.len()..];
-        let rest = after.strip_prefix("ing").unwrap_or(after).strip_prefix('>')?;
-        let before = text[..at].strip_suffix('/');
-        let start = before.unwrap_or(&text[..at]).strip_suffix('<')?.len();
-        Some((start, text.len() - rest.len(), before.is_some()))
-    })
-}
 
 /// Returns the part of `text` that is escaped like a string. The part reaches from the first
 /// bracket before an escaped quote to the last closing bracket.
@@ -370,7 +400,7 @@ pub(super) fn strings(text: &str, until: usize) -> impl Iterator<Item = (usize, 
     // end with a bracket.
     strings.filter(|(_, inside)| {
         let end = inside.trim_end_matches(|c: char| c.is_whitespace() || "\\nrt".contains(c));
-        has_bracket(inside) && (inside.contains("\\\"") || end.ends_with(['}', ']']))
+        inside.contains(['{', '[']) && (inside.contains("\\\"") || end.ends_with(['}', ']']))
     })
 }
 

@@ -2,7 +2,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::region::{Region, escaped, only_block, regions, without_thoughts};
+use super::region::{Region, escaped, only_block, regions};
+use crate::thoughts::without_thoughts;
 use crate::{AdaptOptions, Adapter, Prefer};
 
 fn found(text: &str, wanted: Option<u8>) -> Option<&str> {

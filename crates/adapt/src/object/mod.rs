@@ -13,6 +13,8 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::thoughts;
+
 /// Budget for reading broken objects, as a multiple of the text's length.
 const EFFORT: usize = 8;
 
@@ -105,15 +107,13 @@ pub fn find<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<O
     find_part(content, text, fields)
 }
 
-/// Returns the text after `</think>`, trimmed. Some servers leave a model's reasoning in the answer,
-/// with or without the opening `<think>` tag. Content that begins with `{` or has no such tag is
-/// only trimmed.
+/// Returns the text after a model's reasoning, trimmed. Some servers leave the reasoning in the
+/// answer, between `<think>` or `<thinking>` tags.
+///
+/// The opening tag may be missing. If the reasoning does not end, the result is empty. Tags after
+/// the first bracket are text.
 pub fn without_thoughts(content: &str) -> &str {
-    let text = content.trim_matches(is_blank);
-    match text.split_once("</think>") {
-        Some((_, after)) if !text.starts_with('{') => after.trim_matches(is_blank),
-        _ => text,
-    }
+    thoughts::without_thoughts(content.trim_matches(is_blank)).trim_matches(is_blank)
 }
 
 /// Reports whether `c` is whitespace or a byte order mark, which some servers leave in the text.

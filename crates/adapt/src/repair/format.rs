@@ -1,4 +1,7 @@
-//! Sample values of schemas, as they are shown to a model.
+//! Required formats of schemas, as they are shown to a model.
+//!
+//! A format looks like a value, with a placeholder such as `<string>` for each part that a model
+//! has to choose. A copied format is therefore no answer: it is not JSON.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -8,11 +11,11 @@ use serde_json::Value;
 use super::{Shape, truncated};
 use crate::schema;
 
-/// Maximum nesting depth of a sample. Deeper values are shown as `{...}` or `[...]`.
+/// Maximum nesting depth of a format. Deeper values are shown as `{...}` or `[...]`.
 const DEPTH: usize = 6;
-/// Maximum length of a sample. A longer sample is rendered with less depth and finally truncated.
+/// Maximum length of a format. A longer format is rendered with less depth and finally truncated.
 const LENGTH: usize = 4000;
-/// Maximum number of characters of a description, a sample scalar or a limit.
+/// Maximum number of characters of a description, a scalar or a limit.
 const DESCRIPTION: usize = 100;
 
 /// Returns the noun for an answer of this shape, such as `JSON object`.
@@ -24,12 +27,12 @@ pub(super) fn name(shape: &Shape) -> &'static str {
     }
 }
 
-/// Renders the sample of a schema, with less depth if the sample would be too long.
-pub(super) fn required(schema: &Value) -> String {
-    let sample = |depth| Writer { root: schema, text: String::new() }.written(schema, depth);
+/// Renders the format of a schema, with less depth if the format would be too long.
+pub(super) fn required(schema: &Value, has_samples: bool) -> String {
+    let writer = |depth| Writer::new(schema, has_samples).written(schema, depth);
     let mut text = String::new();
     for depth in (1..=DEPTH).rev() {
-        text = sample(depth);
+        text = writer(depth);
         if text.len() <= LENGTH {
             return text;
         }
@@ -39,10 +42,17 @@ pub(super) fn required(schema: &Value) -> String {
 
 struct Writer<'a> {
     root: &'a Value,
+    /// True for the envelope, whose format has samples instead of placeholders. Its arguments are
+    /// `{...}`, so that it is not JSON either.
+    has_samples: bool,
     text: String,
 }
 
 impl<'a> Writer<'a> {
+    const fn new(root: &'a Value, has_samples: bool) -> Self {
+        Self { root, has_samples, text: String::new() }
+    }
+
     fn written(mut self, schema: &'a Value, depth: usize) -> String {
         self.value(schema, depth, 0, true);
         self.text
@@ -58,19 +68,41 @@ impl<'a> Writer<'a> {
             return;
         }
         let schema = schema::resolved(self.root, schema);
-        if let Some(sample) = sample(schema) {
-            self.text.push_str(&sample);
+        if let Some(scalar) = self.scalar(schema) {
+            self.text.push_str(&scalar);
             return;
         }
         match schema::kind(self.root, schema) {
             Some("object") => self.object(schema, depth, indent, is_root),
             Some("array") => self.array(schema, depth, indent),
-            Some("string") => self.text.push_str("\"text\""),
-            Some("integer") => self.text.push('0'),
-            Some("number") => self.text.push_str("0.0"),
-            Some("boolean") => self.text.push_str("false"),
-            Some("null") => self.text.push_str("null"),
             _ => self.branches(schema, depth, indent),
+        }
+    }
+
+    /// Returns the value that the schema prescribes, or the placeholder of a scalar.
+    fn scalar(&self, schema: &Value) -> Option<String> {
+        let list = |name: &str| schema.get(name).and_then(Value::as_array);
+        let shown = |value: &Value| truncated(&value.to_string(), DESCRIPTION);
+        if let Some(value) = schema.get("const") {
+            return Some(shown(value));
+        }
+        if let Some(options) = list("enum") {
+            let options: Vec<String> = options.iter().map(Value::to_string).collect();
+            return Some(match options.as_slice() {
+                [only] => truncated(only, DESCRIPTION),
+                several => format!("<one of {}>", truncated(&several.join(", "), DESCRIPTION)),
+            });
+        }
+        let sample = list("examples").and_then(|values| values.first()).or_else(|| schema.get("default"));
+        let kind = schema::kind(self.root, schema);
+        match (sample, kind) {
+            (Some(sample), _) if self.has_samples => Some(shown(sample)),
+            (None, Some("boolean")) if self.has_samples => Some("false".to_owned()),
+            (Some(sample), _) => Some(format!("<such as {}>", shown(sample))),
+            (None, Some("boolean")) => Some("<true or false>".to_owned()),
+            (None, Some("null")) => Some("null".to_owned()),
+            (None, Some(kind @ ("string" | "integer" | "number"))) => Some(format!("<{kind}>")),
+            (None, _) => None,
         }
     }
 
@@ -151,13 +183,8 @@ impl<'a> Writer<'a> {
         if !is_required {
             parts.push("optional".to_owned());
         }
-        parts.extend(kind.filter(|kind| ["integer", "number", "boolean"].contains(kind)).map(str::to_owned));
-        if let Some(options) =
-            schema.get("enum").and_then(Value::as_array).filter(|options| options.len() > 1)
-        {
-            let options: Vec<String> = options.iter().map(Value::to_string).collect();
-            parts.push(truncated(&format!("one of {}", options.join(", ")), DESCRIPTION));
-        }
+        let is_shown = |kind: &&str| self.has_samples && *kind == "boolean";
+        parts.extend(kind.filter(is_shown).map(str::to_owned));
         let limits = [
             ("minimum", "min"),
             ("exclusiveMinimum", "more than"),
@@ -190,22 +217,16 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns a sample given by the schema: `const`, the first of `examples` or `enum`, or `default`.
-fn sample(schema: &Value) -> Option<String> {
-    let first = |name: &str| schema.get(name).and_then(Value::as_array).and_then(|values| values.first());
-    let given = schema.get("const").or_else(|| first("examples")).or_else(|| first("enum"));
-    given.or_else(|| schema.get("default")).map(|value| truncated(&value.to_string(), DESCRIPTION))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{AdaptOptions, Adapter, Tolerance};
 
     #[test]
     fn the_envelope_has_the_documented_format() {
-        insta::assert_snapshot!(required(Shape::tool_calls().schema()), @r#"
+        insta::assert_snapshot!(required(Shape::tool_calls().schema(), true), @r#"
         {
           "toolCalls": [{"name": "tool_name", "arguments": {...}}],  // optional
           "content": "Your response text here",  // optional
@@ -215,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_schema_has_a_sample() {
+    fn every_schema_has_a_format() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -230,19 +251,19 @@ mod tests {
             "required": ["count", "kind", "where", "more", "mixed", "any"],
             "$defs": { "place": { "type": "object", "properties": { "x": { "type": "number" }, "y": { "type": "number" } }, "required": ["x"] } },
         });
-        insta::assert_snapshot!(Writer { root: &schema, text: String::new() }.written(&schema, 2), @r#"
+        insta::assert_snapshot!(Writer::new(&schema, false).written(&schema, 2), @r#"
         {
-          "count": 0,  // integer min 1 max 9: How many of them.
-          "kind": "a",  // one of "a", "b"
+          "count": <integer>,  // min 1 max 9: How many of them.
+          "kind": <one of "a", "b">,
           "where": {
-            "x": 0.0,  // number
-            "y": 0.0  // optional number
+            "x": <number>,
+            "y": <number>  // optional
           },
-          "more": "text" | null,
+          "more": <string> | null,
           "mixed": <string or integer>,
           "tree": {
-            "count": 0,  // integer min 1 max 9: How many of them.
-            "kind": "a",  // one of "a", "b"
+            "count": <integer>,  // min 1 max 9: How many of them.
+            "kind": <one of "a", "b">,
             "where": {...},
             "more": ...,
             "mixed": <string or integer>,
@@ -255,6 +276,28 @@ mod tests {
     }
 
     #[test]
+    fn a_copied_format_is_no_answer() {
+        for schema in [
+            json!({ "properties": { "a": { "type": "string" }, "b": { "type": "boolean" } }, "required": ["a"] }),
+            json!({ "type": "object", "properties": { "n": { "type": "number", "examples": [1.5] } } }),
+            json!({ "type": "object", "properties": { "kind": { "enum": ["a", "b"] } } }),
+            json!({ "type": "object", "properties": { "kind": { "type": "string", "default": "a" } } }),
+            json!({ "type": "array", "items": { "type": "string" } }),
+            json!({ "type": ["string", "null"] }),
+            Shape::tool_calls().schema().clone(),
+        ] {
+            let shape = Shape::of_schema(schema.clone(), "s").expect("a schema");
+            let is_envelope = schema == *Shape::tool_calls().schema();
+            let copied = required(&schema, is_envelope);
+            let options = AdaptOptions::full().with_tolerance(Tolerance::Repair);
+            let adapter = Adapter::new(&schema, options).expect("a schema");
+            for text in [copied.clone(), format!("```json\n{copied}\n```")] {
+                assert!(!shape.read_adapted(&adapter, &text).is_valid(), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn shows_large_schemas_less_deeply() {
         let mut schema = json!({ "type": "string" });
         for _ in 0..8 {
@@ -262,7 +305,7 @@ mod tests {
                 (0..4).map(|at| (format!("field_{at}"), schema.clone())).collect();
             schema = json!({ "type": "object", "properties": fields });
         }
-        let text = required(&schema);
+        let text = required(&schema, false);
         assert!(text.len() <= LENGTH + 3 && text.contains("{...}"), "{text}");
     }
 }

@@ -24,6 +24,7 @@
 //! The module sends no requests. The caller sends the prompt and keeps the better of two readings.
 
 mod adapted;
+mod calls;
 mod content;
 mod envelope;
 mod error;

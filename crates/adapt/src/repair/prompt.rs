@@ -35,6 +35,6 @@ pub fn repair_prompt(shape: &Shape, text: &str, reading: &Reading, (attempt, mos
          Attempt {attempt}/{most} - Please provide corrected JSON:",
         errors.join("\n"),
         truncated(text, SHOWN),
-        format::required(shape.schema()),
+        format::required(shape.schema(), shape.is_envelope()),
     )
 }

@@ -2,15 +2,14 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::content::{Content, Marks, says_something};
 use super::error::Kind;
-use super::{RepairError, envelope, words, xml};
-use crate::strict::{self, Unreadable};
-use crate::tape::{in_one_line, pointer_token};
-use crate::{AdaptOptions, Adapter, FlatSchema, Tolerance, object, schema};
+use super::{RepairError, calls, envelope, words, xml};
+use crate::strict::Unreadable;
+use crate::tape::{Document, in_one_line, pointer_token};
+use crate::{AdaptError, AdaptOptions, Adapter, Allow, Tolerance, object, schema};
 
 /// Maximum size of a text that is read, in bytes.
 const BYTES: usize = 1 << 20;
@@ -22,10 +21,9 @@ pub struct Shape(Arc<Inner>);
 
 struct Inner {
     schema: Value,
-    /// `None` only if the built-in envelope schema were invalid, which a test rules out.
-    validator: Option<Validator>,
-    /// Validator that reports errors, created on first use.
-    flat: OnceLock<Option<FlatSchema>>,
+    /// Adapter that finds the value in a text and converts nothing. `None` only if the built-in
+    /// envelope schema were invalid, which a test rules out.
+    finder: Option<Adapter>,
     /// Adapter that recovers content from broken texts, created on first use.
     tolerant: OnceLock<Option<Adapter>>,
     name: String,
@@ -46,12 +44,11 @@ impl Shape {
     /// Returns the shape of the envelope `{toolCalls, content, needsMoreWork}`.
     pub fn tool_calls() -> Self {
         let schema = envelope::schema();
-        let validator = jsonschema::validator_for(&schema).ok();
+        let finder = Adapter::new(&schema, finding()).ok();
         let fields = ["toolCalls", "content", "needsMoreWork"].map(str::to_owned).to_vec();
         Self(Arc::new(Inner {
             schema,
-            validator,
-            flat: OnceLock::new(),
+            finder,
             tolerant: OnceLock::new(),
             name: envelope::NAME.to_owned(),
             telling: fields[..2].to_vec(),
@@ -66,14 +63,14 @@ impl Shape {
     /// # Errors
     /// Returns an error if `schema` is not a valid JSON Schema.
     pub fn of_schema(schema: Value, name: &str) -> Result<Self, RepairError> {
-        let fault = |error: jsonschema::ValidationError<'_>| Kind::Schema { reason: error.to_string() };
-        let validator = Some(jsonschema::validator_for(&schema).map_err(fault)?);
+        let fault = |error: AdaptError| Kind::Schema { reason: error.reason() };
+        let finder = Some(Adapter::new(&schema, finding()).map_err(fault)?);
         let fields: Vec<String> =
             schema::properties(&schema, &schema).into_iter().map(|(name, _)| name.to_owned()).collect();
         let (telling, name) = (fields.clone(), name.to_owned());
-        let (flat, tolerant) = (OnceLock::new(), OnceLock::new());
+        let tolerant = OnceLock::new();
         let is_envelope = false;
-        Ok(Self(Arc::new(Inner { schema, validator, flat, tolerant, name, fields, telling, is_envelope })))
+        Ok(Self(Arc::new(Inner { schema, finder, tolerant, name, fields, telling, is_envelope })))
     }
 
     /// Returns the JSON Schema.
@@ -102,11 +99,22 @@ impl Shape {
             Err(problem) => Err(problem.clone()),
         };
         match read {
-            Ok((value, text)) => Reading { written: Some(in_one_line(text)), ..self.check(value) },
+            Ok(found) => self.of_document(text, &found),
             Err(Problem { message, number: None }) => self.unread(text, vec![message]),
             Err(Problem { message, number: Some(number) }) => {
                 Reading { content: Content::of_number(number), ..Reading::of_nothing(vec![message]) }
             }
+        }
+    }
+
+    /// Validates the value that was found in a text. Calls in another form are converted to the
+    /// envelope's form.
+    fn of_document(&self, text: &str, found: &Document) -> Reading {
+        let value = found.value();
+        match if self.0.is_envelope { calls::enveloped(&value) } else { Ok(None) } {
+            Ok(None) => Reading { written: Some(in_one_line(found.text())), ..self.check(value) },
+            Ok(Some(envelope)) => Reading { adapted: vec!["tool-calls".to_owned()], ..self.check(envelope) },
+            Err(problem) => self.unread(text, vec![problem.message]),
         }
     }
 
@@ -137,17 +145,17 @@ impl Shape {
     }
 
     fn told(&self, value: &Value) -> words::Told {
-        words::told(self.0.flat.get_or_init(|| FlatSchema::new(&self.0.schema)).as_ref(), value)
+        words::told(self.0.finder.as_ref().and_then(Adapter::flat), value)
     }
 
     /// Validates a value.
     pub fn check(&self, value: Value) -> Reading {
         let tells = |name: &&String| value.get(name.as_str()).is_some_and(says_something);
         let telling = self.0.telling.iter().filter(tells).count();
-        let Some(validator) = &self.0.validator else {
+        let Some(finder) = &self.0.finder else {
             return Reading::of_nothing(vec!["the schema could not be compiled".to_owned()]);
         };
-        if validator.is_valid(&value) {
+        if finder.on_values.is_valid(&value) {
             return Reading { telling, ..Reading::of_nothing(Vec::new()).with_value(value) };
         }
         let words::Told { errors, marks } = self.told(&value);
@@ -161,6 +169,10 @@ impl Shape {
         self.0.is_envelope.then(|| json!({ "content": text }))
     }
 
+    pub(super) fn is_envelope(&self) -> bool {
+        self.0.is_envelope
+    }
+
     /// Returns the type of all values, if there is a single type.
     pub(super) fn kind(&self) -> Option<&str> {
         schema::kind(&self.0.schema, &self.0.schema)
@@ -170,37 +182,21 @@ impl Shape {
         self.0.fields.iter().map(String::as_str).collect()
     }
 
-    /// Finds the value in a text. Returns the value and its source text.
-    fn find<'a>(&self, text: &'a str) -> Result<(Value, &'a str), Problem> {
-        let text = object::without_thoughts(text);
-        let is_of_objects = self.kind() == Some("object");
-        match strict::read(text) {
-            Ok(value) if value.is_object() || !is_of_objects || self.takes(&value) => Ok((value, text)),
-            Err(error) if error.refusal.is_some() => Err(Problem::from(*error)),
-            Err(error) if !is_of_objects => block_in(text, *error),
-            _ => {
-                let found = object::find(text, BYTES, &self.fields());
-                let object = found.map_err(|error| Problem::unread(&error.to_string()))?.text;
-                Ok((strict::read(object).map_err(|error| Problem::from(*error))?, object))
-            }
-        }
-    }
-
-    fn takes(&self, value: &Value) -> bool {
-        self.0.validator.as_ref().is_some_and(|validator| validator.is_valid(value))
+    /// Finds the value in a text, in the same way as an adapter does.
+    fn find(&self, text: &str) -> Result<Document, Problem> {
+        let Some(finder) = &self.0.finder else {
+            return Err(Problem::unread("the schema could not be compiled"));
+        };
+        finder.find(text).map_err(|unread| match unread.region {
+            Some(region) => Problem::from(Unreadable::new(unread.violation, &region.text, &region.error)),
+            None => Problem::unread(&unread.violation.message),
+        })
     }
 }
 
-/// Returns the first fenced block that is a value, or else `error`, the error of the whole text.
-fn block_in(text: &str, error: Unreadable) -> Result<(Value, &str), Problem> {
-    for block in object::fenced(text) {
-        match strict::read(block) {
-            Ok(value) => return Ok((value, block)),
-            Err(error) if error.refusal.is_some() => return Err(Problem::from(*error)),
-            Err(_) => {}
-        }
-    }
-    Err(Problem::from(error))
+/// Returns the options of an adapter that only finds values.
+fn finding() -> AdaptOptions {
+    AdaptOptions { allow: Allow::none(), ..AdaptOptions::minimal() }
 }
 
 /// Returns the JSON pointer of the last scalar or empty container in a value.
@@ -235,6 +231,11 @@ impl Problem {
     /// Creates the problem of a text that is not JSON.
     pub(super) fn unread(reason: &str) -> Self {
         Self { message: format!("The JSON cannot be read: {reason}"), number: None }
+    }
+
+    /// Creates the problem of a value at `place`, a JSON pointer.
+    pub(super) fn of_place(place: &str, words: &str) -> Self {
+        Self { message: format!("Field \"{}\": {words}", words::dotted(place)), number: None }
     }
 
     /// Creates the problem of a part at `place`, a JSON pointer.

@@ -82,7 +82,10 @@ impl Told {
         match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = pointer_token(property.as_str().unwrap_or_default()).into_owned();
-                self.say(&format!("{place}/{name}"), "Required, but missing");
+                let kind = property.as_str().and_then(|name| flat.kind_of_member(&keyword, name));
+                let missing = || "Required, but missing".to_owned();
+                let words = kind.map_or_else(missing, |kind| format!("Expected {kind}, got undefined"));
+                self.say(&format!("{place}/{name}"), &words);
             }
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
@@ -169,16 +172,16 @@ fn words(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
         ValidationErrorKind::ExclusiveMinimum { limit } => {
             format!("Value is too small (must be more than {limit})")
         }
-        ValidationErrorKind::MinLength { limit } => format!("Value is too small (min: {limit} characters)"),
-        ValidationErrorKind::MinItems { limit } => format!("Value is too small (min: {limit} items)"),
-        ValidationErrorKind::MinProperties { limit } => format!("Value is too small (min: {limit} keys)"),
+        ValidationErrorKind::MinLength { limit } => format!("Value is too small (min: {limit})"),
+        ValidationErrorKind::MinItems { limit } => format!("Value is too small (min: {limit})"),
+        ValidationErrorKind::MinProperties { limit } => format!("Value is too small (min: {limit})"),
         ValidationErrorKind::Maximum { limit } => format!("Value is too large (max: {limit})"),
         ValidationErrorKind::ExclusiveMaximum { limit } => {
             format!("Value is too large (must be less than {limit})")
         }
-        ValidationErrorKind::MaxLength { limit } => format!("Value is too large (max: {limit} characters)"),
-        ValidationErrorKind::MaxItems { limit } => format!("Value is too large (max: {limit} items)"),
-        ValidationErrorKind::MaxProperties { limit } => format!("Value is too large (max: {limit} keys)"),
+        ValidationErrorKind::MaxLength { limit } => format!("Value is too large (max: {limit})"),
+        ValidationErrorKind::MaxItems { limit } => format!("Value is too large (max: {limit})"),
+        ValidationErrorKind::MaxProperties { limit } => format!("Value is too large (max: {limit})"),
         ValidationErrorKind::Pattern { pattern } => format!("Value does not match the pattern {pattern}"),
         ValidationErrorKind::Format { format } => format!("Value is not a valid {format}"),
         ValidationErrorKind::UniqueItems => "Items must differ from each other".to_owned(),

@@ -11,6 +11,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::calls::call;
 use super::shape::Problem;
 use crate::object::{is_blank, range_in};
 use crate::strict;
@@ -76,7 +77,7 @@ fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
         calls.push(match wrapped.name {
             "invoke" => invocation(&wrapped, at)?,
             _ => match json_of(wrapped.inner, at)? {
-                Some(value) => call(value, at)?,
+                Some(value) => call(value, &place_of(at))?,
                 None => None,
             },
         });
@@ -87,9 +88,9 @@ fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
     }
     match json_of(text, at)? {
         Some(Value::Array(items)) => {
-            items.into_iter().enumerate().map(|(index, item)| call(item, at + index)).collect()
+            items.into_iter().enumerate().map(|(index, item)| call(item, &place_of(at + index))).collect()
         }
-        Some(other) => Ok(vec![call(other, at)?]),
+        Some(other) => Ok(vec![call(other, &place_of(at))?]),
         None => Ok(vec![None]),
     }
 }
@@ -98,7 +99,7 @@ fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
 fn json_of(text: &str, at: usize) -> Result<Option<Value>, Problem> {
     let text = text.trim_matches(is_blank);
     let text = text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).unwrap_or(text);
-    json(text.strip_suffix("```").unwrap_or(text), || format!("/toolCalls/{at}"))
+    json(text.strip_suffix("```").unwrap_or(text), || place_of(at))
 }
 
 /// Parses JSON. Returns `None` if the text is not JSON.
@@ -113,27 +114,9 @@ fn json(text: &str, place: impl FnOnce() -> String) -> Result<Option<Value>, Pro
     }
 }
 
-/// Converts a call to the envelope's form. Models use several names for the fields.
-fn call(value: Value, at: usize) -> Result<Option<Value>, Problem> {
-    let Value::Object(mut members) = value else { return Ok(None) };
-    let Some(name) = members.remove("name").or_else(|| members.remove("tool")) else { return Ok(None) };
-    let mut given = ["arguments", "parameters", "input"].into_iter().filter_map(|name| members.remove(name));
-    let arguments = given.next();
-    if given.next().is_some() {
-        return Ok(None);
-    }
-    let arguments = match arguments {
-        // Some models write the arguments as a string of JSON.
-        Some(Value::String(text)) => json(&text, || arguments_of(at))?.unwrap_or(Value::String(text)),
-        Some(arguments) => arguments,
-        None => json!({}),
-    };
-    Ok(Some(json!({ "name": name, "arguments": arguments })))
-}
-
-/// Returns the JSON pointer of a call's arguments.
-fn arguments_of(at: usize) -> String {
-    format!("/toolCalls/{at}/arguments")
+/// Returns the JSON pointer of a call.
+fn place_of(at: usize) -> String {
+    format!("/toolCalls/{at}")
 }
 
 /// Parses an `<invoke>` element. Returns `None` if it contains anything except arguments, because
@@ -152,7 +135,7 @@ fn invocation(element: &Element<'_>, at: usize) -> Result<Option<Value>, Problem
         if element_of(parameter.inner, "parameter").is_some() {
             return Ok(None);
         }
-        let place = || format!("{}/{}", arguments_of(at), pointer_token(&name));
+        let place = || format!("{}/arguments/{}", place_of(at), pointer_token(&name));
         let value = argument(parameter.inner.trim_matches(is_blank), place)?;
         arguments.insert(name, value);
         rest = parameter.after;
@@ -161,8 +144,11 @@ fn invocation(element: &Element<'_>, at: usize) -> Result<Option<Value>, Problem
         return Ok(Some(json!({ "name": name, "arguments": arguments })));
     }
     // Some models write all arguments as one JSON object.
-    let all =
-        if arguments.is_empty() { json(rest.trim_matches(is_blank), || arguments_of(at))? } else { None };
+    let all = if arguments.is_empty() {
+        json(rest.trim_matches(is_blank), || format!("{}/arguments", place_of(at)))?
+    } else {
+        None
+    };
     Ok(all.filter(Value::is_object).map(|arguments| json!({ "name": name, "arguments": arguments })))
 }
 

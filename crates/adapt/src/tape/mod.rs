@@ -7,7 +7,7 @@
 //!
 //! The syntax is strict JSON. Two cases that JSON leaves open are refused:
 //! - Repeated names in an object, because the meaning is unclear.
-//! - Numbers that fit neither 64 bits nor a double.
+//! - Numbers that fit neither 64 bits nor a double. [`Syntax`] can admit integers of more bits.
 
 mod node;
 mod parse;
@@ -22,9 +22,9 @@ pub(super) use node::OnTape;
 use node::View;
 pub(super) use parse::plain_until;
 pub(crate) use parse::pointer_token;
-pub(super) use parse::{DEEPEST, Fault, Place, SyntaxError};
+pub(super) use parse::{DEEPEST, Fault, Place, Syntax, SyntaxError};
 pub(crate) use text::in_one_line;
-pub(super) use text::{escape, number, number_length, quoted, unescape};
+pub(super) use text::{double, escape, number, number_length, quoted, unescape};
 
 /// Kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,15 @@ impl Document {
         View { text: &self.text, cells: &self.cells }.is_valid(validator)
     }
 
+    /// Reports whether the value lacks digits of an integer, because the integer has more than 64
+    /// bits.
+    pub(super) fn is_rounded(&self) -> bool {
+        self.cells.iter().any(|cell| {
+            cell.kind == CellKind::Integer
+                && number(&self.text[cell.start as usize..cell.end as usize]).is_none()
+        })
+    }
+
     /// Returns the source text.
     pub(super) fn text(&self) -> &str {
         &self.text
@@ -86,8 +95,8 @@ impl Document {
 
 impl<'t> Tape<'t> {
     /// Indexes a text that is a single JSON value, with optional whitespace around the value.
-    pub(super) fn parse(text: &'t str, max_depth: usize) -> Result<Self, SyntaxError> {
-        parse::parse(text, max_depth).map(|cells| Self { text, cells })
+    pub(super) fn parse(text: &'t str, syntax: Syntax) -> Result<Self, SyntaxError> {
+        parse::parse(text, syntax).map(|cells| Self { text, cells })
     }
 
     /// Builds the value.
@@ -136,8 +145,12 @@ fn is_string(text: &str, cell: &Cell, expected: &str) -> bool {
 }
 
 fn number_of(text: &str, cell: &Cell) -> Option<Number> {
-    matches!(cell.kind, CellKind::Integer | CellKind::Float)
-        .then(|| number(&text[cell.start as usize..cell.end as usize]))?
+    let literal = || &text[cell.start as usize..cell.end as usize];
+    match cell.kind {
+        CellKind::Integer => number(literal()).or_else(|| double(literal())),
+        CellKind::Float => number(literal()),
+        _ => None,
+    }
 }
 
 /// Builds the value of a cell. The recursion is bounded by the nesting limit.

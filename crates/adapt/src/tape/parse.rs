@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
-use super::text::{escape, number, number_length};
+use super::text::{double, escape, number, number_length};
 use super::{Cell, CellKind, is_string, string};
 
 /// Number of names in an object up to which names are compared one by one. Larger objects use a
@@ -18,6 +18,22 @@ pub(crate) const DEEPEST: usize = 128;
 const SURE_DIGITS: usize = 300;
 /// Length up to which an integer always fits 64 bits.
 const SURE_INTEGER: usize = 18;
+
+/// What a text may contain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Syntax {
+    /// Maximum nesting depth, at most [`DEEPEST`].
+    pub(crate) max_depth: usize,
+    /// True to accept integers of more than 64 bits. Values have the nearest double.
+    pub(crate) wide_integers: bool,
+}
+
+impl Syntax {
+    /// Accepts nesting up to a depth, and no integers of more than 64 bits.
+    pub(crate) const fn up_to(max_depth: usize) -> Self {
+        Self { max_depth, wide_integers: false }
+    }
+}
 
 /// Error of a text that is not JSON or is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +101,7 @@ impl Place {
     }
 }
 
-pub(super) fn parse(text: &str, max_depth: usize) -> Result<Vec<Cell>, SyntaxError> {
+pub(super) fn parse(text: &str, syntax: Syntax) -> Result<Vec<Cell>, SyntaxError> {
     if u32::try_from(text.len()).is_err() {
         return Err(SyntaxError { offset: 0, path: String::new(), fault: Fault::Size });
     }
@@ -96,7 +112,8 @@ pub(super) fn parse(text: &str, max_depth: usize) -> Result<Vec<Cell>, SyntaxErr
         cells: Vec::with_capacity(text.len() / 8 + 1),
         open: Vec::new(),
         names: Vec::new(),
-        max_depth: max_depth.min(DEEPEST),
+        max_depth: syntax.max_depth.min(DEEPEST),
+        wide_integers: syntax.wide_integers,
     };
     match parser.document() {
         Ok(()) => Ok(parser.cells),
@@ -126,6 +143,7 @@ struct Parser<'t> {
     /// Cells of the names of all open objects.
     names: Vec<u32>,
     max_depth: usize,
+    wide_integers: bool,
 }
 
 impl Parser<'_> {
@@ -303,7 +321,8 @@ impl Parser<'_> {
         } else {
             length <= SURE_DIGITS && !literal.bytes().any(|byte| matches!(byte, b'e' | b'E'))
         };
-        if !is_sure && number(literal).is_none() {
+        let is_wide = || is_integer && self.wide_integers && double(literal).is_some();
+        if !is_sure && number(literal).is_none() && !is_wide() {
             return Err(Fault::Number);
         }
         let kind = if is_integer { CellKind::Integer } else { CellKind::Float };

@@ -5,7 +5,7 @@ use super::parse::Fault;
 use super::*;
 
 fn error(text: &str) -> (usize, String, Fault) {
-    let error = Tape::parse(text, 128).expect_err(text);
+    let error = Tape::parse(text, Syntax::up_to(128)).expect_err(text);
     (error.offset, error.path, error.fault)
 }
 
@@ -24,7 +24,7 @@ fn accepts_the_same_texts_as_serde_json() {
         "[[[[]]]]",
     ] {
         let expected: Value = serde_json::from_str(text).expect(text);
-        assert_eq!(Tape::parse(text, 128).expect(text).value(), expected, "{text}");
+        assert_eq!(Tape::parse(text, Syntax::up_to(128)).expect(text).value(), expected, "{text}");
     }
 }
 
@@ -58,10 +58,10 @@ fn rejects_duplicate_names() {
         let members = members.concat();
         format!("{{{members}\"{last}\": 0}}")
     };
-    assert!(Tape::parse(&many("n100"), 128).is_ok());
+    assert!(Tape::parse(&many("n100"), Syntax::up_to(128)).is_ok());
     assert_eq!(error(&many("n7")).2, twice("n7"));
     // The same name in another object is not a repetition.
-    assert!(Tape::parse(r#"{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]}"#, 128).is_ok());
+    assert!(Tape::parse(r#"{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]}"#, Syntax::up_to(128)).is_ok());
 }
 
 #[test]
@@ -82,14 +82,14 @@ fn rejects_numbers_that_would_lose_precision() {
         ("1e22", json!(1e22)),
         ("9007199254740993", json!(9_007_199_254_740_993_u64)),
     ] {
-        assert_eq!(Tape::parse(text, 128).expect(text).value(), value, "{text}");
+        assert_eq!(Tape::parse(text, Syntax::up_to(128)).expect(text).value(), value, "{text}");
     }
 }
 
 #[test]
 fn limits_the_nesting() {
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-    assert!(Tape::parse(&deep(128), 128).is_ok());
+    assert!(Tape::parse(&deep(128), Syntax::up_to(128)).is_ok());
     assert_eq!(error(&deep(129)).2, Fault::Depth { limit: 128 });
     assert_eq!(error(&"[".repeat(1 << 20)).2, Fault::Depth { limit: 128 });
 }
@@ -121,14 +121,14 @@ proptest! {
     #[test]
     fn values_round_trip(value in any_value()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("JSON")] {
-            prop_assert_eq!(&Tape::parse(&text, 128).expect("JSON").value(), &value);
+            prop_assert_eq!(&Tape::parse(&text, Syntax::up_to(128)).expect("JSON").value(), &value);
         }
     }
 
     #[test]
     fn nothing_panics(text in "[\\[\\]{}\",:0-9a-z\\\\ \n.eE+-]{0,40}") {
         let strict = serde_json::from_str::<Value>(&text);
-        if let Ok(tape) = Tape::parse(&text, 128) {
+        if let Ok(tape) = Tape::parse(&text, Syntax::up_to(128)) {
             prop_assert_eq!(tape.value(), strict.expect("what is JSON here is JSON there"));
         }
     }
@@ -145,7 +145,7 @@ proptest! {
         let on_values = jsonschema::validator_for(&schema).expect("a schema");
         let on_tapes = jsonschema::options_for::<OnTape>().build(&schema).expect("a schema");
         let text = value.to_string();
-        let tape = Tape::parse(&text, 128).expect("JSON");
+        let tape = Tape::parse(&text, Syntax::up_to(128)).expect("JSON");
         prop_assert_eq!(tape.is_valid(&on_tapes), on_values.is_valid(&value));
     }
 }

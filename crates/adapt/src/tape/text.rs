@@ -97,6 +97,11 @@ pub(crate) fn number(literal: &str) -> Option<Number> {
     literal.parse::<i64>().ok().map(Number::from)
 }
 
+/// Returns the double nearest to a number of valid JSON syntax, unless the double is infinite.
+pub(crate) fn double(literal: &str) -> Option<Number> {
+    Number::from_f64(literal.parse().ok()?)
+}
+
 /// Reports whether any digit before the exponent is not zero.
 fn has_digits(literal: &str) -> bool {
     literal.bytes().take_while(|byte| !b"eE".contains(byte)).any(|byte| (b'1'..=b'9').contains(&byte))

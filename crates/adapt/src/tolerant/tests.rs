@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tape::{Fault, Tape};
+use crate::tape::{Fault, Syntax, Tape};
 
 const JSON5: Mends = Mends::NOTATIONS;
 const START: Place = Place { line: 1, column: 1 };
@@ -13,7 +13,7 @@ fn repair() -> Mends {
 /// Returns the value of a text with the given mends, and the names of the applied mends.
 fn read(text: &str, mends: Mends) -> Result<(Value, Vec<&'static str>), Fault> {
     let rewritten = rewrite(text, mends, 128).map_err(|error| error.fault)?;
-    let tape = Tape::parse(&rewritten.text, 128).map_err(|error| error.fault)?;
+    let tape = Tape::parse(&rewritten.text, Syntax::up_to(128)).map_err(|error| error.fault)?;
     Ok((tape.value(), rewritten.names().collect()))
 }
 

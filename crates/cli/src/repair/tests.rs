@@ -49,12 +49,12 @@ async fn repairs_texts_to_match_a_schema() {
     let values: Vec<_> = answers.iter().map(|answer| answer.value.clone().unwrap_or_default()).collect();
     assert_eq!(values, [json!({ "count": 1 }), json!({ "count": 2 }), json!({ "count": 3 })]);
     assert_eq!((asked, stats.valid, stats.valid_at_first), (1, 3, 2));
-    let given: Vec<_> = texts.map(|text| Given { name: "g".to_owned(), text: text.to_owned() }).into();
+    let names = texts.map(|_| "g");
     let mut out = Vec::new();
-    tell(&given, &answers, stats, false, &mut out).unwrap();
+    tell(&names, &answers, stats, false, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), "{\"count\":1}\n{\"count\":2}\n{\"count\":3}\n");
     let mut out = Vec::new();
-    tell(&given, &answers, stats, true, &mut out).unwrap();
+    tell(&names, &answers, stats, true, &mut out).unwrap();
     let told: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&told["answers"][1]["answer"]["repairs"], &told["stats"]["repairs"]), (&json!(1), &json!(1)));
     assert_eq!(told["targets"][2]["is_met"], true);
@@ -95,13 +95,16 @@ async fn adapts_before_calling_the_model() {
         assert_eq!((counted, answers[0].verdict), (asked, Verdict::Valid), "{args:?}");
         assert_eq!(answers[0].value, Some(json!({ "count": 2 })));
     }
-    // At tolerance 1 the model completes text that was cut off; at 2 the text is closed without a
-    // model.
-    let cut = r#"{"count": 2, "name": "a p"#;
-    for (level, asked) in [("1", 1), ("2", 0)] {
+    // The model completes text that was cut off, and text that tolerance 1 does not read.
+    for (text, level, asked) in [
+        (r#"{"count": 2, "name": "a p"#, "1", 1),
+        (r#"{"count": 2, "name": "a p"#, "2", 1),
+        (r#"{"count": 2 "name": "a pen"}"#, "1", 1),
+        (r#"{"count": 2 "name": "a pen"}"#, "2", 0),
+    ] {
         let args = ["--schema", schema.as_str(), "--tolerant", level];
-        let (counted, ..) = repaired(&args, &[cut], &[r#"{"count": 2, "name": "a pen"}"#]).await.unwrap();
-        assert_eq!(counted, asked);
+        let (counted, ..) = repaired(&args, &[text], &[r#"{"count": 2, "name": "a pen"}"#]).await.unwrap();
+        assert_eq!(counted, asked, "{text} at {level}");
     }
 }
 
@@ -173,7 +176,7 @@ async fn prints_numbers_as_written() {
     let (_, answers, stats) = repaired(&["--schema", &schema], &[text], &[]).await.unwrap();
     let given = [Given { name: "g".to_owned(), text: text.to_owned() }];
     let mut out = Vec::new();
-    tell(&given, &answers, stats, false, &mut out).unwrap();
+    tell(&names, &answers, stats, false, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), "{\"x\":0.12345678901234567890,\"y z\":1.10}\n");
 }
 
@@ -183,9 +186,9 @@ async fn prints_only_accepted_values() {
     let texts = [r#"{"count": "two"}"#, r#"{"count": 1}"#, "none"];
     let args = ["--schema", &schema, "--max-attempts", "0"];
     let (_, answers, stats) = repaired(&args, &texts, &[]).await.unwrap();
-    let given: Vec<_> = texts.map(|text| Given { name: "g".to_owned(), text: text.to_owned() }).into();
+    let names = texts.map(|_| "g");
     let mut out = Vec::new();
-    tell(&given, &answers, stats, false, &mut out).unwrap();
+    tell(&names, &answers, stats, false, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), "{\"count\":1}\n");
 }
 
@@ -194,4 +197,42 @@ async fn backend_failures_are_errors_of_the_run() {
     let (_folder, schema) = file("schema.json", SCHEMA);
     let error = repaired(&["--schema", &schema], &[r#"{"count": "two"}"#], &[]).await.unwrap_err();
     assert_eq!(crate::one_line(&error), "given: the scripted backend has no more answers");
+}
+
+#[tokio::test]
+async fn asks_in_one_mode_after_the_other() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let asked = async |more: &[&str], replies: &[&str]| {
+        let args = parse(&[&["--schema", &schema, "--ask", "--prompt", "Count."], more].concat()).unwrap();
+        let replies = replies.iter().map(|text| Ok::<_, BackendError>(ScriptedBackend::says(text)));
+        let backend = Arc::new(ScriptedBackend::new(replies));
+        let repairer = repairer(&args, PromptRunner::new(backend.clone(), "m")).unwrap();
+        let outcome = answers(&args, &repairer, &[]).await.unwrap();
+        let formats = |body: &serde_json::Map<String, Value>| {
+            body.get("response_format").map_or("none".to_owned(), |format| format["type"].to_string())
+        };
+        (outcome.answers[0].verdict, backend.asked().iter().map(formats).collect::<Vec<_>>())
+    };
+    let none = ["--max-attempts", "0"];
+    let (verdict, formats) = asked(&none, &["no", "no", "{\"count\": 2}"]).await;
+    assert_eq!(verdict, Verdict::Valid);
+    assert_eq!(formats, ["\"json_schema\"", "\"json_object\"", "none"]);
+    let modes = [&none[..], &["--modes", "json_object,prompt_only"]].concat();
+    let (verdict, formats) = asked(&modes, &["no", "no"]).await;
+    assert_eq!((verdict, formats), (Verdict::Text, vec!["\"json_object\"".to_owned(), "none".to_owned()]));
+    assert!(parse(&["--ask"]).is_err() && parse(&["--modes", "json_object"]).is_err());
+    assert!(parse(&["--ask", "--prompt", "x", "--modes", "json"]).is_err());
+}
+
+#[tokio::test]
+async fn reads_fields_and_prefers_a_value() {
+    let fields = r#"{"name": "Order", "fields": [{"name": "count", "type": "int", "min": 1, "max": 9}]}"#;
+    let (_folder, path) = file("fields.json", fields);
+    let texts = ["{\"count\": 3}", "Draft {\"count\": 3}, final {\"count\": 4}", "{\"count\": 30}"];
+    let args = ["--fields", &path, "--max-attempts", "0", "--prefer", "last"];
+    let (_, answers, _) = repaired(&args, &texts, &[]).await.unwrap();
+    let verdicts: Vec<_> = answers.iter().map(|answer| answer.verdict).collect();
+    assert_eq!(verdicts[..2], [Verdict::Valid, Verdict::Valid]);
+    assert_eq!(answers[1].value, Some(json!({ "count": 4 })));
+    assert_ne!(verdicts[2], Verdict::Valid);
 }

@@ -265,6 +265,9 @@ impl Repairer {
         run: &mut RepairRun,
     ) -> Result<(String, Reading), BackendError> {
         let most = self.options.attempts();
+        let mut conversation = plan.clone();
+        // The latest answer, which may be worse than the best one.
+        let mut latest = (text.clone(), reading.clone());
         let started_at = SystemTime::now();
         run.unanswered = None;
         while !reading.is_valid() && run.left > 0 {
@@ -278,9 +281,9 @@ impl Repairer {
                 started_at,
                 is_schema_repair: true,
             });
-            tracing::debug!(attempt, errors = reading.errors.len(), "requesting a repair");
-            let plan = self.of_repair(plan, &text, &reading, (attempt, most));
-            let reply = match self.asked(plan).await {
+            tracing::debug!(attempt, errors = latest.1.errors.len(), "requesting a repair");
+            conversation = self.of_repair(&conversation, &latest.0, &latest.1, (attempt, most));
+            let reply = match self.asked(conversation.clone()).await {
                 Ok(reply) => reply,
                 Err(error) if error.interruption().is_some() => return Err(error),
                 Err(error) => {
@@ -301,6 +304,7 @@ impl Repairer {
                 is_discarded,
                 usage: usage(&reply.body),
             });
+            latest = (answered.clone(), if is_discarded { lossy(read.clone()) } else { read.clone() });
             if !is_discarded {
                 (text, reading) = (answered, read);
             }
@@ -393,10 +397,11 @@ impl Repairer {
         plan
     }
 
-    /// Builds the conversation for a repair: the original messages, the answer and the repair
-    /// prompt.
+    /// Builds the conversation for a repair: the original messages, the earlier repairs, the answer
+    /// and the repair prompt.
     ///
-    /// Earlier repairs are not part of the conversation.
+    /// A discarded repair is part of the conversation as well. Otherwise the next request would be
+    /// the same, and so would its answer.
     fn of_repair(&self, plan: &Plan, text: &str, reading: &Reading, attempt: (u32, u32)) -> Plan {
         let mut plan = plan.clone();
         // Some servers reject an empty message.
@@ -437,6 +442,15 @@ impl Repairer {
         self.counters.count(&Tally { verdict, is_parsed, repairs: repairs.into(), discarded });
         Answer { verdict, value, written, adapted, text, errors, mode, repairs, attempts, unanswered }
     }
+}
+
+/// Adds an error to a repair that is valid but was discarded, so that the model is told why.
+fn lossy(read: Reading) -> Reading {
+    if !read.errors.is_empty() {
+        return read;
+    }
+    let error = "Values of the original response are missing. Keep all of its values".to_owned();
+    read.with_errors(vec![error])
 }
 
 /// State of a run.

@@ -76,14 +76,15 @@ async fn succeeds_at_the_first_repair() {
 }
 
 #[tokio::test]
-async fn the_second_repair_replaces_the_messages_of_the_first() {
+async fn the_second_repair_sees_the_first() {
     let backend = says(&[BAD, BETTER, GOOD]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 2));
     let second = &backend.asked()[2]["messages"];
-    assert_eq!((second.as_array().map(Vec::len), &second[1]["content"]), (Some(3), &json!(BETTER)));
+    assert_eq!(second.as_array().map(Vec::len), Some(5));
+    assert_eq!((&second[1]["content"], &second[3]["content"]), (&json!(BAD), &json!(BETTER)));
     assert!(
-        second[2]["content"]
+        second[4]["content"]
             .as_str()
             .expect("a text")
             .ends_with("Attempt 2/2 - Please provide corrected JSON:")
@@ -99,7 +100,8 @@ async fn discards_a_repair_that_validates_less() {
         answer.attempts.iter().map(|attempt| attempt.is_discarded).collect::<Vec<_>>(),
         [false, true, true]
     );
-    assert_eq!(backend.asked()[2]["messages"][1]["content"], BETTER, "the better one is repaired again");
+    let messages = &backend.asked()[2]["messages"];
+    assert_eq!((&messages[1]["content"], &messages[3]["content"]), (&json!(BETTER), &json!(BAD)));
 }
 
 #[tokio::test]
@@ -107,7 +109,7 @@ async fn returns_the_best_answer_if_no_repair_succeeds() {
     let backend = says(&[BAD, BETTER, BETTER]);
     let answer = asked(&backend, RepairOptions::default()).await;
     assert_eq!((answer.verdict, answer.repairs, answer.text.as_str()), (Verdict::Partial, 2, BETTER));
-    assert_eq!(answer.errors, ["Field \"toolCalls.0.arguments\": Required, but missing"]);
+    assert_eq!(answer.errors, ["Field \"toolCalls.0.arguments\": Expected object, got undefined"]);
     assert_eq!(backend.asked().len(), 3, "no more than two repairs, and no other mode");
 }
 
@@ -117,7 +119,7 @@ async fn strict_mode_tries_the_next_mode_after_a_partial_answer() {
     let answer = asked(&backend, strict()).await;
     formats_are(
         &backend,
-        &[("json_schema", 1), ("json_schema", 3), ("json_schema", 3), ("json_object", 1), ("text", 1)],
+        &[("json_schema", 1), ("json_schema", 3), ("json_schema", 5), ("json_object", 1), ("text", 1)],
     );
     assert_eq!((answer.verdict, answer.mode), (Verdict::Text, Some(Mode::PromptOnly)));
     assert_eq!(answer.value, Some(json!({ "content": BETTER })));
@@ -205,7 +207,9 @@ async fn reports_a_repair_before_its_request() {
     let seen: Vec<_> =
         told.iter().map(|retry| (retry.attempt, retry.max_attempts, retry.is_schema_repair)).collect();
     assert_eq!(seen, [(1, Some(2), true), (2, Some(2), true)]);
-    let cause = RetryCause::Schema(vec!["Field \"toolCalls.0.arguments\": Required, but missing".to_owned()]);
+    let cause = RetryCause::Schema(vec![
+        "Field \"toolCalls.0.arguments\": Expected object, got undefined".to_owned(),
+    ]);
     assert_eq!(
         (&told[1].cause, told[1].cause.name(), told[1].pause.is_zero()),
         (&cause, "SCHEMA_VALIDATION", true)

@@ -20,11 +20,13 @@ fn rejects_numbers_out_of_range_with_their_place() {
         assert_eq!(reading.errors, [told], "{text}");
     }
     let list = Shape::of_schema(json!({ "type": "array" }), "list").expect("a schema");
-    for text in ["[1, 12345678901234567890123]", "So:\n```\n[1, 12345678901234567890123]\n```\n```\n[1]\n```"]
-    {
+    for text in ["[1, 12345678901234567890123]", "So:\n```\n[1, 12345678901234567890123]\n```\n"] {
         let told = ["Field \"1\": the number fits neither a 64-bit integer nor a double"];
         assert_eq!(list.read(text).errors, told, "{text}");
     }
+    let reading = list.read("So:\n```\n[1, 12345678901234567890123]\n```\n```\n[1]\n```");
+    assert_eq!(reading.value, None);
+    assert!(reading.errors[0].contains("ambiguous: the values at line 3"), "{:?}", reading.errors);
 }
 
 #[test]

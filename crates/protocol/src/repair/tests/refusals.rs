@@ -70,7 +70,7 @@ async fn does_not_resend_a_refused_format() {
     assert_eq!((second.verdict, second.repairs), (Verdict::Valid, 1));
     let third = repairer.ask(&question()).await.expect("an answer");
     assert_eq!((third.verdict, third.mode), (Verdict::Valid, Some(Mode::JsonObject)));
-    formats_are(&backend, &[("json_schema", 3), ("text", 3), ("text", 3), ("text", 3), ("json_object", 1)]);
+    formats_are(&backend, &[("json_schema", 3), ("text", 3), ("text", 5), ("text", 3), ("json_object", 1)]);
 }
 
 #[tokio::test]
