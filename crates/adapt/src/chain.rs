@@ -14,8 +14,10 @@ use super::kinds::Kinds;
 use super::options::{OutputProcessing, Tolerance};
 use super::processor::{Input, Processor, ProcessorError};
 use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
+use super::restore;
 use super::tape::{Document, Place, Syntax, Tape, in_one_line};
 use super::tolerant::{self, Mends};
+use super::xml;
 
 /// Maximum number of violations that are reported.
 const TOLD: usize = 100;
@@ -71,7 +73,7 @@ impl Adapter {
             Err(error) if level == OutputProcessing::Off => {
                 return unread(extract::violation(text, 0, &error), stages);
             }
-            _ => match self.read(text, level, deadline, &mut stages) {
+            _ => match self.read_any(text, level, deadline, &mut stages) {
                 Ok(Read { document, is_truncated: false }) => document,
                 Ok(Read { document, is_truncated: true }) => {
                     return self.truncated(text, self.fit(document, level, deadline, stages));
@@ -102,6 +104,33 @@ impl Adapter {
         Adaptation { is_truncated: true, is_valid: false, violations, ..adaptation }
     }
 
+    /// Reads the value of a text. If there is none, undoes changes of the whole text at tolerance 2
+    /// and reads the value again.
+    fn read_any(
+        &self,
+        text: &str,
+        level: OutputProcessing,
+        deadline: Deadline,
+        stages: &mut Vec<StageReport>,
+    ) -> Result<Read, Violation> {
+        let read = self.read(text, level, deadline, stages);
+        if level != OutputProcessing::Full || self.options.tolerance < Tolerance::Repair || read.is_ok() {
+            return read;
+        }
+        let Some((restored, name)) = restore::restored(text) else { return read };
+        let mut again = Vec::new();
+        let found = self.read(&restored, level, deadline, &mut again);
+        if found.is_err() {
+            return read;
+        }
+        if let Some(report) = again.iter_mut().find(|report| report.stage == Stage::Extract) {
+            (report.outcome, report.reason) = (Outcome::Success, "JSON was found".to_owned());
+            report.did(name);
+        }
+        *stages = again;
+        found
+    }
+
     /// Extracts the JSON from a text and decodes it, with mends if the level allows them.
     fn read(
         &self,
@@ -110,6 +139,20 @@ impl Adapter {
         deadline: Deadline,
         stages: &mut Vec<StageReport>,
     ) -> Result<Read, Violation> {
+        let tolerance = self.options.tolerance;
+        if level == OutputProcessing::Full
+            && tolerance >= Tolerance::Json5
+            && self.kinds.has(Kinds::OBJECT)
+            && let Some(document) = xml::read(self, text)
+        {
+            stages.push(StageReport::skip(Stage::Extract, "the text is XML"));
+            let reason = "the XML was read with the types of the schema";
+            let mut report = StageReport::new(Stage::Tolerant, Outcome::Success, reason);
+            report.did("xml");
+            stages.push(report);
+            stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage decoded the text"));
+            return Ok(Read { document, is_truncated: false });
+        }
         let (report, read) = extract::extract(self, text, level, deadline);
         stages.push(report);
         deadline.check()?;
@@ -129,7 +172,6 @@ impl Adapter {
             }
             Err(unread) => unread,
         };
-        let tolerance = self.options.tolerance;
         if tolerance == Tolerance::Strict {
             stages.push(StageReport::skip(Stage::Tolerant, "the tolerance level is 0"));
         } else if let Some(read) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {

@@ -87,6 +87,7 @@ mod options;
 mod processor;
 pub mod repair;
 mod report;
+mod restore;
 pub mod schema;
 mod strict;
 pub mod subschemas;
@@ -94,6 +95,7 @@ mod tape;
 mod thoughts;
 mod tolerant;
 mod typed;
+mod xml;
 
 use std::collections::HashMap;
 use std::fmt;

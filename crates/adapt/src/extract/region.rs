@@ -222,6 +222,7 @@ impl Begins {
                 // Some templates double the braces.
                 Some(b'{') if bracket == b'{' && at == after => {}
                 Some(b']') if bracket == b'[' => return Self::Json,
+                Some(b'u' | b'U') if matches!(bytes.get(at + 1), Some(b'"' | b'\'')) => return Self::Json,
                 _ if rest.chars().next().and_then(closing_quotes).is_some() => {
                     return Self::Json;
                 }
@@ -230,6 +231,9 @@ impl Begins {
                         rest.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(rest.len());
                     return match rest[name..].trim_start().bytes().next() {
                         Some(b':') if name > 0 => Self::Json,
+                        Some(0xEF) if name > 0 && rest[name..].trim_start().starts_with('\u{ff1a}') => {
+                            Self::Json
+                        }
                         Some(b'=') if name > 0 => Self::Assignments,
                         _ => Self::Words(at),
                     };
@@ -287,6 +291,11 @@ impl<'t> Matcher<'t> {
                 b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') && !self.string(byte) => break,
                 b'/' if !matches!(self.last, b'/' | b'<') && self.comment() => continue,
                 b'#' | b'<' | 0x80.. if self.skip_notation() => continue,
+                0xEF if self.text[self.at..].starts_with(['\u{ff0c}', '\u{ff1a}', '\u{ff1b}']) => {
+                    self.last = b',';
+                    self.at += 3;
+                    continue;
+                }
                 b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
                 _ => {}
             }

@@ -6,8 +6,8 @@
 //! linear time in the length of the text and does not recurse.
 //!
 //! Tolerance 1 reads JSON5, and notations of other languages that have only one meaning: `#` and
-//! HTML comments, typographic and triple quotes, `=>`, semicolons, `1_000`, doubled braces, and
-//! equal members that occur twice. Tolerance 2 also repairs broken text.
+//! HTML comments, typographic and triple quotes, `=>`, semicolons, full-width punctuation, `1_000`,
+//! `NULL`, doubled braces, and equal members that occur twice. Tolerance 2 also repairs broken text.
 //!
 //! JSON5 is supported with three exceptions:
 //! - `Infinity` and `NaN`, because JSON has no such values.
@@ -85,6 +85,12 @@ pub(super) enum Mend {
     /// Removes a member whose value is cut off at the end of the text. Also removes a comma after
     /// which a name is missing.
     CutMember,
+    /// Rewrites `TRUE`, `FALSE`, `NULL` and `nil`, and removes the prefix of `u"text"`.
+    LiteralForm,
+    /// Replaces a full-width colon, comma or semicolon between values.
+    WidePunctuation,
+    /// Joins the pieces of a string: `"a" "b"` in an object, or `"a" + "b"`.
+    StringPieces,
     /// Adds quotes around a value that is plain text.
     BareValue,
     /// Removes text after the value.
@@ -92,7 +98,7 @@ pub(super) enum Mend {
 }
 
 impl Mend {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 31] = [
         Self::Comment,
         Self::SingleQuotes,
         Self::TrailingComma,
@@ -119,6 +125,9 @@ impl Mend {
         Self::Backslash,
         Self::CutValue,
         Self::CutMember,
+        Self::LiteralForm,
+        Self::WidePunctuation,
+        Self::StringPieces,
         Self::BareValue,
         Self::TrailingText,
     ];
@@ -152,6 +161,9 @@ impl Mend {
             Self::Backslash => "backslash",
             Self::CutValue => "cut-value",
             Self::CutMember => "cut-member",
+            Self::LiteralForm => "literal-form",
+            Self::WidePunctuation => "wide-punctuation",
+            Self::StringPieces => "string-pieces",
             Self::BareValue => "bare-value",
             Self::TrailingText => "trailing-text",
         }
@@ -183,6 +195,8 @@ impl Mends {
         Mend::Semicolon,
         Mend::DoubledBraces,
         Mend::EqualMember,
+        Mend::LiteralForm,
+        Mend::WidePunctuation,
     ]);
 
     /// Returns the mends that a tolerance allows.
@@ -209,6 +223,10 @@ impl Mends {
 
     const fn add(&mut self, mend: Mend) {
         self.0 |= 1 << mend as u32;
+    }
+
+    const fn remove(&mut self, mend: Mend) {
+        self.0 &= !(1 << mend as u32);
     }
 }
 

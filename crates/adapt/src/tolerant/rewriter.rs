@@ -36,6 +36,8 @@ pub(super) struct Rewriter<'t> {
     made: Mends,
     /// True if the text ended inside a scalar or a member.
     pub(super) is_cut: bool,
+    /// Number of strings that were read again because they swallowed the rest of the text.
+    pub(super) swallowed: usize,
     /// True if an object or array was not closed at the end of the text.
     is_unclosed: bool,
     max_depth: usize,
@@ -61,6 +63,7 @@ pub(super) fn rewrite(text: &str, mends: Mends, max_depth: usize) -> Result<Rewr
         allowed: mends,
         made: Mends(0),
         is_cut: false,
+        swallowed: 0,
         is_unclosed: false,
         max_depth,
     };
@@ -105,6 +108,18 @@ impl Rewriter<'_> {
             self.made.add(mend);
         }
         is_allowed
+    }
+
+    /// Forgets a mend that was recorded and not applied, unless it was recorded in `before`.
+    pub(super) const fn forget(&mut self, mend: Mend, before: Mends) {
+        if !before.has(mend) {
+            self.made.remove(mend);
+        }
+    }
+
+    /// Returns the mends that are recorded.
+    pub(super) const fn made(&self) -> Mends {
+        self.made
     }
 
     /// Reports whether a mend is allowed, without recording it.
@@ -200,6 +215,9 @@ impl Rewriter<'_> {
             Some(b':') => self.at += 1,
             None => return self.cut_item().map(|()| false),
             Some(b'=') if self.rest().starts_with("=>") && self.may(Mend::Arrow) => self.at += 2,
+            Some(_) if self.rest().starts_with('\u{ff1a}') && self.may(Mend::WidePunctuation) => {
+                self.at += '\u{ff1a}'.len_utf8();
+            }
             Some(b'=') if self.may(Mend::Colon) => self.at += 1,
             Some(byte) if b"\"'{[-0123456789tfnTFN".contains(&byte) && self.may(Mend::Colon) => {}
             _ => return Err(Fault::Expected("`:`")),
@@ -223,6 +241,13 @@ impl Rewriter<'_> {
             }
             Some(b';') if self.may(Mend::Semicolon) => {
                 self.at += 1;
+                self.comma();
+                self.item()
+            }
+            Some(_)
+                if self.rest().starts_with(['\u{ff0c}', '\u{ff1b}']) && self.may(Mend::WidePunctuation) =>
+            {
+                self.at += '\u{ff0c}'.len_utf8();
                 self.comma();
                 self.item()
             }

@@ -17,7 +17,13 @@ impl<'t> Rewriter<'t> {
             c if closing_quotes(c).is_some() && self.may(Mend::SmartQuotes) => {
                 self.string(closing_quotes(c).unwrap_or_default(), false)?;
             }
-            '.' if self.rest().starts_with("...") => return Err(Fault::Ellipsis),
+            '.' | '\u{2026}' if self.rest().starts_with("...") || c == '\u{2026}' => {
+                return Err(Fault::Ellipsis);
+            }
+            'u' | 'U' if self.rest()[1..].starts_with(['"', '\'']) && self.may(Mend::LiteralForm) => {
+                self.at += 1;
+                return self.value();
+            }
             '0'..='9' | '-' | '+' | '.' => return self.number(),
             c if c.is_alphabetic() || c == '_' || c == '$' => self.word()?,
             _ => return Err(Fault::Expected("a value")),
@@ -37,6 +43,10 @@ impl<'t> Rewriter<'t> {
         match rest.chars().next() {
             Some('"') => self.quoted_name(),
             Some('\'') if self.may(Mend::SingleQuotes) => self.string(&['\''], true),
+            Some('u' | 'U') if rest[1..].starts_with(['"', '\'']) && self.may(Mend::LiteralForm) => {
+                self.at += 1;
+                self.name_token()
+            }
             Some(c) if closing_quotes(c).is_some() && self.may(Mend::SmartQuotes) => {
                 self.string(closing_quotes(c).unwrap_or_default(), true)
             }
@@ -141,6 +151,14 @@ impl<'t> Rewriter<'t> {
             self.at += token.len();
             return Ok(());
         }
+        let others = [("TRUE", "true"), ("FALSE", "false"), ("NULL", "null"), ("nil", "null")];
+        if let Some((_, literal)) = others.iter().find(|(word, _)| *word == token)
+            && self.may(Mend::LiteralForm)
+        {
+            self.out.push_str(literal);
+            self.at += token.len();
+            return Ok(());
+        }
         let whole = ["true", "false", "null"].into_iter().find(|literal| literal.starts_with(token));
         if let Some(literal) = whole
             && is_last
@@ -164,11 +182,14 @@ impl<'t> Rewriter<'t> {
             self.at += end + 1;
             return Ok(());
         }
-        let is_text = !rest[end..].starts_with(['"', '{', '[']);
+        let text = rest[..end].trim_end();
+        if !self.in_object() && ["etc", "etc.", "and so on"].contains(&text) {
+            return Err(Fault::Ellipsis);
+        }
+        let is_text = !rest[end..].starts_with(['"', '{', '[']) && !is_code(text);
         if !is_text || !self.may(Mend::BareValue) {
             return Err(Fault::Expected(expected));
         }
-        let text = self.text[self.at..self.at + end].trim_end();
         self.out.push_str(&serde_json::Value::from(text).to_string());
         self.at += text.len();
         Ok(())
@@ -179,7 +200,7 @@ impl<'t> Rewriter<'t> {
         let rest = &self.text[self.at..];
         let ends = |&(at, c): &(usize, char)| match c {
             '/' => rest[at + 1..].starts_with(['/', '*']),
-            c => c.is_whitespace() || ",;:=\"'{}[]<#".contains(c),
+            c => c.is_whitespace() || ",;:=\"'{}[]<#\u{ff0c}\u{ff1a}\u{ff1b}".contains(c),
         };
         &rest[..rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at)]
     }
@@ -188,6 +209,12 @@ impl<'t> Rewriter<'t> {
         self.out.push_str(token);
         self.at += token.len();
     }
+}
+
+/// Reports whether a text without quotes is code or a placeholder: `Decimal('3')`, `<number>`.
+fn is_code(text: &str) -> bool {
+    let is_call = text.match_indices('(').any(|(at, _)| text[..at].ends_with(|c: char| c.is_alphanumeric()));
+    is_call || text.contains(['`', '<', '>'])
 }
 
 /// Returns the quotes that end a string that begins with the typographic quote `open`.

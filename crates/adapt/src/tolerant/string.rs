@@ -11,6 +11,9 @@ use crate::tape::{Fault, escape};
 /// the string.
 const AHEAD: usize = 256;
 
+/// Maximum number of strings that are read again because they swallowed the rest of the text.
+const SWALLOWED: usize = 8;
+
 /// Maximum number of bytes of a name that the decision about a quote reads.
 const NAME_AHEAD: usize = 512;
 
@@ -22,6 +25,8 @@ struct Reading {
     is_raw: bool,
     /// Offset at which the string ends although its closing quote is missing.
     end: Option<usize>,
+    /// Offset of the quote that ends the string, if the text after the quote did not decide so.
+    closing: Option<usize>,
 }
 
 /// A string with `count` quotes on each side and `length` bytes in between.
@@ -45,12 +50,15 @@ impl Rewriter<'_> {
         if let Some(repeated) = self.repeated_quotes(is_name) {
             return self.string_in_repeated_quotes(repeated);
         }
-        let (start, written) = (self.at, self.out.len());
+        let (start, written, made) = (self.at, self.out.len(), self.made());
         let mut reading = Reading::default();
         loop {
             match self.read_string(quotes, is_name, reading)? {
                 ReadString::Whole => return Ok(()),
                 ReadString::Again(next) => {
+                    if next.closing.is_some() {
+                        self.forget(Mend::InnerQuote, made);
+                    }
                     reading = next;
                     self.at = start;
                     self.out.truncate(written);
@@ -72,6 +80,7 @@ impl Rewriter<'_> {
         let first = self.rest().chars().next().map_or(0, char::len_utf8);
         self.at += first;
         let start = self.at;
+        let mut inner = None;
         self.out.push('"');
         loop {
             let rest = &self.text[self.at..reading.end.unwrap_or(self.text.len()).max(self.at)];
@@ -83,10 +92,13 @@ impl Rewriter<'_> {
                 self.out.push('"');
                 return Ok(ReadString::Whole);
             }
-            let Some(c) = self.rest().chars().next() else { return Ok(ReadString::Cut) };
+            let Some(c) = self.rest().chars().next() else {
+                return Ok(self.swallowed(inner, reading).map_or(ReadString::Cut, ReadString::Again));
+            };
             match c {
                 c if quotes.contains(&c) => {
-                    if is_name || !self.could(Mend::InnerQuote) || self.ends_string(c) {
+                    let is_closing = is_name || !self.could(Mend::InnerQuote) || self.ends_string(c);
+                    if is_closing || reading.closing == Some(self.at) {
                         self.at += c.len_utf8();
                         self.out.push('"');
                         return Ok(ReadString::Whole);
@@ -98,6 +110,13 @@ impl Rewriter<'_> {
                         let end = Some(start + inside.len());
                         return Ok(ReadString::Again(Reading { end, ..reading }));
                     }
+                    if let Some(length) = self.next_piece(c)
+                        && self.may(Mend::StringPieces)
+                    {
+                        self.at += length;
+                        continue;
+                    }
+                    inner.get_or_insert(self.at);
                     self.may(Mend::InnerQuote);
                     if c == '"' {
                         self.out.push('\\');
@@ -125,6 +144,32 @@ impl Rewriter<'_> {
                 _ => return Err(Fault::Control),
             }
         }
+    }
+
+    /// Returns the reading of a string that has no end, if the string would swallow the rest of a
+    /// value: then the quote at `inner`, which was taken for a part of the text, ends the string.
+    fn swallowed(&mut self, inner: Option<usize>, reading: Reading) -> Option<Reading> {
+        let inner = inner.filter(|_| reading.closing.is_none())?;
+        if self.swallowed >= SWALLOWED || !self.text[inner..].contains(['}', ']']) {
+            return None;
+        }
+        self.swallowed += 1;
+        Some(Reading { closing: Some(inner), ..reading })
+    }
+
+    /// Returns the length from the quote here to the text of the next piece of the string, if one
+    /// follows: `"a" + "b"`, or `"a" "b"` in an object. In an array, a comma may be missing.
+    fn next_piece(&self, quote: char) -> Option<usize> {
+        let rest = self.rest();
+        let after = &rest[quote.len_utf8()..];
+        let next = without_blanks(after);
+        let plus = next.strip_prefix('+').map(without_blanks);
+        let next = plus.or_else(|| Some(next).filter(|next| self.in_object() && next.len() < after.len()))?;
+        let inside = next.strip_prefix(quote)?;
+        let end = inside.char_indices().take(AHEAD).find(|(_, c)| *c == quote || *c == '\n')?;
+        let ends = inside[end.0..].strip_prefix(quote)?;
+        let continues = without_blanks(ends).starts_with([quote, '+']);
+        (self.follows_value(ends) || continues).then(|| rest.len() - inside.len())
     }
 
     /// Returns the extent of the string here if it has three or two quotes on each side.
@@ -173,7 +218,7 @@ impl Rewriter<'_> {
         match escaped {
             '"' | '\\' | '/' | 'n' | 'r' | 't' | '\'' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => false,
             'b' | 'f' => next.is_some_and(char::is_alphabetic),
-            'u' => next.is_some_and(|c| !c.is_ascii_hexdigit()),
+            'u' => braced(self.rest()).is_none() && next.is_some_and(|c| !c.is_ascii_hexdigit()),
             'x' => !self.rest().get(2..4).is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())),
             'v' | '0' => next.is_some_and(char::is_alphanumeric),
             _ => true,
@@ -218,6 +263,7 @@ impl Rewriter<'_> {
                 Some(digits) => (4, hex(digits)),
                 None => (0, None),
             },
+            'u' => braced(self.rest()).map_or((0, None), |(length, c)| (length, Some(c))),
             '\n' | '\u{2028}' | '\u{2029}' => (1 + escaped.len_utf8(), None),
             '\r' if self.rest()[1..].starts_with("\r\n") => (3, None),
             '\r' => (2, None),
@@ -275,8 +321,12 @@ impl Rewriter<'_> {
         let in_object = self.in_object();
         match next.chars().next() {
             None | Some('}' | ']') => true,
-            Some(',' | ';') => {
-                let item = without_blanks(&next[1..]);
+            Some(separator @ (',' | ';' | '\u{ff0c}' | '\u{ff1b}')) => {
+                let after = &next[separator.len_utf8()..];
+                let item = without_blanks(after);
+                if after[..after.len() - item.len()].contains('\n') || item.starts_with("...") {
+                    return true;
+                }
                 match item.chars().next() {
                     // A comma inside a text is followed by words more often than by a quote.
                     Some('"' | '\'') => !in_object || begins_member(item),
@@ -295,6 +345,15 @@ impl Rewriter<'_> {
             Some(_) => false,
         }
     }
+}
+
+/// Returns the length and the character of an escape such as `\u{1F600}` at the beginning of `text`.
+fn braced(text: &str) -> Option<(usize, char)> {
+    let inside = text.strip_prefix("\\u{")?;
+    let digits = &inside[..inside.bytes().take(7).position(|byte| byte == b'}')?];
+    let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let escaped = char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)?)?;
+    Some((digits.len() + 4, escaped))
 }
 
 /// Returns the part of `text` after whitespace and comments at its beginning. At most [`AHEAD`]
@@ -348,6 +407,6 @@ pub(super) fn begins_member(text: &str) -> bool {
     };
     after.is_some_and(|after| {
         let after = after.trim_start();
-        after.starts_with(':') || after.starts_with("=>")
+        after.starts_with([':', '\u{ff1a}']) || after.starts_with("=>")
     })
 }
