@@ -1,3 +1,5 @@
+mod texts;
+
 use std::convert::Infallible;
 
 use serde_json::json;

@@ -385,6 +385,8 @@ pub(crate) fn begins_hash_comment(text: &str, at: usize) -> bool {
 
 /// Reports whether `text` begins with a name and a colon.
 pub(super) fn begins_member(text: &str) -> bool {
+    let prefixed = text.strip_prefix(['u', 'U']).filter(|rest| rest.starts_with(['"', '\'']));
+    let text = prefixed.unwrap_or(text);
     let first = text.chars().next();
     let quotes = match first {
         Some('"') => Some(&['"'][..]),

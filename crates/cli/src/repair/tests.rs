@@ -174,9 +174,8 @@ async fn prints_numbers_as_written() {
         file("schema.json", r#"{"type": "object", "properties": {"x": {"type": "number"}}}"#);
     let text = "{\n  \"x\": 0.12345678901234567890,\n  \"y z\": 1.10\n}";
     let (_, answers, stats) = repaired(&["--schema", &schema], &[text], &[]).await.unwrap();
-    let given = [Given { name: "g".to_owned(), text: text.to_owned() }];
     let mut out = Vec::new();
-    tell(&names, &answers, stats, false, &mut out).unwrap();
+    tell(&["g"], &answers, stats, false, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), "{\"x\":0.12345678901234567890,\"y z\":1.10}\n");
 }
 
