@@ -255,3 +255,15 @@ fn reports_unusable_arguments() -> Result<()> {
     assert!(why(&["--schema", &schema, &over, &input]).contains("overwrite the schema"));
     Ok(())
 }
+
+#[test]
+fn keeps_the_digits_of_wide_integers() -> Result<()> {
+    let (_folder, [schema, input]) = folder("{\"n\": 12345678901234567890123,}")?;
+    let args = ["--schema", &schema, "--level", "full", "--tolerant", "1", &input];
+    let (out, _, answer) = run(&args)?;
+    assert_eq!((out.as_str(), answer), ("{\"n\":12345678901234567890123}\n", true));
+    let (out, _, _) = run(&[&args[..], &["--json"]].concat())?;
+    assert!(out.ends_with(",\"value\":{\"n\":12345678901234567890123}}\n"), "{out}");
+    assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
+    Ok(())
+}
