@@ -19,7 +19,7 @@ const SURE_DIGITS: usize = 300;
 /// Length up to which an integer always fits 64 bits.
 const SURE_INTEGER: usize = 18;
 
-/// What a text may contain.
+/// Limits of the syntax.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Syntax {
     /// Maximum nesting depth, at most [`DEEPEST`].

@@ -444,7 +444,7 @@ impl Repairer {
     }
 }
 
-/// Adds an error to a repair that is valid but was discarded, so that the model is told why.
+/// Adds an error to a repair that is valid but was discarded. The error tells the model the reason.
 fn lossy(read: Reading) -> Reading {
     if !read.errors.is_empty() {
         return read;
