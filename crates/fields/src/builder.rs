@@ -67,20 +67,37 @@ pub fn composite(fields: impl IntoIterator<Item = Member>) -> Composite {
 /// Creates a required member of an object, called `name`. Use [`Member::optional`] to make the
 /// member optional.
 pub fn field(name: impl Into<String>, kind: impl Into<Kind>) -> Member {
-    Member { name: name.into(), kind: kind.into(), optional: false }
+    Member { name: name.into(), kind: kind.into(), optional: false, probability: None }
 }
 
 /// Creates a tagged variant: one of several structures, written as `{"tag": structure}`.
 pub fn variant<N: Into<String>, K: Into<Kind>>(variants: impl IntoIterator<Item = (N, K)>) -> Variant {
     let branch = |(name, kind): (N, K)| Branch { name: Some(name.into()), kind: kind.into() };
-    Variant { variants: variants.into_iter().map(branch).collect(), untagged: false }
+    Variant { variants: variants.into_iter().map(branch).collect(), untagged: false, weights: Vec::new() }
+}
+
+/// Creates a tagged variant from triples of a tag, a structure and its weight. Only the ratio of
+/// the weights matters.
+///
+/// ```
+/// use formwork_fields::Definition;
+/// use formwork_fields::builder::{boolean, int, weighted_variant};
+/// let event = weighted_variant([("hit", int(1, 9).into(), 3.0), ("miss", boolean(), 1.0)]);
+/// let template = Definition::new("event", event)?.template();
+/// assert!(template.starts_with("\"<choose one of the following structures, with shares of 75%, 25%>"));
+/// # Ok::<(), formwork_fields::FieldsError>(())
+/// ```
+pub fn weighted_variant<N: Into<String>>(variants: impl IntoIterator<Item = (N, Kind, f64)>) -> Variant {
+    let split = |(name, kind, weight)| ((name, kind), weight);
+    let (variants, weights): (Vec<_>, _) = variants.into_iter().map(split).unzip();
+    Variant { weights, ..variant(variants) }
 }
 
 /// Creates an untagged variant: one of several structures without names. To give the structures
 /// names in error messages, create a tagged variant and call [`Variant::untagged`].
 pub fn untagged<K: Into<Kind>>(variants: impl IntoIterator<Item = K>) -> Variant {
     let branch = |kind: K| Branch { name: None, kind: kind.into() };
-    Variant { variants: variants.into_iter().map(branch).collect(), untagged: true }
+    Variant { variants: variants.into_iter().map(branch).collect(), untagged: true, weights: Vec::new() }
 }
 
 /// Creates a string field with fixed text. Each `<generated>` in `template` stands for a generated
@@ -201,6 +218,15 @@ impl Member {
     #[must_use]
     pub const fn optional(mut self) -> Self {
         self.optional = true;
+        self
+    }
+
+    /// Makes the member optional. `probability` is the probability that the member is present, for
+    /// a model without a preference, between 0 and 1.
+    #[must_use]
+    pub const fn probability(mut self, probability: f64) -> Self {
+        self.optional = true;
+        self.probability = Some(probability);
         self
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use crate::builder::DefinitionBuilder;
 use crate::decimal::{Decimals, WHOLE};
 use crate::error::{FieldsError, Problem};
-use crate::field::{Array, Branch, Choice, Composite, Described, Int, Kind, Scalar, Template, Text, Variant};
+use crate::field::{
+    Array, Branch, Choice, Composite, Described, Int, Kind, Member, Scalar, Template, Text, Variant,
+};
 use crate::path::Path;
 use crate::read::NESTING;
 
@@ -24,6 +26,10 @@ const ITEMS: usize = 1_000_000;
 
 /// Smallest and largest allowed weight.
 const WEIGHT: (f64, f64) = (1e-9, 1e9);
+
+/// Smallest and largest allowed probability. A member that is always present is required, and a
+/// member that is never present should not be declared.
+const PROBABILITY: (f64, f64) = (1e-9, 0.999_999_999);
 
 /// Checks a definition. Returns the first error found.
 pub(crate) fn check(definition: &DefinitionBuilder) -> Result<(), FieldsError> {
@@ -105,6 +111,7 @@ impl Checker<'_> {
             if !names.insert(&member.name) {
                 return Err(path.error(Problem::DuplicateName));
             }
+            probability(member).map_err(|problem| path.error(problem))?;
             self.kind(&member.kind, &path)?;
         }
         Ok(())
@@ -114,6 +121,7 @@ impl Checker<'_> {
         if variant.variants.is_empty() {
             return Err(path.error(Problem::NoVariants));
         }
+        structure_weights(variant).map_err(|problem| path.error(problem))?;
         let mut names = HashSet::new();
         for (index, Branch { name, kind }) in variant.variants.iter().enumerate() {
             match name.as_deref() {
@@ -206,10 +214,33 @@ fn options(choice: &Choice) -> Result<(), Problem> {
     if weights != 0 && weights != options {
         return Err(Problem::Weights { weights, options });
     }
+    weight_bounds(&choice.weights)
+}
+
+fn structure_weights(variant: &Variant) -> Result<(), Problem> {
+    let (weights, structures) = (variant.weights.len(), variant.variants.len());
+    match weights {
+        0 => Ok(()),
+        _ if variant.untagged => Err(Problem::UntaggedWeights),
+        _ if weights != structures => Err(Problem::StructureWeights { weights, structures }),
+        _ => weight_bounds(&variant.weights),
+    }
+}
+
+fn weight_bounds(weights: &[f64]) -> Result<(), Problem> {
     let (least, most) = WEIGHT;
-    match choice.weights.iter().find(|weight| !(least..=most).contains(*weight)) {
+    match weights.iter().find(|weight| !(least..=most).contains(*weight)) {
         Some(&given) => Err(Problem::Weight { given, least, most }),
         None => Ok(()),
+    }
+}
+
+fn probability(member: &Member) -> Result<(), Problem> {
+    let (least, most) = PROBABILITY;
+    match member.probability {
+        Some(_) if !member.optional => Err(Problem::RequiredProbability),
+        Some(given) if !(least..=most).contains(&given) => Err(Problem::Probability { given, least, most }),
+        _ => Ok(()),
     }
 }
 

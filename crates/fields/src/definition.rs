@@ -12,7 +12,8 @@ use crate::error::FieldsError;
 use crate::field::Kind;
 use crate::node::Node;
 use crate::{
-    Format, Invalid, TemplateOptions, Weights, check, gbnf, import, read, schema, template, validate, write,
+    CSharpOptions, Format, Invalid, SchemaOptions, TemplateOptions, Weights, check, csharp, gbnf, import,
+    read, schema, template, validate, write,
 };
 
 /// Checked definition of a JSON structure. All outputs are generated from a definition: grammar,
@@ -165,12 +166,15 @@ impl Definition {
     /// Returns a GBNF grammar that accepts exactly the [canonical texts](crate#canonical-text).
     /// llama.cpp can read the grammar too.
     ///
+    /// The rule `root` refers to a rule with the name of the definition. Characters other than
+    /// ASCII letters and digits become `-`. A definition without such a name has only `root`.
+    ///
     /// ```
     /// use formwork_fields::Definition;
     /// use formwork_fields::builder::int;
     /// assert_eq!(
     ///     Definition::new("age", int(0, 120))?.gbnf(),
-    ///     "root ::= [0-9] | [1-9] [0-9] | \"1\" ([0-1] [0-9] | \"20\")\n"
+    ///     "root ::= age\nage ::= [0-9] | [1-9] [0-9] | \"1\" ([0-1] [0-9] | \"20\")\n"
     /// );
     /// # Ok::<(), formwork_fields::FieldsError>(())
     /// ```
@@ -194,9 +198,13 @@ impl Definition {
     ///     Definition::new("Event", event)?.template(),
     ///     r#"{
     ///   "event": "<choose one of the following structures>
-    /// { \"battle\": { \"enemy_level\": <1–100>, \"terrain\": <3–15 chars> } }
+    /// {
+    ///   \"battle\": { \"enemy_level\": <1–100>, \"terrain\": <string of 3–15 characters> }
+    /// }
     /// OR
-    /// { \"dialogue\": { \"speaker\": <3–20 chars> } }"
+    /// {
+    ///   \"dialogue\": { \"speaker\": <3–20 chars> }
+    /// }"
     /// }"#
     /// );
     /// # Ok::<(), formwork_fields::FieldsError>(())
@@ -220,7 +228,8 @@ impl Definition {
         template::template(self, options)
     }
 
-    /// Returns a JSON Schema (draft 2020-12) that accepts the same values as the definition.
+    /// Returns a JSON Schema (draft 2020-12) that accepts the same values as the definition, except
+    /// that some numbers may have more decimals ([`open_steps`](Self::open_steps)).
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -230,7 +239,47 @@ impl Definition {
     /// # Ok::<(), formwork_fields::FieldsError>(())
     /// ```
     pub fn schema(&self) -> Value {
-        schema::schema(self)
+        self.schema_with(SchemaOptions::default())
+    }
+
+    /// Returns the JSON Schema with the given options.
+    ///
+    /// ```
+    /// use formwork_fields::builder::float;
+    /// use formwork_fields::{Definition, SchemaOptions};
+    /// let speed = Definition::new("speed", float(0.0, 0.3).decimals(1))?;
+    /// assert_eq!(speed.schema()["enum"], serde_json::json!([0, 0.1, 0.2, 0.3]));
+    /// assert_eq!(speed.schema_with(SchemaOptions { multiple_of: true })["multipleOf"], 0.1);
+    /// # Ok::<(), formwork_fields::FieldsError>(())
+    /// ```
+    pub fn schema_with(&self, options: SchemaOptions) -> Value {
+        schema::schema(self, options).0
+    }
+
+    /// Returns the paths of the numbers for which [`schema`](Self::schema) does not limit the
+    /// number of decimals. They have more than 50,000 values, or the numbers before them have
+    /// 200,000 values together.
+    pub fn open_steps(&self) -> Vec<String> {
+        schema::schema(self, SchemaOptions::default()).1
+    }
+
+    /// Returns C# source text with records that read and write the JSON texts, with
+    /// `System.Text.Json`. The records do not check bounds, lengths and constants.
+    ///
+    /// # Errors
+    /// Returns an error if the namespace is invalid.
+    ///
+    /// ```
+    /// use formwork_fields::builder::{composite, field, int};
+    /// use formwork_fields::{CSharpOptions, Definition};
+    /// let stats = Definition::new("stats", composite([field("strength", int(1, 10))]))?;
+    /// let text = stats.csharp(&CSharpOptions { namespace: "Game".to_owned() })?;
+    /// assert!(text.contains("public sealed record Stats\n"));
+    /// assert!(text.contains("public required int Strength { get; init; }\n"));
+    /// # Ok::<(), formwork_fields::FieldsError>(())
+    /// ```
+    pub fn csharp(&self, options: &CSharpOptions) -> Result<String, FieldsError> {
+        csharp::records(self, options)
     }
 
     /// Validates a JSON text. Returns the errors found, at most 100, or an empty list if the text
@@ -250,8 +299,9 @@ impl Definition {
         validate::validate(self, text)
     }
 
-    /// Returns a guide for the sampler, which biases the tokens of a choice by the weights of its
-    /// options. Returns `None` if the output can contain no choice with weights.
+    /// Returns a guide for the sampler, which biases tokens by the weights of options and structures
+    /// and by the probabilities of optional members. Returns `None` if the output can contain nothing
+    /// with weights or a probability.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -293,19 +343,20 @@ impl Definition {
     /// Returns an error with line and column if the text is malformed. Returns an error with the
     /// path of a field if the definition is invalid.
     pub fn parse(text: &str, format: Format) -> Result<Self, FieldsError> {
-        read::definition(format.read(text)?)?.build()
+        format.parse(text)
     }
 
-    /// Writes the definition in the given format. Parsing the result returns an equal definition.
+    /// Writes the definition in the given format. Parsing the result returns an equal definition,
+    /// except for [`Format::JsonSchema`].
     ///
     /// # Errors
-    /// Returns an error if the library for the format cannot write the definition. No such
-    /// definition is known.
+    /// Returns an error if the format cannot express the definition. This happens with
+    /// [`Format::CSharp`] only, for example with references and missing bounds.
     pub fn to_text(&self, format: Format) -> Result<String, FieldsError> {
-        format.write(&self.node())
+        format.write(self)
     }
 
-    fn node(&self) -> Node {
+    pub(crate) fn node(&self) -> Node {
         write::definition(self.name.as_deref(), &self.root, &self.definitions)
     }
 }

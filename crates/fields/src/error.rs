@@ -7,7 +7,7 @@ use thiserror::Error;
 ///
 /// - the path of the field: `stats.strength`, `content.dialogue.text`, `items[]`, or `$` for the
 ///   whole definition,
-/// - line and column, for text that is not valid JSON, YAML or TOML,
+/// - line and column, for text that is not valid JSON, YAML or TOML, and for all errors in C#,
 /// - the JSON pointer into an imported JSON Schema.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error(transparent)]
@@ -25,6 +25,10 @@ pub(crate) enum Fault {
     Characters { problem: CharactersProblem },
     #[error("#{pointer}: {problem}")]
     Schema { pointer: String, problem: SchemaProblem },
+    #[error(
+        "invalid namespace `{given}`; expected C# identifiers with dots in between, such as `Game.Events`"
+    )]
+    Namespace { given: String },
 }
 
 /// Problem of a field. The error that contains the problem adds the path of the field.
@@ -80,6 +84,14 @@ pub(crate) enum Problem {
     Weights { weights: usize, options: usize },
     #[error("the weight {given} is not between {least:e} and {most:e}")]
     Weight { given: f64, least: f64, most: f64 },
+    #[error("a required member has no probability; add `optional: true`")]
+    RequiredProbability,
+    #[error("probability is {given}; expected a number from {least:e} to {most}")]
+    Probability { given: f64, least: f64, most: f64 },
+    #[error("an untagged variant has no weights: the first token of a structure has no name to decide by")]
+    UntaggedWeights,
+    #[error("expected {structures} weights, one for each structure; found {weights}")]
+    StructureWeights { weights: usize, structures: usize },
     #[error("the variant has no structures")]
     NoVariants,
     #[error("every structure of a tagged variant needs a name")]
@@ -142,8 +154,8 @@ impl FieldsError {
         }
     }
 
-    /// Returns the line and column of a syntax error in JSON, YAML or TOML, both starting at 1.
-    /// Returns `None` for other errors.
+    /// Returns the line and column of a syntax error in JSON, YAML or TOML, or of any error in C#,
+    /// both starting at 1. Returns `None` for other errors.
     pub const fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
             Fault::Syntax { line, column, .. } => Some((line, column)),

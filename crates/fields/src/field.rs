@@ -167,6 +167,9 @@ pub struct Member {
     pub kind: Kind,
     /// True if the member may be omitted.
     pub optional: bool,
+    /// Probability that an optional member is present, between 0 and 1, for a model that has no
+    /// preference. If `None`, the model decides.
+    pub probability: Option<f64>,
 }
 
 /// One of several structures. Written as `{"name": structure}`, or as the structure alone if
@@ -177,6 +180,9 @@ pub struct Variant {
     pub variants: Vec<Branch>,
     /// True if structures are written without their names.
     pub untagged: bool,
+    /// Relative weights of the structures, in any unit: empty, or one weight from 1e-9 to 1e9 for
+    /// each structure. An untagged variant has no weights.
+    pub weights: Vec<f64>,
 }
 
 /// Alternative of a [`Variant`].

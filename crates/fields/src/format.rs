@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use crate::builder::DefinitionBuilder;
 use crate::error::{Fault, FieldsError};
 use crate::node::Node;
+use crate::{Definition, constructors, read};
 
 /// File format of a definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,17 +16,22 @@ pub enum Format {
     Yaml,
     /// TOML (`.toml`).
     Toml,
+    /// Constructor expressions in C# (`.cs`), such as `new IntField("age", 0, 120)`.
+    CSharp,
+    /// JSON Schema, for example one that `schemars` generates. No extension stands for it.
+    JsonSchema,
 }
 
 impl Format {
-    /// Returns the format that belongs to the extension of `path`: `json`, `yaml`, `yml` or `toml`,
-    /// in upper or lower case. Returns `None` for other extensions and for paths without an
+    /// Returns the format that belongs to the extension of `path`: `json`, `yaml`, `yml`, `toml` or
+    /// `cs`, in upper or lower case. Returns `None` for other extensions and for paths without an
     /// extension.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
             "yaml" | "yml" => Some(Self::Yaml),
             "toml" => Some(Self::Toml),
+            "cs" => Some(Self::CSharp),
             _ => None,
         }
     }
@@ -34,29 +41,39 @@ impl Format {
             Self::Json => "JSON",
             Self::Yaml => "YAML",
             Self::Toml => "TOML",
+            Self::CSharp => "C#",
+            Self::JsonSchema => "JSON Schema",
         }
     }
 
-    pub(crate) fn read(self, text: &str) -> Result<Node, FieldsError> {
-        match self {
-            Self::Json => {
-                formwork_json::from_str(text).map_err(|error| self.syntax(error.place(), error.problem()))
-            }
-            Self::Yaml => yaml(text),
+    pub(crate) fn parse(self, text: &str) -> Result<Definition, FieldsError> {
+        let node: Node = match self {
+            Self::Json => self.json(text)?,
+            Self::Yaml => yaml(text)?,
             Self::Toml => toml::from_str(text).map_err(|error| {
                 let at = error.span().map_or(0, |span| span.start);
                 self.syntax(line_column(text, at), error.message().to_owned())
-            }),
-        }
+            })?,
+            Self::CSharp => return constructors::definition(text),
+            Self::JsonSchema => return Definition::from_schema(&self.json(text)?),
+        };
+        read::definition(node).and_then(DefinitionBuilder::build)
     }
 
-    pub(crate) fn write(self, node: &Node) -> Result<String, FieldsError> {
-        let unwritable = |message: String| Fault::Unwritable { format: self.name(), message }.into();
-        match self {
-            Self::Json => serde_json::to_string_pretty(node).map_err(|error| unwritable(error.to_string())),
-            Self::Yaml => serde_saphyr::to_string(node).map_err(|error| unwritable(error.to_string())),
-            Self::Toml => toml::to_string(node).map_err(|error| unwritable(error.to_string())),
-        }
+    pub(crate) fn write(self, definition: &Definition) -> Result<String, FieldsError> {
+        let node = definition.node();
+        let text = match self {
+            Self::Json => serde_json::to_string_pretty(&node).map_err(|error| error.to_string()),
+            Self::Yaml => serde_saphyr::to_string(&node).map_err(|error| error.to_string()),
+            Self::Toml => toml::to_string(&node).map_err(|error| error.to_string()),
+            Self::CSharp => constructors::to_text(&node),
+            Self::JsonSchema => Ok(format!("{:#}", definition.schema())),
+        };
+        text.map_err(|message| Fault::Unwritable { format: self.name(), message }.into())
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(self, text: &str) -> Result<T, FieldsError> {
+        formwork_json::from_str(text).map_err(|error| self.syntax(error.place(), error.problem()))
     }
 
     fn syntax(self, (line, column): (usize, usize), message: String) -> FieldsError {

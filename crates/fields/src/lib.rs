@@ -69,12 +69,14 @@
 //!   values. A number with more digits in a validated text counts as its nearest float.
 //! - The validator rejects JSON nested deeper than 1,024 levels, and reports at most 100 errors.
 //!
-//! Weights apply to the options of choices only. The presence of optional members and the structure
-//! of a variant cannot be weighted.
+//! Options of choices, structures of tagged variants and optional members can have weights. The
+//! structures of an untagged variant cannot.
 
 pub mod builder;
 mod characters;
 mod check;
+mod constructors;
+mod csharp;
 mod decimal;
 mod definition;
 mod error;
@@ -93,10 +95,12 @@ mod write;
 
 pub use builder::DefinitionBuilder;
 pub use characters::Characters;
+pub use csharp::CSharpOptions;
 pub use definition::Definition;
 pub use error::FieldsError;
 pub use field::Kind;
 pub use format::Format;
+pub use schema::SchemaOptions;
 pub use template::TemplateOptions;
 pub use validate::Invalid;
 pub use weights::Weights;

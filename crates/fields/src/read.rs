@@ -26,7 +26,7 @@ const TYPES: [(&str, &[&str]); 11] = [
     ("boolean", &[]),
     ("constant", &["value"]),
     ("composite", &["fields"]),
-    ("variant", &["variants", "untagged"]),
+    ("variant", &["variants", "untagged", "weights"]),
     ("template", &["template", "min_length", "max_length", "characters"]),
     ("array", &["element", "min_items", "max_items"]),
     ("ref", &["to"]),
@@ -154,13 +154,18 @@ impl<'p> Keys<'p> {
         let options =
             self.list("options")?.ok_or_else(|| self.path.error(Problem::Missing { key: "options" }))?;
         let options =
-            options.into_iter().map(|option| self.scalar("options", option)).collect::<Read<_>>()?;
-        let Some(weights) = self.list("weights")? else { return Ok(Choice { options, weights: Vec::new() }) };
+            options.into_iter().map(|option| self.scalar("options", option)).collect::<Read<Vec<_>>>()?;
+        let weights = self.weights(|weights| Problem::Weights { weights, options: options.len() })?;
+        Ok(Choice { options, weights })
+    }
+
+    /// Reads the key `weights`. An empty list is an error, because it would not be written again.
+    fn weights(&mut self, wrong_count: impl Fn(usize) -> Problem) -> Read<Vec<f64>> {
+        let Some(weights) = self.list("weights")? else { return Ok(Vec::new()) };
         if weights.is_empty() {
-            return Err(self.path.error(Problem::Weights { weights: 0, options: options.len() }));
+            return Err(self.path.error(wrong_count(0)));
         }
-        let weight = |weight| self.to_number("weights", weight);
-        Ok(Choice { options, weights: weights.into_iter().map(weight).collect::<Read<_>>()? })
+        weights.into_iter().map(|weight| self.to_number("weights", weight)).collect()
     }
 
     fn composite(&mut self) -> Read<Composite> {
@@ -172,7 +177,9 @@ impl<'p> Keys<'p> {
             let mut keys = Keys::new(node, &path)?;
             let name = keys.string("name")?.ok_or_else(|| path.error(Problem::Missing { key: "name" }))?;
             let optional = keys.boolean("optional")?;
-            Ok(Member { name, kind: keys.kind(&["name", "optional"])?, optional })
+            let probability = keys.number("probability")?;
+            let kind = keys.kind(&["name", "optional", "probability"])?;
+            Ok(Member { name, kind, optional, probability })
         };
         Ok(Composite { fields: fields.into_iter().enumerate().map(member).collect::<Read<_>>()? })
     }
@@ -186,8 +193,10 @@ impl<'p> Keys<'p> {
             let mut keys = Keys::new(node, &path)?;
             Ok(Branch { name: keys.string("name")?, kind: keys.kind(&["name"])? })
         };
-        let variants = variants.into_iter().enumerate().map(branch).collect::<Read<_>>()?;
-        Ok(Variant { variants, untagged: self.boolean("untagged")? })
+        let variants = variants.into_iter().enumerate().map(branch).collect::<Read<Vec<_>>>()?;
+        let structures = variants.len();
+        let weights = self.weights(|weights| Problem::StructureWeights { weights, structures })?;
+        Ok(Variant { variants, untagged: self.boolean("untagged")?, weights })
     }
 
     fn take(&mut self, key: &str) -> Option<Node> {

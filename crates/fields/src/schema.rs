@@ -8,71 +8,162 @@ use crate::Characters;
 use crate::Definition;
 use crate::decimal::{Decimals, plain};
 use crate::field::{Array, Choice, Composite, Float, Int, Kind, Scalar, Template, Text, Variant};
+use crate::path::Path;
 
-/// Returns the JSON Schema of a definition.
-pub(crate) fn schema(definition: &Definition) -> Value {
+/// Pattern of texts that end with a line break.
+pub(crate) const LAST_LINE_BREAK: &str = "\\n$";
+
+/// Largest number of values of a number that a schema lists.
+const VALUES: u64 = 50_000;
+
+/// Largest number of values of all numbers that a schema lists.
+const ALL_VALUES: u64 = 200_000;
+
+/// Options for the JSON Schema of a definition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SchemaOptions {
+    /// True if the schema writes the step of a number as `multipleOf`.
+    ///
+    /// Validators that compute with floats reject valid values by this keyword: 0.3 / 0.1 is not
+    /// whole. By default, the schema therefore lists the values of a number. It omits the step of a
+    /// number with too many values ([`Definition::open_steps`]).
+    pub multiple_of: bool,
+}
+
+/// Returns the JSON Schema of a definition, with the paths of the numbers whose step is omitted.
+pub(crate) fn schema(definition: &Definition, options: SchemaOptions) -> (Value, Vec<String>) {
+    let mut writer = Writer { options, listed: 0, open: Vec::new() };
     let mut schema = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema" });
-    if let (Some(members), Value::Object(root)) = (schema.as_object_mut(), kind(definition.root())) {
+    let root = writer.kind(definition.root(), &Path::root());
+    if let (Some(members), Value::Object(root)) = (schema.as_object_mut(), root) {
         if let Some(name) = definition.name() {
             members.insert("title".to_owned(), name.into());
         }
         members.extend(root);
         if !definition.definitions().is_empty() {
-            let structure = |(name, structure): &(String, Kind)| (name.clone(), kind(structure));
+            let structure = |(name, structure): &(String, Kind)| {
+                (name.clone(), writer.kind(structure, &Path::definition(name)))
+            };
             let structures: Map<String, Value> = definition.definitions().iter().map(structure).collect();
             members.insert("$defs".to_owned(), structures.into());
         }
     }
-    schema
+    (schema, writer.open)
 }
 
-fn kind(kind: &Kind) -> Value {
-    let mut schema = plain_kind(kind.plain());
-    if let (Some(description), Value::Object(members)) = (kind.description(), &mut schema) {
-        members.insert("description".to_owned(), description.into());
-    }
-    schema
+struct Writer {
+    options: SchemaOptions,
+    /// Number of listed values so far, compared with [`ALL_VALUES`].
+    listed: u64,
+    /// Paths of numbers whose step is omitted.
+    open: Vec<String>,
 }
 
-fn plain_kind(kind: &Kind) -> Value {
-    match kind {
-        Kind::Int(Int { min, max }) => {
-            let (min, max) = (min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX));
-            json!({ "type": "integer", "minimum": min, "maximum": max })
+impl Writer {
+    fn kind(&mut self, kind: &Kind, path: &Path<'_>) -> Value {
+        let mut schema = self.plain_kind(kind.plain(), path);
+        if let (Some(description), Value::Object(members)) = (kind.description(), &mut schema) {
+            members.insert("description".to_owned(), description.into());
         }
-        Kind::Float(float) => number(float),
-        Kind::String(text) => string(text),
-        Kind::Choice(Choice { options, .. }) => {
-            json!({ "enum": options.iter().map(Scalar::to_json).collect::<Vec<_>>() })
-        }
-        Kind::Boolean => json!({ "type": "boolean" }),
-        Kind::Constant(value) => json!({ "const": value.to_json() }),
-        Kind::Composite(composite) => object(composite),
-        Kind::Variant(variant) => one_of(variant),
-        Kind::Template(template) => filled(template),
-        Kind::Array(array) => list(array),
-        Kind::Ref(name) => json!({ "$ref": format!("#/$defs/{name}") }),
-        // A checked kind has at most one description.
-        Kind::Described(described) => plain_kind(&described.kind),
+        schema
     }
-}
 
-fn number(float: &Float) -> Value {
-    // The range of a checked definition contains a number. The bounds and `multipleOf` are written
-    // as exact decimals. A validator that reads them as floats may compute `multipleOf`
-    // imprecisely.
-    let Ok(Decimals { low, high, digits: decimals }) = Decimals::of(float) else { return json!(false) };
-    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
-    let bound = |given: Option<f64>, units| match given {
-        Some(given) => Scalar::from(given).to_json(),
-        None => read(&plain(units, decimals)),
-    };
-    json!({
-        "type": "number",
-        "minimum": bound(float.min, low),
-        "maximum": bound(float.max, high),
-        "multipleOf": read(&plain(1, decimals)),
-    })
+    fn plain_kind(&mut self, kind: &Kind, path: &Path<'_>) -> Value {
+        match kind {
+            Kind::Int(Int { min, max }) => {
+                let (min, max) = (min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX));
+                json!({ "type": "integer", "minimum": min, "maximum": max })
+            }
+            Kind::Float(float) => self.number(float, path),
+            Kind::String(text) => string(text),
+            Kind::Choice(Choice { options, .. }) => {
+                json!({ "enum": options.iter().map(Scalar::to_json).collect::<Vec<_>>() })
+            }
+            Kind::Boolean => json!({ "type": "boolean" }),
+            Kind::Constant(value) => json!({ "const": value.to_json() }),
+            Kind::Composite(composite) => self.object(composite, path),
+            Kind::Variant(variant) => self.one_of(variant, path),
+            Kind::Template(template) => filled(template),
+            Kind::Array(array) => self.list(array, path),
+            Kind::Ref(name) => json!({ "$ref": format!("#/$defs/{name}") }),
+            // A checked kind has at most one description.
+            Kind::Described(described) => self.plain_kind(&described.kind, path),
+        }
+    }
+
+    fn number(&mut self, float: &Float, path: &Path<'_>) -> Value {
+        // The range of a checked definition contains a number.
+        let Ok(Decimals { low, high, digits: decimals }) = Decimals::of(float) else { return json!(false) };
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+        let count = low.abs_diff(high) + 1;
+        // Validators compute the remainder of a division by 1 exactly.
+        let has_step = self.options.multiple_of || decimals == 0;
+        if !has_step && count <= VALUES && self.listed + count <= ALL_VALUES {
+            self.listed += count;
+            let value =
+                |units| Scalar::from(plain(units, decimals).parse::<f64>().unwrap_or_default()).to_json();
+            return json!({ "type": "number", "enum": (low..=high).map(value).collect::<Vec<_>>() });
+        }
+        let bound = |given: Option<f64>, units| match given {
+            Some(given) => Scalar::from(given).to_json(),
+            None => read(&plain(units, decimals)),
+        };
+        let mut schema = json!({
+            "type": "number",
+            "minimum": bound(float.min, low),
+            "maximum": bound(float.max, high),
+        });
+        if has_step {
+            schema["multipleOf"] = read(&plain(1, decimals));
+        } else {
+            let noun = if decimals == 1 { "decimal" } else { "decimals" };
+            schema["$comment"] = format!("at most {decimals} {noun}").into();
+            self.open.push(path.to_string());
+        }
+        schema
+    }
+
+    fn object(&mut self, composite: &Composite, path: &Path<'_>) -> Value {
+        let members = composite.fields.iter();
+        let members =
+            members.map(|member| (member.name.clone(), self.kind(&member.kind, &path.name(&member.name))));
+        let members = members.collect::<Map<_, _>>();
+        let required =
+            composite.fields.iter().filter(|member| !member.optional).map(|member| member.name.as_str());
+        json!({
+            "type": "object",
+            "properties": members,
+            "required": required.collect::<Vec<_>>(),
+            "additionalProperties": false,
+        })
+    }
+
+    fn one_of(&mut self, variant: &Variant, path: &Path<'_>) -> Value {
+        let branches = variant.variants.iter().enumerate().map(|(index, branch)| {
+            let schema = self.kind(&branch.kind, &path.name_or_index(branch.name.as_deref(), index));
+            match branch.name.as_deref().filter(|_| !variant.untagged) {
+                Some(name) => json!({
+                    "type": "object",
+                    "properties": { name: schema },
+                    "required": [name],
+                    "additionalProperties": false,
+                }),
+                None => schema,
+            }
+        });
+        json!({ "anyOf": branches.collect::<Vec<_>>() })
+    }
+
+    fn list(&mut self, array: &Array, path: &Path<'_>) -> Value {
+        let mut schema = json!({ "type": "array", "items": self.kind(&array.element, &path.element()) });
+        if array.min_items > 0 {
+            schema["minItems"] = array.min_items.into();
+        }
+        if let Some(max) = array.max_items {
+            schema["maxItems"] = max.into();
+        }
+        schema
+    }
 }
 
 fn string(text: &Text) -> Value {
@@ -84,6 +175,9 @@ fn string(text: &Text) -> Value {
         schema["maxLength"] = max.into();
     }
     schema["pattern"] = format!("^{}*$", class(text)).into();
+    if text.characters.as_ref().is_some_and(|set| !set.contains('\n')) {
+        forbid_last_line_break(&mut schema);
+    }
     schema
 }
 
@@ -113,43 +207,34 @@ fn filled(template: &Template) -> Value {
         }
     }
     schema["pattern"] = pattern.into();
-    schema
-}
-
-fn object(composite: &Composite) -> Value {
-    let members = composite.fields.iter().map(|member| (member.name.clone(), kind(&member.kind)));
-    let required =
-        composite.fields.iter().filter(|member| !member.optional).map(|member| member.name.as_str());
-    json!({
-        "type": "object",
-        "properties": members.collect::<Map<_, _>>(),
-        "required": required.collect::<Vec<_>>(),
-        "additionalProperties": false,
-    })
-}
-
-fn one_of(variant: &Variant) -> Value {
-    let branch = |branch: &crate::field::Branch| match branch.name.as_deref().filter(|_| !variant.untagged) {
-        Some(name) => json!({
-            "type": "object",
-            "properties": { name: kind(&branch.kind) },
-            "required": [name],
-            "additionalProperties": false,
-        }),
-        None => kind(&branch.kind),
-    };
-    json!({ "anyOf": variant.variants.iter().map(branch).collect::<Vec<_>>() })
-}
-
-fn list(array: &Array) -> Value {
-    let mut schema = json!({ "type": "array", "items": kind(&array.element) });
-    if array.min_items > 0 {
-        schema["minItems"] = array.min_items.into();
-    }
-    if let Some(max) = array.max_items {
-        schema["maxItems"] = max.into();
+    if !may_end_with_line_break(template) {
+        forbid_last_line_break(&mut schema);
     }
     schema
+}
+
+/// Forbids a line break at the end of a string. Python reads `$` in a pattern as the end of the
+/// string or the place before a last line break.
+fn forbid_last_line_break(schema: &mut Value) {
+    schema["not"] = json!({ "pattern": LAST_LINE_BREAK });
+}
+
+/// Reports whether a value of a template may end with a line break.
+fn may_end_with_line_break(template: &Template) -> bool {
+    let is_allowed = template.text.characters.as_ref().is_none_or(|set| set.contains('\n'));
+    for (index, literal) in template.literals().into_iter().enumerate().rev() {
+        if !literal.is_empty() {
+            return literal.ends_with('\n');
+        }
+        let has_place = index > 0;
+        if has_place && is_allowed {
+            return true;
+        }
+        if has_place && template.text.min_length > 0 {
+            return false;
+        }
+    }
+    false
 }
 
 /// Returns a regex class such as `[a-z]` for the allowed characters of a text. Without a character
@@ -215,10 +300,15 @@ mod tests {
         weighted,
     };
     use crate::field::{Float, Int, Kind};
-    use crate::{Definition, DefinitionBuilder};
+    use crate::{Definition, DefinitionBuilder, SchemaOptions};
 
     fn schema(kind: impl Into<Kind>) -> Value {
-        let mut schema = Definition::new("x", kind).expect("well-formed").schema();
+        portable(kind, true)
+    }
+
+    fn portable(kind: impl Into<Kind>, multiple_of: bool) -> Value {
+        let definition = Definition::new("x", kind).expect("well-formed");
+        let mut schema = definition.schema_with(SchemaOptions { multiple_of });
         let members = schema.as_object_mut().expect("an object");
         assert_eq!(
             members.shift_remove("$schema"),
@@ -243,6 +333,74 @@ mod tests {
     }
 
     #[test]
+    fn lists_the_values_of_a_number() {
+        assert_eq!(
+            portable(float(-0.1, 0.2).decimals(1), false),
+            json!({ "type": "number", "enum": [-0.1, 0, 0.1, 0.2] })
+        );
+        assert_eq!(portable(float(0.0, 1.0).decimals(0), false)["multipleOf"], json!(1));
+        let values = portable(float(0.0, 100.0), false)["enum"].as_array().map(Vec::len);
+        assert_eq!(values, Some(10_001));
+        let open = portable(float(0.0, 1e6).decimals(1), false);
+        assert_eq!(
+            open.to_string(),
+            r#"{"type":"number","minimum":0,"maximum":1000000,"$comment":"at most 1 decimal"}"#
+        );
+        let many = composite((0..9).map(|index| field(format!("f{index}"), float(0.0, 400.0))));
+        let many = Definition::new("x", many).expect("well-formed");
+        assert_eq!(many.open_steps(), ["f4", "f5", "f6", "f7", "f8"]);
+        assert!(many.schema().to_string().len() < 3_000_000);
+    }
+
+    /// Computes `multipleOf` and `enum` as validators with floats do, such as Python's `jsonschema`.
+    #[test]
+    fn validators_with_floats_read_the_same_values() {
+        for (max, decimals) in [(100.0, 2), (1000.0, 1), (1.0, 4), (0.001, 6)] {
+            let field = || float(0.0, max).decimals(decimals);
+            let step = schema(field())["multipleOf"].as_f64().expect("a step");
+            let values = portable(field(), false)["enum"].as_array().expect("a list").clone();
+            let unit = 10f64.powi(decimals as i32);
+            let count = (max * unit).round() as usize + 1;
+            assert_eq!(values.len(), count);
+            let definition = Definition::new("x", field()).expect("well-formed");
+            let mut rejected = 0;
+            for (index, value) in values.iter().enumerate() {
+                let valid: f64 = format!("{index}e-{decimals}").parse().expect("a number");
+                let quotient = valid / step;
+                rejected += usize::from(quotient != quotient.trunc());
+                assert_eq!(value.as_f64(), Some(valid));
+                assert!(definition.validate(&valid.to_string()).is_empty());
+                for other in [valid.next_up(), valid.next_down(), valid + 0.5 / unit] {
+                    assert!(!definition.validate(&other.to_string()).is_empty(), "{other}");
+                    assert!(index + 1 == count || values[index + 1].as_f64() != Some(other));
+                }
+            }
+            assert!(rejected > 0, "multipleOf would do for {max} with {decimals} decimals");
+        }
+    }
+
+    #[test]
+    fn no_line_break_may_follow_the_end() {
+        let letters = || string(0, 5).of("a-z".parse().expect("a set"));
+        let not = json!({ "pattern": "\\n$" });
+        assert_eq!(schema(letters())["not"], not);
+        assert!(schema(string(0, 5)).get("not").is_none());
+        for (source, least, is_open) in [
+            ("a <generated>", 0, false),
+            ("a\n<generated>", 0, true),
+            ("a\n<generated>", 1, false),
+            ("<generated>\n", 1, true),
+            ("<generated>.", 1, false),
+            ("<generated><generated>", 0, false),
+        ] {
+            let schema = schema(template(source, least, 9).of("a-z".parse().expect("a set")));
+            assert_eq!(schema.get("not").is_none(), is_open, "{source:?}");
+        }
+        let read = Definition::from_schema(&schema(letters())).expect("read");
+        assert_eq!(read.root(), &Kind::from(letters()));
+    }
+
+    #[test]
     fn strings_become_patterns() {
         assert_eq!(
             schema(string(0, 5)),
@@ -254,7 +412,13 @@ mod tests {
         );
         assert_eq!(
             schema(template("a.b <generated>?", 2, 5).of("a-z".parse().expect("a set"))),
-            json!({ "type": "string", "minLength": 7, "maxLength": 10, "pattern": "^a\\.b [a-z]*\\?$" })
+            json!({
+                "type": "string",
+                "minLength": 7,
+                "maxLength": 10,
+                "pattern": "^a\\.b [a-z]*\\?$",
+                "not": { "pattern": "\\n$" },
+            })
         );
         assert_eq!(
             schema(template("<generated>-<generated>", 2, 5).of("a-z".parse().expect("a set")))["pattern"],

@@ -4,12 +4,15 @@
 //! placeholder is a string.
 //!
 //! A list or variant is described within one such string. Its contents are written on one line,
-//! with unquoted placeholders and with a space after each opening brace. Within a variant,
-//! placeholders have a short form. All forms are described in `grammars/fields/README.md`.
+//! with unquoted placeholders and with a space after each opening brace. The braces of a variant's
+//! tags have their own lines. Within a variant, placeholders have a short form, except for strings
+//! in the first structure. All forms are described in `grammars/fields/README.md`.
 
 mod words;
 
-use self::words::{Form, filled, in_brackets, integer, number, one_line, options, quoted, string};
+use self::words::{
+    Form, filled, in_brackets, in_percent, integer, number, one_line, options, quoted, shares, string,
+};
 use crate::Definition;
 use crate::field::{Array, Kind, Member, Variant};
 use crate::path::is_plain;
@@ -51,7 +54,7 @@ pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> Str
         out: String::new(),
         before: 0,
     };
-    writer.json(definition.root(), None, false, 0);
+    writer.json(definition.root(), None, Presence::Required, 0);
     let mut done = 0;
     while let Some(&name) = writer.below.get(done) {
         done += 1;
@@ -59,9 +62,35 @@ pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> Str
         writer.out.push_str(name);
         writer.out.push_str(":\n");
         writer.path = vec![name.to_owned()];
-        writer.enter(name, |writer, kind| writer.json(kind, None, false, 0));
+        writer.enter(name, |writer, kind| writer.json(kind, None, Presence::Required, 0));
     }
     writer.out
+}
+
+/// Whether a value may be omitted, and how often it is present.
+#[derive(Clone, Copy, PartialEq)]
+enum Presence {
+    Required,
+    Optional(Option<f64>),
+}
+
+impl Presence {
+    const fn of(member: &Member) -> Self {
+        if member.optional { Self::Optional(member.probability) } else { Self::Required }
+    }
+}
+
+/// Returns the text of the placeholder for a kind without parts, such as `integer between 0–120`.
+pub(crate) fn values(kind: &Kind) -> Option<String> {
+    Some(match kind {
+        Kind::Int(int) => integer(int, Form::Long),
+        Kind::Float(float) => number(float, Form::Long),
+        Kind::String(text) => string(text, Form::Long),
+        Kind::Choice(choice) => options(choice, false),
+        Kind::Constant(value) => value.text(),
+        Kind::Template(template) => filled(template, None),
+        _ => return None,
+    })
 }
 
 struct Writer<'d> {
@@ -86,7 +115,8 @@ struct Writer<'d> {
 impl<'d> Writer<'d> {
     /// Writes a value on indented lines, as JSON. A value that needs a placeholder becomes a string
     /// with the placeholder as its text.
-    fn json(&mut self, kind: &'d Kind, hint: Option<&'d str>, optional: bool, indent: usize) {
+    fn json(&mut self, kind: &'d Kind, hint: Option<&'d str>, presence: Presence, indent: usize) {
+        let optional = presence != Presence::Required;
         let hint = hint.or(kind.description());
         let kind = kind.plain();
         match kind {
@@ -96,7 +126,7 @@ impl<'d> Writer<'d> {
             }
             Kind::Constant(value) if !optional => self.out.push_str(&value.text()),
             Kind::Ref(name) if !optional && !self.is_known(name) => {
-                self.enter(name, |writer, kind| writer.json(kind, hint, false, indent));
+                self.enter(name, |writer, kind| writer.json(kind, hint, Presence::Required, indent));
             }
             Kind::Template(template) if !optional => {
                 let text = quoted(&filled(template, hint));
@@ -107,7 +137,7 @@ impl<'d> Writer<'d> {
                 self.before = before.len();
                 match kind {
                     Kind::Variant(variant) if !optional => self.variant(variant, hint),
-                    _ => self.inline_member(kind, hint, optional, Form::Long),
+                    _ => self.inline_member(kind, hint, presence, Form::Long),
                 }
                 let text = std::mem::replace(&mut self.out, before);
                 self.before = 0;
@@ -133,7 +163,7 @@ impl<'d> Writer<'d> {
             self.out.push_str(&quoted(&member.name));
             self.out.push_str(": ");
             self.within(name_step(&member.name), |writer| {
-                writer.json(&member.kind, None, member.optional, indent + 1);
+                writer.json(&member.kind, None, Presence::of(member), indent + 1);
             });
         }
         self.out.push('\n');
@@ -151,12 +181,15 @@ impl<'d> Writer<'d> {
         }
     }
 
-    fn inline_member(&mut self, kind: &'d Kind, hint: Option<&'d str>, optional: bool, form: Form) {
-        if optional {
-            self.out.push_str("<optional: ");
+    fn inline_member(&mut self, kind: &'d Kind, hint: Option<&'d str>, presence: Presence, form: Form) {
+        if let Presence::Optional(probability) = presence {
+            let share = probability.filter(|_| self.options.shares).map(in_percent);
+            self.out.push_str("<optional");
+            self.out.push_str(&share.unwrap_or_default());
+            self.out.push_str(": ");
         }
         self.inline(kind, hint, form);
-        if optional {
+        if presence != Presence::Required {
             self.out.push('>');
         }
     }
@@ -175,7 +208,7 @@ impl<'d> Writer<'d> {
                 self.before_object(hint);
                 self.members(&composite.fields, form);
             }
-            Kind::Variant(variant) => self.short_variant(variant, hint),
+            Kind::Variant(variant) => self.short_variant(variant, hint, form),
             Kind::Template(template) => self.out.push_str(&quoted(&filled(template, hint))),
             Kind::Array(array) => self.array(array, hint, form),
             Kind::Ref(name) if self.is_known(name) => {
@@ -205,39 +238,50 @@ impl<'d> Writer<'d> {
             self.out.push_str(&quoted(&member.name));
             self.out.push_str(": ");
             self.within(name_step(&member.name), |writer| {
-                writer.inline_member(&member.kind, None, member.optional, form);
+                writer.inline_member(&member.kind, None, Presence::of(member), form);
             });
         }
         self.out.push_str(" }");
     }
 
-    /// Writes the placeholder of a variant, followed by each structure on its own line.
+    /// Writes the placeholder of a variant, followed by each structure on its own lines.
     fn variant(&mut self, variant: &'d Variant, hint: Option<&str>) {
-        self.placeholder("choose one of the following structures", hint);
+        let shares = self.shares(variant);
+        self.placeholder(&format!("choose one of the following structures{shares}"), hint);
         self.out.push('\n');
-        self.structures(variant, "\nOR\n");
+        self.structures(variant, Form::Long, ["{\n  ", "\n}", "\nOR\n"]);
     }
 
-    fn short_variant(&mut self, variant: &'d Variant, hint: Option<&str>) {
+    fn short_variant(&mut self, variant: &'d Variant, hint: Option<&str>, form: Form) {
         self.out.push_str("<one of");
+        let shares = self.shares(variant);
+        self.out.push_str(&shares);
         self.out.push_str(&in_brackets(hint));
         self.out.push_str(": ");
-        self.structures(variant, " OR ");
+        self.structures(variant, form, ["{ ", " }", " OR "]);
         self.out.push('>');
     }
 
-    fn structures(&mut self, variant: &'d Variant, between: &str) {
+    /// Returns the weights of a variant as percentages, if the template shows weights.
+    fn shares(&self, variant: &Variant) -> String {
+        shares(if self.options.shares { &variant.weights } else { &[] })
+    }
+
+    /// Writes the structures of a variant. `open` and `close` enclose a tag and its structure, and
+    /// `between` separates the structures.
+    fn structures(&mut self, variant: &'d Variant, form: Form, [open, close, between]: [&str; 3]) {
         for (index, branch) in variant.variants.iter().enumerate() {
+            let form = form.within_structure(index);
             self.out.push_str(if index > 0 { between } else { "" });
             if let Some(name) = branch.name.as_deref().filter(|_| !variant.untagged) {
-                self.out.push_str("{ ");
+                self.out.push_str(open);
                 self.out.push_str(&quoted(name));
                 self.out.push_str(": ");
-                self.within(name_step(name), |writer| writer.inline(&branch.kind, None, Form::Short));
-                self.out.push_str(" }");
+                self.within(name_step(name), |writer| writer.inline(&branch.kind, None, form));
+                self.out.push_str(close);
             } else {
                 let step = format!("[option {}]", index + 1);
-                self.within(step, |writer| writer.inline(&branch.kind, None, Form::Short));
+                self.within(step, |writer| writer.inline(&branch.kind, None, form));
             }
         }
     }
@@ -324,13 +368,31 @@ mod tests {
         Definition::new("alone", kind).expect("well-formed").template()
     }
 
-    /// Returns the template of `kind` as a structure of a variant.
+    /// Returns the template of `kind` as the second structure of a variant.
     fn within(kind: impl Into<Kind>) -> String {
-        let text = alone(variant([("v", kind.into())]));
-        let text = text
-            .strip_prefix("\"<choose one of the following structures>\n{ \\\"v\\\": ")
-            .expect("a variant");
-        text.strip_suffix(" }\"").expect("a variant").to_owned()
+        let text = alone(variant([("u", Kind::Boolean), ("v", kind.into())]));
+        let (_, text) = text.split_once("\nOR\n{\n  \\\"v\\\": ").expect("a variant");
+        text.strip_suffix("\n}\"").expect("a variant").to_owned()
+    }
+
+    #[test]
+    fn strings_of_the_first_structure_explain_the_short_form() {
+        let place = || composite([field("at", string(3, 15)), field("x", int(1, 9))]);
+        let list = || array(1, 2, variant([("c", string(1, 2)), ("d", string(3, 4))]));
+        assert_eq!(
+            alone(variant([("a", Kind::from(place())), ("b", place().into())])),
+            "\"<choose one of the following structures>\n\
+             {\n  \\\"a\\\": { \\\"at\\\": <string of 3–15 characters>, \\\"x\\\": <1–9> }\n}\n\
+             OR\n\
+             {\n  \\\"b\\\": { \\\"at\\\": <3–15 chars>, \\\"x\\\": <1–9> }\n}\""
+        );
+        assert_eq!(
+            alone(untagged([Kind::from(list()), list().into()])),
+            "\"<choose one of the following structures>\n\
+             <list of 1–2 items, each: <one of: { \\\"c\\\": <string of 1–2 characters> } OR { \\\"d\\\": <3–4 chars> }>>\n\
+             OR\n\
+             <list of 1–2 items, each: <one of: { \\\"c\\\": <1–2 chars> } OR { \\\"d\\\": <3–4 chars> }>>\""
+        );
     }
 
     #[test]
@@ -440,15 +502,35 @@ mod tests {
     }
 
     #[test]
+    fn weights_are_shown_on_request() {
+        let either =
+            || crate::builder::weighted_variant([("a", Kind::Boolean, 3.0), ("b", int(0, 1).into(), 1.0)]);
+        let all = composite([
+            field("x", int(0, 9)).probability(0.25),
+            field("y", either()),
+            field("z", array(1, 2, either())),
+        ]);
+        let definition = Definition::new("all", all).expect("well-formed");
+        let with = "{\n  \"x\": \"<optional (25%): <integer between 0–9>>\",\n  \
+            \"y\": \"<choose one of the following structures, with shares of 75%, 25%>\n\
+            {\n  \\\"a\\\": <true or false>\n}\nOR\n{\n  \\\"b\\\": <0–1>\n}\",\n  \
+            \"z\": \"<list of 1–2 items, each: <one of, with shares of 75%, 25%: \
+            { \\\"a\\\": <true or false> } OR { \\\"b\\\": <0–1> }>>\"\n}";
+        assert_eq!(definition.template(), with);
+        let without = with.replace(" (25%)", "").replace(", with shares of 75%, 25%", "");
+        assert_eq!(definition.template_with(crate::TemplateOptions { shares: false }), without);
+    }
+
+    #[test]
     fn variants_within_variants_stay_on_their_line() {
         let inner = variant([("x", int(1, 2).into()), ("y", Kind::Boolean)]);
         let either = untagged([Kind::from(inner), string(1, 3).into()]);
         assert_eq!(
             alone(variant([("a", either), ("b", untagged([constant(1), constant("z")]))])),
             "\"<choose one of the following structures>\n\
-             { \\\"a\\\": <one of: <one of: { \\\"x\\\": <1–2> } OR { \\\"y\\\": <true or false> }> OR <1–3 chars>> }\n\
+             {\n  \\\"a\\\": <one of: <one of: { \\\"x\\\": <1–2> } OR { \\\"y\\\": <true or false> }> OR <1–3 chars>>\n}\n\
              OR\n\
-             { \\\"b\\\": <one of: 1 OR \\\"z\\\"> }\""
+             {\n  \\\"b\\\": <one of: 1 OR \\\"z\\\">\n}\""
         );
     }
 

@@ -50,8 +50,7 @@ impl Map {
             Kind::String(text) => self.text(text),
             Kind::Choice(Choice { options, weights }) => {
                 self.key("options", Node::List(options.iter().map(scalar).collect()));
-                let weights = weights.iter().copied().map(number).collect::<Vec<_>>();
-                self.optional("weights", (!weights.is_empty()).then_some(Node::List(weights)));
+                self.weights(weights);
             }
             Kind::Constant(value) => self.key("value", scalar(value)),
             Kind::Composite(composite) => {
@@ -89,6 +88,12 @@ impl Map {
         });
         self.key("variants", Node::List(branches.collect()));
         self.flag("untagged", variant.untagged);
+        self.weights(&variant.weights);
+    }
+
+    fn weights(&mut self, weights: &[f64]) {
+        let weights = weights.iter().copied().map(number).collect::<Vec<_>>();
+        self.optional("weights", (!weights.is_empty()).then_some(Node::List(weights)));
     }
 }
 
@@ -103,6 +108,7 @@ fn member(member: &Member) -> Node {
     map.key("name", string(&member.name));
     map.kind(&member.kind);
     map.flag("optional", member.optional);
+    map.optional("probability", member.probability.map(number));
     Node::Map(map.0)
 }
 

@@ -130,10 +130,15 @@ fn plain_kind(random: &mut Random, depth: usize, structures: usize) -> Kind {
 
 fn members(random: &mut Random, depth: usize, structures: usize) -> Composite {
     let names = distinct(random, 4);
-    let member = |name: &&str| Member {
-        name: (*name).to_owned(),
-        kind: kind(random, depth - 1, structures),
-        optional: random.below(3) == 0,
+    let member = |name: &&str| {
+        let optional = random.below(3) == 0;
+        let has_probability = optional && random.below(2) == 0;
+        Member {
+            name: (*name).to_owned(),
+            kind: kind(random, depth - 1, structures),
+            optional,
+            probability: has_probability.then(|| (1 + random.below(99)) as f64 / 100.0),
+        }
     };
     Composite { fields: names.iter().map(member).collect() }
 }
@@ -146,7 +151,11 @@ fn variants(random: &mut Random, depth: usize, structures: usize) -> Variant {
         name: (!untagged || random.below(2) == 0).then(|| (*name).to_owned()),
         kind: kind(random, depth - 1, structures),
     };
-    Variant { variants: names.iter().map(branch).collect(), untagged }
+    let weights = match random.below(4) {
+        0 if !untagged => names.iter().map(|_| (1 + random.below(200)) as f64 / 8.0).collect(),
+        _ => Vec::new(),
+    };
+    Variant { variants: names.iter().map(branch).collect(), untagged, weights }
 }
 
 /// Returns at most `most` distinct names.

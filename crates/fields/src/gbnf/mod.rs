@@ -68,7 +68,7 @@ impl<'d> Writer<'d> {
     }
 
     fn whole(&mut self) {
-        self.define(ROOT.to_owned(), self.definition.root(), &mut Vec::new());
+        self.root();
         let mut done = 0;
         while let Some(&(name, ref rule)) = self.structures.get(done) {
             done += 1;
@@ -80,6 +80,23 @@ impl<'d> Writer<'d> {
         if self.has_boolean {
             let values = ["true", "false"].map(Expr::text);
             self.push(BOOLEAN.to_owned(), &Expr::alternatives(values.to_vec()));
+        }
+    }
+
+    /// Adds the rule of the whole output. The rule is named after the definition, and `root` refers
+    /// to it.
+    fn root(&mut self) {
+        let root = self.definition.root();
+        let name = self.definition.name().filter(|name| is_rule_name(name));
+        // A reference to a structure of the same name already leads to such a rule.
+        let is_same = |name: &str| matches!(root.plain(), Kind::Ref(to) if to == name);
+        match name.filter(|name| !is_same(name)) {
+            Some(name) => {
+                let rule = self.names.fresh(&[name]);
+                self.push(ROOT.to_owned(), &Expr::Rule(rule.clone()));
+                self.define(rule, root, &mut Vec::new());
+            }
+            None => self.define(ROOT.to_owned(), root, &mut Vec::new()),
         }
     }
 
@@ -226,6 +243,11 @@ impl<'d> Writer<'d> {
         };
         Expr::sequence([exactly(min), further])
     }
+}
+
+/// Reports whether the name of a definition can name a rule other than `root`.
+fn is_rule_name(name: &str) -> bool {
+    name.contains(|c: char| c.is_ascii_alphanumeric()) && name != ROOT
 }
 
 fn scalar(value: &Scalar) -> Expr {

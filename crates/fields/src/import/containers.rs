@@ -33,7 +33,7 @@ impl Reader<'_> {
                 Some(property) => self.kind(&property, &at)?,
                 None => self.kind(property, &at)?,
             };
-            fields.push(Member { name: name.clone(), kind, optional });
+            fields.push(Member { name: name.clone(), kind, optional, probability: None });
         }
         Ok(Composite { fields }.into())
     }
@@ -100,7 +100,7 @@ pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
     let mut variants: Vec<Branch> = Vec::with_capacity(kinds.len());
     for kind in kinds {
         let Kind::Composite(Composite { fields }) = kind.plain() else { return None };
-        let [Member { name, kind: value, optional: false }] = fields.as_slice() else { return None };
+        let [Member { name, kind: value, optional: false, .. }] = fields.as_slice() else { return None };
         if variants.iter().any(|branch| branch.name.as_ref() == Some(name)) {
             return None;
         }
@@ -111,7 +111,7 @@ pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
         };
         variants.push(Branch { name: Some(name.clone()), kind: value });
     }
-    Some(Variant { variants, untagged: false }.into())
+    Some(Variant { variants, untagged: false, weights: Vec::new() }.into())
 }
 
 /// Reports whether it is certain that no value is valid in two branches of a `oneOf`. `kinds[i]` is

@@ -240,7 +240,8 @@ impl Reader<'_> {
         }
         Ok(containers::tagged(&kinds).unwrap_or_else(|| {
             let branch = |kind| Branch { name: None, kind };
-            Variant { variants: kinds.into_iter().map(branch).collect(), untagged: true }.into()
+            Variant { variants: kinds.into_iter().map(branch).collect(), untagged: true, weights: Vec::new() }
+                .into()
         }))
     }
 }

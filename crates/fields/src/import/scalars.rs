@@ -119,7 +119,9 @@ pub(super) fn number(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
 }
 
 pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
-    known(schema, &["type", "minLength", "maxLength", "pattern"], at)?;
+    known(schema, &["type", "minLength", "maxLength", "pattern", "not"], at)?;
+    // A class of characters without a line break excludes such texts already.
+    let is_last = |not: &Value| *not == serde_json::json!({ "pattern": crate::schema::LAST_LINE_BREAK });
     let characters = match schema.get("pattern") {
         None => None,
         Some(pattern) => {
@@ -127,6 +129,10 @@ pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
             Some(class).filter(|set| *set != crate::Characters::default())
         }
     };
+    let excludes = characters.as_ref().is_some_and(|set: &crate::Characters| !set.contains('\n'));
+    if schema.get("not").is_some_and(|not| !(excludes && is_last(not))) {
+        return Err(at.keyword("not"));
+    }
     let min_length = count(schema, "minLength", at)?.unwrap_or(0);
     Ok(Text { min_length, max_length: count(schema, "maxLength", at)?, characters }.into())
 }

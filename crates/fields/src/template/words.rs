@@ -5,12 +5,23 @@ use std::fmt::Display;
 use crate::Characters;
 use crate::field::{Choice, Float, Int, Scalar, Template, Text};
 
-/// Form of a placeholder. The long form of an integer is `integer between 1–100`, and the short
-/// form is `1–100`.
+/// Form of a placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
+    /// `integer between 1–100`, `string of 3–20 characters`.
     Long,
+    /// `1–100`, `string of 3–20 characters`: the form within the first structure of a variant. The
+    /// strings there explain the short form in the other structures.
+    First,
+    /// `1–100`, `3–20 chars`.
     Short,
+}
+
+impl Form {
+    /// Returns the form within the structure `index` of a variant.
+    pub(super) fn within_structure(self, index: usize) -> Self {
+        if index == 0 && self != Self::Short { Self::First } else { Self::Short }
+    }
 }
 
 pub(super) fn quoted(text: &str) -> String {
@@ -56,8 +67,8 @@ pub(super) fn string(text: &Text, form: Form) -> String {
     let set = set(text.characters.as_ref());
     match (length(text), form) {
         (None, _) => format!("string{set}"),
-        (Some(length), Form::Long) => format!("string of {length} characters{set}"),
         (Some(length), Form::Short) => format!("{length} chars{set}"),
+        (Some(length), _) => format!("string of {length} characters{set}"),
     }
 }
 
@@ -95,6 +106,18 @@ pub(super) fn options(choice: &Choice, shares: bool) -> String {
     let options = choice.options.iter().enumerate();
     let options: Vec<String> = options.map(|(index, option)| option.text() + &share(index)).collect();
     format!("choice between [{}]", options.join(", "))
+}
+
+/// Returns `, with shares of 75%, 25%`. Returns an empty string if there are no weights.
+pub(super) fn shares(weights: &[f64]) -> String {
+    let total: f64 = weights.iter().sum();
+    let shares: Vec<String> = weights.iter().map(|weight| percent(weight / total)).collect();
+    if shares.is_empty() { String::new() } else { format!(", with shares of {}", shares.join(", ")) }
+}
+
+/// Returns ` (75%)`.
+pub(super) fn in_percent(probability: f64) -> String {
+    format!(" ({})", percent(probability))
 }
 
 /// Formats a share from 0 to 1 as a percentage.

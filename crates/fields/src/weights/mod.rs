@@ -1,4 +1,5 @@
-//! Guide that applies the weights of choices during sampling.
+//! Guide that applies the weights of choices and variants, and the probabilities of optional members,
+//! during sampling.
 //!
 //! Weights become biases on the logits of tokens. When a token decides between options of a
 //! weighted choice, its bias is the logarithm of a share. The share is the total weight of the
@@ -10,6 +11,10 @@
 //! A model that finds all options equally likely therefore writes them in proportion to their
 //! weights. Otherwise, the weights multiply the preferences of the model.
 //!
+//! The decision about the next member of an object works alike. Its outcomes are the optional
+//! members up to the next required one, that member, and the end of the object. Among members with
+//! probabilities, an optional member without one counts as 0.5.
+//!
 //! A guide reads the output as JSON text ([`position`]), and looks up which kinds are possible at
 //! each location ([`plan`]). The output is expected to match the grammar of the definition. After a
 //! mismatch, no further bias is applied.
@@ -17,10 +22,12 @@
 //! While an untagged variant is read, several of its structures may remain possible. Any of the
 //! following excludes a structure: a member that it does not have, a value of another type, or a
 //! value that is not one of its options. A weight is applied only once its choice is the only kind
-//! that remains possible for a value.
+//! that remains possible for a value. The same holds for the members of an object.
 
 mod plan;
 mod position;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -31,7 +38,7 @@ use self::plan::Plan;
 use self::position::Position;
 use crate::Definition;
 
-/// Guide that biases tokens by the weights of choices. Created by [`Definition::weights`].
+/// Guide that biases tokens by weights and probabilities. Created by [`Definition::weights`].
 #[derive(Clone)]
 pub struct Weights {
     plan: Arc<Plan>,
@@ -40,8 +47,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Returns a guide for the choices of a definition, or `None` if the output can contain no
-    /// choice with weights.
+    /// Returns a guide for a definition, or `None` if the output can contain nothing with weights or
+    /// a probability.
     pub(crate) fn new(definition: &Definition, vocabulary: &Arc<Vocabulary>) -> Option<Self> {
         Some(Self {
             plan: Arc::new(Plan::new(definition)?),
@@ -57,17 +64,22 @@ impl Guide for Weights {
     }
 }
 
-/// Tokens that can contain the first byte of a value after other bytes.
+/// Tokens that can contain a byte that decides, after other bytes.
 ///
-/// A value follows one of the bytes `:`, `,` and `[`. These tokens contain such a byte in any
-/// position but the last.
+/// The first byte of a value follows one of the bytes `:`, `,` and `[`, and the first byte of a
+/// member's name follows `{`. These tokens contain such a byte in any position but the last. The
+/// bytes `,` and `}` after a value decide whether another member follows. These tokens contain such
+/// a byte in any position but the first.
 struct Crossing(Vec<TokenId>);
 
 impl Crossing {
     fn new(vocabulary: &Vocabulary) -> Self {
         let is_crossing = |token: &TokenId| {
-            let bytes = vocabulary.bytes(*token).split_last().map_or(&[][..], |(_, before)| before);
-            bytes.iter().any(|byte| matches!(byte, b':' | b',' | b'['))
+            let bytes = vocabulary.bytes(*token);
+            let before = bytes.split_last().map_or(&[][..], |(_, before)| before);
+            let after = bytes.get(1..).unwrap_or_default();
+            before.iter().any(|byte| matches!(byte, b':' | b',' | b'[' | b'{'))
+                || after.iter().any(|byte| matches!(byte, b',' | b'}'))
         };
         Self(vocabulary.ids().filter(is_crossing).collect())
     }

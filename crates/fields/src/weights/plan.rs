@@ -4,20 +4,92 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::Definition;
-use crate::field::{Kind, Scalar};
+use crate::field::{Kind, Member, Scalar};
 
 /// Numbers of the nodes that are possible for a value, in ascending order.
 pub(super) type Set = Arc<[usize]>;
 
 pub(super) enum Part {
-    /// Members of an object. Each has the JSON text of its name, including the quotes, and the
-    /// nodes that are possible for its value.
-    Object(Vec<(Vec<u8>, Set)>),
+    Object(Object),
     Array(Set),
     Choice(Options),
     Text,
     Number,
     Boolean,
+}
+
+/// Members of an object, or the structures of a tagged variant.
+pub(super) struct Object {
+    /// Members in order. Each has the JSON text of its name, including the quotes, and the nodes
+    /// that are possible for its value.
+    members: Vec<(Vec<u8>, Set)>,
+    rule: Rule,
+}
+
+/// Rule for the member that is written next.
+enum Rule {
+    /// No member has a weight.
+    Any,
+    /// Exactly one of the members is written. They have these shares, with the sum 1.
+    One(Vec<f64>),
+    /// The members are written in order.
+    Each(Vec<Presence>),
+}
+
+#[derive(Clone, Copy)]
+enum Presence {
+    Required,
+    Optional(Option<f64>),
+}
+
+/// Probability of an optional member without a given probability. It counts only if another member
+/// of the same decision has a given probability.
+const EVEN: f64 = 0.5;
+
+impl Object {
+    pub(super) fn index(&self, name: &[u8]) -> Option<usize> {
+        self.members.iter().position(|(known, _)| known == name)
+    }
+
+    pub(super) fn member(&self, name: &[u8]) -> Option<&Set> {
+        self.members.iter().find(|(known, _)| known == name).map(|(_, set)| set)
+    }
+
+    const fn is_weighted(&self) -> bool {
+        !matches!(self.rule, Rule::Any)
+    }
+
+    /// Returns what may follow the member `last`, or the opening brace if `last` is `None`. Each
+    /// possible member has its name and its probability. The name is `None` for the end of the
+    /// object. The sum of all probabilities is 1. Returns `None` if no weight decides.
+    pub(super) fn followers(&self, last: Option<usize>) -> Option<Vec<(Option<&[u8]>, f64)>> {
+        let name = |index: usize| Some(self.members[index].0.as_slice());
+        let presences = match &self.rule {
+            Rule::Any => return None,
+            Rule::One(_) if last.is_some() => return None,
+            Rule::One(shares) => {
+                return Some(shares.iter().enumerate().map(|(index, share)| (name(index), *share)).collect());
+            }
+            Rule::Each(presences) => presences,
+        };
+        let (mut followers, mut left, mut is_weighted) = (Vec::new(), 1.0, false);
+        for (index, presence) in presences.iter().enumerate().skip(last.map_or(0, |last| last + 1)) {
+            match presence {
+                Presence::Required => {
+                    followers.push((name(index), left));
+                    return is_weighted.then_some(followers);
+                }
+                Presence::Optional(probability) => {
+                    is_weighted |= probability.is_some();
+                    let probability = probability.unwrap_or(EVEN);
+                    followers.push((name(index), left * probability));
+                    left *= 1.0 - probability;
+                }
+            }
+        }
+        followers.push((None, left));
+        is_weighted.then_some(followers)
+    }
 }
 
 /// Options of a choice as JSON texts. `weights` is empty or has one weight for each option, and
@@ -62,7 +134,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Builds the table of a definition. Returns `None` if the output can contain no choice with
+    /// Builds the table of a definition. Returns `None` if the output can contain nothing with
     /// weights.
     pub(super) fn new(definition: &Definition) -> Option<Self> {
         let kinds = definition.definitions().iter().map(|(_, kind)| kind);
@@ -77,13 +149,28 @@ impl Plan {
             let node = planner.node(kind);
             nodes.push(node);
         }
-        let has_weights =
-            nodes.iter().any(|node| matches!(node, Part::Choice(options) if options.is_weighted()));
+        let has_weights = |node: &Part| match node {
+            Part::Choice(options) => options.is_weighted(),
+            Part::Object(object) => object.is_weighted(),
+            _ => false,
+        };
+        let has_weights = nodes.iter().any(has_weights);
         has_weights.then_some(Self { nodes, root })
     }
 
     pub(super) fn node(&self, id: usize) -> &Part {
         &self.nodes[id]
+    }
+
+    /// Returns the object if it is the only node of the set.
+    pub(super) fn object(&self, set: &[usize]) -> Option<&Object> {
+        match set {
+            [only] => match self.node(*only) {
+                Part::Object(object) => Some(object),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Returns the choice if it has weights and is the only node of the set.
@@ -98,14 +185,18 @@ impl Plan {
     }
 }
 
-/// Reports whether a kind or one of its parts is a choice with weights. References are not
+/// Reports whether a kind or one of its parts has weights or a probability. References are not
 /// followed.
 fn is_weighted(kind: &Kind) -> bool {
     match kind {
         Kind::Choice(choice) => !choice.weights.is_empty(),
         Kind::Described(described) => is_weighted(&described.kind),
-        Kind::Composite(composite) => composite.fields.iter().any(|member| is_weighted(&member.kind)),
-        Kind::Variant(variant) => variant.variants.iter().any(|branch| is_weighted(&branch.kind)),
+        Kind::Composite(composite) => {
+            composite.fields.iter().any(|member| member.probability.is_some() || is_weighted(&member.kind))
+        }
+        Kind::Variant(variant) => {
+            !variant.weights.is_empty() || variant.variants.iter().any(|branch| is_weighted(&branch.kind))
+        }
         Kind::Array(array) => is_weighted(&array.element),
         _ => false,
     }
@@ -156,15 +247,27 @@ impl<'d> Planner<'d> {
         let name = |name: &str| Scalar::from(name).text().into_bytes();
         match kind {
             Kind::Composite(composite) => {
+                let presence = |member: &Member| {
+                    if member.optional { Presence::Optional(member.probability) } else { Presence::Required }
+                };
+                let has_weights = composite.fields.iter().any(|member| member.probability.is_some());
+                let presences = has_weights.then(|| composite.fields.iter().map(presence).collect());
                 let members =
                     composite.fields.iter().map(|member| (name(&member.name), self.set(&member.kind)));
-                Part::Object(members.collect())
+                Part::Object(Object {
+                    members: members.collect(),
+                    rule: presences.map_or(Rule::Any, Rule::Each),
+                })
             }
             Kind::Variant(variant) => {
                 let branches = variant.variants.iter();
                 let members = branches
                     .map(|branch| (name(branch.name.as_deref().unwrap_or_default()), self.set(&branch.kind)));
-                Part::Object(members.collect())
+                let members = members.collect();
+                let total: f64 = variant.weights.iter().sum();
+                let shares: Vec<f64> = variant.weights.iter().map(|weight| weight / total).collect();
+                let rule = if shares.is_empty() { Rule::Any } else { Rule::One(shares) };
+                Part::Object(Object { members, rule })
             }
             Kind::Array(array) => Part::Array(self.set(&array.element)),
             Kind::Choice(choice) => Part::Choice(Options::new(&choice.options, &choice.weights)),

@@ -98,9 +98,40 @@ impl Position {
     pub(super) fn is_weighted(&self, plan: &Plan) -> bool {
         match &self.at {
             At::Value(set) => set.iter().any(|&id| plan.weighted(&[id]).is_some()),
-            At::Literal(scalar) => plan.weighted(&scalar.set).is_some(),
-            _ => false,
+            At::Literal(scalar) => {
+                // The byte after a number or boolean may decide about the next member.
+                plan.weighted(&scalar.set).is_some() || (!scalar.is_string && self.followers(plan).is_some())
+            }
+            At::Member | At::Name(..) | At::After => self.followers(plan).is_some(),
+            At::Colon(_) | At::Lost => false,
         }
+    }
+
+    /// Returns what may follow the last member of the open object, with probabilities. Returns
+    /// `None` if no weight decides, or if several objects remain possible.
+    fn followers<'p>(&self, plan: &'p Plan) -> Option<Vec<(Option<&'p [u8]>, f64)>> {
+        let Container::Object(objects, name) = &self.open.as_ref()?.container else { return None };
+        let object = plan.object(objects)?;
+        object.followers(if name.is_empty() { None } else { Some(object.index(name)?) })
+    }
+
+    /// Updates the share of the decision about the next member. `is_left` selects the members that
+    /// remain possible, by name, with `None` for the end of the object. The position becomes lost
+    /// if none remains. If `is_final` is true, the decision has been made.
+    fn decide(&mut self, plan: &Plan, is_final: bool, is_left: impl Fn(Option<&[u8]>) -> bool) -> bool {
+        let Some(followers) = self.followers(plan) else { return true };
+        let left = followers.into_iter().filter(|(name, _)| is_left(*name));
+        let share: f64 = left.map(|(_, share)| share).sum();
+        if share <= 0.0 {
+            return false;
+        }
+        if is_final {
+            self.over += share.ln();
+            self.current = 0.0;
+        } else {
+            self.current = share.ln();
+        }
+        true
     }
 
     pub(super) fn extend(&mut self, plan: &Plan, bytes: &[u8]) {
@@ -124,17 +155,31 @@ impl Position {
             At::Value(set) => self.begin(plan, set, byte),
             At::Literal(scalar) => self.scalar(plan, scalar, byte),
             At::Member => match byte {
-                b'"' => self.at = At::Name(vec![byte], Escape::No),
-                b'}' => self.close(),
+                b'"' => {
+                    if self.decide(plan, false, |name| name.is_some()) {
+                        self.at = At::Name(vec![byte], Escape::No);
+                    }
+                }
+                b'}' => {
+                    if self.decide(plan, true, |name| name.is_none()) {
+                        self.close();
+                    }
+                }
                 b' ' => self.at = At::Member,
                 _ => {}
             },
             At::Name(mut name, mut escape) => {
                 name.push(byte);
-                self.at = if escape.closes(byte) { At::Colon(name) } else { At::Name(name, escape) };
+                let is_whole = escape.closes(byte);
+                let is_possible = |known: Option<&[u8]>| {
+                    known.is_some_and(|known| if is_whole { known == name } else { known.starts_with(&name) })
+                };
+                if self.decide(plan, is_whole, is_possible) {
+                    self.at = if is_whole { At::Colon(name) } else { At::Name(name, escape) };
+                }
             }
             At::Colon(name) if byte == b':' => self.value_of(plan, &name),
-            At::After => self.after(byte),
+            At::After => self.after(plan, byte),
             At::Colon(_) | At::Lost => {}
         }
     }
@@ -182,7 +227,7 @@ impl Position {
         if !scalar.is_string && matches!(byte, b',' | b'}' | b']' | b' ') {
             self.finish(plan, &scalar);
             if matches!(self.at, At::After) {
-                self.after(byte);
+                self.after(plan, byte);
             }
             return;
         }
@@ -272,13 +317,22 @@ impl Position {
         self.at = At::After;
     }
 
-    fn after(&mut self, byte: u8) {
+    fn after(&mut self, plan: &Plan, byte: u8) {
+        self.at = At::Lost;
         match (byte, self.open.as_ref().map(|open| &open.container)) {
             (b' ', _) => self.at = At::After,
-            (b',', Some(Container::Object(..))) => self.at = At::Member,
+            (b',', Some(Container::Object(..))) => {
+                if self.decide(plan, false, |name| name.is_some()) {
+                    self.at = At::Member;
+                }
+            }
             (b',', Some(Container::Array(items))) => self.at = At::Value(Arc::clone(items)),
-            (b'}' | b']', Some(_)) => self.close(),
-            _ => self.at = At::Lost,
+            (b'}' | b']', Some(_)) => {
+                if self.decide(plan, true, |name| name.is_none()) {
+                    self.close();
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -287,7 +341,7 @@ impl Position {
 /// object or has no such member.
 fn member_of<'p>(node: &'p Part, name: &[u8]) -> Option<&'p Set> {
     match node {
-        Part::Object(members) => members.iter().find(|(known, _)| known == name).map(|(_, set)| set),
+        Part::Object(object) => object.member(name),
         _ => None,
     }
 }

@@ -71,15 +71,50 @@ fn templates_are_in_the_normal_form() {
 {
   \"type\": \"<choice between [\\\"combat\\\", \\\"dialogue\\\", \\\"exploration\\\"]>\",
   \"content\": \"<choose one of the following structures>
-{ \\\"combat\\\": { \\\"enemyLevel\\\": <1–100>, \\\"enemyType\\\": <choice between [\\\"goblin\\\", \\\"dragon\\\", \\\"bandit\\\"]> } }
+{
+  \\\"combat\\\": { \\\"enemyLevel\\\": <1–100>, \\\"enemyType\\\": <choice between [\\\"goblin\\\", \\\"dragon\\\", \\\"bandit\\\"]> }
+}
 OR
-{ \\\"dialogue\\\": { \\\"speaker\\\": <3–20 chars>, \\\"text\\\": \\\"says <text of 10–100 characters>\\\" } }\"
+{
+  \\\"dialogue\\\": { \\\"speaker\\\": <3–20 chars>, \\\"text\\\": \\\"says <text of 10–100 characters>\\\" }
+}\"
 }";
     assert_eq!(self::scene_event().template(), scene_event);
     for name in EXAMPLES {
         let stem = name.split('.').next().expect("a name");
         assert_eq!(example(name).template() + "\n", read(&format!("{stem}.template.txt")), "{name}");
     }
+}
+
+#[test]
+fn variants_are_written_as_in_the_original_design() {
+    let battle = [field("enemy_level", int(1, 100)), field("terrain", string(3, 15))];
+    let dialogue = [field("speaker", string(3, 20)), field("text", string(5, 200))];
+    let event = variant([("battle", composite(battle)), ("dialogue", composite(dialogue))]);
+    let event = Definition::new("Event", composite([field("event", event)])).expect("well-formed");
+    let expected = "\
+{
+  \"event\": \"<choose one of the following structures>
+{
+  \\\"battle\\\": { \\\"enemy_level\\\": <1–100>, \\\"terrain\\\": <string of 3–15 characters> }
+}
+OR
+{
+  \\\"dialogue\\\": { \\\"speaker\\\": <3–20 chars>, \\\"text\\\": <5–200 chars> }
+}\"
+}";
+    assert_eq!(event.template(), expected);
+}
+
+#[test]
+fn the_root_rule_has_the_name_of_the_structure() {
+    let gbnf = scene_event().gbnf();
+    assert!(gbnf.starts_with("root ::= SceneEvent\nSceneEvent ::= "), "{gbnf}");
+    assert!(gbnf.contains("\ntype ::= \"\\\"combat\\\"\" | "), "{gbnf}");
+    let unnamed = ["名前", "root"].map(|name| Definition::new(name, int(1, 3)).expect("well-formed").gbnf());
+    assert_eq!(unnamed, ["root ::= [1-3]\n", "root ::= [1-3]\n"]);
+    let same = Definition::new("age", composite([field("age", int(1, 3))])).expect("well-formed");
+    assert_eq!(same.gbnf(), "root ::= age\nage ::= \"{\\\"age\\\": \" age-2 \"}\"\nage-2 ::= [1-3]\n");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn rule(low: i64, high: i64, decimals: u32) -> String {
         Definition::new("number", float(low as f64 / unit, high as f64 / unit).decimals(decimals))
     };
     let gbnf = definition.expect("numbers in order").gbnf();
-    let text = gbnf.strip_prefix("root ::= ").expect("one rule").trim_end();
+    let text = gbnf.strip_prefix("root ::= number\nnumber ::= ").expect("one rule").trim_end();
     // A long rule is split over several lines.
     let text = text.strip_prefix("(\n  ").and_then(|text| text.strip_suffix("\n)")).unwrap_or(text);
     text.replace("|\n ", "|")

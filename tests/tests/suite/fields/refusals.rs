@@ -216,7 +216,7 @@ fn all_formats_are_read_as_deep_as_fields_nest() {
 fn equal_values_are_written_in_one_way() {
     let number = |value: f64| Definition::new("x", constant(Scalar::Number(value))).expect("well-formed");
     assert_eq!(number(2.0), Definition::new("x", constant(2)).expect("well-formed"));
-    assert_eq!(number(-0.0).gbnf(), "root ::= \"0\"\n");
+    assert_eq!(number(-0.0).gbnf(), "root ::= x\nx ::= \"0\"\n");
     let float = Definition::new("x", float(-0.0, 1.0)).expect("well-formed");
     assert_eq!(float.template(), "\"<number between 0–1>\"");
 }
@@ -226,7 +226,7 @@ fn unknown_and_doubled_keys_are_told_with_their_places() {
     let told = in_json(r#"{"fields": [{"name": "age", "type": "int", "mni": 1}]}"#);
     assert_eq!(
         told,
-        "age: unknown key `mni`; int accepts `type`, `description`, `name`, `optional`, `min`, `max`"
+        "age: unknown key `mni`; int accepts `type`, `description`, `name`, `optional`, `probability`, `min`, `max`"
     );
     let told = in_json(r#"{"type": "array", "element": {"name": "x", "type": "int"}}"#);
     assert_eq!(told, "[]: unknown key `name`; int accepts `type`, `description`, `min`, `max`");

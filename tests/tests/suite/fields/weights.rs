@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use formwork_engine::{Engine, EngineHandle, EngineOptions, Request, Sampling};
 use formwork_fields::builder::{
-    array, composite, constant, field, int, reference, string, untagged, variant, weighted,
+    array, composite, constant, field, int, reference, string, untagged, variant, weighted, weighted_variant,
 };
-use formwork_fields::field::{Choice, Scalar};
+use formwork_fields::field::{Choice, Member, Scalar};
 use formwork_fields::{Definition, DefinitionBuilder, Kind};
 use formwork_grammar::{Constraint, Follower, Guide, Limits};
 use formwork_lm::ScriptedModel;
@@ -163,6 +163,32 @@ fn structures_are_told_apart_before_their_weights_count() {
 }
 
 #[test]
+fn optional_members_come_with_their_probability() {
+    // Each outcome has the same number of tokens, so that the model prefers none.
+    let texts = ["{\"a\": ", "{\"b\": ", "{}", ", \"b\": "].map(str::to_owned);
+    let members = [field("a", int(1, 1)).probability(0.8), field("b", int(1, 1)).probability(0.3)];
+    let definition = Definition::new("pair", composite(members)).expect("well-formed");
+    let read = |value: &Value| {
+        Value::from(format!("{}{}", value.get("a").map_or("", |_| "a"), value.get("b").map_or("", |_| "b")))
+    };
+    let expected = weighted([("ab", 0.24), ("a", 0.56), ("b", 0.06), ("", 0.14)]);
+    assert_proportion(&counts(&definition, &texts, 3000, read), &expected);
+}
+
+#[test]
+fn structures_come_in_the_proportion_of_their_weights() {
+    let event = weighted_variant([
+        ("hit", int(1, 1).into(), 6.0),
+        ("hide", int(1, 1).into(), 3.0),
+        ("miss", int(1, 1).into(), 1.0),
+    ]);
+    let definition = Definition::new("event", event).expect("well-formed");
+    let read = |value: &Value| Value::from(value.as_object().unwrap().keys().next().unwrap().as_str());
+    let expected = weighted([("hit", 6.0), ("hide", 3.0), ("miss", 1.0)]);
+    assert_proportion(&counts(&definition, &[], 3000, read), &expected);
+}
+
+#[test]
 fn weighted_outputs_are_the_same_alone_among_others_and_with_drafts() {
     let choice = weighted([("alpha", 5.0), ("alphabet", 3.0), ("beta", 2.0)]);
     let definition = Definition::new("list", array(3, 6, choice)).expect("well-formed");
@@ -208,12 +234,16 @@ fn share(definition: &Definition, kind: &Kind, value: &Value) -> f64 {
         Kind::Composite(composite) => {
             let members =
                 composite.fields.iter().filter_map(|member| Some((member, value.get(&member.name)?)));
-            members.map(|(member, value)| share(definition, &member.kind, value)).sum()
+            let inner: f64 = members.map(|(member, value)| share(definition, &member.kind, value)).sum();
+            inner + presence(&composite.fields, value)
         }
         Kind::Variant(variant) => {
             let (name, value) = value.as_object().and_then(|object| object.iter().next()).expect("a tag");
-            let branch = variant.variants.iter().find(|branch| branch.name.as_ref() == Some(name));
-            share(definition, &branch.expect("a structure").kind, value)
+            let index = variant.variants.iter().position(|branch| branch.name.as_ref() == Some(name));
+            let index = index.expect("a structure");
+            let total: f64 = variant.weights.iter().sum();
+            let weight = variant.weights.get(index).map_or(0.0, |weight| (weight / total).ln());
+            weight + share(definition, &variant.variants[index].kind, value)
         }
         Kind::Array(array) => {
             value.as_array().expect("a list").iter().map(|item| share(definition, &array.element, item)).sum()
@@ -223,6 +253,30 @@ fn share(definition: &Definition, kind: &Kind, value: &Value) -> f64 {
             share(definition, &structure.expect("checked").1, value)
         }
         _ => 0.0,
+    }
+}
+
+/// Returns the logarithm of the probability that exactly the members of `value` are present. After
+/// each member, the optional members up to the next required one are decided about in order.
+fn presence(members: &[Member], value: &Value) -> f64 {
+    let mut sum = 0.0;
+    let mut rest = members;
+    loop {
+        let run: Vec<&Member> = rest.iter().take_while(|member| member.optional).collect();
+        if run.iter().any(|member| member.probability.is_some()) {
+            for member in run {
+                let probability = member.probability.unwrap_or(0.5);
+                if value.get(&member.name).is_some() {
+                    sum += probability.ln();
+                    break;
+                }
+                sum += (1.0 - probability).ln();
+            }
+        }
+        match rest.iter().position(|member| value.get(&member.name).is_some()) {
+            Some(next) => rest = &rest[next + 1..],
+            None => return sum,
+        }
     }
 }
 
