@@ -15,7 +15,7 @@ pub(crate) use self::bench::{
     TextArg,
 };
 pub(crate) use self::grammar::{
-    DefinitionArgs, DefinitionFormatArg, FieldsCommand, GrammarArgs, GrammarCommand, NotationArg, SampleArgs,
+    DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand, NotationArg, SampleArgs,
     TokenizeArgs, TokenizerArgs,
 };
 

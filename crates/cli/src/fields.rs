@@ -1,13 +1,13 @@
-//! `formwork fields gbnf`, `template`, `schema` and `validate`
+//! `formwork fields gbnf`, `template`, `schema`, `csharp`, `convert` and `validate`
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
-use formwork_fields::{Definition, Invalid};
+use anyhow::{Context, Result, bail};
+use formwork_fields::{CSharpOptions, Definition, Format, Invalid, SchemaOptions};
 use serde_json::json;
 
-use crate::args::{DefinitionArgs, FieldsCommand};
+use crate::args::{DefinitionArgs, DefinitionTargetArg, FieldsCommand};
 use crate::{files, load};
 
 pub(crate) fn fields(command: &FieldsCommand, as_json: bool) -> Result<bool> {
@@ -32,17 +32,60 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
                 writeln!(out, "{template}")?;
             }
         }
-        FieldsCommand::Schema(args) => {
-            let schema = read(args)?.schema();
+        FieldsCommand::Schema { definition, multiple_of } => {
+            let definition = read(definition)?;
+            let schema = definition.schema_with(SchemaOptions { multiple_of: *multiple_of });
+            if !multiple_of {
+                warn_of_open_steps(&definition);
+            }
             if as_json {
                 writeln!(out, "{schema}")?;
             } else {
                 writeln!(out, "{schema:#}")?;
             }
         }
+        FieldsCommand::Csharp { definition, namespace } => {
+            let options = CSharpOptions { namespace: namespace.clone() };
+            let csharp = read(definition)?.csharp(&options).context("--namespace")?;
+            if as_json {
+                writeln!(out, "{}", json!({ "csharp": csharp }))?;
+            } else {
+                write!(out, "{csharp}")?;
+            }
+        }
+        FieldsCommand::Convert { definition, to } => {
+            let definition = read(definition)?;
+            let format = match to {
+                DefinitionTargetArg::Json => Format::Json,
+                DefinitionTargetArg::Yaml => Format::Yaml,
+                DefinitionTargetArg::Toml => Format::Toml,
+                DefinitionTargetArg::Csharp => Format::CSharp,
+                DefinitionTargetArg::Schema => {
+                    warn_of_open_steps(&definition);
+                    Format::JsonSchema
+                }
+            };
+            let text = definition.to_text(format)?;
+            if as_json {
+                writeln!(out, "{}", json!({ "definition": text }))?;
+            } else {
+                writeln!(out, "{}", text.trim_end())?;
+            }
+        }
         FieldsCommand::Validate { definition, input } => return validate(definition, input, as_json, out),
     }
     Ok(true)
+}
+
+/// Prints a warning for numbers with a step that the JSON Schema does not contain.
+fn warn_of_open_steps(definition: &Definition) {
+    if let Some(first) = definition.open_steps().first() {
+        eprintln!(
+            "formwork: warning: {first}: the number has too many values for the JSON Schema, which therefore \
+             does not limit its decimals; if your validator computes `multipleOf` exactly, use \
+             `formwork fields schema --multiple-of`"
+        );
+    }
 }
 
 fn read(args: &DefinitionArgs) -> Result<Definition> {
@@ -143,7 +186,7 @@ mod tests {
         let toml = file("age.txt", "type = \"int\"\nmin = 1\nmax = 3\n")?;
         let error = run(&["gbnf", &toml]).unwrap_err().to_string();
         assert!(
-            error.ends_with("unknown extension; expected .json, .yaml, .yml or .toml, or --format"),
+            error.ends_with("unknown extension; expected .json, .yaml, .yml, .toml or .cs, or --format"),
             "{error}"
         );
         assert_eq!(run(&["gbnf", &toml, "--format", "toml"])?.0, "root ::= [1-3]\n");
@@ -160,6 +203,85 @@ mod tests {
         let bad = file("bad.json", r#"{"fields": [{"name": "age", "type": "int", "min": 3, "max": 1}]}"#)?;
         let error = crate::one_line(&run(&["schema", &bad]).unwrap_err());
         assert!(error.ends_with("bad.json: age: min (3) is greater than max (1)"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn converts_between_all_formats() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, text: &str| -> Result<String> {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text)?;
+            Ok(path.display().to_string())
+        };
+        let (json, _) = run(&["convert", &shipped("quest-log.toml"), "--to", "json"])?;
+        let (yaml, _) = run(&["convert", &file("a.json", &json)?, "--to", "yaml"])?;
+        let (toml, _) = run(&["convert", &file("a.yaml", &yaml)?, "--to", "toml"])?;
+        let (again, _) = run(&["convert", &file("a.toml", &toml)?, "--to", "json"])?;
+        assert_eq!(json, again);
+        let (line, _) = run(&["convert", &shipped("character.json"), "--to", "toml", "--json"])?;
+        let line: serde_json::Value = serde_json::from_str(&line)?;
+        assert!(
+            line["definition"].as_str().is_some_and(|text| text.contains("name = \"Character\"")),
+            "{line}"
+        );
+
+        let code = r#"var age = new IntField("age", 0, 120);
+            var schema = new CompositeField("Character", age);"#;
+        let code = file("character.cs", code)?;
+        let (schema, _) = run(&["convert", &code, "--to", "schema"])?;
+        let derived = file("schema.json", &schema)?;
+        let (from_code, _) = run(&["convert", &code, "--to", "yaml"])?;
+        let (from_schema, _) = run(&["convert", &derived, "--format", "schema", "--to", "yaml"])?;
+        assert_eq!(from_code, from_schema);
+        let (written, _) = run(&["convert", &code, "--to", "csharp"])?;
+        let (again, _) = run(&["convert", &file("again.cs", &written)?, "--to", "yaml"])?;
+        assert_eq!(from_code, again);
+        let error =
+            crate::one_line(&run(&["convert", &shipped("quest-log.toml"), "--to", "csharp"]).unwrap_err());
+        assert!(error.contains("cannot be written as C#: no constructor defines structures"), "{error}");
+        let text = std::fs::read_to_string(&code)?;
+        let renamed = file("code.txt", &text)?;
+        assert_eq!(run(&["convert", &renamed, "--format", "csharp", "--to", "yaml"])?.0, from_code);
+        let bad = file("bad.cs", "var a =\n  new IntField(\"a\", 3, 1);")?;
+        let error = crate::one_line(&run(&["gbnf", &bad]).unwrap_err());
+        assert!(
+            error.ends_with("bad.cs: C#, line 2, column 3: $: min (3) is greater than max (1)"),
+            "{error}"
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn writes_csharp_records() -> Result<()> {
+        let definition = shipped("scene-event.yaml");
+        let (text, _) = run(&["csharp", &definition])?;
+        assert!(
+            text.contains("\nnamespace Formwork;\n") && text.contains("public sealed record SceneEvent\n"),
+            "{text}"
+        );
+        let (text, _) = run(&["csharp", &definition, "--namespace", "Game.Events", "--json"])?;
+        let line: serde_json::Value = serde_json::from_str(&text)?;
+        assert!(
+            line["csharp"].as_str().is_some_and(|text| text.contains("\nnamespace Game.Events;\n")),
+            "{line}"
+        );
+        let error = crate::one_line(&run(&["csharp", &definition, "--namespace", "a-b"]).unwrap_err());
+        assert!(error.starts_with("--namespace: invalid namespace `a-b`"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn schemas_have_steps_on_request() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("speed.json");
+        std::fs::write(&path, r#"{"type": "float", "min": 0, "max": 0.3, "decimals": 1}"#)?;
+        let path = path.display().to_string();
+        let schema = |args: &[&str]| -> Result<serde_json::Value> {
+            Ok(serde_json::from_str(&run(&[&["schema", path.as_str()], args].concat())?.0)?)
+        };
+        assert_eq!(schema(&[])?["enum"], json!([0, 0.1, 0.2, 0.3]));
+        assert_eq!(schema(&["--multiple-of"])?["multipleOf"], json!(0.1));
         Ok(())
     }
 

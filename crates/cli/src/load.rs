@@ -231,10 +231,12 @@ pub(crate) fn read_definition(
         Some(DefinitionFormatArg::Json) => Format::Json,
         Some(DefinitionFormatArg::Yaml) => Format::Yaml,
         Some(DefinitionFormatArg::Toml) => Format::Toml,
+        Some(DefinitionFormatArg::Csharp) => Format::CSharp,
+        Some(DefinitionFormatArg::Schema) => Format::JsonSchema,
         None => match Format::of(path) {
             Some(format) => format,
             None if path.extension().is_some() => {
-                bail!("{name}: unknown extension; expected .json, .yaml, .yml or .toml{besides}")
+                bail!("{name}: unknown extension; expected .json, .yaml, .yml, .toml or .cs{besides}")
             }
             None if text.trim_start().starts_with('{') => Format::Json,
             None => Format::Yaml,

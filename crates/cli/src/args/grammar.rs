@@ -102,7 +102,35 @@ pub(crate) enum FieldsCommand {
     /// Print the prompt template.
     Template(DefinitionArgs),
     /// Print the JSON Schema.
-    Schema(DefinitionArgs),
+    Schema {
+        #[command(flatten)]
+        definition: DefinitionArgs,
+
+        /// Write the step of decimal numbers as `multipleOf`, for validators that compute it exactly.
+        ///
+        /// Without this option, the schema lists the values of a number. It omits the step of a number with
+        /// too many values. Validators that compute with floats reject valid values by `multipleOf`.
+        #[arg(long)]
+        multiple_of: bool,
+    },
+    /// Print C# records that read and write the JSON text, with `System.Text.Json`.
+    Csharp {
+        #[command(flatten)]
+        definition: DefinitionArgs,
+
+        /// Namespace of the records.
+        #[arg(long, default_value = "Formwork")]
+        namespace: String,
+    },
+    /// Convert the definition to another format.
+    Convert {
+        #[command(flatten)]
+        definition: DefinitionArgs,
+
+        /// Target format.
+        #[arg(long, value_enum)]
+        to: DefinitionTargetArg,
+    },
     /// Validate each input.
     Validate {
         #[command(flatten)]
@@ -130,6 +158,21 @@ pub(crate) enum DefinitionFormatArg {
     Json,
     Yaml,
     Toml,
+    /// Constructor expressions such as `new IntField("age", 0, 120)`.
+    Csharp,
+    /// JSON Schema, for example derived from a type.
+    Schema,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DefinitionTargetArg {
+    Json,
+    Yaml,
+    Toml,
+    /// Constructor expressions such as `new IntField("age", 0, 120)`.
+    Csharp,
+    /// JSON Schema, without weights and probabilities.
+    Schema,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
