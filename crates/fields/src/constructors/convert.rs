@@ -172,7 +172,10 @@ fn field(value: Value, path: &Path<'_>, places: &mut Places) -> Result<Node, Wro
             "Fields" | "Variants" => fields(value, path, places)?,
             // The name of an element has no use, because items of lists have no names.
             "Element" => without_name(self::field(value, &path.element(), places)?),
-            _ => literal(value, parameter)?,
+            _ => {
+                expect(&value, parameter, class)?;
+                literal(value, parameter)?
+            }
         };
         map.push((key.to_owned(), node));
     }
@@ -270,6 +273,26 @@ fn name_of(value: &Value) -> Option<String> {
         ValueKind::String(name) if !name.is_empty() => Some(name.clone()),
         _ => None,
     }
+}
+
+/// Checks the type of a literal.
+fn expect(value: &Value, parameter: &str, class: &Class) -> Result<(), Wrong> {
+    let is_integer = matches!(value.kind, ValueKind::Integer(_));
+    let (is_right, expected) = match parameter {
+        "Min" | "Max" if class.kind == "int" => (is_integer, "an integer"),
+        "Min" | "Max" | "Probability" => {
+            (is_integer || matches!(value.kind, ValueKind::Number(_)), "a number")
+        }
+        "Decimals" | "MinLength" | "MaxLength" | "MinGenLength" | "MaxGenLength" | "MinItems"
+        | "MaxItems" => (is_integer, "an integer"),
+        "Template" | "Description" | "Characters" => (matches!(value.kind, ValueKind::String(_)), "a string"),
+        "Optional" | "Untagged" => (matches!(value.kind, ValueKind::Boolean(_)), "a boolean"),
+        _ => (true, ""),
+    };
+    if is_right {
+        return Ok(());
+    }
+    Err(Wrong::new(value.place, format!("{parameter}: expected {expected}, found {}", value.kind.what())))
 }
 
 fn without_name(node: Node) -> Node {

@@ -161,33 +161,32 @@ impl Parser {
         if self.eat(';') {
             return Ok(None);
         }
-        self.at += usize::from(self.name(0) == Some("return"));
         let end = self.end_of_statement();
-        let assigned = (self.at..end).find(|&at| self.tokens.tokens[at].0 == Token::Sign('='));
-        let first_new = (self.at..end).find(|&at| self.tokens.tokens[at].0 == Token::Name("new".to_owned()));
-        let is_declaration = assigned.is_some_and(|at| first_new.is_none_or(|new| at < new));
-        let declared = match assigned.filter(|_| is_declaration) {
-            Some(assigned) => {
-                let Token::Name(name) = self.tokens.tokens[assigned - usize::from(assigned > 0)].0.clone()
-                else {
-                    self.at = assigned;
-                    return Err(self.unexpected("a name before `=`"));
-                };
-                self.at = assigned + 1;
-                Some(name)
-            }
-            None => None,
+        let tokens = &self.tokens.tokens;
+        let find = |token: &Token| (self.at..end).find(|&at| tokens[at].0 == *token);
+        let (assigned, first_new) = (find(&Token::Sign('=')), find(&Token::Name("new".to_owned())));
+        let assigned = assigned.filter(|at| first_new.is_none_or(|new| *at < new));
+        let before = |at: usize| at.checked_sub(1).map(|before| &tokens[before].0);
+        // A property such as `Schema { get; } = ...` has its name in another statement.
+        let declared = match assigned.and_then(before) {
+            Some(Token::Name(name)) => Some(name.clone()),
+            _ => None,
         };
+        if let Some(assigned) = assigned {
+            self.at = assigned + 1;
+            // `Schema => ...`
+            self.eat('>');
+        } else if let Some(new) = first_new
+            && before(new) == Some(&Token::Name("return".to_owned()))
+        {
+            self.at = new;
+        }
         let is_value = match self.peek(0) {
-            Some(Token::Name(name)) => {
-                name == "new" || (declared.is_some() && !matches!(self.peek(1), Some(Token::Sign('.' | '('))))
-            }
-            Some(Token::Sign('[' | '-' | '+')) | Some(Token::String(_) | Token::Number(_)) => {
-                declared.is_some()
-            }
+            Some(Token::Name(name)) => name == "new" || !matches!(self.peek(1), Some(Token::Sign('.' | '('))),
+            Some(Token::Sign('[' | '-' | '+') | Token::String(_) | Token::Number(_)) => true,
             _ => false,
         };
-        if !is_value && first_new.is_none() {
+        if first_new.is_none() && !(is_value && assigned.is_some()) {
             // For example `using`, or a call that writes the outputs.
             self.at = end + 1;
             return Ok(None);

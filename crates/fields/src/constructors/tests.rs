@@ -168,6 +168,14 @@ public static readonly JsonField All = new Game.Llm.CompositeField("All", [
 ]);
 "#;
     assert_eq!(read(text), all);
+    for text in [
+        "static class S\n{\n    public static JsonField Age { get; } = new IntField(\"age\", 0, 9);\n}",
+        "static class S { static JsonField Age => new IntField(\"age\", 0, 9); }",
+        "static JsonField Age() { return new IntField(\"age\", 0, 9); }",
+        "return new IntField(\"age\", 0, 9);",
+    ] {
+        assert_eq!(read(text), yaml("{ name: age, type: int, min: 0, max: 9 }"), "{text}");
+    }
     assert_eq!(read(r#"new ConstantField("x", """a "b" \n""")"#).template(), r#""a \"b\" \\n""#);
     assert_eq!(read(r#"new ConstantField("x", "\ud83d\ude00\x41")"#).template(), "\"\u{1f600}A\"");
 }
@@ -240,10 +248,7 @@ fn errors_have_a_line_and_a_column() {
             "new CompositeField(\"x\", new ArrayField(\"l\",\n  new IntField(\"i\", 3, 1)))",
             "C#, line 2, column 3: l[]: min (3) is greater than max (1)",
         ),
-        (
-            "new IntField(\"a\", 0, 1.5)",
-            "C#, line 1, column 1: $: `max`: expected a 64-bit integer, found a number",
-        ),
+        ("new IntField(\"a\", 0, 1.5)", "C#, line 1, column 22: Max: expected an integer, found a number"),
         (
             "new IntField(\"a\", 0, 99999999999999999999)",
             "C#, line 1, column 22: 99999999999999999999 does not fit",
