@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// answers are valid; 1: at least one answer stays invalid; 2: the schema, an option or a file cannot be
     /// used, or the model cannot be called.
     Repair(Box<RepairArgs>),
-    /// Generate a grammar, template or JSON Schema from a field definition.
+    /// Generate a grammar, template, JSON Schema or C# records from a field definition.
     #[command(subcommand)]
     Fields(FieldsCommand),
     /// Convert model output to match a schema.
