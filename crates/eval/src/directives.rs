@@ -147,7 +147,7 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
     let missed = missed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let failure =
         if result.ok { check(scenario, &result.directives) } else { Some(failure(&result, missed)) };
-    Ok(Outcome { failure, answered: answered(&result) })
+    Ok(Outcome { failure, answered: answered(&result), not_exercised: None })
 }
 
 /// Returns the preset of a trial: the settings for the provider, and the mode of the trial. In the

@@ -17,6 +17,12 @@ pub(super) enum Kind {
     NoBackend { model: String },
     #[error("duplicate model name `{model}`")]
     SameModel { model: String },
+    #[error("there are no cases")]
+    NoCases,
+    #[error("case {id}: {reason}")]
+    Case { id: String, reason: String },
+    #[error("duplicate case id `{id}`")]
+    SameCase { id: String },
     #[error("the report cannot be rendered: {reason}")]
     Report { reason: String },
     #[error("line {line}: invalid trial: {reason}")]

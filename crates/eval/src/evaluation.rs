@@ -45,11 +45,13 @@ pub struct Evaluation {
     backends: BTreeMap<String, Arc<dyn ChatBackend>>,
 }
 
-/// Result of one run. `failure` is `None` if the run succeeded. `answered` is the mode of the
-/// answer that counted, and `None` for tools.
+/// Result of one run. `failure` is `None` if the run succeeded or does not count. `answered` is the
+/// mode of the answer that counted, and `None` for tools. `not_exercised` is the reason why the run
+/// does not count.
 pub(super) struct Outcome {
     pub(super) failure: Option<Failure>,
     pub(super) answered: Option<EvalMode>,
+    pub(super) not_exercised: Option<String>,
 }
 
 /// Everything that is needed to run one trial.
@@ -85,15 +87,7 @@ impl Evaluation {
             return Err(Kind::Version { given: settings.version, known: EVAL_VERSION }.into());
         }
         select_scenarios(settings.harness, &settings.scenarios).map_err(Kind::Scenario)?;
-        let mut names = HashSet::new();
-        for EvalModel { name, .. } in &settings.models {
-            if !backends.contains_key(name) {
-                return Err(Kind::NoBackend { model: name.clone() }.into());
-            }
-            if !names.insert(name) {
-                return Err(Kind::SameModel { model: name.clone() }.into());
-            }
-        }
+        check_models(&settings.models, &backends)?;
         Ok(Self { settings, backends })
     }
 
@@ -132,14 +126,32 @@ impl Evaluation {
         let latency_ms = milliseconds(started.elapsed());
         Ok(Trial {
             seed: self.settings.seed_of(&key),
-            ok: outcome.failure.is_none(),
+            ok: outcome.failure.is_none() && outcome.not_exercised.is_none(),
             failure: outcome.failure,
+            not_exercised: outcome.not_exercised,
             answered: outcome.answered,
             latency_ms,
             exchanges: exchanges(self.settings.harness, &recorder.take()),
             key,
         })
     }
+}
+
+/// Checks that model names are unique and that each model has a backend.
+pub(super) fn check_models(
+    models: &[EvalModel],
+    backends: &BTreeMap<String, Arc<dyn ChatBackend>>,
+) -> Result<(), EvalError> {
+    let mut names = HashSet::new();
+    for EvalModel { name, .. } in models {
+        if !backends.contains_key(name) {
+            return Err(Kind::NoBackend { model: name.clone() }.into());
+        }
+        if !names.insert(name) {
+            return Err(Kind::SameModel { model: name.clone() }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Converts recorded requests and answers to exchanges. If a request repeats the messages of the
@@ -182,7 +194,7 @@ fn mode_of(body: &Body) -> EvalMode {
     }
 }
 
-fn milliseconds(time: Duration) -> f64 {
+pub(super) fn milliseconds(time: Duration) -> f64 {
     // Rounds to microseconds.
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -14,7 +14,11 @@
 //!
 //! If the backends return the same answers, an evaluation has the same results. The seed of a trial
 //! does not depend on the order of trials, so an interrupted evaluation can be resumed from its
-//! [`Journal`].
+//! [`Journal`]. All models, profiles, strategies and modes get the same seeds, so differences between
+//! them are not differences between seeds.
+//!
+//! A [`StructuredEvaluation`] measures something else: whether a server returns what a JSON Schema
+//! asks for, and which keywords it enforces. Its input is any set of [`Case`]s.
 //!
 //! # Scenarios
 //! The scenarios of directives are `show_form`, `toast`, `patch_draft` and `request_upload`. The
@@ -31,6 +35,9 @@
 //! - `long_arguments_guard` asks for a text that exceeds the size limit of arguments.
 //! - `chat_only` is the control, which has no tools.
 //!
+//! `type_error_recovery` and `long_arguments_guard` are about one error each. A trial in which this
+//! error never occurs is *not exercised*: it counts neither as a success nor as a failure.
+//!
 //! A tool scenario must end with the exact message `Done.`. This makes the results easy to check,
 //! but is not a recommendation for production.
 //!
@@ -41,6 +48,7 @@
 mod directives;
 mod error;
 mod evaluation;
+mod groups;
 mod journal;
 mod judge;
 mod recorder;
@@ -48,6 +56,7 @@ mod report;
 mod scenarios;
 mod settings;
 mod stats;
+mod structured;
 mod summary;
 mod tools;
 mod trial;
@@ -55,12 +64,18 @@ mod workspace;
 
 pub use error::EvalError;
 pub use evaluation::Evaluation;
-pub use journal::Journal;
-pub use report::report;
+pub use groups::{Groups, Stats};
+pub use journal::{Journal, JournalEntry};
+pub use report::{report, structured_report};
 pub use scenarios::{UnknownScenario, select_scenarios};
 pub use settings::{EVAL_VERSION, EvalModel, EvalProfile, EvalSettings};
 pub use stats::{Latency, Rate};
-pub use summary::{Groups, Row, Stats, Summary};
+pub use structured::{
+    ANY_SCHEMA, Case, CaseError, CaseRow, KeywordRow, KeywordVerdict, STRUCTURED_VERSION,
+    StructuredEvaluation, StructuredGroups, StructuredKey, StructuredSettings, StructuredStats,
+    StructuredSummary, StructuredTrial, Verdict, Violation, keyword_probes,
+};
+pub use summary::{Row, Summary};
 pub use trial::{Checks, EvalMode, Exchange, Failure, Harness, Strategy, Trial, TrialKey};
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use formwork_protocol::sampling::Sampling;
 
 /// Version of the scenarios and of the written files. An evaluation cannot be resumed by a program
 /// with another version.
-pub const EVAL_VERSION: u32 = 1;
+pub const EVAL_VERSION: u32 = 2;
 
 /// Settings that define the trials of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,19 +107,45 @@ impl EvalSettings {
         }
     }
 
-    /// Returns the keys of all trials, in the order in which they start.
-    pub fn plan(&self) -> Vec<TrialKey> {
-        let modes: Vec<_> = match self.harness {
+    /// Reports whether baseline and production are the same for `model` in `mode`, although both are
+    /// evaluated: no workaround of the model applies. Such trials run once, with the strategy
+    /// [`Strategy::Production`], and count for both strategies.
+    pub fn is_shared(&self, model: &EvalModel, mode: Option<EvalMode>) -> bool {
+        let is_both =
+            [Strategy::Baseline, Strategy::Production].iter().all(|of| self.strategies.contains(of));
+        let applies = |workaround: &Workaround| match self.harness {
+            Harness::Directives => *workaround == Workaround::PromptOnly && mode == Some(EvalMode::Ladder),
+            Harness::Tools => *workaround != Workaround::PromptOnly,
+        };
+        is_both && !model.workarounds.iter().any(applies)
+    }
+
+    /// Reports whether a trial counts for `strategy`.
+    pub(super) fn counts_for(&self, key: &TrialKey, strategy: Strategy) -> bool {
+        let model = || self.models.iter().find(|model| model.name == key.model);
+        key.strategy == strategy || model().is_some_and(|model| self.is_shared(model, key.mode))
+    }
+
+    /// Returns the modes of all trials: a single `None` for tools.
+    pub(super) fn all_modes(&self) -> Vec<Option<EvalMode>> {
+        match self.harness {
             Harness::Directives => self.modes.iter().copied().map(Some).collect(),
             Harness::Tools => vec![None],
-        };
+        }
+    }
+
+    /// Returns the keys of all trials, in the order in which they start.
+    pub fn plan(&self) -> Vec<TrialKey> {
+        let modes = self.all_modes();
         let mut plan = Vec::new();
         for (model, profile) in
             self.models.iter().flat_map(|model| model.profiles.iter().map(move |of| (model, of)))
         {
-            for (&strategy, &mode) in
-                self.strategies.iter().flat_map(|of| modes.iter().map(move |mode| (of, mode)))
-            {
+            let strategies = self.strategies.iter().flat_map(|of| modes.iter().map(move |mode| (of, mode)));
+            for (&strategy, &mode) in strategies {
+                if strategy == Strategy::Baseline && self.is_shared(model, mode) {
+                    continue;
+                }
                 for scenario in &self.scenarios {
                     plan.extend((0..self.trials).map(|trial| TrialKey {
                         model: model.name.clone(),
@@ -135,28 +161,17 @@ impl EvalSettings {
         plan
     }
 
-    /// Returns the seed of a trial: a hash of the base seed and the key. The seed does not depend
-    /// on the order of trials. It is below 2^31, which is the limit of some providers.
+    /// Returns the seed of a trial: a hash of the base seed, the scenario and the index of the trial.
+    /// Models, profiles, strategies and modes are therefore compared with the same seeds, and the
+    /// order of trials does not matter. The seed is below 2^31, which is the limit of some providers.
     pub fn seed_of(&self, key: &TrialKey) -> u64 {
-        // FNV-1a, then one round of splitmix64, so that similar keys give very different seeds.
-        let text = format!("{} {key}", self.seed.unwrap_or_default());
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) & 0x7fff_ffff
+        seed_of(self.seed.unwrap_or_default(), &key.scenario, key.trial)
     }
 
     /// Returns the name of the first field whose value differs in `other`. Returns `None` if the
     /// settings are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let fields = |settings| match serde_json::to_value(settings) {
-            Ok(serde_json::Value::Object(fields)) => fields,
-            _ => Body::new(),
-        };
-        let (ours, theirs) = (fields(self), fields(other));
-        ours.into_iter().find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name)
+        difference(self, other)
     }
 
     /// Returns the model and the profile that a key names. Returns `None` if the settings lack one
@@ -174,17 +189,50 @@ impl EvalSettings {
     /// 3. The sampling values of the profile, then the overrides.
     /// 4. The token limit and the seed.
     pub(super) fn options(&self, model: &EvalModel, profile: &EvalProfile, key: &TrialKey) -> Body {
-        let mut options = model.defaults.clone();
-        options.extend(self.defaults.clone());
-        options.extend(profile.sampling.overridden_by(self.overrides).options());
-        if let Some(limit) = self.max_tokens {
-            options.insert("max_tokens".to_owned(), limit.into());
-        }
-        if self.seed.is_some() {
-            options.insert("seed".to_owned(), self.seed_of(key).into());
-        }
-        options
+        let seed = self.seed.map(|_| self.seed_of(key));
+        request_options(model, &self.defaults, profile, self.overrides, self.max_tokens, seed)
     }
+}
+
+/// Returns the name of the first field whose value differs in two settings. Returns `None` if they
+/// are equal.
+pub(super) fn difference<S: Serialize>(one: &S, other: &S) -> Option<String> {
+    let fields = |settings| match serde_json::to_value(settings) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => Body::new(),
+    };
+    let (ours, theirs) = (fields(one), fields(other));
+    ours.into_iter().find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name)
+}
+
+/// Returns the fields that are added to the requests of a trial, in the order of precedence that
+/// [`EvalSettings::options`] describes.
+pub(super) fn request_options(
+    model: &EvalModel,
+    defaults: &Body,
+    profile: &EvalProfile,
+    overrides: Sampling,
+    max_tokens: Option<u32>,
+    seed: Option<u64>,
+) -> Body {
+    let mut options = model.defaults.clone();
+    options.extend(defaults.clone());
+    options.extend(profile.sampling.overridden_by(overrides).options());
+    options.extend(max_tokens.map(|limit| ("max_tokens".to_owned(), limit.into())));
+    options.extend(seed.map(|seed| ("seed".to_owned(), seed.into())));
+    options
+}
+
+/// Hashes a base seed, a name and the index of a trial to a seed below 2^31.
+pub(super) fn seed_of(base: u64, name: &str, trial: u32) -> u64 {
+    // FNV-1a, then one round of splitmix64, so that similar names give very different seeds.
+    let text = format!("{base} {name} #{trial}");
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) & 0x7fff_ffff
 }
 
 #[cfg(test)]
@@ -217,18 +265,56 @@ mod tests {
     }
 
     #[test]
-    fn plans_each_trial_once_with_its_own_seed() {
+    fn plans_each_trial_once() {
         let settings = settings();
         let plan = settings.plan();
-        assert_eq!(plan.len(), 2 * 2 * 2 * 2 * 2 * 3);
+        assert_eq!(plan.len(), 2 * 2 * 2 * 2 * 3, "no workaround applies to an explicit mode");
         assert_eq!(plan.iter().collect::<BTreeSet<_>>().len(), plan.len());
-        let seeds: BTreeSet<u64> = plan.iter().map(|key| settings.seed_of(key)).collect();
-        assert_eq!(seeds.len(), plan.len());
-        assert!(seeds.iter().all(|&seed| seed < 1 << 31));
-        let other = EvalSettings { seed: Some(2), ..settings.clone() };
-        assert!(plan.iter().all(|key| settings.seed_of(key) != other.seed_of(key)));
+        assert!(plan.iter().all(|key| key.strategy == Strategy::Production));
         let tools = EvalSettings { harness: Harness::Tools, ..settings };
         assert_eq!(tools.plan().len(), plan.len() / 2, "tools have no modes");
+    }
+
+    #[test]
+    fn only_a_model_with_workarounds_runs_with_both_strategies() {
+        for (harness, mode, workaround, applies) in [
+            (Harness::Tools, None, Workaround::ContentTagToolCallFallback, true),
+            (Harness::Tools, None, Workaround::ToolUseDisabled, true),
+            (Harness::Tools, None, Workaround::PromptOnly, false),
+            (Harness::Directives, Some(EvalMode::Ladder), Workaround::PromptOnly, true),
+            (Harness::Directives, Some(EvalMode::JsonSchema), Workaround::PromptOnly, false),
+            (Harness::Directives, Some(EvalMode::Ladder), Workaround::ToolUseDisabled, false),
+        ] {
+            let mut settings = EvalSettings { harness, modes: mode.into_iter().collect(), ..settings() };
+            settings.models[1].workarounds = vec![workaround];
+            let count = |settings: &EvalSettings, model: &str, strategy: Strategy| {
+                settings.plan().iter().filter(|key| key.model == model && key.strategy == strategy).count()
+            };
+            let both = |settings: &EvalSettings, model: &str| {
+                (count(settings, model, Strategy::Baseline), count(settings, model, Strategy::Production))
+            };
+            assert_eq!(both(&settings, "a"), (0, 12), "{workaround:?}");
+            assert_eq!(both(&settings, "b"), (if applies { 12 } else { 0 }, 12), "{workaround:?} {mode:?}");
+            settings.strategies = vec![Strategy::Baseline];
+            assert_eq!(both(&settings, "a"), (12, 0), "a single strategy is not shared");
+        }
+    }
+
+    #[test]
+    fn strategies_modes_profiles_and_models_share_the_seeds_of_a_scenario() {
+        let mut settings = EvalSettings { modes: vec![EvalMode::Ladder, EvalMode::JsonSchema], ..settings() };
+        settings.models[0].workarounds = vec![Workaround::PromptOnly];
+        let mut seeds: std::collections::BTreeMap<_, BTreeSet<u64>> = std::collections::BTreeMap::new();
+        for key in settings.plan() {
+            seeds.entry((key.scenario.clone(), key.trial)).or_default().insert(settings.seed_of(&key));
+        }
+        assert_eq!(seeds.len(), 2 * 3);
+        assert!(seeds.values().all(|of| of.len() == 1), "{seeds:?}");
+        let all: BTreeSet<u64> = seeds.values().flatten().copied().collect();
+        assert_eq!(all.len(), 2 * 3, "scenarios and trials differ");
+        assert!(all.iter().all(|&seed| seed < 1 << 31));
+        let other = EvalSettings { seed: Some(2), ..settings.clone() };
+        assert!(settings.plan().iter().all(|key| settings.seed_of(key) != other.seed_of(key)));
     }
 
     #[test]

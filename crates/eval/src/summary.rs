@@ -1,84 +1,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use super::scenarios::CONTROL;
-use super::{Checks, EvalMode, EvalSettings, Exchange, Harness, Latency, Rate, Strategy, Trial};
-
-/// Statistics of a set of trials.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stats {
-    /// Number of successful trials among all trials of the set.
-    pub runs: Rate,
-    /// Percentiles of the durations of trials.
-    pub latency: Latency,
-    /// Number of requests in all trials.
-    pub requests: usize,
-    /// Number of failed trials, by category of the failure.
-    pub failures: BTreeMap<String, usize>,
-    /// Judgements of all answers by the independent judge.
-    pub checks: Checks,
-}
-
-impl Stats {
-    /// Computes the statistics of `trials`.
-    pub fn of<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Self {
-        let (mut stats, mut times) = (Self::default(), Vec::new());
-        for trial in trials {
-            stats.runs.add(trial.ok);
-            stats.requests += trial.exchanges.len();
-            times.push(trial.latency_ms);
-            if let Some(failure) = &trial.failure {
-                *stats.failures.entry(failure.category.clone()).or_default() += 1;
-            }
-            trial.exchanges.iter().for_each(|exchange| stats.checks.merge(&exchange.checks));
-        }
-        stats.latency = Latency::of(&times);
-        stats
-    }
-}
-
-impl Serialize for Stats {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("runs", &self.runs.of)?;
-        map.serialize_entry("ok", &self.runs.ok)?;
-        map.serialize_entry("ok_rate", &self.runs.share())?;
-        map.serialize_entry("ok_rate_95", &self.runs.interval())?;
-        map.serialize_entry("latency_ms", &self.latency)?;
-        map.serialize_entry("requests", &self.requests)?;
-        map.serialize_entry("failures", &self.failures)?;
-        for (name, rate) in self.checks.named() {
-            let (share, interval) = (rate.share(), rate.interval());
-            let value = json!({ "ok": rate.ok, "of": rate.of, "rate": share, "rate_95": interval });
-            map.serialize_entry(&name.replace([' ', '-'], "_"), &value)?;
-        }
-        map.end()
-    }
-}
-
-/// Pairs of a name and the statistics of the trials with this name, in the order of the settings.
-/// Names without trials are omitted.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Groups(pub Vec<(String, Stats)>);
-
-impl Groups {
-    fn of<'a>(trials: &'a [&Trial], names: &[String], name: impl Fn(&'a Trial) -> &'a str) -> Self {
-        let group = |wanted: &String| {
-            let of = trials.iter().copied().filter(|trial| name(trial) == wanted);
-            (wanted.clone(), Stats::of(of))
-        };
-        Self(names.iter().map(group).filter(|(_, stats)| stats.runs.of > 0).collect())
-    }
-}
-
-impl Serialize for Groups {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, stats)| (name, stats)))
-    }
-}
+use super::{Checks, EvalMode, EvalSettings, Exchange, Groups, Harness, Rate, Stats, Strategy, Trial};
 
 /// Results for one combination of model, profile, strategy and mode.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,6 +21,10 @@ pub struct Row {
     /// Statistics of all trials except the control's.
     #[serde(flatten)]
     pub stats: Stats,
+    /// True if the trials count for the other strategy as well, because no workaround applies.
+    pub is_shared: bool,
+    /// Statistics by name of the scenario, with the control.
+    pub scenarios: Groups,
     /// Success rate of the control scenario, which has no tools. `None` if there are no such
     /// trials.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,24 +48,29 @@ pub struct Summary {
     pub tool_scenarios: Option<Stats>,
     /// Statistics by name of the scenario.
     pub by_scenario: Groups,
-    /// Statistics by mode, for directives only.
+    /// Statistics by the mode that was asked for, for directives only. The checks include the answers
+    /// to all requests of the trials.
+    #[serde(skip_serializing_if = "Groups::is_empty")]
+    pub by_mode: Groups,
+    /// Statistics by the mode of the answer, for directives in the mode [`EvalMode::Ladder`] only.
     ///
     /// A trial belongs to the mode of the answer that counted. Trials without an answer belong to
     /// `none`. The number of requests and the checks include all requests in the mode.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub by_mode: Groups,
-    /// Statistics by name of the strategy.
+    #[serde(skip_serializing_if = "Groups::is_empty")]
+    pub by_answered_mode: Groups,
+    /// Statistics by name of the strategy. Trials that are the same with both strategies count for
+    /// both.
     pub by_strategy: Groups,
+    /// Models whose trials ran once for both strategies, because no workaround applies. With several
+    /// modes, each entry has the mode as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub run_once: Vec<String>,
     /// Statistics by name of the sampling profile.
     pub by_profile: Groups,
     /// Statistics by name of the model.
     pub by_model: Groups,
     /// Results for each combination of model, profile, strategy and mode that has trials.
     pub matrix: Vec<Row>,
-}
-
-fn is_empty(groups: &Groups) -> bool {
-    groups.0.is_empty()
 }
 
 /// Maximum number of scenarios, and of categories, in a list of top failures.
@@ -159,7 +94,12 @@ impl Summary {
         let profiles = settings.models.iter().flat_map(|model| &model.profiles);
         let profiles = names(profiles.map(|profile| profile.name.as_str()).collect());
         let models = names(settings.models.iter().map(|model| model.name.as_str()).collect());
+        let modes = names(settings.modes.iter().map(|mode| mode.name()).collect());
         let strategies = names(settings.strategies.iter().map(|strategy| strategy.name()).collect());
+        let counts = |trial: &Trial, name: &str| {
+            let strategy = settings.strategies.iter().find(|strategy| strategy.name() == name);
+            strategy.is_some_and(|&strategy| settings.counts_for(&trial.key, strategy))
+        };
         let is_tools = settings.harness == Harness::Tools;
         let tools = || Stats::of(sorted.iter().copied().filter(|trial| trial.key.scenario != CONTROL));
         Self {
@@ -167,11 +107,15 @@ impl Summary {
             planned: settings.plan().len(),
             overall: Stats::of(sorted.iter().copied()),
             tool_scenarios: is_tools.then(tools),
-            by_scenario: Groups::of(&sorted, &settings.scenarios, |trial| &trial.key.scenario),
-            by_mode: by_mode(settings, &sorted),
-            by_strategy: Groups::of(&sorted, &strategies, |trial| trial.key.strategy.name()),
-            by_profile: Groups::of(&sorted, &profiles, |trial| &trial.key.profile),
-            by_model: Groups::of(&sorted, &models, |trial| &trial.key.model),
+            by_scenario: by_scenario(settings, &sorted),
+            by_mode: Groups::of(&sorted, &modes, |trial, name| {
+                trial.key.mode.is_some_and(|mode| mode.name() == name)
+            }),
+            by_answered_mode: by_answered_mode(&sorted),
+            by_strategy: Groups::of(&sorted, &strategies, counts),
+            run_once: run_once(settings),
+            by_profile: Groups::of(&sorted, &profiles, |trial, name| trial.key.profile == name),
+            by_model: Groups::of(&sorted, &models, |trial, name| trial.key.model == name),
             matrix: matrix(settings, &sorted),
         }
     }
@@ -188,17 +132,18 @@ impl Summary {
         cells.collect::<serde_json::Map<_, _>>().into()
     }
 
-    /// Returns statistics by scenario and then by strategy, as nested JSON objects. Returns `None`
-    /// if the settings have a single strategy.
+    /// Returns statistics by scenario and then by strategy, as nested JSON objects. Trials that are the
+    /// same with both strategies count for both. Returns `None` if the settings have a single
+    /// strategy.
     pub fn by_scenario_and_strategy(settings: &EvalSettings, trials: &[Trial]) -> Option<Value> {
         if settings.strategies.len() < 2 {
             return None;
         }
         let cells = settings.scenarios.iter().map(|scenario| {
             let of = |strategy: &Strategy| {
-                let of = trials
-                    .iter()
-                    .filter(|trial| trial.key.scenario == *scenario && trial.key.strategy == *strategy);
+                let of = trials.iter().filter(|trial| {
+                    trial.key.scenario == *scenario && settings.counts_for(&trial.key, *strategy)
+                });
                 (strategy.name().to_owned(), json!(Stats::of(of)))
             };
             let strategies: serde_json::Map<_, _> = settings.strategies.iter().map(of).collect();
@@ -208,10 +153,24 @@ impl Summary {
     }
 }
 
-fn by_mode(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
-    if settings.harness == Harness::Tools {
-        return Groups::default();
-    }
+fn by_scenario(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
+    Groups::of(trials, &settings.scenarios, |trial, name| trial.key.scenario == name)
+}
+
+fn run_once(settings: &EvalSettings) -> Vec<String> {
+    let modes = settings.all_modes();
+    let models = settings.models.iter().flat_map(|model| modes.iter().map(move |&mode| (model, mode)));
+    let shared = models.filter(|&(model, mode)| settings.is_shared(model, mode));
+    let named = shared.map(|(model, mode)| match mode.filter(|_| modes.len() > 1) {
+        Some(mode) => format!("{} in {}", model.name, mode.name()),
+        None => model.name.clone(),
+    });
+    named.collect()
+}
+
+fn by_answered_mode(trials: &[&Trial]) -> Groups {
+    let trials: Vec<&Trial> =
+        trials.iter().copied().filter(|trial| trial.key.mode == Some(EvalMode::Ladder)).collect();
     let modes = [EvalMode::JsonSchema, EvalMode::JsonObject, EvalMode::PromptOnly].map(Some);
     let group = |mode: Option<EvalMode>| {
         let of = trials.iter().copied().filter(|trial| trial.answered == mode);
@@ -226,7 +185,7 @@ fn by_mode(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
         (mode.map_or("none", EvalMode::name).to_owned(), stats)
     };
     let groups = modes.into_iter().chain([None]).map(group);
-    Groups(groups.filter(|(_, stats)| stats.runs.of + stats.requests > 0).collect())
+    Groups(groups.filter(|(_, stats)| stats.trials() + stats.requests > 0).collect())
 }
 
 /// Combination of model, profile, strategy and mode.
@@ -238,10 +197,7 @@ fn cell(trial: &Trial) -> Cell<'_> {
 
 /// Groups trials by combination, in the order of the plan. Combinations without trials are omitted.
 fn cells<'a>(settings: &'a EvalSettings, trials: &[&'a Trial]) -> Vec<(Cell<'a>, Vec<&'a Trial>)> {
-    let modes: Vec<_> = match settings.harness {
-        Harness::Directives => settings.modes.iter().copied().map(Some).collect(),
-        Harness::Tools => vec![None],
-    };
+    let modes = settings.all_modes();
     let mut cells = Vec::new();
     for (model, profile) in
         settings.models.iter().flat_map(|model| model.profiles.iter().map(move |of| (model, of)))
@@ -261,6 +217,10 @@ fn cells<'a>(settings: &'a EvalSettings, trials: &[&'a Trial]) -> Vec<(Cell<'a>,
 
 fn matrix(settings: &EvalSettings, trials: &[&Trial]) -> Vec<Row> {
     let row = |((model, profile, strategy, mode), trials): (Cell<'_>, Vec<&Trial>)| {
+        let scenarios = by_scenario(settings, &trials);
+        let is_shared = trials.first().is_some_and(|trial| {
+            settings.models.iter().any(|of| of.name == model && settings.is_shared(of, trial.key.mode))
+        });
         let (control, others): (Vec<&Trial>, Vec<_>) =
             trials.into_iter().partition(|trial| trial.key.scenario == CONTROL);
         let stats = Stats::of(others.iter().copied());
@@ -269,6 +229,8 @@ fn matrix(settings: &EvalSettings, trials: &[&Trial]) -> Vec<Row> {
             profile: profile.to_owned(),
             strategy,
             mode,
+            is_shared,
+            scenarios,
             control: (!control.is_empty()).then(|| Stats::of(control).runs),
             top_failures: top_failures(&others),
             stats,

@@ -26,6 +26,9 @@ struct Scenario {
     user: &'static str,
     /// True if the user message contains the workspace's id.
     tells_id: bool,
+    /// Code of the error that the scenario is about. A trial in which no call causes this error tests
+    /// nothing. `None` if the scenario needs no error.
+    needs: Option<&'static str>,
     /// Reports whether the final state of the workspace is what the user message asks for.
     is_right: fn(&Workspace) -> bool,
 }
@@ -35,18 +38,21 @@ const SCENARIOS: [Scenario; 4] = [
         name: "happy_path",
         user: "Set /draft/foo to \"bar\".",
         tells_id: true,
+        needs: None,
         is_right: |workspace| workspace.get("/draft/foo") == Some("bar".into()),
     },
     Scenario {
         name: "missing_workspace_id",
         user: "Set /draft/foo to \"bar\" in the open workspace.",
         tells_id: false,
+        needs: None,
         is_right: |workspace| workspace.get("/draft/foo") == Some("bar".into()),
     },
     Scenario {
         name: "type_error_recovery",
         user: "Set /draft/age to the text \"42\". If that is refused for its type, correct the type.",
         tells_id: true,
+        needs: Some("TYPE_ERROR"),
         is_right: |workspace| workspace.get("/draft/age") == Some(42.into()),
     },
     Scenario {
@@ -57,6 +63,7 @@ const SCENARIOS: [Scenario; 4] = [
             eastern shore. In winter the bay freezes over, and the people mend nets and tell stories.\" If that is refused \
             as too large, set it to a summary of at most 60 characters.",
         tells_id: true,
+        needs: Some("ARGUMENTS_TOO_LARGE"),
         is_right: |workspace| {
             let summary = workspace.get("/draft/summary");
             summary.as_ref().and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
@@ -72,11 +79,35 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
         Ok(runner) => runner.run(messages(scenario)).await?,
         // Not expected: the presets and tools are fixed, and tests check both.
         Err(error) => {
-            return Ok(Outcome { failure: Some(Failure::new("SETUP", error.to_string())), answered: None });
+            let failure = Some(Failure::new("SETUP", error.to_string()));
+            return Ok(Outcome { failure, answered: None, not_exercised: None });
         }
     };
     let is_right = scenario.is_none_or(|scenario| (scenario.is_right)(&workspace));
-    Ok(Outcome { failure: failure(&run, is_right, &workspace), answered: None })
+    let failure = failure(&run, is_right, &workspace);
+    let not_exercised = scenario
+        .and_then(|scenario| scenario.needs)
+        .filter(|code| !is_exercised(&run, code))
+        .map(|code| unexercised(code, failure.as_ref()));
+    let failure = failure.filter(|_| not_exercised.is_none());
+    Ok(Outcome { failure, answered: None, not_exercised })
+}
+
+/// Reports whether a run counts for a scenario about the error `code`: a call caused the error, or
+/// the backend failed before the run could end.
+fn is_exercised(run: &ToolRun, code: &str) -> bool {
+    let mut results = run.turns.iter().flat_map(|turn| &turn.calls).map(|call| &call.result);
+    let is_broken_off = run.turns.last().is_none_or(|turn| turn.error.is_some());
+    is_broken_off || results.any(|result| result.errors.iter().any(|error| error.code == code))
+}
+
+/// Describes why a trial does not count, and how its run ended.
+fn unexercised(code: &str, failure: Option<&Failure>) -> String {
+    let end = failure.map_or_else(
+        || "the task was completed without the error".to_owned(),
+        |failure| format!("the run ended with {}: {}", failure.category, failure.message),
+    );
+    format!("no call caused the error {code}; {end}")
 }
 
 fn runner(attempt: &Attempt<'_>, workspace: &Workspace) -> Result<ToolLoopRunner, ToolsError> {

@@ -65,13 +65,18 @@ pub struct Trial {
     /// Key of the trial.
     #[serde(flatten)]
     pub key: TrialKey,
-    /// Seed of the trial's requests. Not sent if the settings have no seed.
+    /// Seed of the trial's requests, equal for all models, profiles, strategies and modes. Not sent if
+    /// the settings have no seed.
     pub seed: u64,
     /// True if the run succeeded.
     pub ok: bool,
-    /// Reason for the failure. `None` if the run succeeded.
+    /// Reason for the failure. `None` if the run succeeded, or if it does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// Reason why the trial counts neither as a success nor as a failure: the scenario is about an
+    /// error that never occurred. `None` if the trial counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_exercised: Option<String>,
     /// Mode of the answer that was used, or else of the last answer. `None` for tools, and if there
     /// was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

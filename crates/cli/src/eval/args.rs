@@ -15,6 +15,53 @@ pub(crate) enum EvalCommand {
     Directives(EvalDirectivesArgs),
     /// Evaluate tool calling: is a workspace changed as requested, despite errors?
     Tools(EvalToolsArgs),
+    /// Evaluate JSON Schema output: which schemas and keywords does a server enforce?
+    Structured(EvalStructuredArgs),
+}
+
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("cases_of").required(true).multiple(true))]
+pub(crate) struct EvalStructuredArgs {
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
+
+    /// Folder of cases, or one file: .json files with one case each, and .jsonl files with one case per
+    /// line. A case is `{"schema": …, "prompt": …, "expected": …}`.
+    #[arg(long, value_name = "PATH", group = "cases_of")]
+    pub(crate) cases: Option<PathBuf>,
+
+    /// Run the built-in cases, which ask for a violation of each keyword of JSON Schema.
+    #[arg(long, group = "cases_of")]
+    pub(crate) keywords: bool,
+
+    /// Number of trials per case, each with its own seed.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) trials: u32,
+
+    /// Value of `strict` in the requests; `omit` sends none.
+    #[arg(long, value_enum, default_value_t = StrictArg::True)]
+    pub(crate) strict: StrictArg,
+
+    /// Time limit of a trial with its retries, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrictArg {
+    True,
+    False,
+    Omit,
+}
+
+impl StrictArg {
+    pub(crate) const fn value(self) -> Option<bool> {
+        match self {
+            Self::True => Some(true),
+            Self::False => Some(false),
+            Self::Omit => None,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -37,9 +84,54 @@ pub(crate) struct EvalToolsArgs {
     pub(crate) eval: EvalArgs,
 }
 
-/// Options that all evaluations share.
+/// Options that the evaluations of directives and tools share.
 #[derive(Args)]
 pub(crate) struct EvalArgs {
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
+
+    /// Provider of the server, whose known quirks are applied.
+    #[arg(long, value_name = "NAME", requires = "base_url", value_parser = PROVIDER_PRESETS)]
+    pub(crate) provider: Option<String>,
+
+    /// Scenarios to run: default (few requests), all, simple, typical, extreme, or names of scenarios
+    /// [default: default; with --full: all].
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "full")]
+    pub(crate) scenarios: Vec<String>,
+
+    /// Workarounds for models: production applies them, baseline does not, matrix compares both. A model
+    /// without workarounds runs once.
+    #[arg(long, value_enum, default_value_t = StrategyArg::Production)]
+    pub(crate) strategy: StrategyArg,
+
+    /// Number of trials per combination, each with its own seed [default: 3; with --full: 10].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) trials: Option<u32>,
+
+    /// Run all scenarios, with 10 trials each.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+impl EvalArgs {
+    /// Returns the names of the scenarios and groups to run.
+    pub(crate) fn scenarios(&self) -> Vec<String> {
+        match (self.scenarios.is_empty(), self.full) {
+            (false, _) => self.scenarios.clone(),
+            (true, true) => vec!["all".to_owned()],
+            (true, false) => vec!["default".to_owned()],
+        }
+    }
+
+    /// Returns the number of trials for each combination.
+    pub(crate) fn trials(&self) -> u32 {
+        self.trials.unwrap_or(if self.full { 10 } else { 3 })
+    }
+}
+
+/// Options that all evaluations share.
+#[derive(Args)]
+pub(crate) struct SharedArgs {
     /// Local model, or with --base-url a model of that server; repeat for several [default: the default
     /// model].
     #[arg(short, long, value_name = "MODEL")]
@@ -53,10 +145,6 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "VAR", requires = "base_url")]
     pub(crate) api_key_env: Option<String>,
 
-    /// Provider of the server, whose known quirks are applied.
-    #[arg(long, value_name = "NAME", requires = "base_url", value_parser = PROVIDER_PRESETS)]
-    pub(crate) provider: Option<String>,
-
     /// Configuration file (`formwork.toml`) with providers, models and sampling profiles.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -65,10 +153,6 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "config")]
     pub(crate) models: Vec<String>,
 
-    /// Scenarios to run: default (all), simple, typical, extreme, or names of scenarios.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "default")]
-    pub(crate) scenarios: Vec<String>,
-
     /// Sampling profiles, by name or group: default, recommended, conversation, creative, `tool_calling`.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "default")]
     pub(crate) profiles: Vec<String>,
@@ -76,14 +160,6 @@ pub(crate) struct EvalArgs {
     /// Use profiles also for models that they do not apply to.
     #[arg(long)]
     pub(crate) ignore_applicability: bool,
-
-    /// Workarounds for models: production applies them, baseline does not, matrix compares both.
-    #[arg(long, value_enum, default_value_t = StrategyArg::Production)]
-    pub(crate) strategy: StrategyArg,
-
-    /// Number of trials per combination, each with its own seed.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) trials: u32,
 
     /// Base of the seeds of all trials.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -120,6 +196,13 @@ pub(crate) struct EvalArgs {
 
     #[command(flatten)]
     pub(crate) open: OpenArgs,
+}
+
+impl SharedArgs {
+    /// Returns the base of the seeds; `None` if no seeds are sent.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        (!self.no_seed).then_some(self.seed)
+    }
 }
 
 /// Sampling values that override those of the profiles.

@@ -15,7 +15,7 @@ use formwork_protocol::config::{Config, LOCAL_PROVIDER, Provider};
 use formwork_protocol::sampling::{Profiles, SamplingProfile};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
-use super::args::EvalArgs;
+use super::args::SharedArgs;
 use crate::args::OpenArgs;
 use crate::config;
 use crate::load::{self, Loaded};
@@ -40,13 +40,14 @@ struct Asked {
     profile: String,
 }
 
-/// Resolves the requested models and loads the local ones.
-pub(super) fn subjects(args: &EvalArgs, config: &Config) -> Result<Subjects> {
+/// Resolves the requested models and loads the local ones. `preset` is the provider of the server that
+/// the command line names.
+pub(super) fn subjects(args: &SharedArgs, config: &Config, preset: Option<&str>) -> Result<Subjects> {
     let profiles = config.profiles();
     let selected = profiles.select(&args.profiles)?;
     let mut subjects = Subjects::default();
     let mut served = Vec::new();
-    for asked in asked(args, config)? {
+    for asked in asked(args, config, preset)? {
         let name = &asked.name;
         let profiles = profiles_of(args, &profiles, &selected, &asked);
         if profiles.is_empty() {
@@ -85,7 +86,7 @@ impl Subjects {
     }
 
     /// Loads a local model, which is served under its name in the results.
-    fn add_local(&mut self, args: &EvalArgs, model: EvalModel) -> Result<ServedModel> {
+    fn add_local(&mut self, args: &SharedArgs, model: EvalModel) -> Result<ServedModel> {
         let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
         let Loaded { engine, template, .. } = load::load(&model.id, args.open.options(), options)?;
         if is_plain(&*template) {
@@ -135,8 +136,8 @@ fn is_plain(template: &dyn ChatTemplate) -> bool {
     template.render(&ChatInput { messages, ..ChatInput::default() }).is_ok_and(|text| text == "?")
 }
 
-fn asked(args: &EvalArgs, config: &Config) -> Result<Vec<Asked>> {
-    let provider = args.base_url.as_ref().map(|base_url| provider(args, base_url));
+fn asked(args: &SharedArgs, config: &Config, preset: Option<&str>) -> Result<Vec<Asked>> {
+    let provider = args.base_url.as_ref().map(|base_url| provider(args, base_url, preset));
     let mut asked: Vec<_> = args.model.iter().map(|name| named(name, provider.clone())).collect();
     for name in &args.models {
         let known = || config.models.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -175,15 +176,15 @@ fn named(id: &str, provider: Option<Provider>) -> Asked {
 }
 
 /// Builds a provider from the command line's server options.
-fn provider(args: &EvalArgs, base_url: &str) -> Provider {
-    let (api_key_env, preset) = (args.api_key_env.clone(), args.provider.clone());
+fn provider(args: &SharedArgs, base_url: &str, preset: Option<&str>) -> Provider {
+    let (api_key_env, preset) = (args.api_key_env.clone(), preset.map(str::to_owned));
     Provider { api_key_env, preset, ..Provider::new(base_url) }
 }
 
 /// Returns the selected profiles that apply to the model. The group `recommended` adds the model's
 /// recommended profile.
 fn profiles_of(
-    args: &EvalArgs,
+    args: &SharedArgs,
     profiles: &Profiles,
     selected: &[&SamplingProfile],
     asked: &Asked,

@@ -5,8 +5,48 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use formwork_eval::{EvalSettings, Journal, Summary, Trial, report};
+use formwork_eval::{
+    EvalError, EvalSettings, Journal, JournalEntry, StructuredSettings, StructuredSummary, StructuredTrial,
+    Summary, Trial, report, structured_report,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+/// Settings of an evaluation, as a results folder stores them.
+pub(super) trait Stored: Serialize + DeserializeOwned {
+    type Trial: JournalEntry;
+
+    /// Returns the name of the first field that differs.
+    fn difference(&self, other: &Self) -> Option<String>;
+
+    /// Parses the journal of an evaluation with these settings.
+    fn journal(&self, text: &[u8]) -> Result<Journal<Self::Trial>, EvalError>;
+}
+
+impl Stored for EvalSettings {
+    type Trial = Trial;
+
+    fn difference(&self, other: &Self) -> Option<String> {
+        Self::difference(self, other)
+    }
+
+    fn journal(&self, text: &[u8]) -> Result<Journal, EvalError> {
+        Journal::parse(self, text)
+    }
+}
+
+impl Stored for StructuredSettings {
+    type Trial = StructuredTrial;
+
+    fn difference(&self, other: &Self) -> Option<String> {
+        Self::difference(self, other)
+    }
+
+    fn journal(&self, text: &[u8]) -> Result<Journal<StructuredTrial>, EvalError> {
+        Journal::parse_structured(self, text)
+    }
+}
 
 /// The result files. `trials.jsonl` is written during the evaluation, the others at its end.
 pub(super) struct Store {
@@ -17,7 +57,7 @@ pub(super) struct Store {
 impl Store {
     /// Opens or creates a results folder and reads the trials of an earlier run with the same
     /// settings.
-    pub(super) fn open(folder: &Path, settings: &EvalSettings) -> Result<(Self, Journal)> {
+    pub(super) fn open<S: Stored>(folder: &Path, settings: &S) -> Result<(Self, Journal<S::Trial>)> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let path = folder.join("trials.jsonl");
         let options = OpenOptions::new().read(true).append(true).create(true).clone();
@@ -32,7 +72,7 @@ impl Store {
         let mut text = Vec::new();
         trials.read_to_end(&mut text).with_context(|| path.display().to_string())?;
         check_settings(folder, settings, text.is_empty())?;
-        let journal = Journal::parse(settings, &text).with_context(|| path.display().to_string())?;
+        let journal = settings.journal(&text).with_context(|| path.display().to_string())?;
         // Drop a line that was only partly written when the process was killed.
         trials.set_len(journal.len as u64)?;
         trials.seek(SeekFrom::End(0))?;
@@ -40,9 +80,10 @@ impl Store {
     }
 
     /// Appends a trial to `trials.jsonl`, so that the trial outlives this process.
-    pub(super) fn append(&mut self, trial: &Trial) -> Result<()> {
-        self.trials.write_all(Journal::line(trial).as_bytes())?;
-        Ok(self.trials.flush()?)
+    pub(super) fn append<T: JournalEntry>(&mut self, trial: &T) -> Result<()> {
+        let line = Journal::line(trial);
+        let written = self.trials.write_all(line.as_bytes()).and_then(|()| self.trials.flush());
+        written.with_context(|| self.folder.display().to_string())
     }
 
     /// Writes the summaries and the report; returns the report's path.
@@ -57,6 +98,18 @@ impl Store {
         Ok(self.folder.join("report.html"))
     }
 
+    /// Writes the summary and the report of an evaluation of structured outputs; returns the report's
+    /// path.
+    pub(super) fn finish_structured(
+        &self,
+        summary: &StructuredSummary,
+        trials: &[StructuredTrial],
+    ) -> Result<PathBuf> {
+        self.write("summary.json", &pretty(&serde_json::to_value(summary)?)?)?;
+        self.write("report.html", &structured_report(summary, trials)?)?;
+        Ok(self.folder.join("report.html"))
+    }
+
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.folder.join(name);
         fs::write(&path, text).with_context(|| path.display().to_string())
@@ -65,7 +118,7 @@ impl Store {
 
 /// Writes the settings into a new folder; for an existing one, checks that the settings are the
 /// same.
-fn check_settings(folder: &Path, settings: &EvalSettings, is_new: bool) -> Result<()> {
+fn check_settings<S: Stored>(folder: &Path, settings: &S, is_new: bool) -> Result<()> {
     let path = folder.join("settings.json");
     let known = match fs::read(&path) {
         Ok(known) => known,
@@ -78,7 +131,14 @@ fn check_settings(folder: &Path, settings: &EvalSettings, is_new: bool) -> Resul
         }
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    let known: EvalSettings = serde_json::from_slice(&known)
+    // Settings of older versions differ in their fields, so the version decides first.
+    let version = formwork_json::from_slice::<Value>(&known).ok();
+    let version = version.and_then(|known| known["version"].as_u64());
+    let ours = serde_json::to_value(settings)?["version"].as_u64();
+    if version.is_some() && version != ours {
+        bail!("{}: made by another version of the evaluation; choose another --out", folder.display());
+    }
+    let known: S = formwork_json::from_slice(&known)
         .with_context(|| format!("{}: invalid settings file", path.display()))?;
     match settings.difference(&known) {
         Some(field) => bail!(

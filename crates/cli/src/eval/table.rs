@@ -11,10 +11,11 @@ pub(super) fn table(summary: &Summary) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{name:<44} {:>11} {:>7} {:>15} {:>9} {:>9}",
+            "{name:<44} {:>11} {:>7} {:>15} {:>8} {:>9} {:>9}",
             of(stats.runs),
             percent(stats.runs.share()),
             interval(stats.runs),
+            stats.not_exercised,
             format!("{:.0}", stats.latency.p50),
             format!("{:.0}", stats.latency.p95),
         );
@@ -26,6 +27,7 @@ pub(super) fn table(summary: &Summary) -> String {
     let parts = [
         ("scenario", &summary.by_scenario),
         ("mode", &summary.by_mode),
+        ("answered in mode", &summary.by_answered_mode),
         ("strategy", &summary.by_strategy),
         ("profile", &summary.by_profile),
         ("model", &summary.by_model),
@@ -35,8 +37,10 @@ pub(super) fn table(summary: &Summary) -> String {
             line(&format!("{part} {name}"), stats);
         }
     }
-    let header =
-        format!("{:<44} {:>11} {:>7} {:>15} {:>9} {:>9}\n", "", "ok", "rate", "95%", "p50 ms", "p95 ms");
+    let header = format!(
+        "{:<44} {:>11} {:>7} {:>15} {:>8} {:>9} {:>9}\n",
+        "", "ok", "rate", "95%", "not ex.", "p50 ms", "p95 ms"
+    );
     let mut text = header + &text;
     let modes: Vec<_> =
         summary.by_mode.0.iter().filter(|(_, stats)| stats.checks.named().next().is_some()).collect();
@@ -45,6 +49,14 @@ pub(super) fn table(summary: &Summary) -> String {
     }
     for (mode, stats) in modes {
         judged(&mut text, &format!("{mode}: "), stats);
+    }
+    if summary.overall.not_exercised > 0 {
+        let _ =
+            writeln!(text, "not exercised (not ex.): the error of the scenario never occurred; not counted");
+    }
+    if !summary.run_once.is_empty() {
+        let models = summary.run_once.join(", ");
+        let _ = writeln!(text, "run once for both strategies, because no workaround applies: {models}");
     }
     for (category, count) in &summary.overall.failures {
         let _ = writeln!(text, "failed: {category} {count}");
@@ -66,14 +78,14 @@ fn judged(text: &mut String, place: &str, stats: &Stats) {
     }
 }
 
-fn of(rate: Rate) -> String {
+pub(super) fn of(rate: Rate) -> String {
     format!("{}/{}", rate.ok, rate.of)
 }
 
-fn percent(share: Option<f64>) -> String {
+pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{:.1}%", share * 100.0))
 }
 
-fn interval(rate: Rate) -> String {
+pub(super) fn interval(rate: Rate) -> String {
     rate.interval().map_or_else(String::new, |(low, high)| format!("{:.1}–{:.1}%", low * 100.0, high * 100.0))
 }

@@ -3,6 +3,8 @@
 //! The output of models is shown as text only. The template engine escapes it, and the content
 //! security policy of the page forbids scripts and external resources.
 
+mod structured;
+
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
@@ -11,12 +13,14 @@ use serde_json::{Value, json};
 use super::error::Kind;
 use super::{Checks, EvalError, Exchange, Groups, Rate, Row, Stats, Summary, Trial};
 
+pub use structured::structured_report;
+
 const TEMPLATE: &str = include_str!("report.html");
+const MACROS: &str = include_str!("macros.html");
+const STYLE: &str = include_str!("page.css");
 /// Maximum number of failed trials that are shown in detail. Further failed trials are only
 /// counted.
 const SHOWN: usize = 200;
-/// Maximum number of characters in the label of a bar.
-const LABEL: usize = 26;
 /// Number of bars in a histogram.
 const BARS: usize = 32;
 
@@ -25,25 +29,36 @@ const BARS: usize = 32;
 /// # Errors
 /// Returns an error if the template fails. No summary is known to cause this.
 pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> {
-    let mut failed: Vec<&Trial> = trials.iter().filter(|trial| !trial.ok).collect();
-    failed.sort_by(|one, other| one.key.cmp(&other.key));
+    let mut sorted: Vec<&Trial> = trials.iter().collect();
+    sorted.sort_by(|one, other| one.key.cmp(&other.key));
+    let failed: Vec<&Trial> = sorted.iter().copied().filter(|trial| trial.failure.is_some()).collect();
+    let first = |scenario: &String, wanted: fn(&Trial) -> bool| {
+        let mut trials = sorted.iter().filter(|trial| trial.key.scenario == *scenario);
+        trials.find(|trial| wanted(trial)).map(|&trial| transcript(trial))
+    };
+    let scenarios = &summary.settings.scenarios;
+    let passed: Vec<_> = scenarios.iter().filter_map(|of| first(of, |trial| trial.ok)).collect();
+    let unexercised: Vec<_> =
+        scenarios.iter().filter_map(|of| first(of, |trial| trial.not_exercised.is_some())).collect();
     let matrix: Vec<_> = summary.matrix.iter().map(|row| matrix_row(summary, row)).collect();
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_filter("percent", percent);
-    environment.add_filter("time", time);
-    environment.add_filter("short", short);
     let context = json!({
         "harness": summary.settings.harness.name(),
         "version": env!("CARGO_PKG_VERSION"),
         "settings": settings(summary),
         "runs": share(summary.overall.runs),
+        "made": summary.overall.trials(),
+        "not_exercised": summary.overall.not_exercised,
         "planned": summary.planned,
         "tools": summary.tool_scenarios.as_ref().map(|stats| share(stats.runs)),
         "latency": summary.overall.latency,
         "checks": checks(&summary.overall.checks),
         "scenarios": groups(&summary.by_scenario),
         "modes": modes(&summary.by_mode),
+        "answered_modes": groups(&summary.by_answered_mode),
+        "run_once": summary.run_once,
+        "columns": summary.by_scenario.0.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "passed": passed,
+        "unexercised": unexercised,
         "strategies": groups(&summary.by_strategy),
         "profiles": groups(&summary.by_profile),
         "models": groups(&summary.by_model),
@@ -54,15 +69,26 @@ pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> 
         "matrix": matrix,
         "categories": summary.overall.failures.iter().collect::<Vec<_>>(),
         "failed": failed.len(),
-        "failures": failed.iter().take(SHOWN).map(|trial| failure(trial)).collect::<Vec<_>>(),
+        "failures": failed.iter().take(SHOWN).map(|trial| transcript(trial)).collect::<Vec<_>>(),
     });
-    let render = environment.render_str(TEMPLATE, Serde(context));
-    render.map_err(|error| Kind::Report { reason: format!("{error:#}") }.into())
+    render(TEMPLATE, context)
+}
+
+/// Renders a page from a template, which may import the shared macros and styles.
+pub(super) fn render(template: &str, context: Value) -> Result<String, EvalError> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("percent", percent);
+    environment.add_filter("time", time);
+    let fault = |error: minijinja::Error| Kind::Report { reason: format!("{error:#}") };
+    environment.add_template("page.css", STYLE).map_err(fault)?;
+    environment.add_template("macros.html", MACROS).map_err(fault)?;
+    environment.render_str(template, Serde(context)).map_err(|error| fault(error).into())
 }
 
 /// A rate, with its share and the ends of its interval, from 0 to 1.
 #[derive(Serialize)]
-struct Share {
+pub(super) struct Share {
     ok: usize,
     of: usize,
     /// Share of successes: `ok` divided by `of`.
@@ -71,7 +97,7 @@ struct Share {
     high: f64,
 }
 
-fn share(rate: Rate) -> Share {
+pub(super) fn share(rate: Rate) -> Share {
     let (low, high) = rate.interval().unwrap_or((0.0, 1.0));
     Share { ok: rate.ok, of: rate.of, of_all: rate.share().unwrap_or_default(), low, high }
 }
@@ -80,37 +106,46 @@ fn share(rate: Rate) -> Share {
 struct Bar {
     name: String,
     share: Share,
+    /// Number of trials that do not count.
+    not_exercised: usize,
 }
 
 fn checks(checks: &Checks) -> Vec<Bar> {
-    checks.named().map(|(name, rate)| Bar { name: name.to_owned(), share: share(rate) }).collect()
+    checks
+        .named()
+        .map(|(name, rate)| Bar { name: name.to_owned(), share: share(rate), not_exercised: 0 })
+        .collect()
 }
 
 fn groups(groups: &Groups) -> Vec<Bar> {
-    groups.0.iter().map(|(name, stats)| Bar { name: name.clone(), share: share(stats.runs) }).collect()
+    let bar = |(name, stats): &(String, Stats)| {
+        let not_exercised = stats.not_exercised;
+        Bar { name: name.clone(), share: share(stats.runs), not_exercised }
+    };
+    groups.0.iter().map(bar).collect()
 }
 
 /// Returns panels that compare the modes of directives: one panel for the success of trials and one
 /// for each check. A panel has one bar for each mode.
 fn modes(groups: &Groups) -> Vec<Value> {
-    let answered: Vec<_> = groups.0.iter().filter(|(name, _)| name != "none").collect();
+    let groups = &groups.0;
     let rates = |stats: &Stats| {
         let mut rates = vec![("success", stats.runs)];
         rates.extend(stats.checks.named());
         rates
     };
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in answered.iter().flat_map(|(_, stats)| rates(stats)) {
+    for (name, _) in groups.iter().flat_map(|(_, stats)| rates(stats)) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
     let panel = |name: &&str| {
-        let bar = |(mode, stats): &&(String, Stats)| {
+        let bar = |(mode, stats): &(String, Stats)| {
             let (_, rate) = rates(stats).into_iter().find(|(other, _)| other == name)?;
-            (rate.of > 0).then(|| Bar { name: mode.clone(), share: share(rate) })
+            (rate.of > 0).then(|| Bar { name: mode.clone(), share: share(rate), not_exercised: 0 })
         };
-        let bars: Vec<_> = answered.iter().filter_map(bar).collect();
+        let bars: Vec<_> = groups.iter().filter_map(bar).collect();
         json!({ "name": name, "bars": bars })
     };
     names.iter().map(panel).collect()
@@ -151,8 +186,13 @@ fn matrix_row(summary: &Summary, row: &Row) -> Value {
         "model": row.model,
         "profile": row.profile,
         "sampling": profile.map(|profile| profile.sampling.overridden_by(summary.settings.overrides).to_string()),
-        "strategy": row.strategy,
+        "strategy": if row.is_shared { "both, run once" } else { row.strategy.name() },
         "mode": row.mode,
+        "scenarios": summary.by_scenario.0.iter().map(|(name, _)| {
+            let cell = row.scenarios.0.iter().find(|(other, _)| other == name);
+            cell.map(|(_, stats)| json!({ "share": share(stats.runs), "not_exercised": stats.not_exercised }))
+        }).collect::<Vec<_>>(),
+        "not_exercised": row.stats.not_exercised,
         "runs": share(row.stats.runs),
         "control": row.control.map(share),
         "p50": row.stats.latency.p50,
@@ -189,13 +229,13 @@ fn settings(summary: &Summary) -> Vec<(&'static str, String)> {
     told
 }
 
-fn failure(trial: &Trial) -> Value {
+fn transcript(trial: &Trial) -> Value {
     let failure = trial.failure.as_ref();
     json!({
         "key": trial.key.to_string(),
         "seed": trial.seed,
         "category": failure.map(|failure| &failure.category),
-        "message": failure.map(|failure| &failure.message),
+        "message": failure.map(|failure| &failure.message).or(trial.not_exercised.as_ref()),
         "latency": trial.latency_ms,
         "exchanges": trial.exchanges.iter().map(exchange).collect::<Vec<_>>(),
     })
@@ -216,7 +256,7 @@ fn exchange(exchange: &Exchange) -> Value {
 
 /// Returns the role, text, tool calls and reasoning of a message, in the form that the template
 /// shows.
-fn message(message: &Value) -> Value {
+pub(super) fn message(message: &Value) -> Value {
     let content = match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -251,13 +291,5 @@ fn time(milliseconds: f64) -> String {
         format!("{milliseconds:.0} ms")
     } else {
         format!("{:.1} s", milliseconds / 1000.0)
-    }
-}
-
-/// Shortens a name to [`LABEL`] characters, so that it fits beside a bar.
-fn short(name: &str) -> String {
-    match name.char_indices().nth(LABEL) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
     }
 }
