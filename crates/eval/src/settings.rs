@@ -190,7 +190,8 @@ impl EvalSettings {
     /// 4. The token limit and the seed.
     pub(super) fn options(&self, model: &EvalModel, profile: &EvalProfile, key: &TrialKey) -> Body {
         let seed = self.seed.map(|_| self.seed_of(key));
-        request_options(model, &self.defaults, profile, self.overrides, self.max_tokens, seed)
+        let numbers = [("max_tokens", self.max_tokens.map(u64::from)), ("seed", seed)];
+        request_options(model, &self.defaults, profile, self.overrides, numbers)
     }
 }
 
@@ -206,20 +207,22 @@ pub(super) fn difference<S: Serialize>(one: &S, other: &S) -> Option<String> {
 }
 
 /// Returns the fields that are added to the requests of a trial, in the order of precedence that
-/// [`EvalSettings::options`] describes.
+/// [`EvalSettings::options`] describes. `numbers` are the token limit and the seed, as far as they are
+/// sent.
 pub(super) fn request_options(
     model: &EvalModel,
     defaults: &Body,
     profile: &EvalProfile,
     overrides: Sampling,
-    max_tokens: Option<u32>,
-    seed: Option<u64>,
+    numbers: [(&str, Option<u64>); 2],
 ) -> Body {
     let mut options = model.defaults.clone();
     options.extend(defaults.clone());
     options.extend(profile.sampling.overridden_by(overrides).options());
-    options.extend(max_tokens.map(|limit| ("max_tokens".to_owned(), limit.into())));
-    options.extend(seed.map(|seed| ("seed".to_owned(), seed.into())));
+    let given = numbers
+        .into_iter()
+        .filter_map(|(name, number)| Some((name.to_owned(), serde_json::Value::from(number?))));
+    options.extend(given);
     options
 }
 

@@ -97,7 +97,8 @@ impl StructuredSettings {
 
     fn options(&self, model: &EvalModel, profile: &EvalProfile, key: &StructuredKey) -> Body {
         let seed = self.seed.map(|_| self.seed_of(key));
-        request_options(model, &self.defaults, profile, self.overrides, self.max_tokens, seed)
+        let numbers = [("max_tokens", self.max_tokens.map(u64::from)), ("seed", seed)];
+        request_options(model, &self.defaults, profile, self.overrides, numbers)
     }
 
     fn response_format(&self, case: &Case) -> Value {

@@ -54,14 +54,14 @@ pub(super) fn judge(case: &Case, validator: &Validator, text: &str, is_complete:
         .map(|_| value.as_ref().and_then(|value| case.is_expected(value)) == Some(true));
     let verdict = case.violates.as_ref().map(|wanted| {
         let is_other = !probed && *wanted != ANY_SCHEMA;
-        match (valid, closed) {
-            _ if text.trim().is_empty() => Verdict::Inconclusive,
-            (true, true) => Verdict::Enforced,
-            // A value may be missing only because the text was cut off.
-            (_, false) if !is_complete => Verdict::Inconclusive,
-            (_, false) => Verdict::Ignored,
-            (false, true) if is_other => Verdict::Inconclusive,
-            (false, true) => Verdict::Ignored,
+        // A value may be missing only because the text was cut off.
+        let is_cut_off = !closed && !is_complete;
+        if valid && closed {
+            Verdict::Enforced
+        } else if text.trim().is_empty() || is_cut_off || (closed && is_other) {
+            Verdict::Inconclusive
+        } else {
+            Verdict::Ignored
         }
     });
     let mut judgement =
