@@ -315,6 +315,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 
+    /// Configuration file (`formwork.toml`) whose `[providers]` requests may name [default: ./formwork.toml, if
+    /// it exists].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Serve no local model; requests must name a provider.
+    #[arg(long, conflicts_with_all = ["model", "on_demand", "alias"])]
+    pub(crate) providers_only: bool,
+
     /// Folder of JSON Schema documents that requests may refer to, by `$id` or by path within the folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) schemas: Option<PathBuf>,

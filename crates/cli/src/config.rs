@@ -1,6 +1,6 @@
 //! Reads `formwork.toml` and the environment. The protocol crate parses the text.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use formwork_protocol::RemoteBackend;
@@ -12,6 +12,22 @@ use crate::files;
 /// Reads and parses the configuration file that `--config` names.
 pub(crate) fn read(path: &Path) -> Result<Config> {
     parse(path, &files::read_option("--config", path)?)
+}
+
+/// Configuration file to use if none is named.
+pub(crate) const FILE: &str = "formwork.toml";
+
+/// Reads the configuration file that `--config` names, or else [`FILE`] in this folder if it
+/// exists. Returns its path and contents; without a file, the configuration is empty.
+pub(crate) fn find(path: Option<&Path>) -> Result<(Option<PathBuf>, Config)> {
+    match path {
+        Some(path) => Ok((Some(path.to_owned()), read(path)?)),
+        None if Path::new(FILE).exists() => {
+            let path = Path::new(FILE);
+            Ok((Some(path.to_owned()), parse(path, &files::read_text(path)?)?))
+        }
+        None => Ok((None, Config::default())),
+    }
 }
 
 /// Parses the text of a configuration file. The error names the file.

@@ -10,24 +10,46 @@ use anyhow::{Context, Result, bail};
 use formwork_engine::EngineOptions;
 use formwork_grammar::Limits;
 use formwork_model::hub::LocalModel;
-use formwork_server::{App, LoadedModel, ModelSource, ServerOptions};
+use formwork_server::{App, LoadedModel, ModelSource, Providers, ServerOptions};
 
 use crate::args::ServeArgs;
-use crate::{files, load, remotes};
+use crate::{config, files, load, remotes};
 
 pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
-    if args.model.is_empty() && args.on_demand.is_empty() {
+    let providers = providers(&args)?;
+    if args.model.is_empty() && args.on_demand.is_empty() && !args.providers_only {
         args.model.push(formwork_model::hub::default_manifest().name.clone());
     }
-    let options = options(&args)?;
+    let options = ServerOptions { providers, ..options(&args)? };
     let sources = sources(&args)?;
-    let served: Vec<String> = sources.iter().map(|source| source.id.clone()).collect();
+    let models = sources.iter().map(|source| source.id.clone());
+    let remote = options.providers.names().map(|name| format!("provider {name}"));
+    let served: Vec<String> = models.chain(remote).collect();
     let app = App::with_sources(Vec::new(), sources, options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(listen(&args.host, args.port, app, &served));
     // Requests that outlast the shutdown limit are abandoned.
     runtime.shutdown_background();
     result.map(|()| true)
+}
+
+/// Returns the providers of the configuration file, with the API keys from the environment.
+fn providers(args: &ServeArgs) -> Result<Providers> {
+    let (path, config) = config::find(args.config.as_deref())?;
+    let place = || path.as_deref().unwrap_or(Path::new(config::FILE)).display().to_string();
+    let providers = Providers::from_config(&config, |variable| std::env::var(variable).ok());
+    let providers = providers.with_context(place)?;
+    for (name, variable) in providers.without_key() {
+        eprintln!(
+            "formwork: warning: {}: provider {name} has no API key, because {variable} is not set; requests to \
+             it fail",
+            place()
+        );
+    }
+    if args.providers_only && providers.names().next().is_none() {
+        bail!("--providers-only: there are no providers; name a file with `[providers]` by --config");
+    }
+    Ok(providers)
 }
 
 fn options(args: &ServeArgs) -> Result<ServerOptions> {

@@ -1,6 +1,6 @@
 //! `/v1/directives`: a chat whose answer contains directives of the types that the request defines.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
 use crate::request::{Fields, Place};
@@ -30,6 +30,9 @@ const DECIDED: [&str; 15] = [
     "tools",
 ];
 
+/// Name of the provider that stands for the models of the server itself.
+const LOCAL: &str = "local";
+
 /// Request for directives.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectivesRequest {
@@ -39,6 +42,11 @@ pub struct DirectivesRequest {
     pub messages: Vec<Value>,
     /// Other chat fields as the caller sent them, before parsing. Excludes `model` and `messages`.
     pub fields: Map<String, Value>,
+    /// Name of the remote server that answers, in the server's configuration. `None` for the models
+    /// of the server itself.
+    pub provider: Option<String>,
+    /// Fields that are added to the requests to the provider, unchecked. Empty without a provider.
+    pub request_overrides: Map<String, Value>,
     /// Directive types of the request. If empty, directives of any type are allowed.
     pub definitions: Vec<DirectiveDefinition>,
     /// Instructions for the model that concern all types. `None` if the request has no instructions.
@@ -117,6 +125,9 @@ impl DirectivesRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
     /// unsupported field or value. Also returns an error for a chat field that the server sets
     /// itself for directives.
+    ///
+    /// With a provider, messages may have any content, because the provider may support more than
+    /// this server: each message must only be an object with a `role`.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         if let Some(name) = DECIDED.into_iter().find(|name| fields.get(name).is_some()) {
@@ -133,8 +144,11 @@ impl DirectivesRequest {
         let output_instructions = fields.read("output_instructions", Place::string)?;
         let inject_response_format = fields.read("inject_response_format", Place::bool)?.unwrap_or(true);
         let include_plans = fields.read("include_plans", Place::bool)?.unwrap_or(false);
+        let provider = fields.read("provider", Place::non_empty_string)?;
+        let is_remote = provider.as_deref().is_some_and(|name| name != LOCAL);
+        let request_overrides = fields.read("request_overrides", |at| read_overrides(at, is_remote))?;
         let mut given = fields.unread().clone();
-        let chat = ChatRequest::of(fields)?;
+        let chat = if is_remote { read_remote(fields)? } else { ChatRequest::of(fields)? };
         given.shift_remove("model");
         let messages = given.shift_remove("messages").and_then(|messages| match messages {
             Value::Array(messages) => Some(messages),
@@ -144,6 +158,8 @@ impl DirectivesRequest {
             chat,
             messages: messages.unwrap_or_default(),
             fields: given,
+            provider,
+            request_overrides: request_overrides.unwrap_or_default(),
             definitions,
             instructions,
             allowed_types,
@@ -157,6 +173,33 @@ impl DirectivesRequest {
             inject_response_format,
             include_plans,
         })
+    }
+}
+
+/// Parses the chat request to a provider. The content of messages is not checked.
+fn read_remote(mut fields: Fields) -> Result<ChatRequest, RequestError> {
+    let messages = fields.required("messages")?.list("an array of messages")?;
+    if messages.is_empty() {
+        return Err(RequestError::field("messages", Problem::Empty));
+    }
+    for message in messages {
+        message.fields()?.required("role")?.non_empty_string()?;
+    }
+    let mut rest = fields.unread().clone();
+    rest.insert("messages".to_owned(), json!([{ "role": "user", "content": "" }]));
+    ChatRequest::from_fields(rest)
+}
+
+/// Parses fields for a provider, which must not be fields that the server sets itself.
+fn read_overrides(at: Place, is_remote: bool) -> Result<Map<String, Value>, RequestError> {
+    if !is_remote {
+        return Err(at.error(Problem::Needs { other: "provider" }));
+    }
+    let overrides = at.map()?;
+    let decided = DECIDED.into_iter().chain(["model", "messages"]);
+    match decided.into_iter().find(|&name| overrides.contains_key(name)) {
+        Some(name) => Err(RequestError::field(format!("request_overrides.{name}"), Problem::Decided)),
+        None => Ok(overrides),
     }
 }
 

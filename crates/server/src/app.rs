@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::constraints::{Compiling, Constraints};
 use crate::error::{ApiError, AppError, Kind};
 use crate::metrics::Counters;
+use crate::providers::Providers;
 use crate::registry::{ModelSource, Registry};
 
 /// A loaded model and its names.
@@ -54,6 +55,8 @@ pub struct ServerOptions {
     pub compilers: NonZeroUsize,
     /// Documents that schemas in requests may reference.
     pub schemas: Arc<Remotes>,
+    /// Remote servers that requests may name.
+    pub providers: Providers,
     /// Time that running requests get to finish after shutdown starts.
     pub shutdown_limit: Duration,
 }
@@ -79,6 +82,7 @@ impl Default for ServerOptions {
             },
             compilers: NonZeroUsize::new(cores() / 2).unwrap_or(NonZeroUsize::MIN),
             schemas: Arc::default(),
+            providers: Providers::default(),
             shutdown_limit: Duration::from_secs(30),
         }
     }
@@ -115,7 +119,7 @@ impl App {
     /// Creates an app that serves `models`.
     ///
     /// # Errors
-    /// Returns an error if there are no models, or two models share a name.
+    /// Returns an error if there are neither models nor providers, or two models share a name.
     pub fn new(models: Vec<ServedModel>, options: ServerOptions) -> Result<Self, AppError> {
         Self::with_sources(models, Vec::new(), options)
     }
@@ -123,7 +127,7 @@ impl App {
     /// Creates an app that serves `models`, and loads the models of `sources` itself.
     ///
     /// # Errors
-    /// - If there are neither models nor sources.
+    /// - If there are neither models nor sources nor providers.
     /// - If two models share a name.
     /// - If a model can never fit in memory beside the models that stay loaded.
     pub fn with_sources(

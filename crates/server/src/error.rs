@@ -9,6 +9,7 @@ use formwork_grammar::GrammarError;
 use formwork_lm::TemplateError;
 use formwork_openai::{Failure, FailureBody};
 use formwork_protocol::directives::RegistryError;
+use formwork_protocol::{BackendError, Category};
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
@@ -58,10 +59,18 @@ pub(crate) enum Kind {
     BodyUnreadable(#[source] axum::Error),
     #[error(transparent)]
     Body(formwork_openai::RequestError),
-    #[error("unknown model `{given}`; expected one of {served}")]
+    #[error("unknown model `{given}`; {}", expected(served))]
     Model { given: String, served: String },
-    #[error("`model` is required because several models are served; expected one of {served}")]
+    #[error("`model` is required because {}", if served.is_empty() { String::new() } else { "several models are served; ".to_owned() } + &expected(served))]
     NoModel { served: String },
+    #[error("unknown provider `{given}`; expected one of {known}")]
+    Provider { given: String, known: String },
+    #[error("provider `{name}` has no API key; the server's environment variable {variable} is not set")]
+    ProviderKey { name: String, variable: String },
+    #[error("provider `{name}`: {source}")]
+    Upstream { name: String, source: BackendError },
+    #[error("request timeout: the run did not end within {} seconds", limit.as_secs_f64())]
+    RunOverdue { limit: Duration },
     #[error("not enough room to load model `{model}` while others are in use; try again later")]
     NoRoom { model: String },
     #[error("cannot load model `{model}`; see the server's log")]
@@ -142,9 +151,29 @@ impl Row {
     }
 }
 
+/// Returns the status of an error of a remote server. The server's own status is not passed on,
+/// except for a refused request and a rate limit: a wrong key, for example, is not a fault of the
+/// client.
+fn upstream(source: &BackendError) -> Row {
+    match source.category() {
+        Category::InvalidRequest => Row::request(StatusCode::BAD_REQUEST, Some("provider_refused")),
+        Category::RateLimited => Row::server(StatusCode::TOO_MANY_REQUESTS, Some("rate_limited")),
+        Category::Timeout => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
+        _ => Row::server(StatusCode::BAD_GATEWAY, Some("provider_failed")),
+    }
+}
+
+/// Returns the end of an error about a name that is not in `served`, a list of names.
+fn expected(served: &str) -> String {
+    match served {
+        "" => "this server has no models, so requests must name a `provider`".to_owned(),
+        served => format!("expected one of {served}"),
+    }
+}
+
 impl Kind {
     /// Table of HTTP statuses, with OpenAI's type and code of each error.
-    const fn row(&self) -> Row {
+    fn row(&self) -> Row {
         match self {
             Self::Refused { source, .. } if source.minimum_tokens().is_some() => {
                 Row::request(StatusCode::BAD_REQUEST, Some("budget_too_small"))
@@ -169,6 +198,12 @@ impl Kind {
             Self::TooLong(_) | Self::PromptTooLong(_) | Self::DescriptionTooLong { .. } => {
                 Row::request(StatusCode::BAD_REQUEST, Some("context_length_exceeded"))
             }
+            Self::Provider { .. } => Row::request(StatusCode::NOT_FOUND, Some("provider_not_found")),
+            Self::ProviderKey { .. } => {
+                Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("provider_unavailable"))
+            }
+            Self::Upstream { source, .. } => upstream(source),
+            Self::RunOverdue { .. } => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
             Self::Key => Row::request(StatusCode::UNAUTHORIZED, Some("invalid_api_key")),
             Self::Model { .. } => Row::request(StatusCode::NOT_FOUND, Some("model_not_found")),
             Self::Route { .. } => Row::request(StatusCode::NOT_FOUND, Some("unknown_url")),
@@ -193,6 +228,7 @@ impl Kind {
         match self {
             Self::Body(error) => error.param(),
             Self::Model { .. } | Self::NoModel { .. } | Self::NoEmbeddings { .. } => Some("model"),
+            Self::Provider { .. } | Self::ProviderKey { .. } => Some("provider"),
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::TokenOutside { param, .. } => Some(param),
@@ -309,13 +345,16 @@ impl IntoResponse for ApiError {
             tracing::debug!(error = %self, "request rejected");
         }
         let mut response = (self.status(), axum::Json(self.body())).into_response();
-        let header = match *self.0 {
-            Kind::Busy(_) | Kind::NoRoom { .. } => Some((RETRY_AFTER, "1")),
-            Kind::Key => Some((WWW_AUTHENTICATE, "Bearer")),
+        let header = match &*self.0 {
+            Kind::Busy(_) | Kind::NoRoom { .. } => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+            Kind::Key => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Kind::Upstream { source, .. } => source
+                .retry_after()
+                .map(|pause| (RETRY_AFTER, HeaderValue::from(pause.as_secs_f64().ceil() as u64))),
             _ => None,
         };
         if let Some((name, value)) = header {
-            response.headers_mut().insert(name, HeaderValue::from_static(value));
+            response.headers_mut().insert(name, value);
         }
         response
     }

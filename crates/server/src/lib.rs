@@ -20,9 +20,9 @@
 //! - `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
 //!
 //! # Limitations
-//! The server has no TLS. Requests cannot name files: the only models are those of the [`App`]. A
-//! model may be loaded on its first request, and unloaded to make room for others
-//! ([`ModelSource`]).
+//! The server has no TLS. Requests cannot name files or URLs: the only models are those of the
+//! [`App`], and the only remote servers are its [`Providers`]. A model may be loaded on its first
+//! request, and unloaded to make room for others ([`ModelSource`]).
 
 mod answer;
 mod app;
@@ -44,6 +44,7 @@ mod metrics;
 mod models;
 mod openapi;
 mod prepare;
+mod providers;
 mod random;
 mod registry;
 mod responses;
@@ -54,5 +55,6 @@ mod tokens;
 pub use app::{App, ServedModel, ServerOptions};
 pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
+pub use providers::{ProviderError, Providers, RemoteProvider};
 pub use registry::{LoadedModel, Loader, ModelSource};
 pub use serve::{router, serve};

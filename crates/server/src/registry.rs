@@ -97,6 +97,9 @@ impl Registry {
         }
         check_room(&entries, options.models_max_bytes)?;
         let slots = Mutex::new(Slots { used: vec![0; states.len()], states, clock: 0 });
+        if entries.is_empty() && options.providers.names().next().is_none() {
+            return Err(AppKind::NoModels.into());
+        }
         Ok(Self { places: places(&entries)?, entries, options: options.clone(), slots })
     }
 
@@ -305,9 +308,6 @@ impl Entry {
 }
 
 fn places(entries: &[Entry]) -> Result<HashMap<String, usize>, AppError> {
-    if entries.is_empty() {
-        return Err(AppKind::NoModels.into());
-    }
     let mut places = HashMap::new();
     for (index, entry) in entries.iter().enumerate() {
         for name in &entry.names {

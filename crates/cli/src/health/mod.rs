@@ -10,12 +10,9 @@ use anyhow::{Context, Result, bail};
 use formwork_trace::Timestamp;
 use formwork_trace::health::{Health, HealthOptions};
 
-use crate::{config, files};
+use crate::config::{self, FILE};
 use args::ExportArg;
 pub(crate) use args::HealthArgs;
-
-/// Configuration file to use if none is named.
-const CONFIG: &str = "formwork.toml";
 
 /// Analyzes a trace database and writes the result to a file or to standard output.
 pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
@@ -56,18 +53,11 @@ fn database(args: &HealthArgs) -> Result<PathBuf> {
     if let Some(database) = &args.database {
         return Ok(database.clone());
     }
-    let (path, config) = match &args.config {
-        Some(path) => (path.as_path(), config::read(path)?),
-        None if Path::new(CONFIG).exists() => {
-            let path = Path::new(CONFIG);
-            (path, config::parse(path, &files::read_text(path)?)?)
-        }
-        None => {
-            bail!(
-                "no database given and no {CONFIG} in this folder; pass a database, or --config FILE with \
-                 `[traces] database`"
-            )
-        }
+    let (Some(path), config) = config::find(args.config.as_deref())? else {
+        bail!(
+            "no database given and no {FILE} in this folder; pass a database, or --config FILE with \
+             `[traces] database`"
+        )
     };
     match config.traces.database {
         Some(database) => Ok(path.parent().unwrap_or(Path::new("")).join(database)),

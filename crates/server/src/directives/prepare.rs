@@ -1,0 +1,102 @@
+//! Converts a request to a preset and a run request.
+
+use formwork_grammar::{Grammar, SchemaOptions};
+use formwork_openai::{DirectiveDefinition, DirectiveMode, DirectivesRequest};
+use formwork_protocol::directives::{
+    Definition, Mode, Preset, Registry, RegistryError, RunRequest, StructuredOutputOptions, presets,
+    require_types,
+};
+use formwork_protocol::merge;
+
+use crate::app::ServerOptions;
+use crate::constraints::Compiling;
+use crate::error::{ApiError, Kind};
+use crate::providers::RemoteProvider;
+
+/// Builds the preset and the run request.
+pub(super) fn prepare(
+    request: DirectivesRequest,
+    provider: Option<&RemoteProvider>,
+    server: &ServerOptions,
+    compiling: Compiling,
+) -> Result<(Preset, RunRequest), ApiError> {
+    let modes: Option<Vec<Mode>> = request.modes.map(|modes| modes.into_iter().map(mode).collect());
+    let is_enforced =
+        provider.is_none() && modes.as_ref().is_none_or(|modes| modes.contains(&Mode::JsonSchema));
+    if is_enforced {
+        check_payloads(&request.definitions, server, compiling)?;
+    }
+    let definitions = request.definitions.into_iter().map(definition).collect();
+    let mut registry = Registry::new(definitions).map_err(|source| bad_registry("registry.", source))?;
+    if let Some(instructions) = request.instructions {
+        registry = registry.with_instructions(instructions);
+    }
+    let mut options = StructuredOutputOptions::new(registry);
+    let bad = |source| bad_registry("", source);
+    if let Some(types) = request.allowed_types {
+        options = options.with_allowed_types(types).map_err(bad)?;
+    }
+    options = options.with_type_aliases(request.type_aliases).map_err(bad)?;
+    if let Some(name) = request.schema_name {
+        options = options.with_schema_name(name).map_err(bad)?;
+    }
+    options.max_bytes = request.max_bytes.unwrap_or(options.max_bytes);
+    options.output_instructions = request.output_instructions;
+    options.inject_response_format = request.inject_response_format;
+    let required = options.known_types("require", request.require).map_err(bad)?;
+    let mut run = RunRequest::of_history(request.messages, options);
+    run.overrides = merge(&request.fields, &request.request_overrides);
+    run.modes = modes;
+    if !required.is_empty() {
+        run = run.with_result_validator(require_types(required));
+    }
+    let repair_retries = request.repair_retries.map(|given| given as u32);
+    let own = Preset { repair_retries, ..Preset::default() };
+    let known = match provider {
+        Some(provider) => presets::provider_defaults(provider.settings.preset.as_deref().unwrap_or_default()),
+        // The engine supports all modes, so a refusal is never about a mode.
+        None => Preset { stop_on_refusal: Some(true), ..presets::provider_defaults("local") },
+    };
+    Ok((presets::merge([known, own]), run))
+}
+
+/// Checks that each payload schema can be enforced.
+fn check_payloads(
+    definitions: &[DirectiveDefinition],
+    server: &ServerOptions,
+    compiling: Compiling,
+) -> Result<(), ApiError> {
+    for (at, definition) in definitions.iter().enumerate() {
+        let Some(schema) = &definition.payload_schema else { continue };
+        let (options, limits) = (SchemaOptions::default(), &compiling.limits(&server.grammar_limits));
+        let compiled = Grammar::json_schema_with_remotes(schema, &server.schemas, &options, limits);
+        compiled.map_err(|source| {
+            let place = format!("registry.definitions[{at}].payload_schema");
+            Kind::Payload { place, source }
+        })?;
+    }
+    Ok(())
+}
+
+fn bad_registry(prefix: &str, source: RegistryError) -> ApiError {
+    Kind::Registry { place: format!("{prefix}{}", source.place()), source }.into()
+}
+
+fn definition(given: DirectiveDefinition) -> Definition {
+    Definition {
+        kind: given.kind,
+        description: given.description,
+        aliases: given.aliases,
+        payload_schema: given.payload_schema,
+        instructions: given.instructions,
+        patch: given.patch,
+    }
+}
+
+const fn mode(given: DirectiveMode) -> Mode {
+    match given {
+        DirectiveMode::JsonSchema => Mode::JsonSchema,
+        DirectiveMode::JsonObject => Mode::JsonObject,
+        DirectiveMode::PromptOnly => Mode::PromptOnly,
+    }
+}

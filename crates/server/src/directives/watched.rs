@@ -1,0 +1,92 @@
+//! A backend that keeps its last error.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use formwork_protocol::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
+use futures_util::future::{BoxFuture, FutureExt};
+
+use crate::app::App;
+use crate::error::{ApiError, Kind};
+use crate::local::{LocalBackend, refusal};
+use crate::providers::RemoteProvider;
+
+/// Wraps a backend and keeps its last error, so that the response can report the full error.
+pub(super) struct Watched {
+    inner: Inner,
+    failed: Mutex<Option<ApiError>>,
+}
+
+enum Inner {
+    Local(LocalBackend),
+    Remote { name: String, backend: Arc<dyn ChatBackend> },
+}
+
+impl Watched {
+    /// Wraps the backend of `provider`, or of the models of `app`.
+    pub(super) fn new(app: &App, provider: Option<&RemoteProvider>) -> Self {
+        let inner = match provider {
+            None => Inner::Local(LocalBackend::new(app.clone())),
+            Some(provider) => {
+                Inner::Remote { name: provider.name.clone(), backend: Arc::clone(&provider.backend) }
+            }
+        };
+        Self { inner, failed: Mutex::default() }
+    }
+
+    /// Returns the last error and forgets it.
+    pub(super) fn take(&self) -> Option<ApiError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) const fn is_remote(&self) -> bool {
+        matches!(self.inner, Inner::Remote { .. })
+    }
+
+    fn backend(&self) -> &dyn ChatBackend {
+        match &self.inner {
+            Inner::Local(backend) => backend,
+            Inner::Remote { backend, .. } => &**backend,
+        }
+    }
+
+    fn keep(&self, error: ApiError) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+}
+
+impl ChatBackend for Watched {
+    fn name(&self) -> &str {
+        self.backend().name()
+    }
+
+    fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        async move {
+            match &self.inner {
+                Inner::Local(backend) => match backend.answer(body).await {
+                    Ok(body) => Ok(Answer { body, attempts: 1, retried: Vec::new() }),
+                    Err(error) => {
+                        let told = refusal(&error);
+                        self.keep(error);
+                        Err(told)
+                    }
+                },
+                Inner::Remote { name, backend } => backend.chat(body).await.inspect_err(|source| {
+                    self.keep(Kind::Upstream { name: name.clone(), source: source.clone() }.into());
+                }),
+            }
+        }
+        .boxed()
+    }
+
+    fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
+        self.backend().stream(body)
+    }
+
+    fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        self.backend().capabilities(model)
+    }
+
+    fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
+        self.backend().known_capabilities(model)
+    }
+}
