@@ -269,10 +269,12 @@ impl BackendError {
 
     /// Reports whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self.category(),
-            Category::RateLimited | Category::Timeout | Category::Server | Category::Connection
-        )
+        // 501 says that the server will never support the request.
+        self.status() != Some(501)
+            && matches!(
+                self.category(),
+                Category::RateLimited | Category::Timeout | Category::Server | Category::Connection
+            )
     }
 
     /// Reports whether a model may have processed the request.

@@ -7,6 +7,8 @@ use super::{BackendError, Category};
 
 /// Minimum pause before a retry, even if the server requests a shorter one.
 const SHORTEST: Duration = Duration::from_millis(100);
+/// Maximum pause before a retry, even if the server requests a longer one.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Rules for resending a failed request. Only transient errors are retried, with exponential
 /// backoff.
@@ -17,7 +19,8 @@ pub struct RetryPolicy {
     /// Pause before the first retry. Each further retry doubles the pause; jitter shortens each
     /// pause by up to 25%.
     pub first: Duration,
-    /// Maximum pause chosen by the policy. A longer pause requested by the server is respected.
+    /// Maximum pause chosen by the policy. A longer pause requested by the server is respected, up
+    /// to 60 seconds.
     pub longest: Duration,
     /// Time limit for all attempts and pauses together, measured from the first attempt. With a
     /// deadline, rate-limited requests (429) are retried until the deadline, regardless of
@@ -95,7 +98,7 @@ impl RetryPolicy {
         let doubled = self.first.saturating_mul(1 << (attempt - 1).min(20)).min(self.longest);
         // Jitter keeps clients that were rejected together from all returning at the same time.
         let jittered = doubled.mul_f64(0.75 + 0.25 * fastrand::f64());
-        let pause = error.retry_after().map_or(jittered, |asked| asked.max(SHORTEST));
+        let pause = error.retry_after().map_or(jittered, |asked| asked.clamp(SHORTEST, LONGEST));
         let late = self.deadline.is_some_and(|deadline| started.elapsed() + pause > deadline);
         (!late).then(|| Retry {
             cause: RetryCause::Backend(error.clone()),
@@ -135,6 +138,8 @@ mod tests {
     async fn honors_the_pause_that_the_server_requests() {
         assert_eq!(pauses(RetryPolicy::default(), &error(429, Some(7))), [Duration::from_secs(7); 3]);
         assert_eq!(pauses(RetryPolicy::default(), &error(503, Some(60))), [Duration::from_secs(60); 3]);
+        assert_eq!(pauses(RetryPolicy::default(), &error(503, Some(86_400))), [Duration::from_secs(60); 3]);
+        assert_eq!(pauses(RetryPolicy::default(), &error(501, None)), []);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use super::error::{Fault, Reason};
 use super::{Config, LOCAL_PROVIDER, Model, PROVIDER_PRESETS, Profile, Provider};
+use crate::directives::{Preset, presets};
 use crate::sampling::{DEFAULT_PROFILE, Sampling};
 
 /// Request fields that must not have defaults.
@@ -64,6 +65,7 @@ fn provider(name: &str, provider: &Provider) -> Result<(), Wrong> {
     {
         return Err((vec!["llm_options_defaults"], Reason::Reserved { field: field.to_owned() }));
     }
+    directives(&provider.directives)?;
     if let Some(preset) = &provider.preset {
         known(&["preset"], preset, PROVIDER_PRESETS.iter().map(|&name| name.to_owned()))?;
     }
@@ -86,6 +88,7 @@ fn model(config: &Config, model: &Model) -> Result<(), Wrong> {
     if model.model.is_empty() {
         return Err((vec!["model"], Reason::Empty));
     }
+    directives(&model.directives)?;
     if model.provider != LOCAL_PROVIDER && !config.providers.contains_key(&model.provider) {
         let names = std::iter::once(LOCAL_PROVIDER.to_owned()).chain(config.providers.keys().cloned());
         known(&["provider"], &model.provider, names)?;
@@ -94,6 +97,23 @@ fn model(config: &Config, model: &Model) -> Result<(), Wrong> {
         known(&["profile"], profile, config.profiles().iter().map(|profile| profile.name.clone()))?;
     }
     Ok(())
+}
+
+/// Checks that no field of requests for directives is set that the protocol sets itself.
+fn directives(preset: &Preset) -> Result<(), Wrong> {
+    for (key, fields) in [
+        ("request_overrides", &preset.request_overrides),
+        ("structured_request_overrides", &preset.structured_request_overrides),
+        ("prompt_only_request_overrides", &preset.prompt_only_request_overrides),
+    ] {
+        if let Some(field) = presets::RESERVED.into_iter().find(|&field| fields.contains_key(field)) {
+            return Err((vec!["directives", key], Reason::Reserved { field: field.to_owned() }));
+        }
+    }
+    match &preset.modes {
+        Some(modes) if modes.is_empty() => Err((vec!["directives", "modes"], Reason::Empty)),
+        _ => Ok(()),
+    }
 }
 
 fn known(path: &[&'static str], given: &str, names: impl Iterator<Item = String>) -> Result<(), Wrong> {

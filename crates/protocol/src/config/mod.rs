@@ -24,6 +24,7 @@ pub use aros::{Aros, StructuredOutput};
 pub use error::ConfigError;
 
 use crate::catalogue::{self, Verdict, Workaround};
+use crate::directives::{Mode, Preset as DirectivesPreset, presets};
 use crate::sampling::{DEFAULT_PROFILE, ModelPattern, Profiles, Sampling, SamplingProfile};
 use crate::{BackendError, Body, RemoteBackend, RetryPolicy};
 
@@ -31,7 +32,7 @@ use crate::{BackendError, Body, RemoteBackend, RetryPolicy};
 pub const LOCAL_PROVIDER: &str = "local";
 
 /// Remote providers with known quirks.
-pub const PROVIDER_PRESETS: [&str; 3] = ["openai", "openrouter", "formwork"];
+pub const PROVIDER_PRESETS: [&str; 4] = ["openai", "openrouter", "volcanoengine", "formwork"];
 
 /// A configuration file.
 ///
@@ -112,6 +113,9 @@ pub struct Provider {
     /// Default values of request fields. A request can override them.
     #[serde(default)]
     pub llm_options_defaults: Body,
+    /// Settings for requesting directives. They override those of `preset`.
+    #[serde(default)]
+    pub directives: DirectivesPreset,
 }
 
 /// Retries of failed requests. Unset fields use the defaults of [`RetryPolicy`].
@@ -146,6 +150,10 @@ pub struct Model {
     pub verdict: Option<Verdict>,
     /// Basis of the verdict.
     pub notes: Option<String>,
+    /// Settings for requesting directives. They override those of the provider and of the
+    /// workarounds.
+    #[serde(default)]
+    pub directives: DirectivesPreset,
 }
 
 /// A sampling profile.
@@ -212,7 +220,15 @@ impl Provider {
             timeout: None,
             preset: None,
             llm_options_defaults: Body::new(),
+            directives: DirectivesPreset::default(),
         }
+    }
+
+    /// Returns the settings for requesting directives of this provider: those of its preset, and
+    /// above them those of its table `directives`.
+    pub fn directives(&self) -> DirectivesPreset {
+        let known = presets::provider_defaults(self.preset.as_deref().unwrap_or_default());
+        presets::merge([known, self.directives.clone()])
     }
 
     /// Creates a backend for the server. `key` is the API key.
@@ -262,6 +278,14 @@ impl Model {
     pub fn workarounds(&self) -> &[Workaround] {
         let known = || catalogue::find(&self.model).map_or(&[][..], |entry| entry.workarounds);
         self.presets.as_deref().unwrap_or_else(known)
+    }
+
+    /// Returns the settings for requesting directives of this model: those of its workarounds, and
+    /// above them those of its table `directives`.
+    pub fn directives(&self) -> DirectivesPreset {
+        let is_prompt_only = self.workarounds().contains(&Workaround::PromptOnly);
+        let known = is_prompt_only.then(|| presets::directives([Mode::PromptOnly]));
+        presets::merge([known.unwrap_or_default(), self.directives.clone()])
     }
 
     /// Returns the verdict about tools: the configured one, or the catalogue's.

@@ -108,6 +108,18 @@ fn errors_name_line_and_key() {
             "line 3: `providers.x.headers`: invalid header `a b`",
         ),
         (
+            "[providers.x]\nbase_url = \"http://x\"\n[providers.x.directives.request_overrides]\ntools = []",
+            "line 3: `providers.x.directives.request_overrides`: `tools` cannot have a default",
+        ),
+        (
+            "[providers.x]\nbase_url = \"http://x\"\n[providers.x.directives]\nmodes = []",
+            "line 4: `providers.x.directives.modes`: the value must not be empty",
+        ),
+        (
+            "[providers.x]\nbase_url = \"http://x\"\n[providers.x.directives]\nmode = \"json_object\"",
+            "line 4: `providers.x.directives.mode`: unknown field `mode`",
+        ),
+        (
             "[providers.x]\nbase_url = \"http://x\"\npreset = \"y\"",
             "line 3: `providers.x.preset`: unknown name `y`; expected one of ",
         ),
@@ -150,4 +162,32 @@ fn errors_name_line_and_key() {
     }
     let error = Config::parse("[aros]\nenabled = 3").expect_err("a number");
     assert_eq!((error.line(), error.key()), (2, Some("aros.enabled")));
+}
+
+#[test]
+fn presets_of_directives_are_tables() {
+    let text = r#"
+        [providers.ark]
+        base_url = "https://ark.cn-beijing.volces.com/api/v3"
+        preset = "volcanoengine"
+        [providers.ark.directives]
+        modes = ["json_object", "prompt_only"]
+        max_requests = 3
+        [providers.ark.directives.structured_request_overrides]
+        thinking = { type = "disabled" }
+
+        [models.mine]
+        provider = "ark"
+        model = "doubao"
+        presets = ["prompt_only"]
+        [models.mine.directives]
+        repair_retries = 2
+    "#;
+    let config = Config::parse(text).expect("a configuration");
+    let preset = config.providers["ark"].directives();
+    assert_eq!((preset.strict, preset.max_requests), (Some(false), Some(3)));
+    assert_eq!(preset.modes, Some(vec![Mode::JsonObject, Mode::PromptOnly]));
+    assert_eq!(preset.structured_request_overrides["thinking"]["type"], "disabled");
+    let model = config.models["mine"].directives();
+    assert_eq!((model.modes, model.repair_retries), (Some(vec![Mode::PromptOnly]), Some(2)));
 }

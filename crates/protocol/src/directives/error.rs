@@ -31,6 +31,12 @@ pub(super) enum Fault {
     SameAlias { alias: String, other: String },
     #[error("unknown type `{name}`; expected a type of the registry")]
     NoType { name: String },
+    #[error("type `{name}` is required but not allowed; add it to the allowed types")]
+    RequiredNotAllowed { name: String },
+    #[error("type `{name}` is already required")]
+    RequiredTwice { name: String },
+    #[error("the minimum number of directives of type `{name}` is above the maximum")]
+    RequiredRange { name: String },
     #[error(
         "a payload schema must be an object or `true`, and its `type`, if present, must include `object`"
     )]

@@ -27,8 +27,20 @@ pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> Strin
     };
     let types = of_types(options.registry(), options.allowed().as_deref(), mode != Mode::JsonSchema);
     let further = options.output_instructions.as_deref().map(str::trim).unwrap_or_default();
-    let parts = [shape, &types, further];
+    let required = of_requirements(options);
+    let parts = [shape, &types, &required, further];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns a sentence for each requirement of the options, or an empty text.
+fn of_requirements(options: &StructuredOutputOptions) -> String {
+    let required = options
+        .required()
+        .iter()
+        .map(|required| format!("\"directives\" must have {}.", required.instruction()));
+    let length =
+        options.max_text_length.map(|limit| format!("\"assistant_text\" has at most {limit} characters."));
+    required.chain(length).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a text that describes each type in `allowed`, followed by the registry's general
@@ -72,7 +84,9 @@ pub(super) fn of_repair(problem: &Problem, reasons: &[String], warnings: &[Warni
     if !reasons.is_empty() {
         let _ = write!(text, "\nIn particular: {reasons}.");
     }
-    if problem.code == super::parser::TRUNCATED {
+    let cut = [super::parser::TRUNCATED, super::CLOSED_BY_BUDGET];
+    let is_cut = |code: &str| cut.contains(&code);
+    if is_cut(&problem.code) || warnings.iter().any(|warning| is_cut(&warning.code)) {
         text.push_str("\nIt was cut off, so be brief.");
     }
     text.push_str(

@@ -47,22 +47,32 @@ mod options;
 pub mod parser;
 pub mod patch;
 pub mod presets;
+mod read;
 mod registry;
+mod requirement;
 mod result;
 mod runner;
 mod salvage;
 pub mod schema;
+mod stream;
+mod text;
 mod validator;
 
 pub use error::RegistryError;
 pub use options::{PayloadNormalizer, PayloadValidator, StructuredOutputOptions};
 pub use presets::{Mode, PayloadSchemas, Preset};
+pub use read::read;
 pub use registry::{Definition, Registry};
+pub use requirement::Requirement;
 pub use result::{
     Attempt, AttemptKind, Directive, DirectiveResult, Issue, Problem, ProblemCategory, Skipped, Warning,
 };
 pub use runner::{ResultValidator, RunRequest, Runner, require_types};
+pub use stream::RunEvent;
 pub use validator::{Envelope, Validator};
+
+/// Code of the warning that the length limit forced the answer to close early.
+const CLOSED_BY_BUDGET: &str = "CLOSED_BY_BUDGET";
 
 /// Returns `text` unchanged if it has at most `limit` characters. Otherwise returns the first
 /// `limit` characters, followed by `…`.

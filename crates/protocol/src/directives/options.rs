@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::error::{Fault, RegistryError};
-use super::{Issue, Registry, names};
+use super::{Issue, Registry, Requirement, names};
 
 /// Function of the app that checks a payload.
 ///
@@ -28,10 +28,14 @@ pub struct StructuredOutputOptions {
     registry: Registry,
     allowed: Option<Vec<String>>,
     aliases: BTreeMap<String, String>,
+    required: Vec<Requirement>,
     pub(super) payload_validator: Option<PayloadValidator>,
     pub(super) payload_normalizer: Option<PayloadNormalizer>,
     /// Maximum size of an answer, in bytes; 200,000 by default. A larger answer is rejected.
     pub max_bytes: usize,
+    /// Maximum number of characters of `assistant_text`. A longer text is repaired. `None` sets no
+    /// maximum.
+    pub max_text_length: Option<usize>,
     schema_name: String,
     /// Additional text about types and payloads, for the model. Requests add this text to the end
     /// of the system message.
@@ -49,9 +53,11 @@ impl StructuredOutputOptions {
             registry,
             allowed: None,
             aliases: BTreeMap::new(),
+            required: Vec::new(),
             payload_validator: None,
             payload_normalizer: None,
             max_bytes: MAX_BYTES,
+            max_text_length: None,
             schema_name: super::schema::NAME.to_owned(),
             output_instructions: None,
             inject_response_format: true,
@@ -99,6 +105,42 @@ impl StructuredOutputOptions {
             self.aliases.insert(alias, kind);
         }
         Ok(self)
+    }
+
+    /// Requires directives of these types. An answer without them is repaired. A backend that
+    /// enforces payload schemas also enforces the requirements while it generates.
+    ///
+    /// # Errors
+    /// Returns an error if a type is unknown, not allowed or given twice, or if a minimum is above
+    /// its maximum.
+    pub fn with_required(
+        mut self,
+        required: impl IntoIterator<Item = Requirement>,
+    ) -> Result<Self, RegistryError> {
+        let required: Vec<_> = required.into_iter().collect();
+        let allowed = self.allowed();
+        for (at, requirement) in required.iter().enumerate() {
+            let place = || format!("require[{at}]");
+            let name = requirement.kind.clone();
+            names::well_formed(&name, place)?;
+            self.check_type(&name, place)?;
+            if allowed.as_ref().is_some_and(|allowed| !allowed.contains(&name)) {
+                return Err(RegistryError::new(place(), Fault::RequiredNotAllowed { name }));
+            }
+            if required[..at].iter().any(|other| other.kind == name) {
+                return Err(RegistryError::new(place(), Fault::RequiredTwice { name }));
+            }
+            if requirement.max.is_some_and(|max| max < requirement.min) {
+                return Err(RegistryError::new(place(), Fault::RequiredRange { name }));
+            }
+        }
+        self.required = required;
+        Ok(self)
+    }
+
+    /// Returns the required directives.
+    pub fn required(&self) -> &[Requirement] {
+        &self.required
     }
 
     /// Sets the app's own check of payloads; see [`PayloadValidator`] for the arguments and the

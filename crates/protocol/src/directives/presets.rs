@@ -117,6 +117,11 @@ pub struct Preset {
     /// previous answer and the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_retries: Option<u32>,
+    /// Maximum number of requests of a run in all modes together, including repairs and retries. A
+    /// retry within a request is counted, but not prevented. If `None`, only the modes and
+    /// `repair_retries` bound the number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<u32>,
     /// True if the runner queries the backend's capabilities first and skips unsupported modes. For
     /// a remote server, the first query for each model sends probe requests.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +170,7 @@ pub fn directives(modes: impl IntoIterator<Item = Mode>) -> Preset {
 }
 
 /// Names of the providers for which [`provider_defaults`] has settings.
-pub const PROVIDERS: [&str; 3] = ["openrouter", "openai", "local"];
+pub const PROVIDERS: [&str; 5] = ["openrouter", "openai", "volcanoengine", "formwork", "local"];
 
 /// Returns the settings that a provider needs. The name's case is ignored, and an unknown name
 /// gives an empty preset.
@@ -176,8 +181,11 @@ pub const PROVIDERS: [&str; 3] = ["openrouter", "openai", "local"];
 ///   supported fields are incomplete.
 /// - `openai`: accepts `strict: true` only if no object in the schema allows additional properties.
 ///   The preset sets `strict` to false, because payloads may have any properties.
-/// - `local`: the engine in this process can enforce any schema, so requests always describe
-///   payloads.
+/// - `volcanoengine`: as for `openai`, `strict` is false. Only some models of the provider support
+///   `json_schema`; the others refuse the request, and the next mode follows.
+/// - `local`, and `formwork` for a Formwork server: the engine can enforce any schema, so requests
+///   always describe payloads. The only mode is `json_schema`, and repairs stay in this mode, because
+///   no other mode enforces as much.
 pub fn provider_defaults(provider: &str) -> Preset {
     let routing = |require: bool| body(json!({ "provider": { "require_parameters": require } }));
     match provider.trim().to_lowercase().as_str() {
@@ -186,8 +194,12 @@ pub fn provider_defaults(provider: &str) -> Preset {
             prompt_only_request_overrides: routing(false),
             ..Preset::default()
         },
-        "openai" => Preset { strict: Some(false), ..Preset::default() },
-        "local" => Preset { payload_schemas: Some(PayloadSchemas::Always), ..Preset::default() },
+        "openai" | "volcanoengine" => Preset { strict: Some(false), ..Preset::default() },
+        "local" | "formwork" => Preset {
+            modes: Some(vec![Mode::JsonSchema]),
+            payload_schemas: Some(PayloadSchemas::Always),
+            ..Preset::default()
+        },
         _ => Preset::default(),
     }
 }
@@ -198,6 +210,7 @@ pub fn merge(presets: impl IntoIterator<Item = Preset>) -> Preset {
     presets.into_iter().fold(Preset::default(), |below, above| Preset {
         modes: above.modes.or(below.modes),
         repair_retries: above.repair_retries.or(below.repair_retries),
+        max_requests: above.max_requests.or(below.max_requests),
         check_capabilities: above.check_capabilities.or(below.check_capabilities),
         stop_on_refusal: above.stop_on_refusal.or(below.stop_on_refusal),
         payload_schemas: above.payload_schemas.or(below.payload_schemas),
@@ -273,7 +286,10 @@ mod tests {
             assert_eq!(Value::from(preset.fields(mode, &insisting)), expected);
         }
         assert_eq!(provider_defaults("somebody"), Preset::default());
-        assert_eq!(provider_defaults("openai").strict, Some(false));
+        for provider in ["openai", "VolcanoEngine"] {
+            assert_eq!(provider_defaults(provider).strict, Some(false));
+        }
+        assert!(PROVIDERS.iter().all(|name| provider_defaults(name) != Preset::default()));
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub enum ProblemCategory {
     /// The envelope is valid but does not meet the caller's requirements
     /// ([`RunRequest::result_validator`](super::RunRequest::result_validator)).
     Semantic,
+    /// The run reached its limit of requests
+    /// ([`Preset::max_requests`](super::Preset::max_requests)).
+    Limit,
 }
 
 /// Reason for the failure of an attempt.

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod request;
+mod streamed;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ pub use request::{ResultValidator, RunRequest, require_types};
 use super::presets::{self, RESERVED};
 use super::{
     Attempt, AttemptKind, DirectiveResult, Envelope, Mode, PayloadSchemas, Preset, Problem, ProblemCategory,
-    Skipped, StructuredOutputOptions, Validator, salvage, schema,
+    RunEvent, Skipped, StructuredOutputOptions, Validator, salvage, schema,
 };
 use crate::{BackendError, Capabilities, Feature, PromptRunner};
 
@@ -22,7 +23,8 @@ use crate::{BackendError, Capabilities, Feature, PromptRunner};
 /// The runner tries the modes of its preset in order. In each mode it asks once and then sends up
 /// to `repair_retries` repair requests. If the backend refuses a request, the runner tries the next
 /// mode at once, unless the preset sets `stop_on_refusal`. A backend error that is not about the
-/// mode ends the run.
+/// mode ends the run, and so does a refusal of the model or a content filter: asking again for what
+/// was refused would be refused again.
 ///
 /// A refusal also affects later runs of the runner and its clones. They skip the refused mode if
 /// the backend answered in a later mode of the same run.
@@ -76,16 +78,24 @@ impl Runner {
         Self { preset: once, ..self.clone() }.run_in(request, &[mode]).await
     }
 
+    /// Runs like [`Runner::run`], with streamed answers. Calls `events` for each request, each piece
+    /// of text and each valid directive as soon as it is whole. The result alone decides: if a
+    /// request fails, the events before the next [`RunEvent::Attempt`] are void.
+    ///
+    /// # Errors
+    /// Returns the backend's error if the run is interrupted, as [`Runner::run`] does.
+    pub async fn run_streamed(
+        &self,
+        request: &RunRequest,
+        events: &(dyn Fn(RunEvent) + Send + Sync),
+    ) -> Result<DirectiveResult, BackendError> {
+        let modes = request.modes.as_ref().or(self.preset.modes.as_ref());
+        let run = DirectiveRun { events: Some(events), ..DirectiveRun::new(self, request) };
+        run.run(modes.map(Vec::as_slice).unwrap_or_default()).await
+    }
+
     async fn run_in(&self, request: &RunRequest, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
-        let mut run = DirectiveRun::new(self, request);
-        for mode in run.open(modes).await? {
-            match run.climb(mode).await? {
-                ModeEnd::Done(envelope) => return Ok(run.succeeded(mode, envelope)),
-                ModeEnd::Next => {}
-                ModeEnd::Stop => break,
-            }
-        }
-        Ok(run.failed())
+        DirectiveRun::new(self, request).run(modes).await
     }
 
     /// Returns the modes that the backend refused in earlier runs.
@@ -128,6 +138,10 @@ struct DirectiveRun<'a> {
     /// Best text for the user in the unusable answers so far. The flag is true if the text came
     /// from a valid envelope.
     best: (String, bool),
+    /// Number of requests sent so far, including retries.
+    sent: u32,
+    /// Receiver of events, if answers are streamed.
+    events: Option<&'a (dyn Fn(RunEvent) + Send + Sync)>,
 }
 
 impl<'a> DirectiveRun<'a> {
@@ -140,7 +154,30 @@ impl<'a> DirectiveRun<'a> {
             skipped: Vec::new(),
             refused: Vec::new(),
             best: (String::new(), false),
+            sent: 0,
+            events: None,
         }
+    }
+
+    async fn run(mut self, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
+        let mut open = self.open(modes).await?.into_iter();
+        for mode in open.by_ref() {
+            match self.climb(mode).await? {
+                ModeEnd::Done(envelope) => return Ok(self.succeeded(mode, envelope)),
+                ModeEnd::Next => {}
+                ModeEnd::Stop => break,
+            }
+        }
+        if self.is_spent() {
+            let reason = format!("the run reached its limit of {} requests", self.sent);
+            self.skipped.extend(open.map(|mode| Skipped { mode, reason: reason.clone() }));
+        }
+        Ok(self.failed())
+    }
+
+    /// Reports whether the run has sent as many requests as the preset allows.
+    fn is_spent(&self) -> bool {
+        self.runner.preset.max_requests.is_some_and(|limit| self.sent >= limit)
     }
 
     const fn options(&self) -> &'a StructuredOutputOptions {
@@ -192,6 +229,9 @@ impl<'a> DirectiveRun<'a> {
         let mut conversation = Conversation::new(self.request, &self.runner.preset, mode, detail);
         let mut kind = AttemptKind::First;
         for left in (0..=self.runner.preset.repair_retries.unwrap_or_default()).rev() {
+            if self.is_spent() {
+                return Ok(ModeEnd::Stop);
+            }
             match self.attempt(mode, kind, &conversation).await? {
                 AttemptOutcome::Good(envelope) => return Ok(ModeEnd::Done(envelope)),
                 AttemptOutcome::Refused if kind == AttemptKind::First => {
@@ -200,6 +240,7 @@ impl<'a> DirectiveRun<'a> {
                 }
                 AttemptOutcome::Refused => return Ok(self.after_refusal()),
                 AttemptOutcome::Failed => return Ok(ModeEnd::Stop),
+                AttemptOutcome::Bad(answered) if answered.is_final() => return Ok(ModeEnd::Stop),
                 AttemptOutcome::Bad(answered) if left > 0 => {
                     kind = answered.repair_kind();
                     conversation.repair(&answered);
@@ -250,7 +291,10 @@ impl<'a> DirectiveRun<'a> {
     fn failed(self) -> DirectiveResult {
         let mut errors: Vec<Problem> =
             self.attempts.iter().filter_map(|attempt| attempt.error.clone()).collect();
-        if self.attempts.is_empty() {
+        if self.is_spent() {
+            let message = format!("the run reached its limit of {} requests", self.sent);
+            errors.push(Problem::new(ProblemCategory::Limit, "REQUEST_LIMIT", message));
+        } else if self.attempts.is_empty() {
             let message = "the backend supports none of the modes";
             errors.push(Problem::new(ProblemCategory::Unsupported, "NO_MODE", message));
         }

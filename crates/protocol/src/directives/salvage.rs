@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 
-use crate::adapt::object::{is_blank, without_thoughts};
+use super::text::{before_json, is_marks, without_leading_thoughts};
+use crate::adapt::object::without_thoughts;
 
 /// Returns the value of `assistant_text` in an unreadable answer, even if the string is cut off.
-/// Without such a value, returns the text before the first brace or code fence.
+/// Without such a value, returns the text before the JSON or a code fence. Thoughts and lone
+/// brackets are no text.
 pub(super) fn assistant_text(content: &str) -> String {
-    let content = without_thoughts(content);
-    written(content).unwrap_or_else(|| {
-        let end = [content.find('{'), content.find("```")].into_iter().flatten().min();
-        content[..end.unwrap_or(content.len())].trim_matches(is_blank).to_owned()
-    })
+    let (content, _) = without_leading_thoughts(without_thoughts(content));
+    let text = written(content).unwrap_or_else(|| before_json(content).to_owned());
+    let (text, _) = without_leading_thoughts(&text);
+    if is_marks(text) { String::new() } else { text.to_owned() }
 }
 
 /// Returns the string after `"assistant_text":`, up to its closing quote or the end of the answer.
@@ -66,6 +67,14 @@ mod tests {
             (r#"{"assistant_text": "bad \x", "#, ""),
             (r#"{"directives": []}"#, ""),
             ("", ""),
+            ("<think>So, the user", ""),
+            ("<think>a</think><thinking>b", ""),
+            (r#"{"assistant_text": "<think>So</think>Hi", oops"#, "Hi"),
+            (r#"{"assistant_text": "<think>So"#, ""),
+            (r#"{"assistant_text": "[", oops"#, ""),
+            ("[]", ""),
+            ("[{\"type\": \"ui.toast\"", ""),
+            ("Done [1]. [{", "Done [1]."),
         ] {
             assert_eq!(assistant_text(content), text, "{content}");
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::embed::embedded;
-use super::{Definition, Mode, StructuredOutputOptions};
+use super::{Definition, Mode, Requirement, StructuredOutputOptions};
 
 /// Default value of `json_schema.name` in requests.
 pub const NAME: &str = "directives";
@@ -11,8 +11,9 @@ pub const NAME: &str = "directives";
 /// Level of detail of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// True to describe each payload by the payload schema of its type. If false, the schema
-    /// accepts any object as a payload, which every provider supports.
+    /// True to describe each payload by the payload schema of its type, and to include the required
+    /// directives and the maximum length of the text. If false, the schema accepts any envelope of
+    /// the allowed types, which every provider supports.
     pub payloads: bool,
     /// Value of `json_schema.strict` in requests.
     pub strict: bool,
@@ -36,9 +37,11 @@ pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: De
 ///
 /// If `payloads` is false, a payload may be any object. If true, `anyOf` has one alternative for
 /// each type with a payload schema, and one alternative for all other types. The payload schemas
-/// are under `$defs`, with their references rewritten for that position.
+/// are under `$defs`, with their references rewritten for that position. If true, the schema also
+/// requires the directives of [`StructuredOutputOptions::required`], in any order, and limits the
+/// length of `assistant_text`.
 pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
-    let (directives, definitions) = match options.allowed() {
+    let (mut directives, definitions) = match options.allowed() {
         // `enum` must not be empty, so the schema of no allowed types is an empty array.
         Some(allowed) if allowed.is_empty() => (json!({ "type": "array", "maxItems": 0 }), json!({})),
         allowed => {
@@ -46,9 +49,16 @@ pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
             (json!({ "type": "array", "items": items }), definitions)
         }
     };
+    let mut text = json!({ "type": "string" });
+    if let Some(limit) = options.max_text_length.filter(|_| payloads) {
+        text["maxLength"] = limit.into();
+    }
+    if payloads {
+        require(&mut directives, options);
+    }
     let mut schema = json!({
         "type": "object",
-        "properties": { "assistant_text": { "type": "string" }, "directives": directives },
+        "properties": { "assistant_text": text, "directives": directives },
         "required": ["assistant_text", "directives"],
         "additionalProperties": false,
     });
@@ -56,6 +66,20 @@ pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
         schema["$defs"] = definitions;
     }
     schema
+}
+
+/// Adds the required directives to the schema of the array.
+fn require(directives: &mut Value, options: &StructuredOutputOptions) {
+    let mut required: Vec<Value> = options.required().iter().map(Requirement::schema).collect();
+    match (directives.as_object_mut(), required.len()) {
+        (_, 0) | (None, _) => {}
+        (Some(directives), 1) => {
+            directives.extend(required.remove(0).as_object().cloned().unwrap_or_default())
+        }
+        (Some(directives), _) => {
+            directives.insert("allOf".to_owned(), required.into());
+        }
+    }
 }
 
 /// Returns the schema of one directive, and the definitions for `$defs` that the schema refers to.

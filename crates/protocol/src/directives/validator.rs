@@ -2,7 +2,9 @@ use serde_json::{Map, Value, json};
 
 use super::names::{Meaning, Names};
 use super::parser::{FIELDS, kind_of};
-use super::{Directive, Issue, Problem, ProblemCategory, StructuredOutputOptions, Warning, patch, shortened};
+use super::{
+    Directive, Issue, Problem, ProblemCategory, StructuredOutputOptions, Warning, patch, shortened, text,
+};
 
 /// Maximum number of characters of a type or field name in a warning.
 const NAME: usize = 80;
@@ -27,7 +29,9 @@ pub struct Envelope {
 /// `MISSING_TYPE`, `INVALID_TYPE`, `UNKNOWN_TYPE`, `TYPE_NOT_ALLOWED`, `MISSING_PAYLOAD`,
 /// `INVALID_PAYLOAD`, `PAYLOAD_SCHEMA`, a code of [`patch::validate_patch_ops`], or a code of the
 /// app's own check ([`PayloadValidator`](super::PayloadValidator)). Unknown fields outside payloads
-/// are dropped, with the warning `UNKNOWN_FIELD`.
+/// are dropped, with the warning `UNKNOWN_FIELD`. A thought at the beginning of `assistant_text`
+/// (`<think>…</think>`) is dropped with the warning `THOUGHT_REMOVED`, and a text of mere brackets
+/// with the warning `NOT_TEXT`.
 pub struct Validator<'a> {
     options: &'a StructuredOutputOptions,
     names: Names,
@@ -46,15 +50,15 @@ impl<'a> Validator<'a> {
     /// Returns an error if `assistant_text` or `directives` is missing (`MISSING_FIELD`) or has the
     /// wrong type (`INVALID_FIELD`).
     pub fn validate(&self, mut members: Map<String, Value>) -> Result<Envelope, Problem> {
-        let assistant_text = match field(&mut members, FIELDS[0])? {
-            Value::String(text) => text,
+        let (assistant_text, cleaned) = match field(&mut members, FIELDS[0])? {
+            Value::String(text) => cleaned(text),
             other => return Err(wrong(FIELDS[0], "a string", &other)),
         };
         let items = match field(&mut members, FIELDS[1])? {
             Value::Array(items) => items,
             other => return Err(wrong(FIELDS[1], "an array", &other)),
         };
-        let mut warnings: Vec<Warning> = unknown(&members, None, None).into_iter().collect();
+        let mut warnings: Vec<Warning> = cleaned.into_iter().chain(unknown(&members, None, None)).collect();
         let mut directives = Vec::new();
         for (index, item) in items.into_iter().enumerate() {
             match self.directive(index, item, &mut warnings) {
@@ -67,7 +71,7 @@ impl<'a> Validator<'a> {
 
     /// Checks `item`, the directive at `index`. A valid directive may still add to `warnings`. If
     /// the directive must be dropped, returns the warnings as an error.
-    fn directive(
+    pub(super) fn directive(
         &self,
         index: usize,
         item: Value,
@@ -105,7 +109,8 @@ impl<'a> Validator<'a> {
                 return Err(told(Some(&given), "UNKNOWN_TYPE", "unknown type".to_owned()));
             }
         };
-        let mut payload = match members.shift_remove("payload") {
+        let is_patch = self.options.registry().get(&kind).is_some_and(|definition| definition.patch);
+        let mut payload = match members.shift_remove("payload").map(|payload| decoded(payload, is_patch)) {
             Some(Value::Object(payload)) => payload,
             None => return Err(told(Some(&kind), "MISSING_PAYLOAD", "missing `payload`".to_owned())),
             Some(other) => {
@@ -158,6 +163,35 @@ impl<'a> Validator<'a> {
         }
         self.options.payload_validator.as_ref().map(|check| check(kind, payload)).unwrap_or_default()
     }
+}
+
+/// Returns `text` without thoughts and lone brackets, and a warning if something was removed.
+fn cleaned(text: String) -> (String, Option<Warning>) {
+    let told = |code: &str, message: &str| {
+        let (code, message) = (code.to_owned(), message.to_owned());
+        Some(Warning { code, message, index: None, kind: None, details: None })
+    };
+    let (clean, _) = text::without_leading_thoughts(&text);
+    if text::is_marks(clean) {
+        return (String::new(), told("NOT_TEXT", "`assistant_text` has only brackets or quotes"));
+    }
+    if clean.len() == text.len() {
+        return (text, None);
+    }
+    (clean.to_owned(), told("THOUGHT_REMOVED", "removed a thought from `assistant_text`"))
+}
+
+/// Returns the object of a payload that is a string with the JSON text of an object. A patch may
+/// also be a list of operations, which becomes the field `ops`. Other payloads stay unchanged.
+fn decoded(payload: Value, is_patch: bool) -> Value {
+    let payload = match &payload {
+        Value::String(text) => serde_json::from_str(text)
+            .ok()
+            .filter(|value: &Value| value.is_object() || (is_patch && value.is_array()))
+            .unwrap_or(payload),
+        _ => payload,
+    };
+    if is_patch && payload.is_array() { json!({ "ops": payload }) } else { payload }
 }
 
 /// Removes the envelope's field `name` and returns its value, or an error if the field is missing.

@@ -5,9 +5,7 @@
 //! result. [`Profiles::select`] picks profiles by name or by group.
 //!
 //! # Limits
-//! Only published values are predefined. The values of `deepseek_v3_2_general_conversation`,
-//! `deepseek_v3_2_creative_writing` and `glm_4_7_recommended` are not published, so these profiles
-//! are missing. A configuration file can add them.
+//! Only published values are predefined. A configuration file can add profiles and replace them.
 
 mod pattern;
 mod predefined;
@@ -158,7 +156,7 @@ pub struct UnknownProfile {
 ///     profiles.select(&[asked]).unwrap().iter().map(|profile| profile.name.as_str()).collect()
 /// };
 /// assert_eq!(names("default"), ["default"]);
-/// assert_eq!(names("creative"), ["gemini_2_5_flash_creative"]);
+/// assert_eq!(names("creative"), ["deepseek_v3_2_creative_writing", "gemini_2_5_flash_creative"]);
 /// let creative = profiles.get("gemini_2_5_flash_creative").unwrap();
 /// assert!(creative.applies_to("google/gemini-2.5-flash:nitro"));
 /// ```
@@ -251,7 +249,7 @@ mod tests {
         assert_eq!(recommended.iter().filter(|name| *name == "qwen_recommended").count(), 1);
         assert_eq!(recommended[0], "qwen_recommended");
         assert_eq!(names(&profiles, &["tool_calling"]), ["glm_4_7_flash_tool_calling"]);
-        assert!(names(&profiles, &["conversation"]).is_empty(), "no values are published for any");
+        assert_eq!(names(&profiles, &["conversation"]), ["deepseek_v3_2_general_conversation"]);
         let error = profiles.select(&["defualt"]).expect_err("no such profile");
         assert!(
             error

@@ -27,8 +27,11 @@ struct Predefined(&'static str, &'static [&'static str], &'static [&'static str]
 
 /// The predefined profiles.
 ///
-/// The values of the last two profiles come from the model cards
-/// (<https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>,
+/// The values for conversation and creative writing are those of `DeepSeek`'s API documentation
+/// (<https://api-docs.deepseek.com/quick_start/parameter_settings>). The values of
+/// `glm_4_7_recommended` and of the last two profiles come from the model cards
+/// (<https://huggingface.co/zai-org/GLM-4.7>,
+/// <https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>,
 /// <https://huggingface.co/google/gemma-3-270m>).
 const PREDEFINED: &[Predefined] = &[
     Predefined(DEFAULT_PROFILE, &[DEFAULT_PROFILE], &[], NONE),
@@ -38,7 +41,20 @@ const PREDEFINED: &[Predefined] = &[
         &["deepseek/deepseek-v3.2*"],
         top_p(1.0, 0.95),
     ),
+    Predefined(
+        "deepseek_v3_2_general_conversation",
+        &["conversation"],
+        &["deepseek/deepseek-v3.2*"],
+        temperature(1.3),
+    ),
+    Predefined(
+        "deepseek_v3_2_creative_writing",
+        &["creative"],
+        &["deepseek/deepseek-v3.2*"],
+        temperature(1.5),
+    ),
     Predefined("gemini_2_5_flash_creative", &["creative"], &["google/gemini-2.5-flash"], temperature(1.5)),
+    Predefined("glm_4_7_recommended", &["recommended"], &["z-ai/glm-4.7"], top_p(1.0, 0.95)),
     Predefined("glm_4_7_flash_tool_calling", &["tool_calling"], &["z-ai/glm-4.7-flash"], top_p(0.7, 1.0)),
     Predefined("grok_default", &["recommended"], &["x-ai/grok-*"], temperature(0.3)),
     Predefined("kimi_k2_5_instant", &["recommended"], &["moonshotai/kimi-k2.5"], top_p(0.6, 0.95)),
@@ -91,7 +107,10 @@ mod tests {
             [
                 "default: no overrides",
                 "deepseek_v3_2_local_recommended: t=1 top_p=0.95",
+                "deepseek_v3_2_general_conversation: t=1.3",
+                "deepseek_v3_2_creative_writing: t=1.5",
                 "gemini_2_5_flash_creative: t=1.5",
+                "glm_4_7_recommended: t=1 top_p=0.95",
                 "glm_4_7_flash_tool_calling: t=0.7 top_p=1",
                 "grok_default: t=0.3",
                 "kimi_k2_5_instant: t=0.6 top_p=0.95",
@@ -110,6 +129,9 @@ mod tests {
         for (profile, model) in [
             ("default", "anything"),
             ("deepseek_v3_2_local_recommended", "deepseek/deepseek-v3.2:nitro"),
+            ("deepseek_v3_2_general_conversation", "deepseek/deepseek-v3.2:nitro"),
+            ("deepseek_v3_2_creative_writing", "deepseek/deepseek-v3.2"),
+            ("glm_4_7_recommended", "z-ai/glm-4.7:nitro"),
             ("gemini_2_5_flash_creative", "google/gemini-2.5-flash:nitro"),
             ("glm_4_7_flash_tool_calling", "z-ai/glm-4.7-flash:nitro"),
             ("grok_default", "x-ai/grok-4.1-fast"),
@@ -125,6 +147,7 @@ mod tests {
             ("deepseek_v3_2_local_recommended", "deepseek/deepseek-chat-v3-0324:nitro"),
             ("gemini_2_5_flash_creative", "google/gemini-3-flash-preview:nitro"),
             ("glm_4_7_flash_tool_calling", "z-ai/glm-4.7:nitro"),
+            ("glm_4_7_recommended", "z-ai/glm-4.7-flash"),
             ("minimax_m2_1_recommended", "minimax/minimax-m2-her"),
             ("qwen_recommended", "smollm2-135m-instruct"),
         ] {

@@ -31,7 +31,7 @@ const TOLD: usize = 80;
 ///
 /// - A single object becomes a list with one operation.
 /// - `add` and `replace` become `set`, `remove` becomes `delete`, and `push` becomes `append`. An
-///   `add` at the end of an array (`/-`) becomes `append`. Case and surrounding whitespace of a
+///   operation with a `value` at the end of an array (`/-`) becomes `append`. Case and surrounding whitespace of a
 ///   name are ignored.
 /// - A missing, null or blank `op` becomes `set` if there is a `value`, and `delete` otherwise.
 /// - A path that does not begin with `/` is trimmed. A trimmed path that begins with `draft/` or
@@ -53,10 +53,24 @@ pub fn normalize_patch_ops(ops: Value) -> Value {
     }
 }
 
-/// Applies [`normalize_patch_ops`] to the field `ops` of `payload`. If `payload` has no `ops` but a
-/// string `path`, its fields `op`, `path`, `value` and `index` are first moved into `ops` as one
-/// operation.
+/// Applies [`normalize_patch_ops`] to the field `ops` of `payload`. Before that, other forms of the
+/// payload are corrected:
+///
+/// - If `payload` has no `ops`, a field `operations` or `patch` with operations becomes `ops`.
+/// - Operations may be a string with the JSON text of a list or an object.
+/// - Operations may be an object whose only field is again `ops`, `operations` or `patch`.
+/// - If `payload` has none of these fields but a string `path`, its fields `op`, `path`, `value` and
+///   `index` become one operation.
 pub fn normalize_payload(payload: &mut Map<String, Value>) {
+    if !payload.contains_key("ops") {
+        let found = LISTS[1..].iter().find(|&&name| payload.get(name).and_then(operations).is_some());
+        if let Some(value) = found.and_then(|&name| payload.shift_remove(name)) {
+            payload.insert("ops".to_owned(), value);
+        }
+    }
+    if let Some(ops) = payload.get("ops").and_then(operations) {
+        payload.insert("ops".to_owned(), ops);
+    }
     if !payload.contains_key("ops") && payload.get("path").is_some_and(Value::is_string) {
         let names = ["op", "path", "value", "index"];
         let member = |name: &str| Some((name.to_owned(), payload.shift_remove(name)?));
@@ -65,6 +79,25 @@ pub fn normalize_payload(payload: &mut Map<String, Value>) {
     }
     if let Some(ops) = payload.get_mut("ops") {
         *ops = normalize_patch_ops(ops.take());
+    }
+}
+
+/// Names of the field with the operations, the normal one first.
+const LISTS: [&str; 3] = ["ops", "operations", "patch"];
+
+/// Returns the list or the single operation in `value`, which may be JSON text or an object around
+/// the list. Returns `None` if `value` has no operations.
+fn operations(value: &Value) -> Option<Value> {
+    let decoded = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let value = decoded.as_ref().unwrap_or(value);
+    match value {
+        Value::Array(_) => Some(value.clone()),
+        Value::Object(members) if members.len() == 1 => {
+            let inner = LISTS.iter().find_map(|&name| members.get(name))?;
+            inner.is_array().then(|| inner.clone())
+        }
+        Value::Object(members) => members.contains_key("path").then(|| value.clone()),
+        _ => None,
     }
 }
 
@@ -82,9 +115,9 @@ fn normalize(op: Value) -> Value {
         Some(_) => return op.into(),
     };
     let name = match given.as_str() {
+        "" | "add" | "replace" | "set" | "insert" | "append" | "push" if at_the_end(&mut op) => "append",
         "" if op.contains_key("value") => "set",
         "" | "remove" => "delete",
-        "add" if at_the_end(&mut op) => "append",
         "add" | "replace" => "set",
         "push" => "append",
         other => other,
@@ -101,13 +134,17 @@ fn normalize(op: Value) -> Value {
 /// Values of `op` in valid operations.
 const NAMES: [&str; 4] = ["set", "delete", "append", "insert"];
 
-/// Removes `/-`, which stands for the end of an array, from the end of the operation's path.
-/// Returns true if the path ended in `/-`.
+/// Removes `/-`, which stands for the end of an array, from the end of the path of an operation with
+/// a value. Returns true if the path ended in `/-`.
 fn at_the_end(op: &mut Map<String, Value>) -> bool {
+    if !op.contains_key("value") {
+        return false;
+    }
     let Some(Value::String(path)) = op.get_mut("path") else { return false };
-    let Some(array) = path.strip_suffix("/-") else { return false };
-    *path = array.to_owned();
-    true
+    let array = path.trim_end_matches("/-").len();
+    let is_at_the_end = array < path.len();
+    path.truncate(array);
+    is_at_the_end
 }
 
 /// Returns the corrected form of the path `given`, or `None` if the path stays unchanged.
@@ -160,6 +197,10 @@ fn fault(op: &Value) -> Option<(&'static str, String)> {
     };
     if let Some(reason) = path_fault(path) {
         return Some(("INVALID_PATH", format!("`{}` {reason}", shortened(path, TOLD))));
+    }
+    if name != "delete" && path.ends_with("/-") {
+        let path = shortened(path, TOLD);
+        return Some(("INVALID_PATH", format!("`{path}` ends with `/-`; expected `append` at the array")));
     }
     if name != "delete" && !op.contains_key("value") {
         return Some(("MISSING_VALUE", format!("`{name}` needs a `value`")));

@@ -24,6 +24,23 @@ fn normalizes_operations_of_models() {
             json!({ "op": "append", "path": "/draft/a", "value": 1 }),
         ),
         (
+            json!({ "op": "set", "path": "/draft/a/-", "value": 1 }),
+            json!({ "op": "append", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": "insert", "path": "a/-", "index": 0, "value": 1 }),
+            json!({ "op": "append", "path": "/draft/a", "index": 0, "value": 1 }),
+        ),
+        (
+            json!({ "op": "append", "path": "/draft/a/-", "value": 1 }),
+            json!({ "op": "append", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "path": "/ui_state/a/-", "value": 1 }),
+            json!({ "op": "append", "path": "/ui_state/a", "value": 1 }),
+        ),
+        (json!({ "op": "delete", "path": "/draft/a/-" }), json!({ "op": "delete", "path": "/draft/a/-" })),
+        (
             json!({ "op": " Replace ", "path": "/draft/a", "value": 1 }),
             json!({ "op": "set", "path": "/draft/a", "value": 1 }),
         ),
@@ -91,6 +108,28 @@ fn a_payload_may_be_a_single_operation() {
         json!({ "ops": ops, "path": "b" })
     );
     assert_eq!(normal(json!({ "other": 1 })), json!({ "other": 1 }));
+    for payload in [
+        json!({ "patch": [{ "path": "a", "value": 1 }] }),
+        json!({ "operations": [{ "op": "add", "path": "a", "value": 1 }] }),
+        json!({ "operations": { "op": "add", "path": "a", "value": 1 } }),
+        json!({ "patch": { "ops": [{ "path": "a", "value": 1 }] } }),
+        json!({ "ops": { "operations": [{ "path": "a", "value": 1 }] } }),
+        json!({ "ops": r#"[{"path": "a", "value": 1}]"# }),
+        json!({ "patch": r#"{"path": "a", "value": 1}"# }),
+    ] {
+        assert_eq!(normal(payload.clone()), json!({ "ops": ops }), "{payload}");
+    }
+    // What is not a patch stays unchanged, so that validation reports it.
+    for payload in [
+        json!({ "patch": "v2" }),
+        json!({ "operations": 3 }),
+        json!({ "ops": "[" }),
+        json!({ "patch": { "a": 1 } }),
+    ] {
+        assert_eq!(normal(payload.clone()), payload);
+    }
+    let both = json!({ "ops": ops, "patch": [] });
+    assert_eq!(normal(both.clone()), both);
 }
 
 #[test]
@@ -109,6 +148,7 @@ fn reports_invalid_operations() {
         (json!({ "op": "set", "path": "/draft/", "value": 1 }), "INVALID_PATH"),
         (json!({ "op": "set", "path": "/draft/a//b", "value": 1 }), "INVALID_PATH"),
         (json!({ "op": "set", "path": "/draft/a~b", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/draft/a/-", "value": 1 }), "INVALID_PATH"),
         (json!({ "op": "set", "path": "/draft/a" }), "MISSING_VALUE"),
         (json!({ "op": "append", "path": "/draft/a" }), "MISSING_VALUE"),
         (json!({ "op": "insert", "path": "/draft/a", "index": 0 }), "MISSING_VALUE"),

@@ -4,8 +4,17 @@ use serde_json::{Value, json};
 
 use super::request::Conversation;
 use super::{DirectiveRun, salvage};
-use crate::directives::{Attempt, AttemptKind, Envelope, Mode, Problem, ProblemCategory, Warning, parser};
+use crate::directives::read::not_met;
+use crate::directives::{
+    Attempt, AttemptKind, CLOSED_BY_BUDGET, Envelope, Mode, Problem, ProblemCategory, RunEvent, Warning,
+    parser,
+};
 use crate::{BackendError, Reply};
+
+/// Error code: the model refused to answer.
+const REFUSED: &str = "REFUSED";
+/// Error code: a content filter of the provider withheld the answer.
+const CONTENT_FILTER: &str = "CONTENT_FILTER";
 
 /// Outcome of an attempt.
 pub(super) enum AttemptOutcome {
@@ -42,6 +51,12 @@ impl Answered {
         }
     }
 
+    /// Reports whether the model refused or a filter withheld the answer, so that another request
+    /// would end in the same way.
+    pub(super) fn is_final(&self) -> bool {
+        [REFUSED, CONTENT_FILTER].contains(&self.problem.code.as_str())
+    }
+
     /// Returns the text that can be shown to the user: the model's refusal message, or the text
     /// recovered from the answer.
     pub(super) fn text(&self) -> String {
@@ -60,7 +75,14 @@ impl DirectiveRun<'_> {
     ) -> Result<AttemptOutcome, BackendError> {
         let plan = &conversation.plan;
         let started = Instant::now();
-        let answer = self.runner.prompts.run(plan).await;
+        let answer = match self.events {
+            Some(events) => {
+                events(RunEvent::Attempt { mode, kind });
+                self.streamed(plan, events).await
+            }
+            None => self.runner.prompts.run(plan).await,
+        };
+        self.sent += answer.as_ref().map_or(1, |reply| reply.attempts.max(1));
         let mut attempt = Attempt {
             mode,
             kind,
@@ -138,14 +160,12 @@ impl DirectiveRun<'_> {
         };
         envelope.warnings.extend(cut_short(reply));
         let check = self.request.result_validator.as_ref();
-        let reasons = check.map(|check| check(&envelope)).unwrap_or_default();
+        let mut reasons = self.options().unmet(&envelope);
+        reasons.extend(check.map(|check| check(&envelope)).unwrap_or_default());
         if reasons.is_empty() {
             return AttemptOutcome::Good(envelope);
         }
-        let message = "the answer does not meet the caller's requirements";
-        let problem = Problem::new(ProblemCategory::Semantic, "REQUIREMENT_NOT_MET", message)
-            .with(json!({ "reasons": reasons }));
-        bad(problem, reasons, Some(envelope))
+        bad(not_met(&reasons), reasons, Some(envelope))
     }
 }
 
@@ -160,7 +180,7 @@ fn cut_short(reply: &Reply) -> Option<Warning> {
         return told(parser::TRUNCATED, "the answer was cut off after the envelope");
     }
     if reply.body.pointer("/choices/0/closed_by_budget") == Some(&Value::Bool(true)) {
-        return told("CLOSED_BY_BUDGET", "the length limit forced the answer to close early");
+        return told(CLOSED_BY_BUDGET, "the length limit forced the answer to close early");
     }
     None
 }
@@ -177,9 +197,9 @@ fn cause(reply: &Reply, problem: Problem) -> Problem {
     match reply.finish_reason.as_deref() {
         Some("length") => because(parser::TRUNCATED, "the answer was cut off at its length limit"),
         Some("content_filter") => {
-            because("CONTENT_FILTER", "the provider's content filter withheld the answer")
+            because(CONTENT_FILTER, "the provider's content filter withheld the answer")
         }
-        _ if refused => because("REFUSED", "the model refused to answer"),
+        _ if refused => because(REFUSED, "the model refused to answer"),
         _ if problem.code == parser::EMPTY && reply.message.contains_key("tool_calls") => {
             because("UNEXPECTED_TOOL_CALLS", "the answer contains tool calls instead of text")
         }

@@ -459,3 +459,92 @@ async fn records_round_trip_through_json() {
     let text = serde_json::to_string(&result).expect("data");
     assert_eq!(serde_json::from_str::<DirectiveResult>(&text).expect("a record"), result);
 }
+
+#[tokio::test]
+async fn a_limit_of_requests_holds_for_all_modes_together() {
+    for (limit, steps_expected, skipped) in [
+        (1, vec!["json_schema first NO_JSON"], 2),
+        (2, vec!["json_schema first NO_JSON", "json_schema repair NO_JSON"], 2),
+        (3, vec!["json_schema first NO_JSON", "json_schema repair NO_JSON", "json_object first NO_JSON"], 1),
+    ] {
+        let answers = (0..6).map(|_| says("no"));
+        let script = script(answers, Preset { max_requests: Some(limit), ..Preset::default() });
+        let result = script.run(&request()).await;
+        assert_eq!(steps(&result), steps_expected);
+        assert_eq!(result.skipped.len(), skipped, "{:?}", result.skipped);
+        let last = result.errors.last().expect("an error");
+        assert_eq!((last.category, last.code.as_str()), (ProblemCategory::Limit, "REQUEST_LIMIT"));
+        assert_eq!(script.backend.asked().len(), limit as usize);
+    }
+    let script = script([says(GOOD)], Preset { max_requests: Some(1), ..Preset::default() });
+    assert!(script.run(&request()).await.ok);
+}
+
+#[tokio::test]
+async fn refusals_and_filters_end_the_run() {
+    let choice = |message: Value, reason: &str| {
+        Ok(json!({ "choices": [{ "message": message, "finish_reason": reason }] }))
+    };
+    for answer in [
+        choice(json!({ "content": null, "refusal": "I can't help." }), "stop"),
+        choice(json!({ "content": "" }), "content_filter"),
+    ] {
+        let script = script([answer, says(GOOD)], Preset::default());
+        let result = script.run(&request()).await;
+        assert_eq!((result.ok, script.backend.asked().len()), (false, 1));
+    }
+}
+
+#[tokio::test]
+async fn the_repair_of_a_text_that_the_budget_ended_asks_for_brevity() {
+    let mut closed = ScriptedBackend::says(EMPTY);
+    closed["choices"][0]["closed_by_budget"] = json!(true);
+    for answer in [Ok(closed), cut(EMPTY), cut("{\"assistant_text\": \"so")] {
+        let script = script([answer, says(GOOD)], Preset::default());
+        assert!(script.run(&requiring_upload()).await.ok);
+        let told = script.backend.asked()[1]["messages"][3]["content"].to_string();
+        assert!(told.contains("so be brief"), "{told}");
+    }
+    let script = script([says(EMPTY), says(GOOD)], Preset::default());
+    script.run(&requiring_upload()).await;
+    assert!(!script.backend.asked()[1]["messages"][3]["content"].to_string().contains("brief"));
+}
+
+#[tokio::test]
+async fn requirements_are_in_the_instructions_and_are_checked() {
+    let required =
+        options().with_required([crate::directives::Requirement::exactly_one("ui.request_upload")]);
+    let mut options = required.expect("a type");
+    options.max_text_length = Some(40);
+    let request = RunRequest::new("I want a new avatar.", options);
+    let script = script([says(EMPTY), says(GOOD)], presets::directives([Mode::PromptOnly]));
+    let result = script.run(&request).await;
+    assert_eq!(steps(&result), ["prompt_only first REQUIREMENT_NOT_MET", "prompt_only semantic_repair ok"]);
+    let told = script.backend.asked()[0]["messages"][0]["content"].as_str().expect("text").to_owned();
+    assert!(
+        told.contains("\"directives\" must have exactly 1 directive of type ui.request_upload."),
+        "{told}"
+    );
+    assert!(told.contains("\"assistant_text\" has at most 40 characters."), "{told}");
+}
+
+#[tokio::test]
+async fn a_streamed_run_reports_events_and_has_the_same_result() {
+    let script = script([says("no"), says(GOOD), says("no"), says(GOOD)], Preset::default());
+    let events = Mutex::new(Vec::new());
+    let report = |event: RunEvent| events.lock().expect("a lock").push(event);
+    let mut streamed = script.runner.run_streamed(&request(), &report).await.expect("not cancelled");
+    for attempt in &mut streamed.attempts {
+        attempt.latency_ms = 0;
+    }
+    let whole = script.run(&request()).await;
+    assert_eq!(streamed, whole);
+    let mode = Mode::JsonSchema;
+    let expected = [
+        RunEvent::Attempt { mode, kind: AttemptKind::First },
+        RunEvent::Attempt { mode, kind: AttemptKind::Repair },
+        RunEvent::Text("Please upload it.".to_owned()),
+        RunEvent::Directive { index: 0, directive: whole.directives[0].clone() },
+    ];
+    assert_eq!(*events.lock().expect("a lock"), expected);
+}

@@ -155,3 +155,44 @@ fn the_envelope_schema_rejects_invalid_payloads() {
     let fine = json!({ "assistant_text": "", "directives": [{ "type": "t.0", "payload": { "name": "a", "next": { "name": "b", "next": null } } }] });
     assert!(checker.is_valid(&fine) && grammar.accepts(fine.to_string().as_bytes()));
 }
+
+#[test]
+fn required_types_and_the_length_of_the_text_are_in_the_schema() {
+    let definitions = json!([
+        { "type": "a", "payload_schema": { "properties": { "n": { "enum": [1, 2] } }, "required": ["n"], "additionalProperties": false } },
+        { "type": "b" },
+        { "type": "c" },
+    ]);
+    let plain = envelope(&options(definitions.clone()), false);
+    let required = [
+        vec![Requirement::at_least_one("a")],
+        vec![Requirement::exactly_one("b")],
+        vec![
+            Requirement::exactly_one("c"),
+            Requirement::at_least_one("a"),
+            Requirement { kind: "b".to_owned(), min: 0, max: Some(1) },
+        ],
+        vec![Requirement { kind: "b".to_owned(), min: 2, max: Some(3) }],
+    ];
+    for required in required {
+        let mut options = options(definitions.clone()).with_required(required.clone()).expect("types");
+        options.max_text_length = Some(5);
+        assert_eq!(envelope(&options, false), plain);
+        let schema = envelope(&options, true);
+        let checker = jsonschema::validator_for(&schema).expect("a schema");
+        let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default());
+        let grammar = grammar.expect("supported");
+        assert!(grammar.warnings().is_empty(), "{:?}", grammar.warnings());
+        let mut lengths = std::collections::BTreeSet::new();
+        for sample in grammar.samples(7).take(150) {
+            let text = String::from_utf8(sample).expect("text");
+            assert!(checker.is_valid(&serde_json::from_str(&text).expect("JSON")), "{text}");
+            let envelope =
+                Validator::new(&options).validate(parser::parse(&text, usize::MAX).expect("an object"));
+            let envelope = envelope.expect("an envelope");
+            assert_eq!(options.unmet(&envelope), Vec::<String>::new(), "{required:?}: {text}");
+            lengths.insert(envelope.directives.len());
+        }
+        assert!(lengths.len() > 1, "{lengths:?}");
+    }
+}

@@ -145,3 +145,40 @@ fn normalizes_payloads_before_validation() {
     let (kept, warnings) = read(&options, json!([{ "type": "ui.toast", "payload": { "text": "Hi" } }]));
     assert_eq!((&kept[0]["payload"], warnings), (&json!({ "message": "Hi" }), vec![]));
 }
+
+#[test]
+fn the_text_is_never_a_thought_or_a_bracket() {
+    for (text, expected, code) in [
+        ("<think>They want a form.</think>\n\nHere.", "Here.", Some("THOUGHT_REMOVED")),
+        ("<think>They want", "", Some("THOUGHT_REMOVED")),
+        ("[", "", Some("NOT_TEXT")),
+        ("{}", "", Some("NOT_TEXT")),
+        ("", "", None),
+        (" [1] Here. ", " [1] Here. ", None),
+    ] {
+        let envelope = validate(&options(), json!({ "assistant_text": text, "directives": [] }));
+        let envelope = envelope.expect("an envelope");
+        assert_eq!(envelope.assistant_text, expected);
+        assert_eq!(envelope.warnings.first().map(|warning| warning.code.as_str()), code, "{text}");
+    }
+}
+
+#[test]
+fn reads_payloads_in_other_forms() {
+    let ops = json!([{ "op": "set", "path": "/draft/a", "value": 1 }]);
+    for payload in [
+        json!({ "patch": [{ "path": "a", "value": 1 }] }),
+        json!({ "operations": r#"[{"op": "add", "path": "a", "value": 1}]"# }),
+        json!([{ "path": "a", "value": 1 }]),
+        json!(r#"{"ops": [{"path": "a", "value": 1}]}"#),
+    ] {
+        let (directives, warnings) = read(&options(), json!([{ "type": "ui.patch", "payload": payload }]));
+        assert_eq!((&directives[0]["payload"], warnings.len()), (&json!({ "ops": ops }), 0), "{payload}");
+    }
+    let text = json!([{ "type": "ui.toast", "payload": r#"{"message": "Hi"}"# }]);
+    assert_eq!(read(&options(), text).0[0]["payload"], json!({ "message": "Hi" }));
+    for payload in [json!("Hi"), json!("[1]"), json!([1])] {
+        let (_, warnings) = read(&options(), json!([{ "type": "ui.toast", "payload": payload }]));
+        assert_eq!(warnings[0].0, "INVALID_PAYLOAD");
+    }
+}
