@@ -8,11 +8,15 @@ use crate::{ChatRequest, RequestError};
 
 /// Maximum number of entries in each list of a request: definitions, types and aliases.
 const MAX_TYPES: usize = 256;
+/// Maximum number of required types. It is the number of `contains` that a grammar supports.
+const MAX_REQUIRED: usize = 32;
+/// Maximum number of required directives, and of characters of a text, that a grammar can count.
+const MAX_COUNT: usize = 4096;
 /// Maximum value of `repair_retries`.
 const MAX_REPAIRS: usize = 8;
 /// Chat fields that the server sets itself for directives. A request with one of these fields is
 /// rejected.
-const DECIDED: [&str; 15] = [
+const DECIDED: [&str; 14] = [
     "grammar",
     "guided_choice",
     "guided_json",
@@ -24,7 +28,6 @@ const DECIDED: [&str; 15] = [
     "on_unsupported_schema",
     "parallel_tool_calls",
     "response_format",
-    "stream",
     "stream_options",
     "tool_choice",
     "tools",
@@ -47,24 +50,18 @@ pub struct DirectivesRequest {
     pub provider: Option<String>,
     /// Fields that are added to the requests to the provider, unchecked. Empty without a provider.
     pub request_overrides: Map<String, Value>,
-    /// Directive types of the request. If empty, directives of any type are allowed.
-    pub definitions: Vec<DirectiveDefinition>,
-    /// Instructions for the model that concern all types. `None` if the request has no instructions.
-    pub instructions: Option<String>,
-    /// Names of the types that may occur in the answer. If `None`, all defined types may occur.
-    pub allowed_types: Option<Vec<String>>,
-    /// Additional names of types, as pairs of the additional name and the type.
-    pub type_aliases: Vec<(String, String)>,
-    /// Names of the types that must occur in the answer.
-    pub require: Vec<String>,
+    /// Rules for the answer.
+    pub rules: DirectiveRules,
     /// Modes to try, in this order, at least one. If `None`, the default modes are tried.
     pub modes: Option<Vec<DirectiveMode>>,
     /// Maximum number of repair requests in each mode, after an invalid answer. If `None`, the
     /// default applies.
     pub repair_retries: Option<usize>,
-    /// Maximum number of bytes of an answer that are parsed, at least 1. If `None`, the default
-    /// applies.
-    pub max_bytes: Option<usize>,
+    /// Maximum number of chat requests of the run. If `None`, only `modes` and `repair_retries` bound
+    /// the number.
+    pub max_requests: Option<usize>,
+    /// True if the response is streamed as server-sent events.
+    pub stream: bool,
     /// Name of the JSON Schema in the `response_format` that is sent to the model. If `None`, the
     /// default applies.
     pub schema_name: Option<String>,
@@ -76,6 +73,76 @@ pub struct DirectivesRequest {
     pub inject_response_format: bool,
     /// True if the response must list the chat requests that the server made for this request.
     pub include_plans: bool,
+}
+
+/// Rules for an answer with directives.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DirectiveRules {
+    /// Directive types of the request. If empty, directives of any type are allowed.
+    pub definitions: Vec<DirectiveDefinition>,
+    /// Instructions for the model that concern all types. `None` if the request has no instructions.
+    pub instructions: Option<String>,
+    /// Names of the types that may occur in the answer. If `None`, all defined types may occur.
+    pub allowed_types: Option<Vec<String>>,
+    /// Additional names of types, as pairs of the additional name and the type.
+    pub type_aliases: Vec<(String, String)>,
+    /// Types that must occur in the answer.
+    pub require: Vec<RequiredDirective>,
+    /// Maximum number of bytes of an answer that are parsed, at least 1. If `None`, the default
+    /// applies.
+    pub max_bytes: Option<usize>,
+    /// Maximum number of characters of `assistant_text`. If `None`, there is no maximum.
+    pub max_text_length: Option<usize>,
+}
+
+/// Number of directives of one type that an answer must have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequiredDirective {
+    /// Name of the type.
+    pub kind: String,
+    /// Minimum number of directives.
+    pub min: usize,
+    /// Maximum number of directives. `None` sets no maximum.
+    pub max: Option<usize>,
+}
+
+/// Body of `POST /v1/directives/parse`: the text of an answer that came from elsewhere.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DirectivesParseRequest {
+    /// Text of the answer.
+    pub text: String,
+    /// Rules for the answer.
+    pub rules: DirectiveRules,
+}
+
+impl DirectivesParseRequest {
+    /// Parses the body of a request.
+    ///
+    /// # Errors
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
+    /// an unsupported value.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut fields = Fields::from_json(body)?;
+        let request =
+            Self { text: fields.required("text")?.string()?, rules: DirectiveRules::read(&mut fields)? };
+        fields.finish()?;
+        Ok(request)
+    }
+}
+
+impl DirectiveRules {
+    fn read(fields: &mut Fields) -> Result<Self, RequestError> {
+        let (definitions, instructions) = fields.read("registry", read_registry)?.unwrap_or_default();
+        Ok(Self {
+            definitions,
+            instructions,
+            allowed_types: fields.read("allowed_types", |at| strings(at, "allowed_types"))?,
+            type_aliases: fields.read("type_aliases", read_aliases)?.unwrap_or_default(),
+            require: fields.read("require", read_required)?.unwrap_or_default(),
+            max_bytes: fields.read("max_bytes", Place::positive)?,
+            max_text_length: fields.read("max_text_length", |at| count(&at))?,
+        })
+    }
 }
 
 /// Definition of a directive type.
@@ -133,13 +200,11 @@ impl DirectivesRequest {
         if let Some(name) = DECIDED.into_iter().find(|name| fields.get(name).is_some()) {
             return Err(RequestError::field(name, Problem::Decided));
         }
-        let (definitions, instructions) = fields.read("registry", read_registry)?.unwrap_or_default();
-        let allowed_types = fields.read("allowed_types", |at| strings(at, "allowed_types"))?;
-        let type_aliases = fields.read("type_aliases", read_aliases)?.unwrap_or_default();
-        let require = fields.read("require", |at| strings(at, "require"))?.unwrap_or_default();
+        let rules = DirectiveRules::read(&mut fields)?;
         let modes = fields.read("modes", read_modes)?;
         let repair_retries = fields.read("repair_retries", |at| read_repairs(&at))?;
-        let max_bytes = fields.read("max_bytes", Place::positive)?;
+        let max_requests = fields.read("max_requests", Place::positive)?;
+        let stream = fields.read("stream", Place::bool)?.unwrap_or(false);
         let schema_name = fields.read("schema_name", Place::non_empty_string)?;
         let output_instructions = fields.read("output_instructions", Place::string)?;
         let inject_response_format = fields.read("inject_response_format", Place::bool)?.unwrap_or(true);
@@ -160,14 +225,11 @@ impl DirectivesRequest {
             fields: given,
             provider,
             request_overrides: request_overrides.unwrap_or_default(),
-            definitions,
-            instructions,
-            allowed_types,
-            type_aliases,
-            require,
+            rules,
             modes,
             repair_retries,
-            max_bytes,
+            max_requests,
+            stream,
             schema_name,
             output_instructions,
             inject_response_format,
@@ -196,7 +258,7 @@ fn read_overrides(at: Place, is_remote: bool) -> Result<Map<String, Value>, Requ
         return Err(at.error(Problem::Needs { other: "provider" }));
     }
     let overrides = at.map()?;
-    let decided = DECIDED.into_iter().chain(["model", "messages"]);
+    let decided = DECIDED.into_iter().chain(["model", "messages", "stream"]);
     match decided.into_iter().find(|&name| overrides.contains_key(name)) {
         Some(name) => Err(RequestError::field(format!("request_overrides.{name}"), Problem::Decided)),
         None => Ok(overrides),
@@ -248,6 +310,35 @@ fn read_aliases(at: Place) -> Result<Vec<(String, String)>, RequestError> {
         return Err(RequestError::field("type_aliases", problem));
     }
     entries.into_iter().map(|(alias, at)| Ok((alias, at.non_empty_string()?))).collect()
+}
+
+/// Parses the required types: names, or objects with `type`, `min` and `max`.
+fn read_required(at: Place) -> Result<Vec<RequiredDirective>, RequestError> {
+    let places = at.list("an array of types")?;
+    if places.len() > MAX_REQUIRED {
+        let problem = Problem::TooMany { given: places.len(), limit: MAX_REQUIRED };
+        return Err(RequestError::field("require", problem));
+    }
+    let read = |at: Place| {
+        if !at.value().is_object() {
+            return Ok(RequiredDirective { kind: at.non_empty_string()?, min: 1, max: None });
+        }
+        let mut fields = at.fields()?;
+        let kind = fields.required("type")?.non_empty_string()?;
+        let min = fields.read("min", |at| count(&at))?.unwrap_or(1);
+        let max = fields.read("max", |at| count(&at))?;
+        fields.finish()?;
+        Ok(RequiredDirective { kind, min, max })
+    };
+    places.into_iter().map(read).collect()
+}
+
+/// Parses a number of directives or characters.
+fn count(at: &Place) -> Result<usize, RequestError> {
+    let range = "0..=4096";
+    let given = at.integer(0, range)?;
+    let within = usize::try_from(given).ok().filter(|&given| given <= MAX_COUNT);
+    within.ok_or_else(|| at.error(Problem::Range { given: given.to_string(), range }))
 }
 
 fn read_modes(at: Place) -> Result<Vec<DirectiveMode>, RequestError> {

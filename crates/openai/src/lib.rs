@@ -37,7 +37,10 @@ pub use chat::{
     PromptDetails, TokenLogprob, Usage,
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest};
-pub use directives::{DirectiveDefinition, DirectiveMode, DirectivesRequest};
+pub use directives::{
+    DirectiveDefinition, DirectiveMode, DirectiveRules, DirectivesParseRequest, DirectivesRequest,
+    RequiredDirective,
+};
 pub use embeddings::{
     Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingRequest,
     EmbeddingUsage, EmbeddingVector,

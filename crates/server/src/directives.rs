@@ -1,15 +1,17 @@
 //! `POST /v1/directives`: runs directives on a served model or on a provider's model, with their
-//! types in the request.
+//! types in the request. `POST /v1/directives/parse` reads the text of an answer from elsewhere.
 
 mod prepare;
+mod stream;
 mod watched;
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use formwork_openai::DirectivesRequest;
-use formwork_protocol::directives::{DirectiveResult, RunRequest, Runner};
+use axum::response::{IntoResponse, Response};
+use formwork_openai::{DirectivesParseRequest, DirectivesRequest};
+use formwork_protocol::directives::{DirectiveResult, RunEvent, RunRequest, Runner, read};
 use formwork_protocol::{ChatBackend, PromptRunner};
 
 use crate::app::App;
@@ -21,12 +23,23 @@ use watched::Watched;
 ///
 /// An unusable answer of the model is a normal result. A request that cannot be answered fails like
 /// a chat request.
-pub(crate) async fn create(
+pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
+    let request = DirectivesRequest::from_json(&body)?;
+    let is_streamed = request.stream;
+    let prepared = Prepared::new(app, request).await?;
+    if is_streamed {
+        return Ok(stream::respond(prepared));
+    }
+    Ok(Json(prepared.run(None).await?).into_response())
+}
+
+/// `POST /v1/directives/parse`. Needs no model.
+pub(crate) async fn parse(
     State(app): State<App>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<DirectiveResult>, ApiError> {
-    let request = DirectivesRequest::from_json(&body)?;
-    Ok(Json(Prepared::new(app, request).await?.run().await?))
+    let DirectivesParseRequest { text, rules } = DirectivesParseRequest::from_json(&body)?;
+    app.offload(move || Ok(Json(read(&text, &prepare::options(rules)?)))).await
 }
 
 /// A run that can start.
@@ -38,6 +51,9 @@ struct Prepared {
     /// True if the response lists the chat requests that were sent.
     plans: bool,
 }
+
+/// Receiver of the events of a run.
+type Events<'a> = &'a (dyn Fn(RunEvent) + Send + Sync);
 
 impl Prepared {
     async fn new(app: App, request: DirectivesRequest) -> Result<Self, ApiError> {
@@ -58,8 +74,14 @@ impl Prepared {
         Ok(Self { app, backend, runner, request, plans })
     }
 
-    async fn run(self) -> Result<DirectiveResult, ApiError> {
-        let run = self.runner.run(&self.request);
+    /// Runs the request. With a receiver of events, the answers are streamed.
+    async fn run(self, events: Option<Events<'_>>) -> Result<DirectiveResult, ApiError> {
+        let run = async {
+            match events {
+                Some(events) => self.runner.run_streamed(&self.request, events).await,
+                None => self.runner.run(&self.request).await,
+            }
+        };
         // A model of this server has the limit itself, and each of its generations ends by it.
         let result = match self.app.options().request_timeout.filter(|_| self.backend.is_remote()) {
             Some(limit) => tokio::time::timeout(limit, run).await.map_err(|_| Kind::RunOverdue { limit })?,

@@ -1,7 +1,7 @@
 use formwork_openai::ChatRequest;
 use formwork_protocol::{Answer as Answered, BackendError, Body, Capabilities, ChatBackend, Chunks};
 use futures_util::future::{BoxFuture, FutureExt, ready};
-use futures_util::stream::StreamExt;
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -37,6 +37,23 @@ impl LocalBackend {
         Ok(Begun { started, answer, request })
     }
 
+    /// Starts an answer and returns its chunks.
+    pub(crate) async fn chunks(
+        &self,
+        body: &Body,
+    ) -> Result<BoxStream<'static, Result<Value, ApiError>>, ApiError> {
+        let Begun { started, answer, request } = self.start(body).await?;
+        let frames = stream::frames(started, answer, request.stream.unwrap_or_default());
+        let chunks = frames.filter_map(|frame| {
+            ready(match frame {
+                Frame::Chunk(chunk) => Some(Ok(json(&chunk))),
+                Frame::Failed(error) => Some(Err(error)),
+                Frame::Done => None,
+            })
+        });
+        Ok(chunks.boxed())
+    }
+
     pub(crate) async fn answer(&self, body: &Body) -> Result<Value, ApiError> {
         let Begun { started, answer, request } = self.start(body).await?;
         let completion = collect(started, &answer, request.logprobs.is_some()).await?;
@@ -59,17 +76,8 @@ impl ChatBackend for LocalBackend {
 
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
         async move {
-            let begun = self.start(body).await.map_err(|error| refusal(&error))?;
-            let Begun { started, answer, request } = begun;
-            let frames = stream::frames(started, answer, request.stream.unwrap_or_default());
-            let chunks = frames.filter_map(|frame| {
-                ready(match frame {
-                    Frame::Chunk(chunk) => Some(Ok(json(&chunk))),
-                    Frame::Failed(error) => Some(Err(refusal(&error))),
-                    Frame::Done => None,
-                })
-            });
-            Ok(chunks.boxed())
+            let chunks = self.chunks(body).await.map_err(|error| refusal(&error))?;
+            Ok(chunks.map_err(|error| refusal(&error)).boxed())
         }
         .boxed()
     }

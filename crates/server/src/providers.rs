@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use formwork_protocol::config::{Config, LOCAL_PROVIDER, Provider};
-use formwork_protocol::{BackendError, Body, ChatBackend, PromptRunner};
+use formwork_protocol::config::{Config, LOCAL_PROVIDER, Model, Provider};
+use formwork_protocol::directives::{Preset, presets};
+use formwork_protocol::{BackendError, ChatBackend, PromptRunner};
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
@@ -47,6 +48,8 @@ pub struct RemoteProvider {
     pub backend: Arc<dyn ChatBackend>,
     /// Configuration of the provider.
     pub settings: Provider,
+    /// Models of the provider in the configuration.
+    pub models: Vec<Model>,
 }
 
 impl RemoteProvider {
@@ -57,9 +60,11 @@ impl RemoteProvider {
             .with_defaults(self.settings.llm_options_defaults.clone())
     }
 
-    /// Returns the default fields of requests.
-    pub const fn defaults(&self) -> &Body {
-        &self.settings.llm_options_defaults
+    /// Returns the settings for requesting directives of `model`: those of the provider, and above
+    /// them those of the model if the configuration has it.
+    pub(crate) fn directives(&self, model: &str) -> Preset {
+        let known = self.models.iter().find(|known| known.model == model).map(Model::directives);
+        presets::merge([self.settings.directives(), known.unwrap_or_default()])
     }
 }
 
@@ -86,7 +91,9 @@ impl Providers {
                         .backend(key.as_deref())
                         .map_err(|source| ProviderError { name: name.clone(), source })?;
                     let (name, settings) = (name.clone(), settings.clone());
-                    Entry::Ready(RemoteProvider { name, backend: Arc::new(backend), settings })
+                    let of_provider = config.models.values().filter(|model| model.provider == name);
+                    let models = of_provider.cloned().collect();
+                    Entry::Ready(RemoteProvider { name, backend: Arc::new(backend), settings, models })
                 }
             };
             by_name.insert(name.clone(), entry);

@@ -21,6 +21,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/completions", post(completions::create))
         .route("/v1/responses", post(responses::create))
         .route("/v1/directives", post(directives::create))
+        .route("/v1/directives/parse", post(directives::parse))
         .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/grammar/check", post(grammar::check))
         .route("/v1/grammar/explain", post(grammar::explain))

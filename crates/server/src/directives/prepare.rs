@@ -1,10 +1,12 @@
 //! Converts a request to a preset and a run request.
 
 use formwork_grammar::{Grammar, SchemaOptions};
-use formwork_openai::{DirectiveDefinition, DirectiveMode, DirectivesRequest};
+use formwork_openai::{
+    DirectiveDefinition, DirectiveMode, DirectiveRules, DirectivesRequest, RequiredDirective,
+};
 use formwork_protocol::directives::{
-    Definition, Mode, Preset, Registry, RegistryError, RunRequest, StructuredOutputOptions, presets,
-    require_types,
+    Definition, Mode, Preset, Registry, RegistryError, Requirement, RunRequest, StructuredOutputOptions,
+    presets,
 };
 use formwork_protocol::merge;
 
@@ -21,43 +23,54 @@ pub(super) fn prepare(
     compiling: Compiling,
 ) -> Result<(Preset, RunRequest), ApiError> {
     let modes: Option<Vec<Mode>> = request.modes.map(|modes| modes.into_iter().map(mode).collect());
-    let is_enforced =
-        provider.is_none() && modes.as_ref().is_none_or(|modes| modes.contains(&Mode::JsonSchema));
-    if is_enforced {
-        check_payloads(&request.definitions, server, compiling)?;
+    let is_local = provider.is_none();
+    if is_local && modes.as_ref().is_none_or(|modes| modes.contains(&Mode::JsonSchema)) {
+        check_payloads(&request.rules.definitions, server, compiling)?;
     }
-    let definitions = request.definitions.into_iter().map(definition).collect();
-    let mut registry = Registry::new(definitions).map_err(|source| bad_registry("registry.", source))?;
-    if let Some(instructions) = request.instructions {
-        registry = registry.with_instructions(instructions);
-    }
-    let mut options = StructuredOutputOptions::new(registry);
-    let bad = |source| bad_registry("", source);
-    if let Some(types) = request.allowed_types {
-        options = options.with_allowed_types(types).map_err(bad)?;
-    }
-    options = options.with_type_aliases(request.type_aliases).map_err(bad)?;
+    let mut options = options(request.rules)?;
     if let Some(name) = request.schema_name {
-        options = options.with_schema_name(name).map_err(bad)?;
+        options = options.with_schema_name(name).map_err(|source| bad_registry("", source))?;
     }
-    options.max_bytes = request.max_bytes.unwrap_or(options.max_bytes);
     options.output_instructions = request.output_instructions;
     options.inject_response_format = request.inject_response_format;
-    let required = options.known_types("require", request.require).map_err(bad)?;
     let mut run = RunRequest::of_history(request.messages, options);
     run.overrides = merge(&request.fields, &request.request_overrides);
     run.modes = modes;
-    if !required.is_empty() {
-        run = run.with_result_validator(require_types(required));
-    }
-    let repair_retries = request.repair_retries.map(|given| given as u32);
-    let own = Preset { repair_retries, ..Preset::default() };
+    let bounded = |given: usize| u32::try_from(given).unwrap_or(u32::MAX);
+    let own = Preset {
+        repair_retries: request.repair_retries.map(bounded),
+        max_requests: request.max_requests.map(bounded),
+        ..Preset::default()
+    };
     let known = match provider {
-        Some(provider) => presets::provider_defaults(provider.settings.preset.as_deref().unwrap_or_default()),
+        Some(provider) => provider.directives(&request.chat.model),
         // The engine supports all modes, so a refusal is never about a mode.
         None => Preset { stop_on_refusal: Some(true), ..presets::provider_defaults("local") },
     };
     Ok((presets::merge([known, own]), run))
+}
+
+/// Builds the options that say which answers are valid.
+pub(super) fn options(rules: DirectiveRules) -> Result<StructuredOutputOptions, ApiError> {
+    let definitions = rules.definitions.into_iter().map(definition).collect();
+    let mut registry = Registry::new(definitions).map_err(|source| bad_registry("registry.", source))?;
+    if let Some(instructions) = rules.instructions {
+        registry = registry.with_instructions(instructions);
+    }
+    let mut options = StructuredOutputOptions::new(registry);
+    let bad = |source| bad_registry("", source);
+    if let Some(types) = rules.allowed_types {
+        options = options.with_allowed_types(types).map_err(bad)?;
+    }
+    options = options.with_type_aliases(rules.type_aliases).map_err(bad)?;
+    let required = |given: RequiredDirective| {
+        let RequiredDirective { kind, min, max } = given;
+        Requirement { kind, min, max }
+    };
+    options = options.with_required(rules.require.into_iter().map(required)).map_err(bad)?;
+    options.max_bytes = rules.max_bytes.unwrap_or(options.max_bytes);
+    options.max_text_length = rules.max_text_length;
+    Ok(options)
 }
 
 /// Checks that each payload schema can be enforced.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use formwork_protocol::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{StreamExt, TryStreamExt};
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
@@ -13,7 +14,24 @@ use crate::providers::RemoteProvider;
 /// Wraps a backend and keeps its last error, so that the response can report the full error.
 pub(super) struct Watched {
     inner: Inner,
-    failed: Mutex<Option<ApiError>>,
+    failed: Failed,
+}
+
+/// The last error, which streams outlive.
+#[derive(Clone, Default)]
+struct Failed(Arc<Mutex<Option<ApiError>>>);
+
+impl Failed {
+    fn keep(&self, error: ApiError) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    /// Keeps the error and returns it as an error of a backend.
+    fn refusal(&self, error: ApiError) -> BackendError {
+        let told = refusal(&error);
+        self.keep(error);
+        told
+    }
 }
 
 enum Inner {
@@ -30,12 +48,12 @@ impl Watched {
                 Inner::Remote { name: provider.name.clone(), backend: Arc::clone(&provider.backend) }
             }
         };
-        Self { inner, failed: Mutex::default() }
+        Self { inner, failed: Failed::default() }
     }
 
     /// Returns the last error and forgets it.
     pub(super) fn take(&self) -> Option<ApiError> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.failed.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) const fn is_remote(&self) -> bool {
@@ -47,10 +65,6 @@ impl Watched {
             Inner::Local(backend) => backend,
             Inner::Remote { backend, .. } => &**backend,
         }
-    }
-
-    fn keep(&self, error: ApiError) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 }
 
@@ -64,14 +78,10 @@ impl ChatBackend for Watched {
             match &self.inner {
                 Inner::Local(backend) => match backend.answer(body).await {
                     Ok(body) => Ok(Answer { body, attempts: 1, retried: Vec::new() }),
-                    Err(error) => {
-                        let told = refusal(&error);
-                        self.keep(error);
-                        Err(told)
-                    }
+                    Err(error) => Err(self.failed.refusal(error)),
                 },
                 Inner::Remote { name, backend } => backend.chat(body).await.inspect_err(|source| {
-                    self.keep(Kind::Upstream { name: name.clone(), source: source.clone() }.into());
+                    self.failed.keep(Kind::Upstream { name: name.clone(), source: source.clone() }.into());
                 }),
             }
         }
@@ -79,7 +89,24 @@ impl ChatBackend for Watched {
     }
 
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
-        self.backend().stream(body)
+        async move {
+            let failed = self.failed.clone();
+            match &self.inner {
+                Inner::Local(backend) => {
+                    let chunks = backend.chunks(body).await.map_err(|error| self.failed.refusal(error))?;
+                    Ok(chunks.map_err(move |error| failed.refusal(error)).boxed())
+                }
+                Inner::Remote { name, backend } => {
+                    let name = name.clone();
+                    let keep = move |source: &BackendError| {
+                        failed.keep(Kind::Upstream { name: name.clone(), source: source.clone() }.into());
+                    };
+                    let chunks = backend.stream(body).await.inspect_err(&keep)?;
+                    Ok(chunks.inspect_err(keep).boxed())
+                }
+            }
+        }
+        .boxed()
     }
 
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {

@@ -106,7 +106,7 @@ async fn classifies_output_without_a_schema() {
 #[tokio::test]
 async fn returns_a_result_if_a_required_type_is_missing() {
     let app = app(says_in(8000, r#"{"assistant_text": "No.", "directives": []}"#));
-    let fields = json!({ "registry": registry(), "require": ["ui.show_form"], "modes": ["json_schema", "json_object"] });
+    let fields = json!({ "registry": registry(), "require": ["ui.show_form"], "modes": ["json_object", "prompt_only"] });
     let result = ok(&app, &fields).await;
     assert_eq!(
         (&result["ok"], &result["mode"], &result["assistant_text"]),
@@ -119,10 +119,10 @@ async fn returns_a_result_if_a_required_type_is_missing() {
         .map(|attempt| (attempt["mode"].clone(), attempt["kind"].clone()))
         .collect();
     let expected = [
-        ("json_schema", "first"),
-        ("json_schema", "semantic_repair"),
         ("json_object", "first"),
         ("json_object", "semantic_repair"),
+        ("prompt_only", "first"),
+        ("prompt_only", "semantic_repair"),
     ];
     assert_eq!(kinds, expected.map(|(mode, kind)| (json!(mode), json!(kind))));
     assert!(result["errors"].as_array().unwrap().iter().all(|error| error["code"] == "REQUIREMENT_NOT_MET"));
@@ -166,6 +166,11 @@ async fn reports_the_place_of_an_invalid_field() {
             json!({ "registry": registry(), "require": ["x"] }),
             "require[0]",
             "unknown type `x`; expected a type of the registry",
+        ),
+        (
+            json!({ "registry": registry(), "allowed_types": ["ui.toast"], "require": ["ui.close"] }),
+            "require[0]",
+            "type `ui.close` is required but not allowed",
         ),
         (
             json!({ "registry": registry(), "type_aliases": { "x": "y" } }),
@@ -228,4 +233,122 @@ async fn the_local_engine_is_a_backend() {
         count += result.directives.len();
     }
     assert!(count > 0);
+}
+
+#[tokio::test]
+async fn whatever_the_model_likes_it_writes_what_is_required() {
+    let app = app(babbles(8000));
+    for (require, count) in [
+        (json!(["ui.show_form"]), "at least one"),
+        (json!([{ "type": "ui.show_form", "max": 1 }, "ui.toast"]), "exactly one"),
+    ] {
+        for seed in 0..12 {
+            let fields = json!({ "registry": registry(), "seed": seed, "max_tokens": 400, "require": require, "max_text_length": 12, "repair_retries": 0 });
+            let result = ok(&app, &fields).await;
+            assert_eq!((&result["ok"], &result["mode"]), (&json!(true), &json!("json_schema")), "{result:#}");
+            assert_eq!(result["attempts"].as_array().unwrap().len(), 1);
+            assert!(result["assistant_text"].as_str().unwrap().chars().count() <= 12);
+            let directives = result["directives"].as_array().unwrap();
+            let forms = directives.iter().filter(|directive| directive["type"] == "ui.show_form").count();
+            assert!(forms == 1 || (forms > 1 && count == "at least one"), "{result:#}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_only_mode_of_the_engine_is_json_schema() {
+    let app = app(says_in(8000, r#"{"assistant_text": "Hi", "directives": []}"#));
+    let result = ok(&app, &json!({ "registry": registry(), "max_bytes": 5 })).await;
+    let modes: Vec<_> = result["attempts"].as_array().unwrap().iter().map(|at| at["mode"].clone()).collect();
+    assert_eq!(modes, ["json_schema", "json_schema"]);
+    let result = ok(&app, &json!({ "registry": registry(), "max_bytes": 5, "max_requests": 1 })).await;
+    assert_eq!(result["attempts"].as_array().map(Vec::len), Some(1));
+    assert_eq!(result["errors"][1]["code"], "REQUEST_LIMIT");
+}
+
+/// Returns the names and the data of the events in a stream.
+fn events(text: &str) -> Vec<(String, Value)> {
+    let event = |event: &str| {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data = data.strip_prefix("data: ").unwrap();
+        (name.strip_prefix("event: ").unwrap().to_owned(), serde_json::from_str(data).unwrap())
+    };
+    text.split_terminator("\n\n").filter(|event| !event.starts_with(':')).map(event).collect()
+}
+
+#[tokio::test]
+async fn streams_the_text_the_directives_and_the_result() {
+    let app = app(says_in(
+        4000,
+        r#"{"assistant_text": "Hi \"you\"", "directives": [{"type": "ui.close", "payload": {}}, {"type": "ui.toast", "payload": {"message": "Saved", "level": "info"}}]}"#,
+    ));
+    let fields = json!({ "registry": registry(), "stream": true });
+    let answer = ask(&app, &fields).await;
+    assert!(answer.headers["content-type"].to_str().unwrap().starts_with("text/event-stream"));
+    let events = events(&answer.text);
+    assert_eq!(events[0], ("attempt".to_owned(), json!({ "mode": "json_schema", "kind": "first" })));
+    let text =
+        events.iter().filter(|(name, _)| name == "text").map(|(_, data)| data["delta"].as_str().unwrap());
+    assert_eq!(text.collect::<String>(), "Hi \"you\"");
+    let directives: Vec<_> =
+        events.iter().filter(|(name, _)| name == "directive").map(|(_, data)| data).collect();
+    assert_eq!(
+        directives,
+        [
+            &json!({ "index": 0, "type": "ui.close", "payload": {} }),
+            &json!({ "index": 1, "type": "ui.toast", "payload": { "message": "Saved", "level": "info" } }),
+        ]
+    );
+    let (name, mut result) = events.last().unwrap().clone();
+    assert_eq!(name, "result");
+    let mut whole = ok(&app, &json!({ "registry": registry() })).await;
+    for result in [&mut result, &mut whole] {
+        result["attempts"][0]["latency_ms"] = json!(0);
+    }
+    assert_eq!(result, whole, "the result is the same as without streaming");
+}
+
+#[tokio::test]
+async fn an_error_after_the_beginning_of_a_stream_is_an_event() {
+    let broken = App::new(
+        vec![served("m", start(FailsAfter { inner: says_in(4000, "x"), left: 0 }))],
+        ServerOptions::default(),
+    );
+    let answer = ask(&broken.unwrap(), &json!({ "stream": true })).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let events = events(&answer.text);
+    let names: Vec<_> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["attempt", "error"]);
+    assert_eq!(events[1].1["error"]["type"], "server_error");
+    let lost = ask(&app(says("")), &json!({ "model": "other", "stream": true })).await;
+    assert_eq!(lost.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn parses_a_text_without_a_model() {
+    let app = app(says(""));
+    let parse = async |fields: &Value| {
+        send(&app, request(Method::POST, "/v1/directives/parse", fields.to_string())).await
+    };
+    let text = r#"<think>{}</think> ```json
+{"assistant_text": "Done", "directives": [{"type": "Toast", "payload": {"message": "a", "level": "info"}}, {"type": "no", "payload": {}}]}
+```"#;
+    let result =
+        parse(&json!({ "text": text, "registry": registry(), "require": ["ui.toast"] })).await.json();
+    assert_eq!(
+        (&result["ok"], &result["mode"], &result["attempts"]),
+        (&json!(true), &Value::Null, &json!([]))
+    );
+    assert_eq!(result["directives"][0]["type"], "ui.toast");
+    assert_eq!(result["warnings"][0]["code"], "UNKNOWN_TYPE");
+    let result =
+        parse(&json!({ "text": text, "registry": registry(), "require": ["ui.close"] })).await.json();
+    assert_eq!((&result["ok"], &result["errors"][0]["code"]), (&json!(false), &json!("REQUIREMENT_NOT_MET")));
+    let result = parse(&json!({ "text": "Sorry, no." })).await.json();
+    assert_eq!(
+        (&result["assistant_text"], &result["errors"][0]["code"]),
+        (&json!("Sorry, no."), &json!("NO_JSON"))
+    );
+    let answer = parse(&json!({ "text": "", "registry": { "definitions": [{ "type": "" }] } })).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
 }

@@ -179,3 +179,46 @@ async fn errors_of_a_provider_have_their_own_status() {
     let answer = ask(&upstream.app_with("", limit), &json!({ "provider": "up" })).await;
     assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT, "{}", answer.text);
 }
+
+#[tokio::test]
+async fn a_stream_over_a_provider_starts_anew_in_the_next_mode() {
+    let pieces = vec![
+        "{\"assistant_text\": \"Sa",
+        "ved.\", \"directives\": [{\"type\": \"to",
+        "ast\", \"payload\": {}}]}",
+    ];
+    let upstream = Upstream::start(vec![Reply::fails(400, "no"), Reply::Streams(pieces)]).await;
+    let answer = ask(&upstream.app(""), &json!({ "provider": "up", "stream": true })).await;
+    let names: Vec<_> = answer.text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(names, ["attempt", "attempt", "text", "text", "directive", "result"]);
+    assert!(upstream.asked().iter().all(|body| body["stream"] == true));
+    let upstream = Upstream::start(vec![Reply::fails(401, "bad key")]).await;
+    let answer = ask(&upstream.app(""), &json!({ "provider": "up", "stream": true })).await;
+    let last = answer.text.trim_end().rsplit("\n\n").next().unwrap();
+    assert!(
+        last.starts_with("event: error\ndata: {\"error\":") && last.contains("provider_failed"),
+        "{last}"
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_model_ends_the_run() {
+    let refused = json!({ "choices": [{ "message": { "content": null, "refusal": "I can't." }, "finish_reason": "stop" }] });
+    let upstream = Upstream::start(vec![Reply::Fails(200, refused, vec![])]).await;
+    let result = ask(&upstream.app(""), &json!({ "provider": "up" })).await.json();
+    assert_eq!(
+        (&result["errors"][0]["code"], &result["assistant_text"]),
+        (&json!("REFUSED"), &json!("I can't."))
+    );
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn settings_of_the_configuration_are_tables() {
+    let upstream = Upstream::start(vec![Reply::Says(SAVED)]).await;
+    let app = upstream
+        .app("[providers.up.directives]\nmodes = [\"json_object\"]\nrequest_overrides = { top_a = 1 }");
+    let result = ask(&app, &json!({ "provider": "up" })).await.json();
+    assert_eq!(result["mode"], "json_object");
+    assert_eq!(upstream.asked()[0]["top_a"], 1);
+}
