@@ -378,7 +378,7 @@ fn size_or_none(text: &str) -> Result<u64, &'static str> {
     if text == "0" { Ok(0) } else { size(text) }
 }
 
-fn seconds(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.filter(|time| !time.is_zero()).ok_or("expected a positive number of seconds")
 }

@@ -45,7 +45,10 @@ impl BackendArgs {
     pub(crate) fn open(&self) -> Result<(Arc<dyn ChatBackend>, String)> {
         match &self.base_url {
             Some(url) => self.remote(url),
-            None => self.local(),
+            None => {
+                let default = || formwork_model::hub::default_manifest().name.clone();
+                self.open_local(&self.model.clone().unwrap_or_else(default))
+            }
         }
     }
 
@@ -63,10 +66,9 @@ impl BackendArgs {
         Ok((Arc::new(remote.on_retry(tell_retry)), model))
     }
 
-    fn local(&self) -> Result<(Arc<dyn ChatBackend>, String)> {
-        let default = || formwork_model::hub::default_manifest().name.clone();
-        let model = self.model.clone().unwrap_or_else(default);
-        let loaded = load::load(&model, self.open.options(), EngineOptions::default())?;
+    /// Loads the local model `model` into this process.
+    pub(crate) fn open_local(&self, model: &str) -> Result<(Arc<dyn ChatBackend>, String)> {
+        let loaded = load::load(model, self.open.options(), EngineOptions::default())?;
         let served = ServedModel {
             id: loaded.name.clone(),
             aliases: Vec::new(),

@@ -1,23 +1,27 @@
-//! `formwork directives run`
+//! `formwork directives`
+
+mod args;
+mod target;
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use formwork_protocol::directives::{
-    DirectiveResult, Mode, Preset, ProblemCategory, Registry, RunRequest, Runner, StructuredOutputOptions,
-    presets, require_types,
+    DirectiveResult, Mode, Preset, ProblemCategory, Registry, Requirement, RunRequest, Runner,
+    StructuredOutputOptions, presets, read,
 };
 use formwork_protocol::{Body, ChatBackend, PromptRunner};
 use serde_json::Value;
 
-use crate::backend::BackendArgs;
 use crate::files;
+use args::{ParseArgs, RulesArgs, RunArgs};
+use target::Target;
 
 #[derive(Subcommand)]
 pub(crate) enum DirectivesCommand {
@@ -26,88 +30,20 @@ pub(crate) enum DirectivesCommand {
     /// Prints the text and then the directives, one per line, to standard output, and problems to standard
     /// error. Exit code 1: no usable answer; 2: no answer, or invalid input.
     Run(Box<RunArgs>),
-}
-
-#[derive(clap::Args)]
-pub(crate) struct RunArgs {
-    /// JSON or TOML file with the directive types: `definitions`, each with `type`, `description`, `aliases`,
-    /// `payload_schema`, `instructions` and `patch`, and general `instructions`.
-    #[arg(long, value_name = "FILE")]
-    registry: PathBuf,
-
-    #[command(flatten)]
-    backend: BackendArgs,
-
-    /// Modes to try, in order [default: all, strictest first].
-    #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
-    modes: Option<Vec<Mode>>,
-
-    /// Provider whose known quirks to apply: openrouter, openai or local [default: local for a local model].
-    #[arg(long, value_name = "NAME", value_parser = presets::PROVIDERS)]
-    provider: Option<String>,
-
-    /// Allowed directive type; repeat for several [default: all types].
-    #[arg(long, value_name = "TYPE")]
-    allow: Vec<String>,
-
-    /// Directive type that must occur; repeat for several.
-    #[arg(long, value_name = "TYPE")]
-    require: Vec<String>,
-
-    /// Maximum number of repair attempts per mode [default: 1].
-    #[arg(long, value_name = "N")]
-    repairs: Option<u32>,
-
-    /// System message; the instructions for directives are appended to it.
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
-
-    /// Additional instructions about types and payloads.
-    #[arg(long, value_name = "TEXT")]
-    instructions: Option<String>,
-
-    /// Maximum number of tokens per answer.
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<NonZeroUsize>,
-
-    /// Sampling temperature; 0 always takes the likeliest token [default: 0 for a local model].
-    #[arg(long, value_name = "T")]
-    temperature: Option<f32>,
-
-    /// Keep the likeliest tokens whose probabilities sum to P.
-    #[arg(long, value_name = "P")]
-    top_p: Option<f32>,
-
-    /// Keep the K likeliest tokens.
-    #[arg(long, value_name = "K")]
-    top_k: Option<usize>,
-
-    /// Keep tokens with at least P times the probability of the likeliest token.
-    #[arg(long, value_name = "P")]
-    min_p: Option<f32>,
-
-    /// Random seed; with a local model, the same seed gives the same answers.
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
-
-    /// Prompt [default: standard input].
-    prompt: Option<String>,
+    /// Read text and directives from an answer that came from elsewhere; loads no model.
+    ///
+    /// Prints the same as `run`. Exit code 1: no usable answer; 2: invalid input.
+    Parse(ParseArgs),
 }
 
 pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<bool> {
-    let DirectivesCommand::Run(args) = command;
-    // Check the cheap inputs before loading a model.
-    let request = request(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(async {
-        let (backend, model) = args.backend.open()?;
-        tokio::select! {
-            result = ask(args, backend, model, &request) => result,
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+    let result = match command {
+        DirectivesCommand::Run(args) => run(args)?,
+        DirectivesCommand::Parse(args) => {
+            let options = options(&args.rules)?;
+            read(&files::read_input_text(args.file.as_deref())?, &options)
         }
-    });
-    runtime.shutdown_background();
-    let result = result?;
+    };
     for warning in &result.warnings {
         eprintln!("formwork: warning: {warning}");
     }
@@ -121,33 +57,56 @@ pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<b
     Ok(result.ok)
 }
 
+fn run(args: &RunArgs) -> Result<DirectiveResult> {
+    // Check the cheap inputs before loading a model.
+    let target = Target::new(args)?;
+    let request = request(args, &target)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(async {
+        let (backend, model) = target.open(args)?;
+        let limit = async {
+            match args.timeout {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            result = ask(args, &target, backend, model, &request) => result,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            () = limit => bail!("--timeout: the run did not end within {} seconds", args.timeout.unwrap_or_default().as_secs_f64()),
+        }
+    });
+    runtime.shutdown_background();
+    result
+}
+
 async fn ask(
     args: &RunArgs,
+    target: &Target,
     backend: Arc<dyn ChatBackend>,
     model: String,
     request: &RunRequest,
 ) -> Result<DirectiveResult> {
-    let provider = args.provider.as_deref().or(args.backend.is_local().then_some("local"));
-    let own = Preset { modes: args.modes.clone(), repair_retries: args.repairs, ..Preset::default() };
-    let preset = presets::merge([presets::provider_defaults(provider.unwrap_or_default()), own]);
-    Ok(Runner::build(PromptRunner::new(backend, model), preset).run(request).await?)
+    let max_requests = args.max_requests.map(NonZeroU32::get);
+    let modes = args.modes.clone();
+    let own = Preset { modes, repair_retries: args.repairs, max_requests, ..Preset::default() };
+    let preset = presets::merge([target.preset.clone(), own]);
+    let prompts = PromptRunner::new(backend, model).with_defaults(target.defaults());
+    Ok(Runner::build(prompts, preset).run(request).await?)
 }
 
 /// Builds the request from the command line.
-fn request(args: &RunArgs) -> Result<RunRequest> {
-    let place = || args.registry.display().to_string();
-    let text = files::read_option("--registry", &args.registry)?;
-    let registry = parse(&args.registry, &text).with_context(place)?;
-    let modes = args.modes.as_deref().unwrap_or(&Mode::ALL);
-    if args.backend.is_local() && modes.contains(&Mode::JsonSchema) {
-        check_payloads(&registry).with_context(place)?;
-    }
-    let mut options = StructuredOutputOptions::new(registry);
-    if !args.allow.is_empty() {
-        options = options.with_allowed_types(args.allow.clone())?;
+fn request(args: &RunArgs, target: &Target) -> Result<RunRequest> {
+    let mut options = options(&args.rules)?;
+    let modes = args.modes.as_deref().or(target.preset.modes.as_deref()).unwrap_or(&Mode::ALL);
+    if target.is_local && modes.contains(&Mode::JsonSchema) {
+        check_payloads(options.registry()).with_context(|| args.rules.registry.display().to_string())?;
     }
     options.output_instructions.clone_from(&args.instructions);
-    let required = options.known_types("--require", args.require.clone())?;
+    if let Some(name) = &args.schema_name {
+        options = options.with_schema_name(name).context("--schema-name")?;
+    }
+    let history = args.history.as_deref().map(history).transpose()?.unwrap_or_default();
     let prompt = match &args.prompt {
         Some(prompt) => prompt.clone(),
         None => files::read_input_text(None)?,
@@ -155,13 +114,43 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
     if prompt.trim().is_empty() {
         bail!("the prompt is empty; give it as an argument or on standard input");
     }
-    let mut request = RunRequest::new(prompt, options);
+    let mut request = RunRequest { history, ..RunRequest::new(prompt, options) };
     request.system.clone_from(&args.system);
-    request.overrides = sampling(args);
-    if !required.is_empty() {
-        request = request.with_result_validator(require_types(required));
-    }
+    request.overrides = target.sampling.clone();
+    request.overrides.extend(sampling(args, target.is_local));
     Ok(request)
+}
+
+/// Reads the earlier messages of a conversation.
+fn history(path: &Path) -> Result<Vec<Value>> {
+    let place = || format!("--history: {}", path.display());
+    let Value::Array(messages) = files::read_json_option("--history", path)? else {
+        bail!("{}: expected an array of messages", place())
+    };
+    for (at, message) in messages.iter().enumerate() {
+        if !message.get("role").is_some_and(Value::is_string) {
+            bail!("{}: messages[{at}]: expected an object with a `role`", place());
+        }
+    }
+    Ok(messages)
+}
+
+/// Builds the options that say which answers are valid.
+fn options(args: &RulesArgs) -> Result<StructuredOutputOptions> {
+    let text = files::read_option("--registry", &args.registry)?;
+    let registry = parse(&args.registry, &text).with_context(|| args.registry.display().to_string())?;
+    let mut options = StructuredOutputOptions::new(registry);
+    if !args.allow.is_empty() {
+        options = options.with_allowed_types(args.allow.clone())?;
+    }
+    options.known_types("--require", args.require.clone())?;
+    options.known_types("--require-one", args.require_one.clone())?;
+    let required = args.require.iter().map(Requirement::at_least_one);
+    let once = args.require_one.iter().map(Requirement::exactly_one);
+    options = options.with_required(required.chain(once))?;
+    options.max_text_length = args.max_text_length;
+    options.max_bytes = args.max_bytes.map_or(options.max_bytes, NonZeroUsize::get);
+    Ok(options)
 }
 
 /// Parses a registry file: TOML if the extension is `.toml`, JSON otherwise.
@@ -182,8 +171,8 @@ fn check_payloads(registry: &Registry) -> Result<()> {
     Ok(())
 }
 
-fn sampling(args: &RunArgs) -> Body {
-    let temperature = args.temperature.or(args.backend.is_local().then_some(0.0));
+fn sampling(args: &RunArgs, is_local: bool) -> Body {
+    let temperature = args.temperature.or(is_local.then_some(0.0));
     let fields = [
         ("max_tokens", args.max_tokens.map(|tokens| tokens.get().into())),
         ("temperature", temperature.map(decimal)),

@@ -23,9 +23,14 @@ async fn run(
 ) -> Result<(Vec<Body>, DirectiveResult)> {
     let args = parse(args)?;
     let backend = Arc::new(ScriptedBackend::new(answers));
-    let result =
-        ask(&args, Arc::clone(&backend) as Arc<dyn ChatBackend>, "m".to_owned(), &request(&args)?).await?;
+    let target = Target::new(&args)?;
+    let asked = Arc::clone(&backend) as Arc<dyn ChatBackend>;
+    let result = ask(&args, &target, asked, "m".to_owned(), &request(&args, &target)?).await?;
     Ok((backend.asked(), result))
+}
+
+fn built(args: &RunArgs) -> Result<RunRequest> {
+    request(args, &Target::new(args)?)
 }
 
 fn told(result: &DirectiveResult, as_json: bool) -> String {
@@ -110,7 +115,7 @@ fn reports_errors_before_loading_a_model() {
     };
     let refused = |registry: &str, more: &[&str]| {
         let args = [&["--registry", registry], more, &["Hi"]].concat();
-        let error = parse(&args).and_then(|args| request(&args)).err().unwrap();
+        let error = parse(&args).and_then(|args| built(&args)).err().unwrap();
         crate::one_line(&error)
     };
     let twice = file("twice.json", r#"{"definitions": [{"type": "a"}, {"type": "a"}]}"#);
@@ -123,7 +128,7 @@ fn reports_errors_before_loading_a_model() {
     let elsewhere = ["--modes", "prompt_only"];
     assert!(
         parse(&[&["--registry", &unbounded], &elsewhere[..], &["Hi"]].concat())
-            .and_then(|args| request(&args))
+            .and_then(|args| built(&args))
             .is_ok()
     );
     assert!(refused("/nowhere.json", &[]).starts_with("--registry: /nowhere.json: "));
@@ -143,5 +148,91 @@ fn reports_errors_before_loading_a_model() {
         "[[definitions]]\ntype = \"ui.toast\"\naliases = [\"toast\"]\n[definitions.payload_schema]\nrequired = [\"message\"]\n",
     );
     let args = parse(&["--registry", &toml, "Hi"]).unwrap();
-    assert_eq!(request(&args).unwrap().options.registry().types(), ["ui.toast"]);
+    assert_eq!(built(&args).unwrap().options.registry().types(), ["ui.toast"]);
+}
+
+#[tokio::test]
+async fn a_local_model_has_one_mode_and_repairs_in_it() {
+    let answer = |text: &str| Ok(ScriptedBackend::says(text));
+    let args = ["--registry", REGISTRY, "--require-one", "ui.toast", "--max-text-length", "9", "Save."];
+    let toast = r#"{"type": "ui.toast", "payload": {"message": "Saved"}}"#;
+    let good = format!(r#"{{"assistant_text": "Saved.", "directives": [{toast}]}}"#);
+    let twice = format!(r#"{{"assistant_text": "Saved.", "directives": [{toast}, {toast}]}}"#);
+    let (asked, result) = run(&args, vec![answer(&twice), answer(&good)]).await.unwrap();
+    assert!(result.ok && asked.iter().all(|body| body["response_format"]["type"] == "json_schema"));
+    let schema = &asked[0]["response_format"]["json_schema"]["schema"]["properties"];
+    assert_eq!(
+        (&schema["directives"]["minContains"], &schema["directives"]["maxContains"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(schema["assistant_text"]["maxLength"], 9);
+    let (asked, result) = run(&args, vec![answer("no"), answer("no"), answer(&good)]).await.unwrap();
+    assert_eq!((result.ok, asked.len()), (false, 2));
+    let limited = [&args[..], &["--max-requests", "1"]].concat();
+    let (asked, result) = run(&limited, vec![answer("no"), answer(&good)]).await.unwrap();
+    assert_eq!((asked.len(), result.errors.last().unwrap().code.as_str()), (1, "REQUEST_LIMIT"));
+}
+
+#[tokio::test]
+async fn sends_the_history_and_the_name_of_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.json");
+    let history =
+        json!([{ "role": "system", "content": "Be brief." }, { "role": "assistant", "content": "Hello." }]);
+    std::fs::write(&path, history.to_string()).unwrap();
+    let args = [
+        "--registry",
+        REGISTRY,
+        "--history",
+        path.to_str().unwrap(),
+        "--schema-name",
+        "reply",
+        "--max-bytes",
+        "60",
+        "Hi",
+    ];
+    let long = format!(r#"{{"assistant_text": "{}", "directives": []}}"#, "x".repeat(60));
+    let answers = vec![Ok(ScriptedBackend::says(&long)), Ok(ScriptedBackend::says(&long))];
+    let (asked, result) = run(&args, answers).await.unwrap();
+    assert_eq!(result.errors[0].code, "TOO_LARGE");
+    assert_eq!(asked[0]["response_format"]["json_schema"]["name"], "reply");
+    let messages = asked[0]["messages"].as_array().unwrap();
+    assert!(messages[0]["content"].as_str().unwrap().starts_with("Be brief."));
+    assert_eq!((&messages[1]["content"], &messages[2]["content"]), (&json!("Hello."), &json!("Hi")));
+    for (text, told) in
+        [("{}", "expected an array of messages"), ("[1]", "messages[0]: expected an object with a `role`")]
+    {
+        std::fs::write(&path, text).unwrap();
+        let error = built(&parse(&args).unwrap()).err().unwrap();
+        assert_eq!(crate::one_line(&error), format!("--history: {}: {told}", path.display()));
+    }
+}
+
+#[tokio::test]
+async fn takes_models_and_providers_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("formwork.toml");
+    let text = "[providers.up]\nbase_url = \"http://127.0.0.1:1\"\npreset = \"openrouter\"\nllm_options_defaults = { seed = 7 }\n\
+        [providers.up.directives]\nrepair_retries = 0\n\
+        [models.mine]\nprovider = \"up\"\nmodel = \"x-ai/grok-4\"\nprofile = \"grok_default\"\npresets = [\"prompt_only\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let config = path.to_str().unwrap();
+    let answers = || (0..6).map(|_| Ok(ScriptedBackend::says("no"))).collect::<Vec<_>>();
+    let args = ["--registry", REGISTRY, "--config", config, "-m", "mine", "Hi"];
+    let (asked, _) = run(&args, answers()).await.unwrap();
+    assert_eq!((asked.len(), &asked[0]["temperature"], &asked[0]["seed"]), (1, &json!(0.3), &json!(7)));
+    assert_eq!(asked[0]["provider"], json!({ "require_parameters": false }));
+    let args = ["--registry", REGISTRY, "--config", config, "--provider", "up", "-m", "other", "Hi"];
+    let (asked, _) = run(&args, answers()).await.unwrap();
+    assert_eq!((asked.len(), asked[0].get("temperature")), (3, None));
+    assert_eq!(asked[0]["provider"], json!({ "require_parameters": true }));
+    let told = |args: &[&str]| {
+        let args = [&["--registry", REGISTRY], args, &["Hi"]].concat();
+        crate::one_line(&parse(&args).and_then(|args| built(&args)).err().unwrap())
+    };
+    assert_eq!(
+        told(&["--config", config, "--provider", "u"]),
+        "--provider: unknown provider u; expected one of up, openrouter, openai, volcanoengine, formwork, local"
+    );
+    assert!(told(&["--config", config, "--provider", "up"]).starts_with("--provider requires --model"));
 }

@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use formwork_eval::{EvalMode, Strategy};
 use formwork_protocol::Body;
 use formwork_protocol::config::PROVIDER_PRESETS;
@@ -86,6 +86,8 @@ pub(crate) struct EvalToolsArgs {
 
 /// Options that the evaluations of directives and tools share.
 #[derive(Args)]
+#[command(group = ArgGroup::new("named").args(["model", "models"]).multiple(true))]
+#[command(group = ArgGroup::new("source").args(["base_url", "config"]).multiple(true))]
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
@@ -138,7 +140,7 @@ pub(crate) struct SharedArgs {
     pub(crate) model: Vec<String>,
 
     /// OpenAI-compatible server to use instead of the local engine, such as `https://openrouter.ai/api/v1`.
-    #[arg(long, value_name = "URL", requires = "model")]
+    #[arg(long, value_name = "URL", requires = "named")]
     pub(crate) base_url: Option<String>,
 
     /// Environment variable with the server's API key.
@@ -149,8 +151,9 @@ pub(crate) struct SharedArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Names of models in the configuration.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "config")]
+    /// Names of models in the configuration, or all: the models of the catalogue on the server of --base-url,
+    /// or else all models of the configuration.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "source")]
     pub(crate) models: Vec<String>,
 
     /// Sampling profiles, by name or group: default, recommended, conversation, creative, `tool_calling`.

@@ -11,7 +11,7 @@ use formwork_lm::{ChatInput, ChatTemplate, Message};
 use formwork_model::Device;
 use formwork_protocol::ChatBackend;
 use formwork_protocol::catalogue::{self, Workaround};
-use formwork_protocol::config::{Config, LOCAL_PROVIDER, Provider};
+use formwork_protocol::config::{Config, LOCAL_PROVIDER, Model, Provider};
 use formwork_protocol::sampling::{Profiles, SamplingProfile};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
@@ -19,6 +19,9 @@ use super::args::SharedArgs;
 use crate::args::OpenArgs;
 use crate::config;
 use crate::load::{self, Loaded};
+
+/// Name in `--models` that stands for all models.
+const ALL: &str = "all";
 
 /// The models to evaluate, with the backends that answer for them.
 #[derive(Default)]
@@ -140,23 +143,50 @@ fn asked(args: &SharedArgs, config: &Config, preset: Option<&str>) -> Result<Vec
     let provider = args.base_url.as_ref().map(|base_url| provider(args, base_url, preset));
     let mut asked: Vec<_> = args.model.iter().map(|name| named(name, provider.clone())).collect();
     for name in &args.models {
+        if name == ALL && !config.models.contains_key(ALL) {
+            asked.extend(all(config, provider.as_ref())?);
+            continue;
+        }
         let known = || config.models.keys().cloned().collect::<Vec<_>>().join(", ");
         let model = config.models.get(name).ok_or_else(|| {
             anyhow!("unknown model {name} in the configuration; expected one of {}", known())
         })?;
-        asked.push(Asked {
-            name: name.clone(),
-            id: model.model.clone(),
-            // The configuration was validated, so any other name is a provider's.
-            provider: config.providers.get(&model.provider).cloned(),
-            workarounds: model.workarounds().to_vec(),
-            profile: model.profile().to_owned(),
-        });
+        asked.push(configured(name, model, config));
     }
+    ensure!(
+        provider.is_none() || !args.model.is_empty() || args.models.iter().any(|name| name == ALL),
+        "--base-url: name models of the server with --model, or the whole catalogue with --models {ALL}"
+    );
     if asked.is_empty() {
         asked.push(named(&formwork_model::hub::default_manifest().name, None));
     }
     Ok(asked)
+}
+
+/// Returns the models that `--models all` stands for: the catalogue on a server, or the models of
+/// the configuration.
+fn all(config: &Config, provider: Option<&Provider>) -> Result<Vec<Asked>> {
+    let Some(provider) = provider else {
+        ensure!(
+            !config.models.is_empty(),
+            "--models {ALL}: needs --base-url for the models of the catalogue, or --config with models"
+        );
+        return Ok(config.models.iter().map(|(name, model)| configured(name, model, config)).collect());
+    };
+    // The catalogue's names of local models have no vendor.
+    let remote = catalogue::entries().iter().filter(|entry| entry.model.contains('/'));
+    Ok(remote.map(|entry| named(entry.model, Some(provider.clone()))).collect())
+}
+
+fn configured(name: &str, model: &Model, config: &Config) -> Asked {
+    Asked {
+        name: name.to_owned(),
+        id: model.model.clone(),
+        // The configuration was validated, so any other name is a provider's.
+        provider: config.providers.get(&model.provider).cloned(),
+        workarounds: model.workarounds().to_vec(),
+        profile: model.profile().to_owned(),
+    }
 }
 
 /// Resolves a model named on the command line, with its entry in the catalogue.

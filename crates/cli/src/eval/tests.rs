@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap::Parser;
 use formwork_engine::{Engine, EngineOptions};
 use formwork_lm::{ChatInput, ChatTemplate, ScriptedModel, TemplateError};
+use formwork_protocol::catalogue;
 use formwork_server::{App, ServedModel, ServerOptions};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
@@ -208,6 +209,12 @@ fn reports_invalid_arguments_and_configurations() -> Result<()> {
         let error = format!("{:#}", run(&args).unwrap_err());
         assert!(error.contains(told), "{args:?}: {error}");
     }
+    let whole = ["tools", "--base-url", "http://127.0.0.1:1", "--models", "all"];
+    let args = Args::try_parse_from([&["formwork", "eval"], &whole[..]].concat())?;
+    let Command::Eval(EvalCommand::Tools(args)) = args.command else { panic!("another command") };
+    let models = super::models::subjects(&args.eval, &Config::default())?.models;
+    let remote = catalogue::entries().iter().filter(|entry| entry.model.contains('/')).count();
+    assert!(remote > 10 && models.len() == remote, "{remote} {}", models.len());
     for wrong in [
         vec!["tools", "--modes", "json_schema"],
         vec!["tools", "--models", "one"],
