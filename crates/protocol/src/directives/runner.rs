@@ -140,6 +140,8 @@ struct DirectiveRun<'a> {
     best: (String, bool),
     /// Number of requests sent so far, including retries.
     sent: u32,
+    /// True if the limit of requests ended the run.
+    is_limited: bool,
     /// Receiver of events, if answers are streamed.
     events: Option<&'a (dyn Fn(RunEvent) + Send + Sync)>,
 }
@@ -155,22 +157,27 @@ impl<'a> DirectiveRun<'a> {
             refused: Vec::new(),
             best: (String::new(), false),
             sent: 0,
+            is_limited: false,
             events: None,
         }
     }
 
     async fn run(mut self, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
         let mut open = self.open(modes).await?.into_iter();
-        for mode in open.by_ref() {
+        let mut is_stopped = false;
+        while !is_stopped && !self.is_spent() {
+            let Some(mode) = open.next() else { break };
             match self.climb(mode).await? {
                 ModeEnd::Done(envelope) => return Ok(self.succeeded(mode, envelope)),
                 ModeEnd::Next => {}
-                ModeEnd::Stop => break,
+                ModeEnd::Stop => is_stopped = true,
             }
         }
-        if self.is_spent() {
+        if self.is_limited || (self.is_spent() && !is_stopped) {
             let reason = format!("the run reached its limit of {} requests", self.sent);
+            let left = self.skipped.len();
             self.skipped.extend(open.map(|mode| Skipped { mode, reason: reason.clone() }));
+            self.is_limited |= self.skipped.len() > left;
         }
         Ok(self.failed())
     }
@@ -230,6 +237,7 @@ impl<'a> DirectiveRun<'a> {
         let mut kind = AttemptKind::First;
         for left in (0..=self.runner.preset.repair_retries.unwrap_or_default()).rev() {
             if self.is_spent() {
+                self.is_limited = true;
                 return Ok(ModeEnd::Stop);
             }
             match self.attempt(mode, kind, &conversation).await? {
@@ -291,7 +299,7 @@ impl<'a> DirectiveRun<'a> {
     fn failed(self) -> DirectiveResult {
         let mut errors: Vec<Problem> =
             self.attempts.iter().filter_map(|attempt| attempt.error.clone()).collect();
-        if self.is_spent() {
+        if self.is_limited {
             let message = format!("the run reached its limit of {} requests", self.sent);
             errors.push(Problem::new(ProblemCategory::Limit, "REQUEST_LIMIT", message));
         } else if self.attempts.is_empty() {

@@ -4,8 +4,8 @@ use crate::adapt::object::is_blank;
 
 /// Names of the tags in which models write their thoughts.
 const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
-/// Characters of JSON and Markdown that are no text on their own.
-const MARKS: &[char] = &['[', ']', '{', '}', '(', ')', '"', '\'', '`', ',', ':'];
+/// Characters of JSON and Markdown that are no text on their own. Others, as in `:)`, may be.
+const MARKS: &[char] = &['[', ']', '{', '}', '"', '`', ','];
 
 /// Returns `text` without the thoughts at its beginning, and whether an opening tag of thoughts is
 /// not closed yet; all text after such a tag is a thought. The text is only trimmed at its start,
@@ -92,13 +92,13 @@ mod tests {
     #[test]
     fn brackets_are_no_text() {
         assert!(["[", "[]", " {}\n", "```", "\"\"", "[ { "].into_iter().all(is_marks));
-        assert!(["", " ", "[1]", "a", "..."].into_iter().all(|text| !is_marks(text)));
+        assert!(["", " ", "[1]", "a", "...", ":)", "?"].into_iter().all(|text| !is_marks(text)));
         for (text, expected) in [
             ("Here: [", "Here:"),
             ("Here: [{\"type\"", "Here:"),
             ("[1, 2]", ""),
             ("As [1] says.", "As [1] says."),
-            ("([", ""),
+            ("` [", ""),
             ("Sure.\n```json", "Sure."),
         ] {
             assert_eq!(before_json(text), expected, "{text}");

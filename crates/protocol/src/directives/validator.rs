@@ -30,8 +30,8 @@ pub struct Envelope {
 /// `INVALID_PAYLOAD`, `PAYLOAD_SCHEMA`, a code of [`patch::validate_patch_ops`], or a code of the
 /// app's own check ([`PayloadValidator`](super::PayloadValidator)). Unknown fields outside payloads
 /// are dropped, with the warning `UNKNOWN_FIELD`. A thought at the beginning of `assistant_text`
-/// (`<think>…</think>`) is dropped with the warning `THOUGHT_REMOVED`, and a text of mere brackets
-/// with the warning `NOT_TEXT`.
+/// (`<think>…</think>`) is dropped, with the warning `THOUGHT_REMOVED`. A text of mere brackets and
+/// quotes becomes empty.
 pub struct Validator<'a> {
     options: &'a StructuredOutputOptions,
     names: Names,
@@ -165,20 +165,21 @@ impl<'a> Validator<'a> {
     }
 }
 
-/// Returns `text` without thoughts and lone brackets, and a warning if something was removed.
+/// Returns `text` without thoughts and lone brackets, and a warning if a thought was removed.
 fn cleaned(text: String) -> (String, Option<Warning>) {
-    let told = |code: &str, message: &str| {
-        let (code, message) = (code.to_owned(), message.to_owned());
-        Some(Warning { code, message, index: None, kind: None, details: None })
-    };
     let (clean, _) = text::without_leading_thoughts(&text);
-    if text::is_marks(clean) {
-        return (String::new(), told("NOT_TEXT", "`assistant_text` has only brackets or quotes"));
+    let warning = (clean.len() < text.len()).then(|| Warning {
+        code: "THOUGHT_REMOVED".to_owned(),
+        message: "removed a thought from `assistant_text`".to_owned(),
+        index: None,
+        kind: None,
+        details: None,
+    });
+    match warning {
+        _ if text::is_marks(clean) => (String::new(), warning),
+        None => (text, None),
+        Some(_) => (clean.to_owned(), warning),
     }
-    if clean.len() == text.len() {
-        return (text, None);
-    }
-    (clean.to_owned(), told("THOUGHT_REMOVED", "removed a thought from `assistant_text`"))
 }
 
 /// Returns the object of a payload that is a string with the JSON text of an object. A patch may

@@ -476,8 +476,14 @@ async fn a_limit_of_requests_holds_for_all_modes_together() {
         assert_eq!((last.category, last.code.as_str()), (ProblemCategory::Limit, "REQUEST_LIMIT"));
         assert_eq!(script.backend.asked().len(), limit as usize);
     }
-    let script = script([says(GOOD)], Preset { max_requests: Some(1), ..Preset::default() });
+    let script = script([says(GOOD), says("no")], Preset { max_requests: Some(1), ..once() });
     assert!(script.run(&request()).await.ok);
+    let lost = self::script([fails(401)], Preset { max_requests: Some(1), ..Preset::default() });
+    let result = lost.run(&request()).await;
+    assert_eq!((result.errors.len(), result.skipped.len()), (1, 0), "another error ended the run");
+    let only = RunRequest { modes: Some(vec![Mode::PromptOnly]), ..request() };
+    let codes: Vec<_> = script.run(&only).await.errors.into_iter().map(|error| error.code).collect();
+    assert_eq!(codes, ["NO_JSON"], "the limit did not end the run");
 }
 
 #[tokio::test]
