@@ -200,6 +200,8 @@ impl EnvelopeReader {
             },
             State::List => match c {
                 ']' => self.state = State::Key,
+                // Not JSON. Taken as an item, it would end before itself, again and again.
+                '}' => self.state = State::Outside,
                 ',' => {}
                 c if is_blank(c) => {}
                 c => {
@@ -307,6 +309,8 @@ impl EnvelopeReader {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::directives::{Definition, Registry, StructuredOutputOptions, read};
 
@@ -378,10 +382,21 @@ mod tests {
             "{]]]]",
             "{\"assistant_text\": \"\\u12",
             "{\"directives\": [,,]]",
+            "{\"directives\": [}",
+            "{\"directives\": [1}}]",
         ] {
             assert_eq!(read_in(content, 1), (String::new(), Vec::new()), "{content}");
         }
         assert_eq!(read_in(r#"{"assistant_text": "cut o"#, 2).0, "cut o");
         assert_eq!(read_in(r#"{"assistant_text": "\ud83d!"}"#, 1).0, "!");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(content in r#"[\[\]{}:,"\\u0a<>/ ]{0,40}"#, size in 1_usize..4) {
+            for begin in ["", "<think>", "{", r#"{"directives": ["#, r#"{"assistant_text": ""#] {
+                read_in(&format!("{begin}{content}"), size);
+            }
+        }
     }
 }
