@@ -315,8 +315,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 
-    /// Configuration file (`formwork.toml`) whose `[providers]` requests may name [default: ./formwork.toml, if
-    /// it exists].
+    /// Configuration file (`formwork.toml`) whose `[providers]` requests may name [default:
+    /// ./formwork.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 

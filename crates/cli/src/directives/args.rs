@@ -80,7 +80,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT")]
     pub(super) system: Option<String>,
 
-    /// JSON file with the earlier messages of the conversation: an array of objects with `role` and `content`.
+    /// JSON file with the earlier messages of the conversation: an array of objects with `role` and
+    /// `content`.
     #[arg(long, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
 
