@@ -37,7 +37,14 @@ pub(crate) enum Kind {
     #[error("the backend did not answer within {} seconds", limit.as_secs_f64())]
     Timeout { limit: Duration },
     #[error("the backend answered {status}: {message}")]
-    Status { status: u16, message: String, code: Option<String>, retry_after: Option<Duration> },
+    Status {
+        status: u16,
+        message: String,
+        code: Option<String>,
+        retry_after: Option<Duration>,
+        /// True if the body says that a safety check refused the request.
+        is_safety: bool,
+    },
     #[error("the backend's answer is larger than the limit of {limit} bytes")]
     TooLarge { limit: usize },
     #[error("the backend's answer is not a chat completion: {source}")]
@@ -143,6 +150,9 @@ pub enum Category {
     InvalidRequest,
     /// The key is missing, wrong or lacks permission (401, 403).
     Authentication,
+    /// A safety check of the provider refused the content of the request, whatever the status (for
+    /// example 403 from `OpenRouter` or 400 from `OpenAI`). The key is fine.
+    ContentFilter,
     /// Too many requests (429).
     RateLimited,
     /// No answer in time: status 408 or 504, or the client's own timeout.
@@ -168,6 +178,7 @@ impl Category {
         match self {
             Self::InvalidRequest => "INVALID_REQUEST",
             Self::Authentication => "AUTHENTICATION",
+            Self::ContentFilter => "CONTENT_FILTER",
             Self::RateLimited => "RATE_LIMITED",
             Self::Timeout => "TIMEOUT",
             Self::Server => "SERVER_ERROR",
@@ -214,13 +225,15 @@ impl BackendError {
             other => other.to_string(),
         });
         let code = code.filter(|code| code != "null");
+        let is_safety = crate::safety::is_refusal(status, code.as_deref(), error, message);
         let message = message.trim().chars().take(TOLD).collect();
-        Kind::Status { status, message, code, retry_after }.into()
+        Kind::Status { status, message, code, retry_after, is_safety }.into()
     }
 
     /// Returns the class of the error, which shows how a caller can react.
     pub fn category(&self) -> Category {
         match &*self.0 {
+            Kind::Status { is_safety: true, .. } => Category::ContentFilter,
             Kind::Status { status: 401 | 403, .. } => Category::Authentication,
             Kind::Status { status: 408 | 504, .. } | Kind::Timeout { .. } => Category::Timeout,
             Kind::Status { status: 429, .. } => Category::RateLimited,
@@ -254,7 +267,7 @@ impl BackendError {
     /// `response_format`. The request may then succeed with a weaker constraint or without one.
     ///
     /// True for statuses 400, 404, 405, 415, 422 and 501, unless the error code names another
-    /// cause, such as `model_not_found`.
+    /// cause, such as `model_not_found`, or a safety check refused the request.
     pub fn is_of_mode(&self) -> bool {
         const ELSEWHERE: [&str; 5] = [
             "context_length_exceeded",
@@ -264,7 +277,8 @@ impl BackendError {
             "insufficient_quota",
         ];
         let about_mode = matches!(self.status(), Some(400 | 404 | 405 | 415 | 422 | 501));
-        about_mode && !self.code().is_some_and(|code| ELSEWHERE.contains(&code))
+        let is_elsewhere = self.category() == Category::ContentFilter;
+        about_mode && !is_elsewhere && !self.code().is_some_and(|code| ELSEWHERE.contains(&code))
     }
 
     /// Reports whether the same request may succeed later.
@@ -364,6 +378,41 @@ mod tests {
             (504, Category::Timeout),
         ] {
             assert_eq!(category(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_safety_refusal_is_not_about_the_key() {
+        let openrouter = r#"{"error": {"code": 403, "message": "Your chosen model requires moderation and your input was flagged", "metadata": {"reasons": ["violence"], "flagged_input": "…"}}}"#;
+        let raw = r#"{"error": {"code": 403, "message": "Provider returned error", "metadata": {"provider_name": "xAI", "raw": "{\"error\":\"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO\"}"}}}"#;
+        let nested = r#"{"error": {"message": "no", "code": null, "innererror": {"code": "ResponsibleAIPolicyViolation"}}}"#;
+        for (status, body) in [
+            (403, openrouter),
+            (403, raw),
+            (400, nested),
+            (403, "Failed check: SAFETY_CHECK_TYPE_BIO"),
+            (400, r#"{"error": {"message": "no", "code": "content_policy_violation"}}"#),
+            (400, r#"{"error": {"message": "no", "code": "content_filter"}}"#),
+            (403, r#"{"error": {"message": "The request was blocked by our safety system."}}"#),
+            (451, ""),
+        ] {
+            let error = BackendError::from_status(status, body);
+            assert_eq!(error.category(), Category::ContentFilter, "{body}");
+            assert!(!error.is_of_mode() && !error.is_transient() && error.status() == Some(status));
+        }
+        for (status, body, expected) in [
+            (403, r#"{"error": {"message": "your key may not use this model"}}"#, Category::Authentication),
+            (
+                403,
+                r#"{"error": {"message": "key disabled for safety reasons", "code": "invalid_api_key"}}"#,
+                Category::Authentication,
+            ),
+            (401, r#"{"error": {"message": "flagged"}}"#, Category::Authentication),
+            (400, r#"{"error": {"message": "`safety_identifier` is unknown"}}"#, Category::InvalidRequest),
+            (429, r#"{"error": {"message": "too many flagged requests"}}"#, Category::RateLimited),
+            (500, r#"{"error": {"message": "the safety system is down"}}"#, Category::Server),
+        ] {
+            assert_eq!(BackendError::from_status(status, body).category(), expected, "{body}");
         }
     }
 

@@ -15,6 +15,7 @@ mod prompt;
 pub mod quota;
 mod remote;
 mod retry;
+mod safety;
 mod scripted;
 mod sse;
 
