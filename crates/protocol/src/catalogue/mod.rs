@@ -111,6 +111,24 @@ pub fn find(model: &str) -> Option<&'static CatalogueEntry> {
     entries().iter().find(|entry| ModelPattern::from(entry.without_variant()).matches(model))
 }
 
+/// Returns the name of the provider with this base URL, such as `openrouter`, or `None` for other
+/// servers.
+///
+/// ```
+/// use formwork_protocol::catalogue::provider_of_url;
+/// assert_eq!(provider_of_url("https://openrouter.ai/api/v1"), Some("openrouter"));
+/// assert_eq!(provider_of_url("http://127.0.0.1:8080/openrouter.ai"), None);
+/// ```
+pub fn provider_of_url(base_url: &str) -> Option<&'static str> {
+    let rest = base_url.split_once("://")?.1;
+    let host = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?.split(':').next()?;
+    match host.to_ascii_lowercase().as_str() {
+        "openrouter.ai" => Some("openrouter"),
+        "api.openai.com" => Some("openai"),
+        _ => None,
+    }
+}
+
 impl CatalogueEntry {
     /// Returns the name of the most suitable sampling profile.
     pub fn profile(&self) -> &'static str {

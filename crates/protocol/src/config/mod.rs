@@ -1,5 +1,5 @@
 //! The configuration file, `formwork.toml`. It defines defaults of adaptation, providers, models,
-//! sampling profiles and the location of traces.
+//! sampling profiles, options of tool loops and the location of traces.
 //!
 //! A [`Config`] is parsed from text. The caller reads the file, and also the API keys, for which
 //! the file only names environment variables. Parsing checks everything: names must exist, numbers
@@ -75,6 +75,10 @@ pub struct Config {
     /// same name.
     #[serde(default)]
     pub sampling_profiles: BTreeMap<String, Profile>,
+    /// Options of tool loops, with the fields of
+    /// [`ToolCallingOptions`](crate::tools::ToolCallingOptions).
+    #[serde(default)]
+    pub tool_calling: crate::tools::Preset,
     /// Location of traces.
     #[serde(default)]
     pub traces: Traces,

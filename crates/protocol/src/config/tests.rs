@@ -24,6 +24,24 @@ fn the_example_has_every_key_and_is_valid() {
     assert!(config.profiles().get("glm_4_7_steady").expect("a profile").applies_to("z-ai/glm-4.7"));
     assert_eq!(config.models["small"].provider, LOCAL_PROVIDER);
     assert_eq!(config.traces.database.as_deref(), Some(std::path::Path::new("traces.db")));
+    let tools = config.tool_calling.options().expect("options");
+    assert_eq!((tools.tool_timeout_ms, tools.max_turns.get()), (Some(60_000), 12));
+}
+
+#[test]
+fn the_example_has_every_option_of_tool_loops() {
+    let config = Config::parse(EXAMPLE).expect("a good file");
+    let given = serde_json::to_value(&config.tool_calling).expect("JSON");
+    // With all optional fields set, the options have every field.
+    let every = serde_json::to_value(config.tool_calling.options().expect("options")).expect("JSON");
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        let mut names: Vec<String> = value.as_object().expect("an object").keys().cloned().collect();
+        names.sort();
+        names
+    };
+    assert_eq!((names(&given), names(&given).len()), (names(&every), 19));
+    let message = error("[tool_calling]\nmax_turn = 1");
+    assert!(message.starts_with("line ") && message.contains("unknown field `max_turn`"), "{message}");
 }
 
 #[test]

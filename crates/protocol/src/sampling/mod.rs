@@ -147,6 +147,27 @@ pub struct UnknownProfile {
     pub known: Vec<String>,
 }
 
+/// Error of [`Profiles::sampling`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProfileError {
+    /// No profile has this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownProfile),
+    /// The profile is meant for other models.
+    #[error("the sampling profile `{profile}` does not apply to `{model}`; it is for {wanted}")]
+    NotApplicable {
+        /// Name of the profile.
+        profile: String,
+        /// Name of the model.
+        model: String,
+        /// Patterns of the models to which the profile applies.
+        wanted: String,
+    },
+}
+
+/// Name that stands for the profile that the catalogue recommends for a model.
+pub const RECOMMENDED: &str = "recommended";
+
 /// Sampling profiles with unique names.
 ///
 /// ```
@@ -186,6 +207,27 @@ impl Profiles {
     /// place.
     pub fn iter(&self) -> impl Iterator<Item = &SamplingProfile> {
         self.0.iter()
+    }
+
+    /// Returns the sampling values of the profile called `name` for the model called `model`. The
+    /// name [`RECOMMENDED`] selects the catalogue's first profile for the model.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such profile, or if it is meant for other models.
+    pub fn sampling(&self, name: &str, model: &str) -> Result<Sampling, ProfileError> {
+        let is_recommended = name == RECOMMENDED && self.get(name).is_none();
+        let recommended = crate::catalogue::find(model).map_or(DEFAULT_PROFILE, |entry| entry.profile());
+        let name = if is_recommended { recommended } else { name };
+        let Some(profile) = self.get(name) else {
+            let names = self.0.iter().map(|profile| profile.name.clone());
+            let known = names.chain([RECOMMENDED.to_owned()]).collect();
+            return Err(UnknownProfile { name: name.to_owned(), known }.into());
+        };
+        if profile.applies_to(model) {
+            return Ok(profile.sampling);
+        }
+        let wanted = profile.models.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        Err(ProfileError::NotApplicable { profile: name.to_owned(), model: model.to_owned(), wanted })
     }
 
     /// Returns the profiles that `asked` selects. Each element of `asked` is the name of a profile
@@ -256,6 +298,25 @@ mod tests {
                 .to_string()
                 .starts_with("unknown sampling profile or group `defualt`; expected one of default, ")
         );
+    }
+
+    #[test]
+    fn a_profile_is_for_its_models_only() {
+        let profiles = Profiles::predefined();
+        let of = |name, model| profiles.sampling(name, model);
+        let gemini = "google/gemini-2.5-flash:nitro";
+        let creative = of("gemini_2_5_flash_creative", gemini).expect("its own profile");
+        assert_eq!(creative.temperature, Some(1.5));
+        assert_eq!(of(RECOMMENDED, gemini), Ok(creative));
+        assert_eq!(of(RECOMMENDED, "unheard-of"), Ok(Sampling::default()));
+        assert_eq!(of(DEFAULT_PROFILE, "unheard-of"), Ok(Sampling::default()));
+        let error = of("grok_default", gemini).expect_err("another model's").to_string();
+        assert!(
+            error.starts_with("the sampling profile `grok_default` does not apply to `google/"),
+            "{error}"
+        );
+        let error = of("grok", gemini).expect_err("unknown").to_string();
+        assert!(error.starts_with("unknown sampling profile or group `grok`; expected one of "), "{error}");
     }
 
     #[test]

@@ -15,6 +15,12 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct ModelPattern(String);
 
+impl std::fmt::Display for ModelPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl From<&str> for ModelPattern {
     fn from(pattern: &str) -> Self {
         Self(pattern.to_owned())

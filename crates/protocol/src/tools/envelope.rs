@@ -35,6 +35,15 @@ pub mod codes {
     pub const NO_SUCCESSFUL_TOOL_CALL: &str = "NO_SUCCESSFUL_TOOL_CALL";
     /// For runs, and for turns as a warning: the last message is empty.
     pub const EMPTY_FINAL: &str = "EMPTY_FINAL";
+    /// For runs, and for turns as a warning: the model called a tool twice in a row with the same
+    /// arguments. A run ends with this code only if `repeated_calls` is `stop`.
+    pub const REPEATED_CALL: &str = "REPEATED_CALL";
+    /// For runs and turns, as a warning: the token limit cut off the answer.
+    pub const TRUNCATED: &str = "TRUNCATED";
+    /// For runs: the model refused to answer.
+    pub const REFUSED: &str = "REFUSED";
+    /// For runs: the provider's content filter withheld the answer, or refused the request.
+    pub const CONTENT_FILTER: &str = "CONTENT_FILTER";
     /// For runs: the model still called tools in the last permitted turn.
     pub const MAX_TURNS: &str = "MAX_TURNS";
 }

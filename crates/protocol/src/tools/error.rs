@@ -23,6 +23,10 @@ pub(crate) enum Kind {
     Preset { reason: String },
     #[error("the tool's command is empty")]
     NoCommand,
+    #[error("invalid tool URL `{given}`: {reason}")]
+    ToolUrl { given: String, reason: String },
+    #[error("the tool's key contains characters that are not allowed in a header")]
+    ToolKey,
     #[error("invalid MCP server URL `{given}`: {reason}")]
     Url { given: String, reason: String },
     #[error("the MCP server `{server}` could not be started: {reason}")]

@@ -70,15 +70,18 @@ mod registry;
 mod replay;
 mod runner;
 mod shapes;
+mod thoughts;
 mod transforms;
+mod verdict;
+mod world;
 
 pub use dispatcher::ToolDispatcher;
 pub use envelope::{IntoToolResult, Problem, ToolResult, codes};
 pub use error::ToolsError;
-pub use executor::{AsyncClosure, Closure, CommandTool, Environment, ToolExecutor};
+pub use executor::{AsyncClosure, Closure, CommandTool, Environment, HttpTool, ToolExecutor, UrlPrefix};
 #[cfg(feature = "mcp")]
 pub use executor::{McpClient, McpOptions};
-pub use options::{RESERVED, ToolCallingOptions, ToolFailurePolicy, ToolUseMode};
+pub use options::{RESERVED, RepeatedCalls, ToolCallingOptions, ToolFailurePolicy, ToolUseMode};
 pub use presets::Preset;
 pub use record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};
 pub use registry::{FilteredToolRegistry, Lookup, Tool, ToolDefinition, ToolRegistry, ToolSource};

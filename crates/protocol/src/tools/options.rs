@@ -6,11 +6,21 @@ use serde_json::Value;
 use crate::Body;
 
 /// Names of the request fields that only the loop sets. They are ignored in
-/// [`ToolCallingOptions::request_overrides`].
+/// [`ToolCallingOptions::request_overrides`] and in the default fields of the prompt runner.
 ///
-/// The two `stream` fields are reserved because the loop does not read streamed answers.
-pub const RESERVED: [&str; 7] =
-    ["model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"];
+/// `functions` and `function_call` are the deprecated forms of `tools` and `tool_choice`. The two
+/// `stream` fields are reserved because the loop does not read streamed answers.
+pub const RESERVED: [&str; 9] = [
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "response_format",
+    "stream",
+    "stream_options",
+];
 
 /// Requirement on a run to call tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -25,15 +35,32 @@ pub enum ToolUseMode {
     Disabled,
 }
 
-/// Condition on the results of calls under which a run in the mode `enforced` succeeds.
+/// Condition on the results of calls under which a run in the mode `enforced` succeeds. In other
+/// modes, no result of a call makes a run fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolFailurePolicy {
-    /// The last call of each tool must succeed. Earlier calls of the same tool may fail.
+    /// For each name that the model called, the last call must succeed. Earlier calls with the same
+    /// name may fail.
+    ///
+    /// The reason of a failure does not matter: a result with `ok: false`, refused arguments, a
+    /// result that is too large, or a name that is masked or unknown.
     #[default]
     Fatal,
     /// At least one call must succeed.
     Tolerated,
+}
+
+/// Reaction to a call that has the name and the arguments of the call before it, in the same turn or
+/// in the turn before. The order of the members of arguments does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepeatedCalls {
+    /// The call is executed. The turn gets a warning with the code `REPEATED_CALL`.
+    #[default]
+    Warn,
+    /// The call is not executed, and the run fails with the code `REPEATED_CALL`.
+    Stop,
 }
 
 /// Options of the tool loop. Each field has a default.
@@ -76,6 +103,8 @@ pub struct ToolCallingOptions {
     /// Maximum number of requests of a run, not counting the request after an empty final message;
     /// 12 by default.
     pub max_turns: NonZeroUsize,
+    /// Reaction to the same call twice in a row; `warn` by default.
+    pub repeated_calls: RepeatedCalls,
     /// Timeout of each call in milliseconds, in addition to the executor's own timeout. `None` for
     /// no timeout, which is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,6 +153,7 @@ impl Default for ToolCallingOptions {
             fix_empty_final_prompt: "Your last message was empty. Answer now, from the results above."
                 .to_owned(),
             max_turns: const { NonZeroUsize::new(12).expect("not zero") },
+            repeated_calls: RepeatedCalls::default(),
             tool_timeout_ms: None,
             tool_choice: None,
             force_first_call: None,
@@ -177,6 +207,7 @@ mod tests {
           "fix_empty_final_disable_tools": true,
           "fix_empty_final_prompt": "Your last message was empty. Answer now, from the results above.",
           "max_turns": 12,
+          "repeated_calls": "warn",
           "request_overrides": {},
           "message_transforms": [],
           "tool_transforms": [],

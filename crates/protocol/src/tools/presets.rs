@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::error::{Kind, ToolsError};
 use super::options::ToolCallingOptions;
+use crate::catalogue::{self, Workaround};
 use crate::{Body, merge};
 
 /// Values for some fields of [`ToolCallingOptions`], for example for one provider or model. Presets
@@ -130,8 +131,8 @@ impl Preset {
     /// of `openrouter`.
     ///
     /// It merges, in this order, [`Preset::default_tool_calling`], [`Preset::provider_defaults`]
-    /// and the preset that works around known problems of the model. Only models of `openrouter`
-    /// have such a preset.
+    /// and the preset that works around known problems of the model, as the
+    /// [catalogue] lists them. Only models of `openrouter` have such a preset.
     pub fn for_model(provider: &str, model: &str) -> Self {
         let base = Self::default_tool_calling().merge(&Self::provider_defaults(provider));
         match provider {
@@ -140,7 +141,12 @@ impl Preset {
         }
     }
 
+    /// Returns the workarounds of the catalogue's entry for `model`. Without an entry, those of its
+    /// family.
     fn openrouter_workaround(model: &str) -> Self {
+        if let Some(entry) = catalogue::find(model) {
+            return Self::of_workarounds(entry.workarounds);
+        }
         // The part after the colon is the route, such as `:nitro`, not the model.
         let name = model.split(':').next().unwrap_or(model);
         let tagged = ["qwen/qwen3-235b-a22b", "z-ai/glm-4.7", "minimax/minimax-m2.1"];
@@ -148,13 +154,27 @@ impl Preset {
             Self::deepseek_openrouter_compat()
         } else if name.starts_with("google/gemini-") {
             Self::gemini_openrouter_compat()
-        } else if name == "minimax/minimax-m2-her" {
-            Self::tool_use_disabled()
         } else if tagged.iter().any(|known| name.starts_with(known)) {
             Self::content_tag_tool_call_fallback()
         } else {
             Self::default()
         }
+    }
+
+    /// Returns the preset that applies `workarounds`. Those about directives have no effect on tools.
+    pub fn of_workarounds(workarounds: &[Workaround]) -> Self {
+        let presets = workarounds.iter().filter_map(|workaround| Self::named(workaround.name()));
+        presets.fold(Self::default(), |merged, preset| merged.merge(&preset))
+    }
+
+    /// Returns the preset that sets the request fields `fields`, such as sampling parameters.
+    pub fn of_overrides(fields: Body) -> Self {
+        Self([("request_overrides".to_owned(), fields.into())].into_iter().collect())
+    }
+
+    /// Reports whether the preset sets no field.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns this preset with the fields of `above` merged over it.

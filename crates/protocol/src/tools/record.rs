@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::envelope::{Problem, ToolResult};
+use super::envelope::{Problem, ToolResult, codes};
 use super::options::ToolCallingOptions;
 use super::registry::ToolDefinition;
 use super::shapes::ToolCall;
@@ -14,11 +14,16 @@ pub struct ToolRun {
     /// True if the run succeeded: it ended with a text and met the requirements of `tool_use_mode`
     /// and `tool_failure_policy`.
     pub ok: bool,
-    /// Text of the final message, or `None` if the run ended without a text. A failed run may also
+    /// Text of the final message without thoughts, or `None` if the run ended without a text. A failed run may also
     /// have a text, for example if the model answered without a required call.
     pub text: Option<String>,
     /// Reasons why the run failed; empty if `ok` is true.
     pub errors: Vec<Problem>,
+    /// Warnings about the result: `TRUNCATED` if the token limit cut off `text`, and `REFUSED` or
+    /// `CONTENT_FILTER` if the provider withheld a part of the answer. Warnings about single turns
+    /// are in [`Turn::warnings`].
+    #[serde(default)]
+    pub warnings: Vec<Problem>,
     /// Totals of the run.
     pub stats: RunStats,
     /// Input of the run, from which [`replay`](super::replay) repeats it.
@@ -74,8 +79,8 @@ pub struct Turn {
     pub calls: Vec<CallRecord>,
     /// Number of calls ignored because of the limit per message or because no tools were sent.
     pub ignored_tool_calls_count: usize,
-    /// Warnings, which do not end the run: corrected deviations in the format of the answer, a
-    /// truncated answer, an empty final message, and ignored overrides.
+    /// Warnings: corrected deviations in the format of the answer, a truncated answer, an empty
+    /// final message, a repeated call, and ignored overrides.
     pub warnings: Vec<Problem>,
 }
 
@@ -110,6 +115,18 @@ pub struct RunStats {
     pub completion_tokens: u64,
     /// Total time of all requests and tools in milliseconds.
     pub latency_ms: u64,
+}
+
+impl ToolRun {
+    /// Reports whether the token limit cut off the final text.
+    pub fn is_truncated(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.code == codes::TRUNCATED)
+    }
+
+    /// Reports whether the run ended because the backend did not answer.
+    pub fn is_unanswered(&self) -> bool {
+        self.turns.last().is_some_and(|turn| turn.error.is_some())
+    }
 }
 
 impl Turn {
@@ -190,6 +207,13 @@ pub enum ToolEvent {
         turn: usize,
         /// Number of ignored calls.
         ignored_tool_calls_count: usize,
+    },
+    /// The model called a tool twice in a row with the same arguments.
+    Repeated {
+        /// Number of the turn.
+        turn: usize,
+        /// The second call.
+        call: ToolCall,
     },
     /// The final message was empty: it has neither calls nor text.
     EmptyFinal {

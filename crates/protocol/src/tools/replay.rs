@@ -12,9 +12,10 @@ use super::error::{Kind, ToolsError};
 use super::executor::Recorded;
 use super::record::{CallRecord, ToolRun, Turn};
 use super::registry::{Lookup, Tool, ToolRegistry, ToolSource};
-use super::runner::{Loop, TimedAnswer, World};
+use super::runner::Loop;
 use super::shapes::ToolCall;
 use super::transforms::Transforms;
+use super::world::{TimedAnswer, World};
 use crate::{Body, Plan};
 
 /// Repeats the run of `record` with the recorded answers and results. No model is asked and no tool

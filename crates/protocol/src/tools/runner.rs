@@ -1,20 +1,23 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::dispatcher::{Checked, ToolDispatcher};
 use super::envelope::{Problem, ToolResult, codes};
 use super::error::ToolsError;
-use super::options::{RESERVED, ToolCallingOptions, ToolFailurePolicy, ToolUseMode};
+use super::options::{RESERVED, RepeatedCalls, ToolCallingOptions, ToolUseMode};
 use super::record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};
-use super::registry::{Tool, ToolSource};
+use super::registry::ToolSource;
 use super::shapes::{ReceivedCall, Shaped, ToolCall, shape};
+use super::thoughts::without_thoughts;
 use super::transforms::{Pipeline, Transforms};
-use crate::{BackendError, Body, Feature, Plan, PromptRunner};
+use super::verdict::refusal;
+use super::world::{Live, TimedAnswer, World};
+use crate::{BackendError, Feature, Plan, PromptRunner};
+
+/// Field of requests with tools. Providers reject it in other requests.
+const PARALLEL: &str = "parallel_tool_calls";
 
 /// Runs a conversation with tools until the model answers without a call.
 ///
@@ -83,97 +86,16 @@ impl ToolLoopRunner {
             messages,
         };
         let dispatcher = ToolDispatcher::with_options(Arc::clone(&self.tools), &setup.options);
-        let mut world = Live { prompt: &self.prompt, dispatcher: &dispatcher };
+        // The loop sets these fields itself, per request.
+        let prompt = self.prompt.clone().without_defaults(&RESERVED).without_defaults(&[PARALLEL]);
+        let mut world = Live { prompt: &prompt, dispatcher: &dispatcher };
         Loop::new(setup, &dispatcher, &self.pipeline, &*self.events).run(&mut world).await
     }
 }
 
-/// Result of a request.
-pub(super) struct TimedAnswer {
-    /// Body of the answer and the category name of the error behind each retry, or the problem if
-    /// the backend did not answer.
-    pub(super) answer: Result<(Value, Vec<String>), Problem>,
-    pub(super) latency_ms: u64,
-}
-
-/// Source of answers and results for a [`Loop`]: either a model with its tools, or the record of an
-/// earlier run.
-pub(super) trait World<E>: Send {
-    /// Returns the result of a request. An error ends the run without a record.
-    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, E>>;
-
-    /// Executes `call` with its tool and its checked arguments. Returns the result and the run time
-    /// in milliseconds. An error ends the run without a record.
-    fn execute<'a>(
-        &'a mut self,
-        call: &'a ToolCall,
-        tool: &'a Tool,
-        arguments: &'a Body,
-    ) -> BoxFuture<'a, Result<(ToolResult, u64), E>>;
-}
-
-struct Live<'a> {
-    prompt: &'a PromptRunner,
-    dispatcher: &'a ToolDispatcher,
-}
-
-impl World<BackendError> for Live<'_> {
-    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, BackendError>> {
-        async move {
-            let started = Instant::now();
-            let answer = match self.prompt.run(plan).await {
-                Ok(reply) => {
-                    let retried = reply.retried.iter().map(|category| category.name().to_owned()).collect();
-                    Ok((reply.body, retried))
-                }
-                Err(error) if error.interruption().is_some() => return Err(error),
-                Err(error) => Err(problem(&error)),
-            };
-            Ok(TimedAnswer { answer, latency_ms: milliseconds(started) })
-        }
-        .boxed()
-    }
-
-    fn execute<'a>(
-        &'a mut self,
-        _: &'a ToolCall,
-        tool: &'a Tool,
-        arguments: &'a Body,
-    ) -> BoxFuture<'a, Result<(ToolResult, u64), BackendError>> {
-        async move {
-            let started = Instant::now();
-            let result = self.dispatcher.execute(tool, arguments).await;
-            match result.interruption {
-                Some(interruption) => Err(interruption.into()),
-                None => Ok((result, milliseconds(started))),
-            }
-        }
-        .boxed()
-    }
-}
-
-fn milliseconds(started: Instant) -> u64 {
-    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Converts a backend error to a problem for the record, with its category as the code.
-fn problem(error: &BackendError) -> Problem {
-    let mut problem = Problem::new(error.category().name(), error.to_string());
-    if let Some(status) = error.status() {
-        problem = problem.with("status", status);
-    }
-    if let Some(code) = error.code() {
-        problem = problem.with("provider_code", code);
-    }
-    if let Some(pause) = error.retry_after() {
-        problem = problem.with("retry_after_seconds", pause.as_secs_f64());
-    }
-    problem
-}
-
 /// State of a run.
 pub(super) struct Loop<'a> {
-    setup: RunSetup,
+    pub(super) setup: RunSetup,
     dispatcher: &'a ToolDispatcher,
     pipeline: &'a Pipeline,
     events: &'a (dyn Fn(&ToolEvent) + Send + Sync),
@@ -181,8 +103,12 @@ pub(super) struct Loop<'a> {
     turns: Vec<Turn>,
     ids: HashSet<String>,
     /// For each tool name that the model called: true if the last call of the tool succeeded.
-    ends: BTreeMap<String, bool>,
-    has_succeeded: bool,
+    pub(super) ends: BTreeMap<String, bool>,
+    pub(super) has_succeeded: bool,
+    /// Name and arguments of the last call.
+    last_call: Option<(String, Value)>,
+    /// Warnings about the whole run.
+    warnings: Vec<Problem>,
     is_finalization: bool,
     was_asked_again: bool,
 }
@@ -212,6 +138,8 @@ impl<'a> Loop<'a> {
             ids: HashSet::new(),
             ends: BTreeMap::new(),
             has_succeeded: false,
+            last_call: None,
+            warnings: Vec::new(),
             is_finalization: false,
             was_asked_again: false,
         }
@@ -236,7 +164,7 @@ impl<'a> Loop<'a> {
         }
     }
 
-    fn mode(&self) -> ToolUseMode {
+    pub(super) fn mode(&self) -> ToolUseMode {
         self.setup.options.tool_use_mode
     }
 
@@ -292,9 +220,14 @@ impl<'a> Loop<'a> {
             || (self.is_finalization && options.fix_empty_final_disable_tools);
         if is_off || tools.is_empty() {
             // Providers reject this field in requests without tools.
-            fields.shift_remove("parallel_tool_calls");
+            fields.shift_remove(PARALLEL);
         } else {
             self.pipeline.tools(&mut tools);
+            if let Some(parallel) = self.setup.defaults.get(PARALLEL)
+                && !fields.contains_key(PARALLEL)
+            {
+                fields.insert(PARALLEL.to_owned(), parallel.clone());
+            }
             fields.insert("tools".to_owned(), tools.into());
             if let Some(choice) = options.choice(!self.ends.is_empty()) {
                 fields.insert("tool_choice".to_owned(), choice);
@@ -308,16 +241,22 @@ impl<'a> Loop<'a> {
         Plan { messages, options: fields }
     }
 
-    /// Returns a warning for each field of `request_overrides` that is ignored because it is in
-    /// [`RESERVED`].
+    /// Returns a warning for each field of `request_overrides` and of the default fields that is
+    /// ignored because it is in [`RESERVED`].
     fn reserved(&self) -> Vec<Problem> {
-        let overrides = &self.setup.options.request_overrides;
-        let named = RESERVED.iter().filter(|name| overrides.contains_key(**name));
-        let warning = |name: &&str| {
-            let message = format!("`{name}` in request_overrides is ignored; the loop sets this field");
-            Problem::new("RESERVED_OVERRIDE", message).with("name", *name)
-        };
-        named.map(warning).collect()
+        let RunSetup { options, defaults, .. } = &self.setup;
+        let sources = [
+            ("RESERVED_OVERRIDE", "request_overrides", &options.request_overrides),
+            ("RESERVED_DEFAULT", "the default fields", defaults),
+        ];
+        let warnings = sources.into_iter().flat_map(|(code, place, fields)| {
+            let named = RESERVED.iter().filter(|name| fields.contains_key(**name));
+            named.map(move |name| {
+                let message = format!("`{name}` in {place} is ignored; the loop sets this field");
+                Problem::new(code, message).with("name", *name)
+            })
+        });
+        warnings.collect()
     }
 
     /// Reads an answer, then executes its calls or ends the run.
@@ -339,7 +278,7 @@ impl<'a> Loop<'a> {
             turn.warnings.push(Problem::new("TRUNCATED", "the answer was cut off at its token limit"));
         }
         if self.mode() != ToolUseMode::Disabled {
-            self.pipeline.response(&mut message);
+            self.pipeline.response(&mut message, self.dispatcher.tools());
         }
         let mut shaped = shape(&message, number, &mut self.ids);
         turn.warnings.append(&mut shaped.warnings);
@@ -355,22 +294,38 @@ impl<'a> Loop<'a> {
         if calls.is_empty() {
             return Ok(self.last(turn, &shaped));
         }
-        self.execute(turn, &shaped, calls, world).await?;
-        Ok(Next::Go)
+        let stopped = self.execute(turn, &shaped, calls, world).await?;
+        Ok(stopped.map_or(Next::Go, |problem| {
+            let mut errors = vec![problem];
+            errors.extend(self.verdict());
+            Next::End(None, errors)
+        }))
     }
 
     fn calls_per_turn(&self) -> usize {
         let overrides = &self.setup.options.request_overrides;
-        let parallel =
-            overrides.get("parallel_tool_calls").or(self.setup.defaults.get("parallel_tool_calls"));
+        let parallel = overrides.get(PARALLEL).or(self.setup.defaults.get(PARALLEL));
         self.setup.options.calls_per_turn(parallel)
     }
 
     /// Handles a message without calls: ends the run, or asks once more after an empty message.
     fn last(&mut self, turn: &mut Turn, shaped: &Shaped) -> Next {
-        if let Some(text) = shaped.content().filter(|text| !text.trim().is_empty()) {
+        let text = shaped.content().map(without_thoughts).filter(|text| !text.trim().is_empty());
+        let withheld = refusal(shaped, turn.finish_reason.as_deref());
+        if let Some(text) = text {
             self.messages.push(shaped.with_calls(&[]));
-            return Next::End(Some(text.to_owned()), self.verdict());
+            if turn.is_truncated() {
+                let message = "the final text was cut off at its token limit";
+                self.warnings.push(Problem::new(codes::TRUNCATED, message));
+            }
+            self.warnings.extend(withheld);
+            return Next::End(Some(text.into_owned()), self.verdict());
+        }
+        // Another request would be refused as well.
+        if let Some(problem) = withheld {
+            let mut errors = self.verdict();
+            errors.push(problem);
+            return Next::End(None, errors);
         }
         // If an enforced call is missing, asking for text does not help.
         let misses_calls = self.mode() == ToolUseMode::Enforced && self.ends.is_empty();
@@ -387,32 +342,64 @@ impl<'a> Loop<'a> {
         Next::End(None, errors)
     }
 
-    /// Executes calls in order and adds them with their results to the conversation.
+    /// Executes calls in order and adds them with their results to the conversation. Returns the
+    /// problem if a repeated call ends the run.
     async fn execute<E>(
         &mut self,
         turn: &mut Turn,
         shaped: &Shaped,
         mut calls: Vec<ReceivedCall>,
         world: &mut dyn World<E>,
-    ) -> Result<(), E> {
+    ) -> Result<Option<Problem>, E> {
         let dispatcher = self.dispatcher;
         let (mut arguments, mut results) = (Vec::new(), Vec::new());
         let last = calls.len() - 1;
+        let mut stopped = None;
         for (index, called) in calls.iter_mut().enumerate() {
             self.pipeline.call(&mut called.call);
             // Truncation affects only the last call.
             let mut checked = dispatcher.check(&called.call, turn.is_truncated() && index == last);
             turn.warnings.append(&mut checked.warnings);
+            if let Some(problem) = self.repeated(&called.call, &checked) {
+                turn.warnings.push(problem.clone());
+                if self.setup.options.repeated_calls == RepeatedCalls::Stop {
+                    checked.ready = Err(ToolResult::failed(problem.clone()));
+                    stopped = Some(problem);
+                }
+            }
             arguments.push(std::mem::take(&mut checked.arguments));
-            let (record, content) = self.call(&called.call, checked, world).await?;
+            let (record, content) = self.call(&called.call, checked, world, stopped.is_some()).await?;
             results.push(json!({ "role": "tool", "tool_call_id": called.call.id, "content": content }));
             turn.calls.push(record);
+            if stopped.is_some() {
+                turn.ignored_tool_calls_count += last - index;
+                break;
+            }
         }
         let calls: Vec<(&ReceivedCall, &str)> =
             calls.iter().zip(arguments.iter().map(String::as_str)).collect();
         self.messages.push(shaped.with_calls(&calls));
         self.messages.extend(results);
-        Ok(())
+        Ok(stopped)
+    }
+
+    /// Returns a problem if `call` has the name and the arguments of the call before it.
+    fn repeated(&mut self, call: &ToolCall, checked: &Checked<'_>) -> Option<Problem> {
+        let turn = self.turns.len() + 1;
+        // The order of members does not matter. Invalid arguments are compared as text.
+        let arguments = match &checked.ready {
+            Ok((_, arguments)) => arguments.clone().into(),
+            Err(_) => serde_json::from_str(&call.arguments).unwrap_or_else(|_| call.arguments.trim().into()),
+        };
+        let this = (call.name.clone(), arguments);
+        let is_repeated = self.last_call.as_ref() == Some(&this);
+        self.last_call = Some(this);
+        if !is_repeated {
+            return None;
+        }
+        self.tell(&ToolEvent::Repeated { turn, call: call.clone() });
+        let message = format!("`{}` was called twice in a row with the same arguments", call.name);
+        Some(Problem::new(codes::REPEATED_CALL, message).with("name", call.name.as_str()))
     }
 
     /// Executes one call. Returns its record and the text of the result to send.
@@ -421,6 +408,7 @@ impl<'a> Loop<'a> {
         call: &ToolCall,
         checked: Checked<'_>,
         world: &mut dyn World<E>,
+        is_stopped: bool,
     ) -> Result<(CallRecord, String), E> {
         let turn = self.turns.len() + 1;
         self.tell(&ToolEvent::Calling { turn, call: call.clone() });
@@ -429,46 +417,20 @@ impl<'a> Loop<'a> {
             Err(refusal) => (refusal, 0),
         };
         let (result, content) = self.dispatcher.bound(result, |envelope| self.pipeline.result(envelope));
-        self.ends.insert(call.name.clone(), result.ok);
+        // A call that ends the run says nothing about the tool.
+        if !is_stopped {
+            self.ends.insert(call.name.clone(), result.ok);
+        }
         self.has_succeeded |= result.ok;
         let record = CallRecord { call: call.clone(), result, latency_ms };
         self.tell(&ToolEvent::Called { turn, record: record.clone() });
         Ok((record, content))
     }
 
-    /// Returns the requirements of the mode `enforced` that the run does not meet. Empty in other
-    /// modes.
-    fn verdict(&self) -> Vec<Problem> {
-        if self.mode() != ToolUseMode::Enforced {
-            return Vec::new();
-        }
-        if self.ends.is_empty() {
-            return vec![Problem::new(
-                codes::NO_TOOL_CALLS,
-                "a tool call is required, but the model made none",
-            )];
-        }
-        match self.setup.options.tool_failure_policy {
-            ToolFailurePolicy::Fatal => {
-                let failed: Vec<&str> =
-                    self.ends.iter().filter(|(_, ok)| !**ok).map(|(name, _)| name.as_str()).collect();
-                if failed.is_empty() {
-                    return Vec::new();
-                }
-                let message = format!("the last call of these tools failed: {}", failed.join(", "));
-                vec![Problem::new(codes::TOOL_ERROR, message).with("tools", failed)]
-            }
-            ToolFailurePolicy::Tolerated if self.has_succeeded => Vec::new(),
-            ToolFailurePolicy::Tolerated => {
-                vec![Problem::new(codes::NO_SUCCESSFUL_TOOL_CALL, "all calls failed")]
-            }
-        }
-    }
-
     fn finish(self, text: Option<String>, errors: Vec<Problem>) -> ToolRun {
         let ok = errors.is_empty();
         self.tell(&ToolEvent::Finished { ok, errors: errors.clone() });
-        let Self { setup, turns, messages, .. } = self;
-        ToolRun { ok, text, errors, stats: RunStats::of(&turns), setup, turns, messages }
+        let Self { setup, turns, messages, warnings, .. } = self;
+        ToolRun { ok, text, errors, warnings, stats: RunStats::of(&turns), setup, turns, messages }
     }
 }

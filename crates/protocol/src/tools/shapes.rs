@@ -79,6 +79,11 @@ impl Shaped {
         self.message.get("content").and_then(Value::as_str)
     }
 
+    /// Returns the reason for which the model refused to answer, if the message states one.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.message.get("refusal").and_then(Value::as_str)
+    }
+
     /// Returns the message for the history, with the given calls in `tool_calls`. The text next to
     /// each call is its arguments, which must be a JSON object.
     pub(super) fn with_calls(&self, calls: &[(&ReceivedCall, &str)]) -> Value {
@@ -108,7 +113,7 @@ impl ReceivedCall {
 
 /// Returns the text of a message's content, or `None` if it has no text. If the content is an array
 /// of parts, their texts are concatenated.
-fn text(content: Option<&Value>) -> Option<String> {
+pub(super) fn text(content: Option<&Value>) -> Option<String> {
     let of_part = |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);
     match content? {
         Value::Array(parts) => Some(parts.iter().filter_map(of_part).collect()),

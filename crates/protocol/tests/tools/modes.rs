@@ -89,3 +89,69 @@ async fn limits_the_number_of_turns() {
     let (run, _) = super::run(json!({ "max_turns": 3 }), endless().take(2).chain([says("Done.")])).await;
     assert!(run.ok, "the last turn may be the answer");
 }
+
+#[tokio::test]
+async fn fatal_has_one_rule_for_every_failure() {
+    let enforced = json!({ "tool_use_mode": "enforced", "max_tool_args_bytes": 40 });
+    let long = format!(r#"{{"text": "{}"}}"#, "x".repeat(100));
+    for (name, arguments) in
+        [("maybe", FAIL), ("get_weather", "{}"), ("echo", "{oops"), ("echo", &long), ("nothing", "{}")]
+    {
+        let fails = || calls("a", name, arguments);
+        let (run, _) = run(enforced.clone(), [fails(), says("It failed.")]).await;
+        assert_eq!((errors(&run), &run.errors[0].details["tools"]), (vec!["TOOL_ERROR"], &json!([name])));
+        // A later call of the same name decides; a call of another name does not.
+        let (run, _) =
+            super::run(enforced.clone(), [fails(), calls("b", "maybe", r#"{"fail": false}"#), says("Done.")])
+                .await;
+        assert_eq!(run.ok, name == "maybe", "{name}");
+        // Other modes have no policy.
+        let relaxed = json!({ "max_tool_args_bytes": 40 });
+        assert!(super::run(relaxed, [fails(), says("It failed.")]).await.0.ok);
+    }
+}
+
+#[tokio::test]
+async fn the_same_call_twice_in_a_row_is_a_warning_or_ends_the_run() {
+    let repeats = || {
+        [
+            calls("a", "echo", r#"{"a": 1, "b": 2}"#),
+            calls("b", "echo", r#"{ "b": 2, "a": 1 }"#),
+            says("Done."),
+        ]
+    };
+    let (run, _) = run(json!({}), repeats()).await;
+    assert_eq!((run.ok, warnings(&run, 0), warnings(&run, 1)), (true, vec![], vec!["REPEATED_CALL"]));
+    assert_eq!((code(&run, 1, 0), &run.turns[1].warnings[0].details["name"]), (None, &json!("echo")));
+    let stop = json!({ "repeated_calls": "stop" });
+    let (run, asked) = super::run(stop.clone(), repeats()).await;
+    assert_eq!((run.ok, errors(&run), asked.len()), (false, vec!["REPEATED_CALL"], 2));
+    // The repeated call did not run, and the conversation can be continued.
+    assert_eq!(code(&run, 1, 0), Some("REPEATED_CALL"));
+    assert_eq!((run.messages.len(), &run.messages[4]["role"]), (5, &json!("tool")));
+    // An earlier success still counts for the policy.
+    let enforced = json!({ "repeated_calls": "stop", "tool_use_mode": "enforced" });
+    assert_eq!(errors(&super::run(enforced, repeats()).await.0), ["REPEATED_CALL"]);
+    for others in [
+        [calls("a", "echo", "{}"), calls("b", "maybe", "{}"), calls("c", "echo", "{}"), says("Done.")],
+        [
+            calls("a", "echo", r#"{"a": 1}"#),
+            calls("b", "echo", r#"{"a": 2}"#),
+            calls("c", "echo", r#"{"a": "2"}"#),
+            says("Done."),
+        ],
+    ] {
+        assert!(super::run(stop.clone(), others).await.0.ok);
+    }
+    // The same invalid arguments count, and so do calls of one message.
+    let invalid = [calls("a", "get_weather", "{oops"), calls("b", "get_weather", "{oops"), says("Done.")];
+    assert_eq!(errors(&super::run(stop.clone(), invalid).await.0), ["REPEATED_CALL"]);
+    let three = calls_all(&[("a", "echo", ""), ("b", "echo", "{}"), ("c", "maybe", "{}")]);
+    let (run, _) = super::run(stop, [three, says("Done.")]).await;
+    assert_eq!(
+        (errors(&run), run.turns[0].calls.len(), run.turns[0].ignored_tool_calls_count),
+        (vec!["REPEATED_CALL"], 2, 1)
+    );
+    let replayed = formwork_protocol::tools::replay(&run, &formwork_protocol::tools::Transforms::default());
+    assert_eq!(replayed.expect("the same"), run);
+}

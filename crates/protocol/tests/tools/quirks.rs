@@ -89,6 +89,9 @@ async fn does_not_accept_truncated_answers_as_complete() {
     }
     assert_eq!([0, 1, 2].map(|turn| warnings(&run, turn)), [["TRUNCATED"]; 3]);
     assert_eq!(run.turns[2].finish_reason.as_deref(), Some("length"));
+    // The run itself states that its text is cut off.
+    assert_eq!((run.is_truncated(), run.warnings[0].code.as_str()), (true, "TRUNCATED"));
+    assert_eq!(run.text.as_deref(), Some("The weather is"));
     // Of several calls, only the last can be cut off.
     let two = calls_all(&[("a", "echo", ""), ("b", "echo", "")]);
     let (run, _) = super::run(json!({}), [cut(two), says("Done.")]).await;
@@ -96,6 +99,7 @@ async fn does_not_accept_truncated_answers_as_complete() {
     // If the thoughts used up all tokens, the final message is empty.
     let (run, _) = super::run(json!({}), [cut(says("")), says("Done.")]).await;
     assert_eq!((run.ok, warnings(&run, 0)), (true, vec!["TRUNCATED", "EMPTY_FINAL"]));
+    assert!(!run.is_truncated(), "the text of the second answer is complete");
 }
 
 #[tokio::test]
@@ -150,5 +154,64 @@ async fn records_transport_errors_by_category() {
         );
         // Results before the error are kept.
         assert_eq!((run.stats.tool_calls_ok, run.messages.len()), (1, 3));
+    }
+}
+
+#[tokio::test]
+async fn thoughts_in_the_content_are_not_the_final_text() {
+    for thoughts in ["<think>Hm.</think>", "<think>\nIt is cut o", "Hm.\n</think>\n", "[THINK]Hm.[/THINK]"] {
+        let (run, asked) =
+            run(json!({}), [says(thoughts), says(&format!("{}Clear.", "<think>Hm.</think>\n\n"))]).await;
+        assert_eq!((warnings(&run, 0), asked.len()), (vec!["EMPTY_FINAL"], 2), "{thoughts}");
+        assert_eq!((run.ok, run.text.as_deref()), (true, Some("Clear.")));
+        // The history keeps what the model wrote.
+        assert_eq!(run.messages[1]["content"], "<think>Hm.</think>\n\nClear.");
+    }
+    let (run, _) = run(json!({ "fix_empty_final": false }), [says("<think>Hm.</think>")]).await;
+    assert_eq!((errors(&run), &run.text), (vec!["EMPTY_FINAL"], &None));
+    let enforced = json!({ "tool_use_mode": "enforced" });
+    let (run, _) = super::run(enforced, [calls("a", "echo", "{}"), says("<think>Hm.</think>Done.")]).await;
+    assert_eq!((run.ok, run.text.as_deref()), (true, Some("Done.")));
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_an_empty_message() {
+    let refused = ScriptedBackend::message(json!({ "content": null, "refusal": "I cannot help." }));
+    let (run, asked) = run(json!({}), [refused]).await;
+    assert_eq!((errors(&run), asked.len()), (vec!["REFUSED"], 1));
+    assert_eq!(run.errors[0].details["refusal"], "I cannot help.");
+    let mut filtered = says("");
+    filtered["choices"][0]["finish_reason"] = json!("content_filter");
+    let (run, _) = super::run(json!({}), [filtered.clone()]).await;
+    assert_eq!(errors(&run), ["CONTENT_FILTER"]);
+    filtered["choices"][0]["message"]["content"] = json!("The weather");
+    let (run, _) = super::run(json!({}), [filtered]).await;
+    assert_eq!((run.ok, run.warnings[0].code.as_str()), (true, "CONTENT_FILTER"));
+}
+
+#[tokio::test]
+async fn a_safety_refusal_is_not_about_the_key() {
+    let flagged = r#"{"error": {"code": 403, "message": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}}"#;
+    let script = vec![Err(BackendError::from_status(403, flagged))];
+    let (run, _) = run_with(Arc::new(registry()), json!({}), script).await;
+    assert_eq!((errors(&run), &run.errors[0].details["status"]), (vec!["CONTENT_FILTER"], &json!(403)));
+}
+
+#[tokio::test]
+async fn reads_calls_in_text_with_the_types_of_the_tools() {
+    let fallback = json!({ "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"], "tool_use_mode": "enforced" });
+    for text in [
+        r#"<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>"#,
+        "<think>Hm.</think><tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>",
+        "<|tool_call_start|>[get_weather(city='Paris')]<|tool_call_end|>",
+        r#"{"name": "get_weather", "parameters": {"city": "Paris"}}"#,
+    ] {
+        let parts = ScriptedBackend::message(json!({ "content": [{ "type": "text", "text": text }] }));
+        for first in [says(text), parts] {
+            let (run, asked) = run(fallback.clone(), [first, says("Clear.")]).await;
+            assert!(run.ok, "{text}: {:?}", run.errors);
+            assert_eq!(run.turns[0].calls[0].result.data["city"], "Paris", "{text}");
+            assert_eq!(asked[1]["messages"][1]["tool_calls"][0]["function"]["name"], "get_weather");
+        }
     }
 }

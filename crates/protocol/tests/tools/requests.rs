@@ -197,3 +197,33 @@ fn rejects_unknown_transforms_before_any_request() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn reserved_defaults_never_reach_a_request() {
+    let backend =
+        Arc::new(ScriptedBackend::new([Ok(calls("a", "echo", "{}")), Ok(says("")), Ok(says("Done."))]));
+    let mut defaults = json!({ "temperature": 0.5, "parallel_tool_calls": false });
+    for name in formwork_protocol::tools::RESERVED {
+        defaults[name] = json!("mine");
+    }
+    let prompt = PromptRunner::new(backend.clone(), "m")
+        .with_defaults(defaults.as_object().cloned().expect("an object"));
+    let runner = ToolLoopRunner::new(prompt, Arc::new(registry()), options(json!({}))).expect("a runner");
+    let run = runner.run(question()).await.expect("not cancelled");
+    assert!(run.ok);
+    let asked = backend.asked();
+    let names = |at: usize| asked[at].keys().map(String::as_str).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(names(0), ["messages", "model", "parallel_tool_calls", "temperature", "tools"].into());
+    assert_eq!((&asked[0]["model"], &asked[0]["temperature"]), (&json!("m"), &json!(0.5)));
+    // The last request has no tools, so it has no field about calls either.
+    assert_eq!(names(2), ["messages", "model", "temperature"].into());
+    let warned: Vec<_> = run.turns[0]
+        .warnings
+        .iter()
+        .map(|warning| (warning.code.as_str(), &warning.details["name"]))
+        .collect();
+    let expected: Vec<Value> = formwork_protocol::tools::RESERVED.iter().map(|name| json!(name)).collect();
+    assert_eq!(warned, expected.iter().map(|name| ("RESERVED_DEFAULT", name)).collect::<Vec<_>>());
+    let replayed = formwork_protocol::tools::replay(&run, &Transforms::default());
+    assert_eq!(replayed.expect("the same"), run);
+}

@@ -1,6 +1,7 @@
-//! Executors of tools: closures, processes and MCP servers.
+//! Executors of tools: closures, processes, HTTP callbacks and MCP servers.
 
 mod command;
+mod http;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "mcp")]
@@ -11,6 +12,7 @@ mod tail;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 
 pub use command::{CommandTool, Environment};
+pub use http::{HttpTool, UrlPrefix};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpClient, McpOptions};
 

@@ -2,8 +2,8 @@
 
 mod calls;
 mod messages;
-mod responses;
 mod results;
+mod text;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -13,13 +13,16 @@ use serde_json::Value;
 
 use super::error::{Kind, ToolsError};
 use super::options::ToolCallingOptions;
+use super::registry::ToolSource;
 use super::shapes::ToolCall;
 use crate::Body;
 
 /// Change of a value in place.
 type Change<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
+/// Change of the message of an answer, for a run with these tools.
+type Response = Arc<dyn Fn(&mut Body, &dyn ToolSource) + Send + Sync>;
 /// Changes of one kind by name.
-type Named<T> = BTreeMap<String, Change<T>>;
+type Named<T> = BTreeMap<String, T>;
 
 /// Set of available transforms, of five kinds. Applications can add their own.
 ///
@@ -35,6 +38,10 @@ type Named<T> = BTreeMap<String, Change<T>>;
 /// | call | a call before it is dispatched | `tool_call_name_without_namespace` |
 /// | result | the envelope of a result before it is sent | `tool_result_compact_envelope` |
 ///
+/// `assistant_content_tool_call_tags_to_tool_calls` reads calls that a server left in the text, in
+/// the formats of all families: JSON, elements and Python calls in tags, between control tokens, or
+/// as the whole text.
+///
 /// Common variations that affect every model need no transform: `function_call`, objects instead of
 /// arrays, and missing IDs are always handled.
 ///
@@ -48,11 +55,11 @@ type Named<T> = BTreeMap<String, Change<T>>;
 /// ```
 #[derive(Clone)]
 pub struct Transforms {
-    message: Named<Vec<Value>>,
-    tool: Named<Vec<Value>>,
-    response: Named<Body>,
-    call: Named<ToolCall>,
-    result: Named<Value>,
+    message: Named<Change<Vec<Value>>>,
+    tool: Named<Change<Vec<Value>>>,
+    response: Named<Response>,
+    call: Named<Change<ToolCall>>,
+    result: Named<Change<Value>>,
 }
 
 /// Transforms selected by [`ToolCallingOptions`], in the order in which they are applied. Created
@@ -61,7 +68,7 @@ pub struct Transforms {
 pub struct Pipeline {
     message: Vec<Change<Vec<Value>>>,
     tool: Vec<Change<Vec<Value>>>,
-    response: Vec<Change<Body>>,
+    response: Vec<Response>,
     call: Vec<Change<ToolCall>>,
     result: Vec<Change<Value>>,
 }
@@ -69,10 +76,11 @@ pub struct Pipeline {
 impl Default for Transforms {
     /// Returns the built-in transforms.
     fn default() -> Self {
+        let tags: Response = Arc::new(text::tags);
         let none = Self {
             message: Named::new(),
             tool: Named::new(),
-            response: Named::new(),
+            response: [("assistant_content_tool_call_tags_to_tool_calls".to_owned(), tags)].into(),
             call: Named::new(),
             result: Named::new(),
         };
@@ -86,7 +94,6 @@ impl Default for Transforms {
         .with_message("tool_messages_name_if_missing", |messages| messages::names(messages))
         .with_tool("tools_without_descriptions", |tools| tools::without_descriptions(tools))
         .with_tool("tools_without_schema_annotations", |tools| tools::without_annotations(tools))
-        .with_response("assistant_content_tool_call_tags_to_tool_calls", responses::tags)
         .with_call("tool_call_name_without_namespace", calls::without_namespace)
         .with_result("tool_result_compact_envelope", results::compact)
     }
@@ -115,7 +122,7 @@ impl Transforms {
     /// Adds a transform of the message of an answer, applied before calls are parsed.
     #[must_use]
     pub fn with_response(mut self, name: &str, change: impl Fn(&mut Body) + Send + Sync + 'static) -> Self {
-        self.response.insert(name.to_owned(), Arc::new(change));
+        self.response.insert(name.to_owned(), Arc::new(move |message, _| change(message)));
         self
     }
 
@@ -148,7 +155,7 @@ impl Transforms {
     }
 }
 
-fn find<T>(kind: &'static str, known: &Named<T>, wanted: &[String]) -> Result<Vec<Change<T>>, ToolsError> {
+fn find<T: Clone>(kind: &'static str, known: &Named<T>, wanted: &[String]) -> Result<Vec<T>, ToolsError> {
     let find = |given: &String| {
         known.get(given).cloned().ok_or_else(|| {
             let known = known.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -167,8 +174,8 @@ impl Pipeline {
         self.tool.iter().for_each(|change| change(tools));
     }
 
-    pub(super) fn response(&self, message: &mut Body) {
-        self.response.iter().for_each(|change| change(message));
+    pub(super) fn response(&self, message: &mut Body, tools: &dyn ToolSource) {
+        self.response.iter().for_each(|change| change(message, tools));
     }
 
     pub(super) fn call(&self, call: &mut ToolCall) {
