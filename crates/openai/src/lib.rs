@@ -30,6 +30,7 @@ mod models;
 mod request;
 mod responses;
 mod tokens;
+mod tool_runs;
 
 pub use chat::{
     AssistantMessage, CallDelta, CalledFunction, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice,
@@ -63,3 +64,4 @@ pub use tokens::{
     DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,
     TokenizeRequest, Tokenized, TokenizedIds,
 };
+pub use tool_runs::{RunTool, ToolRunRequest};

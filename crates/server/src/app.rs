@@ -14,6 +14,7 @@ use crate::error::{ApiError, AppError, Kind};
 use crate::metrics::Counters;
 use crate::providers::Providers;
 use crate::registry::{ModelSource, Registry};
+use crate::tools::HostedTools;
 
 /// A loaded model and its names.
 pub struct ServedModel {
@@ -57,6 +58,8 @@ pub struct ServerOptions {
     pub schemas: Arc<Remotes>,
     /// Remote servers that requests may name.
     pub providers: Providers,
+    /// Tools that requests to `/v1/tools/run` may use.
+    pub tools: HostedTools,
     /// Time that running requests get to finish after shutdown starts.
     pub shutdown_limit: Duration,
 }
@@ -83,6 +86,7 @@ impl Default for ServerOptions {
             compilers: NonZeroUsize::new(cores() / 2).unwrap_or(NonZeroUsize::MIN),
             schemas: Arc::default(),
             providers: Providers::default(),
+            tools: HostedTools::default(),
             shutdown_limit: Duration::from_secs(30),
         }
     }

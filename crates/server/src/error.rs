@@ -71,6 +71,12 @@ pub(crate) enum Kind {
     Upstream { name: String, source: BackendError },
     #[error("request timeout: the run did not end within {} seconds", limit.as_secs_f64())]
     RunOverdue { limit: Duration },
+    #[error("`{place}`: {reason}")]
+    ToolRun { place: String, reason: String },
+    #[error("cannot connect to the MCP server `{name}`; see the server's log")]
+    McpServer { name: String },
+    #[error("too many tool runs at the same time; try again later")]
+    TooManyRuns,
     #[error("not enough room to load model `{model}` while others are in use; try again later")]
     NoRoom { model: String },
     #[error("cannot load model `{model}`; see the server's log")]
@@ -157,6 +163,7 @@ impl Row {
 fn upstream(source: &BackendError) -> Row {
     match source.category() {
         Category::InvalidRequest => Row::request(StatusCode::BAD_REQUEST, Some("provider_refused")),
+        Category::ContentFilter => Row::request(StatusCode::BAD_REQUEST, Some("content_filter")),
         Category::RateLimited => Row::server(StatusCode::TOO_MANY_REQUESTS, Some("rate_limited")),
         Category::Timeout => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
         _ => Row::server(StatusCode::BAD_GATEWAY, Some("provider_failed")),
@@ -185,6 +192,7 @@ impl Kind {
             | Self::Tool { .. }
             | Self::Registry { .. }
             | Self::Payload { .. }
+            | Self::ToolRun { .. }
             | Self::NoReasoningBudget
             | Self::Template(_)
             | Self::Prompt(_)
@@ -216,7 +224,8 @@ impl Kind {
                 Row::server(StatusCode::INTERNAL_SERVER_ERROR, None)
             }
             Self::Load { .. } => Row::server(StatusCode::INTERNAL_SERVER_ERROR, Some("model_load_failed")),
-            Self::Busy(_) | Self::NoRoom { .. } => {
+            Self::McpServer { .. } => Row::server(StatusCode::BAD_GATEWAY, Some("mcp_server_failed")),
+            Self::Busy(_) | Self::NoRoom { .. } | Self::TooManyRuns => {
                 Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("overloaded"))
             }
             Self::Overdue(_) => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
@@ -232,9 +241,11 @@ impl Kind {
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::TokenOutside { param, .. } => Some(param),
-            Self::Tool { place, .. } | Self::Registry { place, .. } | Self::Payload { place, .. } => {
-                Some(place)
-            }
+            Self::Tool { place, .. }
+            | Self::Registry { place, .. }
+            | Self::Payload { place, .. }
+            | Self::ToolRun { place, .. } => Some(place),
+            Self::McpServer { .. } => Some("mcp"),
             Self::PromptTooLong(_) => Some("prompt"),
             Self::NoReasoningBudget => Some("reasoning_budget"),
             Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
@@ -346,7 +357,9 @@ impl IntoResponse for ApiError {
         }
         let mut response = (self.status(), axum::Json(self.body())).into_response();
         let header = match &*self.0 {
-            Kind::Busy(_) | Kind::NoRoom { .. } => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+            Kind::Busy(_) | Kind::NoRoom { .. } | Kind::TooManyRuns => {
+                Some((RETRY_AFTER, HeaderValue::from_static("1")))
+            }
             Kind::Key => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Kind::Upstream { source, .. } => source
                 .retry_after()

@@ -14,7 +14,7 @@
 //!
 //! # Routes
 //! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/directives`,
-//!   `/v1/directives/parse`, `/v1/embeddings`
+//!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/tools/run`
 //! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
 //! - `POST /tokenize`, `/detokenize`, `/apply-template`
 //! - `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
@@ -51,6 +51,7 @@ mod responses;
 mod serve;
 mod stream;
 mod tokens;
+mod tools;
 
 pub use app::{App, ServedModel, ServerOptions};
 pub use error::{ApiError, AppError, LoadError};
@@ -58,3 +59,4 @@ pub use local::LocalBackend;
 pub use providers::{ProviderError, Providers, RemoteProvider};
 pub use registry::{LoadedModel, Loader, ModelSource};
 pub use serve::{router, serve};
+pub use tools::{CallbackHost, HostedTools, McpServer, McpTarget};

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -21,6 +21,7 @@ const PARTS: [&str; 11] = [
     include_str!("openapi/embeddings.json"),
     include_str!("openapi/grammar.json"),
     include_str!("openapi/tokens.json"),
+    include_str!("openapi/tools.json"),
 ];
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
