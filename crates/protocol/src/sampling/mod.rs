@@ -18,6 +18,7 @@ pub use pattern::ModelPattern;
 pub use predefined::DEFAULT_PROFILE;
 
 use crate::Body;
+use crate::catalogue::{self, CatalogueEntry};
 
 /// Sampling parameters. For a field that is `None`, the backend chooses the value.
 ///
@@ -216,7 +217,7 @@ impl Profiles {
     /// Returns an error if there is no such profile, or if it is meant for other models.
     pub fn sampling(&self, name: &str, model: &str) -> Result<Sampling, ProfileError> {
         let is_recommended = name == RECOMMENDED && self.get(name).is_none();
-        let recommended = crate::catalogue::find(model).map_or(DEFAULT_PROFILE, |entry| entry.profile());
+        let recommended = catalogue::find(model).map_or(DEFAULT_PROFILE, CatalogueEntry::profile);
         let name = if is_recommended { recommended } else { name };
         let Some(profile) = self.get(name) else {
             let names = self.0.iter().map(|profile| profile.name.clone());

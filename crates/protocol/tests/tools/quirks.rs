@@ -160,8 +160,7 @@ async fn records_transport_errors_by_category() {
 #[tokio::test]
 async fn thoughts_in_the_content_are_not_the_final_text() {
     for thoughts in ["<think>Hm.</think>", "<think>\nIt is cut o", "Hm.\n</think>\n", "[THINK]Hm.[/THINK]"] {
-        let (run, asked) =
-            run(json!({}), [says(thoughts), says(&format!("{}Clear.", "<think>Hm.</think>\n\n"))]).await;
+        let (run, asked) = run(json!({}), [says(thoughts), says("<think>Hm.</think>\n\nClear.")]).await;
         assert_eq!((warnings(&run, 0), asked.len()), (vec!["EMPTY_FINAL"], 2), "{thoughts}");
         assert_eq!((run.ok, run.text.as_deref()), (true, Some("Clear.")));
         // The history keeps what the model wrote.

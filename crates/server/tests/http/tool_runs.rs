@@ -152,7 +152,7 @@ async fn refuses_addresses_that_the_operator_did_not_allow() {
         format!("{url}/toolsmith"),
         format!("{url}/tools/%2e%2e/admin"),
         "http://127.0.0.1:1/tools/weather".to_owned(),
-        format!("{}@127.0.0.1:1/tools/weather", url),
+        format!("{url}@127.0.0.1:1/tools/weather"),
         "file:///etc/passwd".to_owned(),
         "weather".to_owned(),
     ] {

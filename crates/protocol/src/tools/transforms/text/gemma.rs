@@ -44,24 +44,25 @@ impl<'a> Reader<'a> {
         self.accept(wanted).then_some(())
     }
 
-    fn string(&mut self) -> Option<Option<String>> {
-        for quote in QUOTES {
-            if self.accept(quote) {
-                let end = self.rest().find(quote)?;
-                let text = self.rest()[..end].to_owned();
-                self.at += end + quote.len();
-                return Some(Some(text));
-            }
-        }
-        Some(None)
+    /// Reports whether a string is next.
+    fn is_at_string(&self) -> bool {
+        QUOTES.iter().any(|quote| self.rest().trim_start().starts_with(quote))
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let quote = QUOTES.into_iter().find(|quote| self.accept(quote))?;
+        let end = self.rest().find(quote)?;
+        let text = self.rest()[..end].to_owned();
+        self.at += end + quote.len();
+        Some(text)
     }
 
     fn value(&mut self, depth: usize) -> Option<Value> {
         if depth > DEPTH {
             return None;
         }
-        if let Some(text) = self.string()? {
-            return Some(text.into());
+        if self.is_at_string() {
+            return self.string().map(Value::String);
         }
         match self.rest().trim_start().chars().next()? {
             '{' => self.object(depth),
@@ -77,14 +78,13 @@ impl<'a> Reader<'a> {
             if !members.is_empty() {
                 self.expect(",")?;
             }
-            let key = match self.string()? {
-                Some(key) => key,
-                None => {
-                    let end = self.rest().find(':')?;
-                    let key = self.rest()[..end].trim().to_owned();
-                    self.at += end;
-                    key
-                }
+            let key = if self.is_at_string() {
+                self.string()?
+            } else {
+                let end = self.rest().find(':')?;
+                let key = self.rest()[..end].trim().to_owned();
+                self.at += end;
+                key
             };
             self.expect(":")?;
             if key.is_empty() || key.contains(['{', '}', ',', '<']) {
