@@ -324,6 +324,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["model", "on_demand", "alias"])]
     pub(crate) providers_only: bool,
 
+    /// Tool file (JSON or TOML) with the `tools`, `mcp` servers and `callbacks` that requests to
+    /// `/v1/tools/run` may use; repeat for several.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: Vec<PathBuf>,
+
     /// Folder of JSON Schema documents that requests may refer to, by `$id` or by path within the folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) schemas: Option<PathBuf>,

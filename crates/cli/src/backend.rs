@@ -22,6 +22,10 @@ pub(crate) struct BackendArgs {
     #[arg(long, value_name = "URL", requires = "model", conflicts_with_all = ["ctx", "quantize"])]
     pub(crate) base_url: Option<String>,
 
+    /// Path between the server's URL and its endpoints [default: `/v1`, or empty if the URL ends in a version].
+    #[arg(long, value_name = "PATH", requires = "base_url")]
+    pub(crate) api_prefix: Option<String>,
+
     /// Environment variable with the server's API key.
     #[arg(long, value_name = "VARIABLE", requires = "base_url")]
     pub(crate) api_key_env: Option<String>,
@@ -56,7 +60,10 @@ impl BackendArgs {
         let Some(model) = self.model.clone() else {
             bail!("--base-url requires --model, the name of a model on that server")
         };
-        let mut remote = RemoteBackend::new(url)?;
+        let mut remote = match &self.api_prefix {
+            Some(prefix) => RemoteBackend::with_prefix(url, prefix)?,
+            None => RemoteBackend::new(url)?,
+        };
         if let Some(variable) = &self.api_key_env {
             let key = key(variable).with_context(|| format!("--api-key-env {variable}"))?;
             remote = remote.with_key(&key)?;

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::adapt::AdaptArgs;
 use crate::args::{BenchCommand, ChatArgs, FieldsCommand, GrammarCommand, RunArgs, ServeArgs, TokenizeArgs};
+use crate::catalogue::CatalogueArgs;
 use crate::directives::DirectivesCommand;
 use crate::eval::args::EvalCommand;
 use crate::health::HealthArgs;
@@ -54,6 +55,10 @@ pub(crate) enum Command {
     },
     /// List the models with a short name, and whether each is downloaded.
     Models,
+    /// List models with their recommended sampling profile, workarounds and verdict about tools.
+    ///
+    /// Exit code 1: no model matches.
+    Catalogue(CatalogueArgs),
     /// Show a model's metadata, tensors and chat template.
     Inspect {
         /// .gguf file, safetensors folder, short name or hub id.

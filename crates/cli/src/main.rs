@@ -32,6 +32,7 @@ mod adapt;
 mod args;
 mod backend;
 mod bench;
+mod catalogue;
 mod chat;
 mod command;
 mod config;
@@ -97,7 +98,8 @@ fn dispatch(args: Args) -> Result<u8> {
         Command::Inspect { model } => inspect::inspect(&model, as_json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),
-        Command::Tools(command) => tools::tools(&command, as_json),
+        Command::Tools(command) => return tools::tools(&command, as_json),
+        Command::Catalogue(args) => catalogue::catalogue(&args, as_json),
         Command::Directives(command) => directives::directives(&command, as_json),
         Command::Step(command) => step::step(&command, as_json),
         Command::Repair(command) => repair::repair(&command, as_json),

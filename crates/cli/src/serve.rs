@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use formwork_engine::EngineOptions;
 use formwork_grammar::Limits;
 use formwork_model::hub::LocalModel;
-use formwork_server::{App, LoadedModel, ModelSource, Providers, ServerOptions};
+use formwork_protocol::tools::Transforms;
+use formwork_server::{App, HostedTools, LoadedModel, ModelSource, Providers, ServerOptions};
 
 use crate::args::ServeArgs;
 use crate::{config, files, load, remotes};
@@ -20,7 +21,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     if args.model.is_empty() && args.on_demand.is_empty() && !args.providers_only {
         args.model.push(formwork_model::hub::default_manifest().name.clone());
     }
-    let options = ServerOptions { providers, ..options(&args)? };
+    let tools = tools(&args)?;
+    let options = ServerOptions { providers, tools, ..options(&args)? };
     let sources = sources(&args)?;
     let models = sources.iter().map(|source| source.id.clone());
     let remote = options.providers.names().map(|name| format!("provider {name}"));
@@ -31,6 +33,15 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     // Requests that outlast the shutdown limit are abandoned.
     runtime.shutdown_background();
     result.map(|()| true)
+}
+
+/// Returns the tools that requests may use, with the options and profiles of the configuration file.
+fn tools(args: &ServeArgs) -> Result<HostedTools> {
+    let mut tools = crate::tools::hosted(&args.tools)?;
+    let (_, config) = config::find(args.config.as_deref())?;
+    Transforms::default().resolve(&config.tool_calling.options()?).context("[tool_calling]")?;
+    (tools.defaults, tools.profiles) = (config.tool_calling.clone(), config.profiles());
+    Ok(tools)
 }
 
 /// Returns the providers of the configuration file, with the API keys from the environment.

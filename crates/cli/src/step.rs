@@ -21,7 +21,8 @@ use crate::{config, files, traces};
 pub(crate) enum StepCommand {
     /// Run a step of a file: precheck, constrain, adapt, repair and trace.
     ///
-    /// Prints the value to standard output. Exit code 1: the step produced no value.
+    /// Prints the value to standard output. Exit code 1: the step produced no value; 2: the model did not
+    /// answer, or the input is invalid.
     Run(Box<RunArgs>),
 }
 
@@ -95,6 +96,10 @@ pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
             if as_json {
                 let told = json!({ "message": error.to_string(), "errors": error.errors(), "attempts": error.attempts() });
                 println!("{}", json!({ "output": null, "error": told, "context": context }));
+            }
+            // As in the other commands: without an answer there is no negative result.
+            if error.backend().is_some() {
+                bail!("{error}");
             }
             eprintln!("formwork: {error}");
             Ok(false)

@@ -2,28 +2,34 @@
 
 mod args;
 mod file;
+mod options;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use formwork_protocol::config::{Config, LOCAL_PROVIDER, Model};
 use formwork_protocol::tools::{
-    FilteredToolRegistry, McpClient, Preset, Problem, ToolCallingOptions, ToolEvent, ToolFailurePolicy,
-    ToolLoopRunner, ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
+    FilteredToolRegistry, McpClient, Preset, Problem, ToolCallingOptions, ToolEvent, ToolLoopRunner,
+    ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
 };
-use formwork_protocol::{PromptRunner, merge};
+use formwork_protocol::{PromptRunner, catalogue};
 use serde_json::{Value, json};
 
-use crate::files;
+use crate::{ERROR, NEGATIVE, TRUNCATED, config, files};
+use args::RunArgs;
 pub(crate) use args::ToolsCommand;
-use args::{ModeArg, PolicyArg, RunArgs};
+pub(crate) use file::hosted;
 
-pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
+/// Runs the command and returns its exit code.
+pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<u8> {
     let ToolsCommand::Run(args) = command;
     if let Some(path) = &args.replay {
         return again(path, as_json);
     }
-    let options = options(args)?;
+    let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let subject = subject(args, &config);
+    let options = options::options(args, &config, &subject)?;
     // Check the cheap inputs before loading a model.
     let tools = file::read(args)?;
     // Only tools from files are registered yet. MCP servers choose their own tool names, so no
@@ -35,7 +41,7 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ran = runtime.block_on(async {
         tokio::select! {
-            ran = run(args, options, tools, messages) => ran,
+            ran = run(args, &config, options, tools, messages) => ran,
             // Dropping the run stops its tools.
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
@@ -47,18 +53,78 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
         std::fs::write(path, text).with_context(|| format!("--record: {}", path.display()))?;
     }
     tell(&ran, as_json)?;
-    Ok(ran.ok)
+    Ok(exit_code(&ran))
+}
+
+/// Returns the exit code of a run, as the other commands define it.
+fn exit_code(run: &ToolRun) -> u8 {
+    match run {
+        run if run.is_unanswered() => ERROR,
+        run if !run.ok => NEGATIVE,
+        run if run.is_truncated() => TRUNCATED,
+        _ => 0,
+    }
+}
+
+/// Returns the entry of the configuration that `--model` names.
+fn configured<'c>(args: &RunArgs, config: &'c Config) -> Option<&'c Model> {
+    config.models.get(args.backend.model.as_ref()?).filter(|_| args.backend.is_local())
+}
+
+/// Returns the model with the presets of its provider.
+fn subject(args: &RunArgs, config: &Config) -> options::Subject {
+    let known = configured(args, config);
+    let model = match known {
+        Some(known) => known.model.clone(),
+        None => args.backend.model.clone().unwrap_or_default(),
+    };
+    let of_config = known.and_then(|known| config.providers.get(&known.provider));
+    let provider = match (&args.provider, of_config, &args.backend.base_url) {
+        (Some(given), ..) => given.as_str(),
+        (None, Some(provider), _) => {
+            let by_url = catalogue::provider_of_url(&provider.base_url);
+            provider.preset.as_deref().or(by_url).unwrap_or_default()
+        }
+        (None, None, Some(url)) => catalogue::provider_of_url(url).unwrap_or_default(),
+        (None, None, None) => LOCAL_PROVIDER,
+    };
+    let mut preset = Preset::for_model(provider, &model);
+    if let Some(workarounds) = known.and_then(|known| known.presets.as_ref()) {
+        let base = Preset::default_tool_calling().merge(&Preset::provider_defaults(provider));
+        preset = base.merge(&Preset::of_workarounds(workarounds));
+    }
+    options::Subject { model, preset, profile: known.and_then(|known| known.profile.clone()) }
+}
+
+/// Opens the backend with the name of the model there, and the default fields of its provider.
+fn open(args: &RunArgs, config: &Config) -> Result<PromptRunner> {
+    let Some(known) = configured(args, config) else {
+        let (backend, model) = args.backend.open()?;
+        return Ok(PromptRunner::new(backend, model));
+    };
+    match config.providers.get(&known.provider) {
+        Some(provider) => {
+            let backend = Arc::new(config::backend(provider)?);
+            let defaults = provider.llm_options_defaults.clone();
+            Ok(PromptRunner::new(backend, &*known.model).with_defaults(defaults))
+        }
+        None => {
+            let (backend, model) = args.backend.open_local(&known.model)?;
+            Ok(PromptRunner::new(backend, model))
+        }
+    }
 }
 
 /// Runs the tool loop with the model and the tools, then closes the MCP servers.
 async fn run(
     args: &RunArgs,
+    config: &Config,
     options: ToolCallingOptions,
     mut tools: file::Tools,
     messages: Vec<Value>,
 ) -> Result<ToolRun> {
     let servers = tools.connect().await?;
-    let ran = with_tools(args, options, tools.registry, messages).await;
+    let ran = with_tools(args, config, options, tools.registry, messages).await;
     for server in servers {
         McpClient::close(server).await;
     }
@@ -67,6 +133,7 @@ async fn run(
 
 async fn with_tools(
     args: &RunArgs,
+    config: &Config,
     options: ToolCallingOptions,
     registry: ToolRegistry,
     messages: Vec<Value>,
@@ -75,49 +142,8 @@ async fn with_tools(
         bail!("no tools given; use --tools, --mcp or --mcp-url");
     }
     let source = masked(args, registry)?;
-    let (backend, model) = args.backend.open()?;
-    let prompt = PromptRunner::new(backend, model);
-    let runner = ToolLoopRunner::new(prompt, source, options)?.on_event(progress);
+    let runner = ToolLoopRunner::new(open(args, config)?, source, options)?.on_event(progress);
     Ok(runner.run(messages).await?)
-}
-
-/// Returns the options of the presets, overridden by the command line.
-fn options(args: &RunArgs) -> Result<ToolCallingOptions> {
-    let mut preset = Preset::default_tool_calling();
-    for name in &args.preset {
-        let known = Preset::NAMES.join(", ");
-        let named = Preset::named(name)
-            .with_context(|| format!("--preset {name}: unknown preset; expected one of {known}"))?;
-        preset = preset.merge(&named);
-    }
-    let mut options = preset.options()?;
-    if let Some(mode) = args.mode {
-        options.tool_use_mode = match mode {
-            ModeArg::Enforced => ToolUseMode::Enforced,
-            ModeArg::Relaxed => ToolUseMode::Relaxed,
-            ModeArg::Disabled => ToolUseMode::Disabled,
-        };
-    }
-    if let Some(policy) = args.failure_policy {
-        options.tool_failure_policy = match policy {
-            PolicyArg::Fatal => ToolFailurePolicy::Fatal,
-            PolicyArg::Tolerated => ToolFailurePolicy::Tolerated,
-        };
-    }
-    options.max_turns = args.max_turns.unwrap_or(options.max_turns);
-    let mut sampling = json!({});
-    if let Some(max_tokens) = args.max_tokens {
-        sampling["max_tokens"] = json!(max_tokens);
-    }
-    if let Some(temperature) = args.temperature {
-        sampling["temperature"] = json!(temperature);
-    }
-    if let Some(seed) = args.seed {
-        sampling["seed"] = json!(seed);
-    }
-    let sampling = sampling.as_object().cloned().unwrap_or_default();
-    options.request_overrides = merge(&options.request_overrides, &sampling);
-    Ok(options)
 }
 
 fn messages(args: &RunArgs) -> Result<Vec<Value>> {
@@ -170,6 +196,9 @@ fn progress(event: &ToolEvent) {
         ToolEvent::Ignored { turn, ignored_tool_calls_count } => {
             eprintln!("turn {turn}: {ignored_tool_calls_count} more calls ignored");
         }
+        ToolEvent::Repeated { turn, call } => {
+            eprintln!("turn {turn}: {} repeats the call before it", call.name);
+        }
         ToolEvent::EmptyFinal { turn, is_asked_again } => {
             eprintln!("turn {turn}: empty answer{}", if *is_asked_again { "; asking again" } else { "" });
         }
@@ -197,6 +226,9 @@ fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
     } else if let Some(text) = &run.text {
         println!("{text}");
     }
+    for warning in &run.warnings {
+        eprintln!("formwork: warning: {}: {}", warning.code, warning.message);
+    }
     for error in &run.errors {
         eprintln!("formwork: {}: {}", error.code, error.message);
     }
@@ -204,7 +236,7 @@ fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
 }
 
 /// Replays a record (`--replay`) and reports whether the replay gives the same run.
-fn again(path: &Path, as_json: bool) -> Result<bool> {
+fn again(path: &Path, as_json: bool) -> Result<u8> {
     let text = files::read_option("--replay", path)?;
     let record: ToolRun = serde_json::from_str(&text)
         .with_context(|| format!("{}: not a record of a tool run", path.display()))?;
@@ -212,12 +244,12 @@ fn again(path: &Path, as_json: bool) -> Result<bool> {
         Ok(run) => run,
         Err(error) => {
             eprintln!("formwork: {error}");
-            return Ok(false);
+            return Ok(NEGATIVE);
         }
     };
     tell(&run, as_json)?;
     let is_same = run == record;
     let turns = run.turns.len();
     eprintln!("replayed {turns} turns: {}", if is_same { "same result" } else { "the result differs" });
-    Ok(is_same)
+    Ok(if is_same { 0 } else { NEGATIVE })
 }

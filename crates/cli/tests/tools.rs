@@ -151,6 +151,141 @@ fn exits_with_1_if_the_failure_policy_is_violated() {
 }
 
 #[test]
+fn exit_codes_match_those_of_other_commands() {
+    let cut = |text: &str| {
+        let mut answer = says(text);
+        answer["choices"][0]["finish_reason"] = json!("length");
+        answer
+    };
+    // 3: the token limit cut off the text.
+    let (code, out, err, _) = run(vec![cut("The weather is")], &["Go."]);
+    assert_eq!((code, out.as_str()), (Some(3), "The weather is\n"), "{err}");
+    assert!(err.contains("formwork: warning: TRUNCATED: the final text was cut off"), "{err}");
+    // 1: a negative result counts more than a cut.
+    let (code, ..) = run(vec![cut("No.")], &["--mode", "enforced", "Go."]);
+    assert_eq!(code, Some(1));
+    // 2: the model did not answer.
+    let (code, out, err, _) = run(vec![json!({ "error": { "message": "no", "code": 401 } })], &["Go."]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.contains("formwork: AUTHENTICATION: "), "{err}");
+    let flagged = json!({ "error": { "message": "Failed check: SAFETY_CHECK_TYPE_BIO", "code": 403 } });
+    let (code, _, err, _) = run(vec![flagged], &["Go."]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("formwork: CONTENT_FILTER: "), "{err}");
+    // A message without text is a negative result.
+    let (code, ..) = run(vec![says("<think>Hm.</think>"), says("")], &["Go."]);
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn options_reach_the_requests_and_the_loop() {
+    let more = [
+        "--temperature",
+        "0.7",
+        "--top-p",
+        "0.9",
+        "--top-k",
+        "5",
+        "--min-p",
+        "0.1",
+        "--request-override",
+        "user=me",
+        "--tool-transform",
+        "tools_without_descriptions",
+        "--repeated-calls",
+        "stop",
+        "Go.",
+    ];
+    let same = || calls("repeat", r#"{"text": "Hi"}"#);
+    let (code, _, err, asked) = run(vec![same(), same()], &more);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("turn 2: repeat repeats the call before it")
+            && err.contains("formwork: REPEATED_CALL: "),
+        "{err}"
+    );
+    for (name, value) in [
+        ("temperature", json!(0.7)),
+        ("top_p", json!(0.9)),
+        ("top_k", json!(5)),
+        ("min_p", json!(0.1)),
+        ("user", json!("me")),
+    ] {
+        assert_eq!(asked[0][name], value, "{name}");
+    }
+    assert!(asked[0]["tools"][0]["function"].get("description").is_none());
+}
+
+#[test]
+fn a_model_of_the_configuration_has_its_provider_and_options() {
+    let folder = folder();
+    let file = tools(folder.path());
+    let (url, asked) = serve(vec![calls("repeat", ""), says("Done.")]);
+    let config = format!(
+        "[providers.up]\nbase_url = \"{url}\"\nllm_options_defaults = {{ top_k = 3 }}\n[models.glm]\nprovider = \"up\"\n\
+         model = \"z-ai/glm-4.7\"\n[tool_calling]\ntool_use_mode = \"enforced\"\ntool_failure_policy = \"fatal\""
+    );
+    let path = folder.path().join("formwork.toml");
+    std::fs::write(&path, config).expect("written");
+    let output = formwork(&[
+        "--config",
+        path.to_str().expect("a path"),
+        "-m",
+        "glm",
+        "--tools",
+        file.to_str().expect("a path"),
+        "Go.",
+    ]);
+    // The call lacks its text, so the enforced run fails.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let asked = asked.join().expect("a server");
+    assert_eq!((&asked[0]["model"], &asked[0]["top_k"]), (&json!("z-ai/glm-4.7"), &json!(3)));
+}
+
+#[test]
+fn the_address_has_the_given_prefix() {
+    let folder = folder();
+    let file = tools(folder.path());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/api", listener.local_addr().expect("an address"));
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut head = [0; 64];
+        let count = stream.read(&mut head).expect("a request");
+        String::from_utf8_lossy(&head[..count]).into_owned()
+    });
+    let output = formwork(&[
+        "--base-url",
+        &url,
+        "--api-prefix",
+        "/beta",
+        "--retry-deadline",
+        "0",
+        "-m",
+        "m",
+        "--tools",
+        file.to_str().expect("a path"),
+        "Go.",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(asked.join().expect("a server").starts_with("POST /api/beta/chat/completions HTTP/1.1"));
+}
+
+#[test]
+fn calls_a_tool_over_http() {
+    let folder = folder();
+    let file = folder.path().join("http.toml");
+    let (tool, called) = serve(vec![json!({ "count": 12 })]);
+    let text_of = format!("[[tools]]\nname = \"count\"\nurl = \"{tool}\"\n");
+    std::fs::write(&file, text_of).expect("written");
+    let (url, asked) = serve(vec![calls("count", r#"{"item": "lamp"}"#), says("12.")]);
+    let output = formwork(&["--base-url", &url, "-m", "m", "--tools", file.to_str().expect("a path"), "Go."]);
+    assert_eq!(text(&output.stdout), "12.\n", "{}", text(&output.stderr));
+    assert_eq!(called.join().expect("a server"), [json!({ "item": "lamp" })]);
+    assert_eq!(asked.join().expect("a server").len(), 2);
+}
+
+#[test]
 fn applies_presets() {
     let tag = r#"<tool_call>{"name": "repeat", "arguments": {"text": "Hi"}}</tool_call>"#;
     let (code, out, ..) =
@@ -235,4 +370,19 @@ fn reports_errors_in_one_line() {
     assert!(fails(&["--replay", file]).contains("not a record of a tool run"));
     std::fs::write(file, "[[tools]]\nname = \"a.b\"\ncommand = [\"cat\"]\n").expect("written");
     assert!(all(&[]).contains("invalid tool name `a.b`: providers reject `.`; use `_`"));
+}
+
+#[test]
+fn a_step_without_an_answer_exits_as_a_tool_run_does() {
+    let folder = folder();
+    let steps = folder.path().join("steps.toml");
+    std::fs::write(&steps, "[agents.say]\nprompt = \"Say something.\"\n").expect("written");
+    let (url, asked) = serve(vec![json!({ "error": { "message": "no", "code": 401 } })]);
+    let output = Command::new(env!("CARGO_BIN_EXE_formwork"))
+        .args(["step", "run", "--base-url", &url, "-m", "m", "--step", "agents.say"])
+        .args([Path::new("--steps"), &steps])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    asked.join().expect("a server");
 }

@@ -2,6 +2,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
+use formwork_protocol::directives::presets::PROVIDERS;
+use serde_json::Value;
 
 use crate::backend::BackendArgs;
 
@@ -10,14 +12,15 @@ pub(crate) enum ToolsCommand {
     /// Let a model call tools until it answers.
     ///
     /// Prints the answer to standard output and the calls to standard error. Exit code 1: the run failed,
-    /// because a required call is missing, a tool failed, or there is no answer.
+    /// because a required call is missing, a tool failed, or there is no text; 2: the model did not answer, or
+    /// the input is invalid; 3: the token limit cut off the text.
     Run(Box<RunArgs>),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
-    /// Tool file (JSON or TOML) with `name`, `description`, `parameters` and `command` of each tool, and with
-    /// MCP servers; repeat for several.
+    /// Tool file (JSON or TOML) with `name`, `description`, `parameters` and `command` or `url` of each tool,
+    /// and with MCP servers; repeat for several.
     #[arg(long, value_name = "FILE")]
     pub(super) tools: Vec<PathBuf>,
 
@@ -41,34 +44,20 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) backend: BackendArgs,
 
-    /// Require tool calls, allow them, or send no tools [default: relaxed].
-    #[arg(long, value_enum)]
-    pub(super) mode: Option<ModeArg>,
+    /// Configuration file, for the options in `[tool_calling]`, and for a model in `[models]` that `--model`
+    /// names.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
 
-    /// With --mode enforced, require that the last call of each tool succeeds, or that any call does
-    /// [default: fatal].
-    #[arg(long, value_enum)]
-    pub(super) failure_policy: Option<PolicyArg>,
+    /// Provider whose presets to apply: openrouter, openai or local [default: by the URL of the server].
+    #[arg(long, value_name = "NAME", value_parser = PROVIDERS)]
+    pub(super) provider: Option<String>,
 
-    /// Named set of options that overrides the defaults; repeat for several.
-    #[arg(long, value_name = "NAME")]
-    pub(super) preset: Vec<String>,
+    #[command(flatten)]
+    pub(super) options: OptionArgs,
 
-    /// Maximum number of requests [default: 12].
-    #[arg(long, value_name = "N")]
-    pub(super) max_turns: Option<NonZeroUsize>,
-
-    /// Maximum number of tokens per answer.
-    #[arg(long, value_name = "N")]
-    pub(super) max_tokens: Option<NonZeroUsize>,
-
-    /// Sampling temperature; 0 always takes the likeliest token.
-    #[arg(long, value_name = "T")]
-    pub(super) temperature: Option<f32>,
-
-    /// Random seed; with a local model, the same seed gives the same answers.
-    #[arg(long, value_name = "S")]
-    pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
 
     /// System message.
     #[arg(long, value_name = "TEXT")]
@@ -79,11 +68,147 @@ pub(crate) struct RunArgs {
     pub(super) record: Option<PathBuf>,
 
     /// Replay a record without a model and tools; exit code 1 if the result differs.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tools", "mcp", "mcp_url", "model", "base_url", "record", "prompt"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tools", "mcp", "mcp_url", "model", "base_url", "config", "record", "prompt"])]
     pub(super) replay: Option<PathBuf>,
 
     /// Prompt [default: standard input].
     pub(super) prompt: Option<String>,
+}
+
+/// Options of the loop. Each has the name of the library's option.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Options of the loop")]
+pub(super) struct OptionArgs {
+    /// Named set of options that overrides the defaults of the model and the configuration; repeat for
+    /// several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) preset: Vec<String>,
+
+    /// Require tool calls, allow them, or send no tools [default: relaxed].
+    #[arg(long, alias = "tool-use-mode", value_enum)]
+    pub(super) mode: Option<ModeArg>,
+
+    /// With --mode enforced, require that the last call of each name succeeds, or that any call does
+    /// [default: fatal].
+    #[arg(long, alias = "tool-failure-policy", value_enum)]
+    pub(super) failure_policy: Option<PolicyArg>,
+
+    /// Maximum size of a call's arguments, in bytes [default: 200000].
+    #[arg(long, value_name = "BYTES")]
+    pub(super) max_tool_args_bytes: Option<usize>,
+
+    /// Maximum size of a call's result, in bytes [default: 200000].
+    #[arg(long, value_name = "BYTES")]
+    pub(super) max_tool_output_bytes: Option<usize>,
+
+    /// Maximum number of calls executed per answer [default: 1].
+    #[arg(long, value_name = "N")]
+    pub(super) max_tool_calls_per_turn: Option<NonZeroUsize>,
+
+    /// Ask once more if the final answer is empty [default: true].
+    #[arg(long, value_name = "BOOL")]
+    pub(super) fix_empty_final: Option<bool>,
+
+    /// Omit the tools from the request after an empty answer [default: true].
+    #[arg(long, value_name = "BOOL")]
+    pub(super) fix_empty_final_disable_tools: Option<bool>,
+
+    /// User message of the request after an empty answer.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) fix_empty_final_prompt: Option<String>,
+
+    /// Maximum number of requests [default: 12].
+    #[arg(long, value_name = "N")]
+    pub(super) max_turns: Option<NonZeroUsize>,
+
+    /// Reaction to the same call twice in a row [default: warn].
+    #[arg(long, value_enum)]
+    pub(super) repeated_calls: Option<RepeatedArg>,
+
+    /// Timeout of each call, in milliseconds, in addition to the tool's own [default: none].
+    #[arg(long, value_name = "MS")]
+    pub(super) tool_timeout_ms: Option<u64>,
+
+    /// Value of `tool_choice`: auto, required, none or the name of a tool [default: not sent].
+    #[arg(long, value_name = "CHOICE")]
+    pub(super) tool_choice: Option<String>,
+
+    /// With --mode enforced, send `tool_choice: required` until the first call [default: true for a local
+    /// model].
+    #[arg(long, value_name = "BOOL")]
+    pub(super) force_first_call: Option<bool>,
+
+    /// Field of every request, with a value in JSON; repeat for several.
+    #[arg(long, value_name = "FIELD=JSON", value_parser = field)]
+    pub(super) request_override: Vec<(String, Value)>,
+
+    /// Transform of the messages of a request; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) message_transform: Vec<String>,
+
+    /// Transform of the definitions of tools; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) tool_transform: Vec<String>,
+
+    /// Transform of the message of an answer; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) response_transform: Vec<String>,
+
+    /// Transform of a call; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) tool_call_transform: Vec<String>,
+
+    /// Transform of a result; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    pub(super) tool_result_transform: Vec<String>,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub(super) struct SamplingArgs {
+    /// Sampling profile; `recommended` takes the catalogue's for the model.
+    #[arg(long, value_name = "NAME")]
+    pub(super) profile: Option<String>,
+
+    /// Maximum number of tokens per answer.
+    #[arg(long, value_name = "N")]
+    pub(super) max_tokens: Option<NonZeroUsize>,
+
+    /// Sampling temperature; 0 always takes the likeliest token.
+    #[arg(long, value_name = "T")]
+    pub(super) temperature: Option<f64>,
+
+    /// Keep the likeliest tokens whose probabilities sum to P.
+    #[arg(long, value_name = "P")]
+    pub(super) top_p: Option<f64>,
+
+    /// Keep the K likeliest tokens.
+    #[arg(long, value_name = "K")]
+    pub(super) top_k: Option<u32>,
+
+    /// Keep tokens with at least P times the probability of the likeliest token.
+    #[arg(long, value_name = "P")]
+    pub(super) min_p: Option<f64>,
+
+    /// Random seed; with a local model, the same seed gives the same answers.
+    #[arg(long, value_name = "S")]
+    pub(super) seed: Option<u64>,
+}
+
+/// Parses a request field with its value in JSON. A value that is not JSON is a string.
+fn field(given: &str) -> Result<(String, Value), String> {
+    let (name, value) =
+        given.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected FIELD=JSON")?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+    Ok((name.to_owned(), value))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum RepeatedArg {
+    /// Execute the call, with a warning.
+    Warn,
+    /// End the run.
+    Stop,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

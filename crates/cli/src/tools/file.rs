@@ -1,4 +1,7 @@
 //! Reads tool files, and the MCP servers that the command line names.
+//!
+//! `formwork tools run` and `formwork serve` take the same files. Only the server uses `callbacks`,
+//! and only there an MCP server needs a `name`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use formwork_protocol::tools::{
-    CommandTool, Environment, McpClient, McpOptions, ToolDefinition, ToolRegistry,
+    CommandTool, Environment, HttpTool, McpClient, McpOptions, ToolDefinition, ToolRegistry,
 };
+use formwork_server::{CallbackHost, HostedTools, McpServer, McpTarget};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,6 +31,8 @@ struct ToolsFile {
     tools: Vec<ToolEntry>,
     #[serde(default)]
     mcp: Vec<ServerEntry>,
+    #[serde(default)]
+    callbacks: Vec<CallbackEntry>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +43,12 @@ struct ToolEntry {
     description: String,
     #[serde(default = "anything")]
     parameters: Value,
+    #[serde(default)]
     command: Vec<String>,
+    /// Address of an HTTP callback, instead of a command.
+    url: Option<String>,
+    /// Environment variable with the callback's bearer token.
+    bearer_env: Option<String>,
     /// Timeout of one call, in seconds.
     timeout: Option<f64>,
     /// Maximum size of a call's output, in bytes.
@@ -53,6 +64,8 @@ struct ToolEntry {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct ServerEntry {
+    /// Name in requests to a server.
+    name: Option<String>,
     #[serde(default)]
     command: Vec<String>,
     url: Option<String>,
@@ -68,6 +81,20 @@ struct ServerEntry {
     bearer_env: Option<String>,
 }
 
+/// Addresses that requests to a server may call.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallbackEntry {
+    /// URL; all addresses below it are allowed.
+    url: String,
+    /// Environment variable with the bearer token.
+    bearer_env: Option<String>,
+    /// Timeout of one call, in seconds.
+    timeout: Option<f64>,
+    /// Maximum size of a response, in bytes.
+    output_limit: Option<usize>,
+}
+
 fn anything() -> Value {
     Value::Object(serde_json::Map::new())
 }
@@ -78,6 +105,12 @@ pub(super) fn read(args: &RunArgs) -> Result<Tools> {
     for path in &args.tools {
         let text = files::read_option("--tools", path)?;
         let file = parse(path, &text).with_context(|| path.display().to_string())?;
+        if !file.callbacks.is_empty() {
+            bail!(
+                "{}: `callbacks` allows addresses to clients of `formwork serve`; here, give each tool its `url`",
+                path.display()
+            );
+        }
         let folder = path.parent().unwrap_or(Path::new(""));
         for entry in file.tools {
             add(&mut tools.registry, entry, folder).with_context(|| path.display().to_string())?;
@@ -102,7 +135,42 @@ fn parse(path: &Path, text: &str) -> Result<ToolsFile> {
     Ok(formwork_json::from_str(text)?)
 }
 
+/// Reads the tools, MCP servers and addresses that a server offers to its clients.
+pub(crate) fn hosted(paths: &[PathBuf]) -> Result<HostedTools> {
+    let (mut registry, mut servers, mut callbacks) = (ToolRegistry::new(), BTreeMap::new(), Vec::new());
+    for path in paths {
+        let text = files::read_option("--tools", path)?;
+        let place = || path.display().to_string();
+        let file = parse(path, &text).with_context(place)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for entry in file.tools {
+            add(&mut registry, entry, folder).with_context(place)?;
+        }
+        for (at, entry) in file.mcp.into_iter().enumerate() {
+            let name = entry.name.clone().filter(|name| !name.is_empty());
+            let name = name
+                .with_context(|| format!("mcp[{at}]: a `name` for requests is missing"))
+                .with_context(place)?;
+            let server = entry.server().with_context(|| format!("mcp[{at}]")).with_context(place)?;
+            if servers.insert(name.clone(), server).is_some() {
+                bail!("{}: duplicate MCP server `{name}`", place());
+            }
+        }
+        for (at, entry) in file.callbacks.into_iter().enumerate() {
+            let host = entry.host().with_context(|| format!("callbacks[{at}]")).with_context(place)?;
+            callbacks.push(host);
+        }
+    }
+    Ok(HostedTools::new(registry, servers, callbacks))
+}
+
 fn add(registry: &mut ToolRegistry, entry: ToolEntry, folder: &Path) -> Result<()> {
+    if let Some(url) = &entry.url {
+        return add_callback(registry, url, &entry);
+    }
+    if entry.bearer_env.is_some() {
+        bail!("tool `{}`: `bearer_env` has no effect without `url`", entry.name);
+    }
     let mut command = CommandTool::new(entry.command)
         .with_context(|| entry.name.clone())?
         .with_environment(entry.environment, entry.env);
@@ -116,6 +184,47 @@ fn add(registry: &mut ToolRegistry, entry: ToolEntry, folder: &Path) -> Result<(
         command = command.in_folder(folder.join(given));
     }
     Ok(registry.add(ToolDefinition::new(entry.name, entry.description, entry.parameters), command)?)
+}
+
+/// Adds an HTTP callback.
+fn add_callback(registry: &mut ToolRegistry, url: &str, entry: &ToolEntry) -> Result<()> {
+    let of_process = [
+        ("command", !entry.command.is_empty()),
+        ("environment", entry.environment != Environment::default()),
+        ("env", !entry.env.is_empty()),
+        ("folder", entry.folder.is_some()),
+    ];
+    if let Some((field, _)) = of_process.into_iter().find(|(_, is_set)| *is_set) {
+        bail!("tool `{}`: `{field}` has no effect with `url`", entry.name);
+    }
+    let mut tool = HttpTool::new(url)?;
+    if let Some(variable) = &entry.bearer_env {
+        tool = tool.with_bearer(&bearer(variable)?)?;
+    }
+    if let Some(given) = entry.timeout {
+        tool = tool.with_timeout(seconds(given)?);
+    }
+    if let Some(bytes) = entry.output_limit {
+        tool = tool.with_output_limit(bytes);
+    }
+    let definition = ToolDefinition::new(&*entry.name, &*entry.description, entry.parameters.clone());
+    Ok(registry.add(definition, tool)?)
+}
+
+fn bearer(variable: &str) -> Result<String> {
+    std::env::var(variable).with_context(|| format!("bearer_env = {variable}"))
+}
+
+impl CallbackEntry {
+    fn host(self) -> Result<CallbackHost> {
+        let default = CallbackHost::new(&self.url)?;
+        Ok(CallbackHost {
+            bearer: self.bearer_env.as_deref().map(bearer).transpose()?,
+            timeout: self.timeout.map(seconds).transpose()?.unwrap_or(default.timeout),
+            output_limit: self.output_limit.unwrap_or(default.output_limit),
+            ..default
+        })
+    }
 }
 
 fn seconds(given: f64) -> Result<Duration> {
@@ -147,25 +256,31 @@ impl Tools {
 
 impl ServerEntry {
     async fn connect(self) -> Result<McpClient> {
-        let bearer = self
-            .bearer_env
-            .as_ref()
-            .map(|variable| std::env::var(variable).with_context(|| format!("bearer_env = {variable}")));
+        let name = self.name.clone();
+        let connected = self.server()?.connect().await;
+        match name {
+            Some(name) => connected.with_context(|| format!("MCP server {name}")),
+            None => Ok(connected?),
+        }
+    }
+
+    fn server(self) -> Result<McpServer> {
         let default = McpOptions::default();
         let options = McpOptions {
             prefix: self.prefix,
             timeout: self.timeout.map(seconds).transpose()?.unwrap_or(default.timeout),
-            bearer: bearer.transpose()?,
+            bearer: self.bearer_env.as_deref().map(bearer).transpose()?,
             environment: self.environment,
             variables: self.env,
         };
-        Ok(match self.url {
+        let target = match self.url {
             Some(_) if !self.command.is_empty() => {
                 bail!("an MCP server takes either `command` or `url`, not both")
             }
-            Some(url) => McpClient::http(&url, options).await?,
-            None => McpClient::spawn(self.command, options).await?,
-        })
+            Some(url) => McpTarget::Url(url),
+            None => McpTarget::Command(self.command),
+        };
+        Ok(McpServer { target, options })
     }
 }
 
@@ -227,7 +342,57 @@ mod tests {
             fault(r#"{"tools": [{"name": "f", "command": [], "time": 1}]}"#)
                 .starts_with("unknown field `time`")
         );
-        assert!(fault(r#"{"tools": [{"name": "f"}]}"#).starts_with("missing field `command`"));
+        assert!(fault(r#"{"callbacks": [{"prefix": "http://x"}]}"#).starts_with("unknown field `prefix`"));
         assert!(seconds(0.0).is_err() && seconds(-1.0).is_err() && seconds(f64::NAN).is_err());
+    }
+
+    fn write(text: &str) -> Result<(tempfile::TempDir, PathBuf)> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("tools.toml");
+        std::fs::write(&path, text)?;
+        Ok((folder, path))
+    }
+
+    #[test]
+    fn a_server_reads_tools_servers_and_addresses() -> Result<()> {
+        let (_folder, path) = write(
+            "[[tools]]\nname = \"a\"\ncommand = [\"cat\"]\n[[tools]]\nname = \"b\"\nurl = \"http://127.0.0.1:9/b\"\n\
+             timeout = 2\n[[mcp]]\nname = \"files\"\ncommand = [\"server\"]\n[[callbacks]]\n\
+             url = \"http://127.0.0.1:9000/\"\ntimeout = 1.5\noutput_limit = 10",
+        )?;
+        let hosted = hosted(&[path])?;
+        assert_eq!(hosted.registry.tools().iter().map(|tool| tool.name()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(hosted.mcp["files"].target, McpTarget::Command(vec!["server".to_owned()]));
+        let callback = &hosted.callbacks[0];
+        assert_eq!((callback.timeout, callback.output_limit), (Duration::from_millis(1500), 10));
+        assert!(callback.prefix.covers("http://127.0.0.1:9000/weather"));
+        Ok(())
+    }
+
+    #[test]
+    fn a_wrong_entry_is_named() -> Result<()> {
+        for (text, expected) in [
+            ("[[mcp]]\ncommand = [\"server\"]", "mcp[0]: a `name` for requests is missing"),
+            (
+                "[[mcp]]\nname = \"a\"\ncommand = [\"b\"]\nurl = \"http://x\"",
+                "mcp[0]: an MCP server takes either",
+            ),
+            ("[[callbacks]]\nurl = \"ftp://x\"", "callbacks[0]: invalid tool URL `ftp://x`"),
+            ("[[callbacks]]\nurl = \"http://x\"\ntimeout = 0", "callbacks[0]: timeout = 0: expected"),
+            (
+                "[[tools]]\nname = \"a\"\nurl = \"http://x\"\ncommand = [\"b\"]",
+                "tool `a`: `command` has no effect with `url`",
+            ),
+            (
+                "[[tools]]\nname = \"a\"\ncommand = [\"b\"]\nbearer_env = \"K\"",
+                "tool `a`: `bearer_env` has no effect",
+            ),
+            ("[[tools]]\nname = \"a\"", "the tool's command is empty"),
+        ] {
+            let (_folder, path) = write(text)?;
+            let told = format!("{:#}", hosted(&[path.clone()]).err().expect("refused"));
+            assert!(told.starts_with(&path.display().to_string()) && told.contains(expected), "{told}");
+        }
+        Ok(())
     }
 }
