@@ -103,18 +103,15 @@ fn marked(said: &str, tools: &dyn ToolSource) -> Option<(Vec<Call>, String)> {
     let markers: Vec<_> = MARKERS.iter().filter(|marker| said.contains(marker.open)).collect();
     while let Some(mark) = next_mark(left, &markers).filter(|_| misses < MISSES) {
         let (before, after) = left.split_at(mark.at);
-        match mark.read(after, tools) {
-            Some((read, end)) => {
-                rest.push_str(without_header(before));
-                calls.extend(read);
-                left = &after[end..];
-            }
-            None => {
-                misses += 1;
-                let end = mark.skipped(after);
-                rest.push_str(&left[..mark.at + end]);
-                left = &after[end..];
-            }
+        if let Some((read, end)) = mark.read(after, tools) {
+            rest.push_str(without_header(before));
+            calls.extend(read);
+            left = &after[end..];
+        } else {
+            misses += 1;
+            let end = mark.skipped(after);
+            rest.push_str(&left[..mark.at + end]);
+            left = &after[end..];
         }
     }
     rest.push_str(left);
@@ -197,10 +194,10 @@ fn wrapped(text: &str, name: &str, tools: &dyn ToolSource, depth: usize) -> Opti
         }
     };
     let start = text.len() - text.trim_start().len();
-    if let Some((calls, len)) = json::calls(&text[start..], tools) {
-        if let Some(end) = end(start + len) {
-            return Some((calls, end));
-        }
+    if let Some((calls, len)) = json::calls(&text[start..], tools)
+        && let Some(end) = end(start + len)
+    {
+        return Some((calls, end));
     }
     let mut calls = Vec::new();
     let mut at = 0;

@@ -40,8 +40,7 @@ pub(super) fn tag(text: &str) -> Option<Tag<'_>> {
     let split = inner.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(inner.len());
     let (qualified, attributes) = inner.split_at(split);
     let name = match qualified.rsplit_once(':') {
-        Some((name, "opensource")) => name,
-        Some((_, name)) => name,
+        Some((name, "opensource") | (_, name)) => name,
         None => qualified,
     };
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -116,7 +115,7 @@ pub(super) fn element(text: &str, tools: &dyn ToolSource) -> Option<(Call, usize
         if rest.starts_with('{') && arguments.is_empty() {
             // Some models write JSON inside the element.
             let (value, len) = super::json::first(rest)?;
-            arguments = value.as_object()?.clone();
+            arguments.clone_from(value.as_object()?);
             at += len;
             continue;
         }
