@@ -147,13 +147,13 @@ fn variants(random: &mut Random, depth: usize, structures: usize) -> Variant {
     let names = distinct(random, 3);
     let untagged = random.below(3) == 0;
     let names = if names.is_empty() { vec!["only"] } else { names };
-    let branch = |name: &&str| Branch {
-        name: (!untagged || random.below(2) == 0).then(|| (*name).to_owned()),
-        kind: kind(random, depth - 1, structures),
-    };
     let weights = match random.below(4) {
         0 if !untagged => names.iter().map(|_| (1 + random.below(200)) as f64 / 8.0).collect(),
         _ => Vec::new(),
+    };
+    let branch = |name: &&str| Branch {
+        name: (!untagged || random.below(2) == 0).then(|| (*name).to_owned()),
+        kind: kind(random, depth - 1, structures),
     };
     Variant { variants: names.iter().map(branch).collect(), untagged, weights }
 }
