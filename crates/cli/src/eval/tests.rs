@@ -212,7 +212,7 @@ fn reports_invalid_arguments_and_configurations() -> Result<()> {
     let whole = ["tools", "--base-url", "http://127.0.0.1:1", "--models", "all"];
     let args = Args::try_parse_from([&["formwork", "eval"], &whole[..]].concat())?;
     let Command::Eval(EvalCommand::Tools(args)) = args.command else { panic!("another command") };
-    let subjects = models::subjects(&args.eval, &Config::default())?;
+    let subjects = models::subjects(&args.eval.shared, &Config::default(), None)?;
     let remote = catalogue::entries().iter().filter(|entry| entry.model.contains('/')).count();
     assert!(remote > 10 && subjects.models.len() == remote, "{remote} {}", subjects.models.len());
     for wrong in [
