@@ -1,11 +1,13 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{BackendError, Body, Category, ChatBackend};
 
 /// A constraint that a backend can enforce on a model's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Feature {
     /// `response_format` of type `json_schema`.
     JsonSchema,
@@ -32,6 +34,22 @@ impl Feature {
             Self::JsonObject => "json_object",
             Self::Tools => "tools",
             Self::Grammar => "grammar",
+        }
+    }
+
+    /// Sends one request to find out whether the backend enforces the feature for `model`.
+    ///
+    /// A feature counts as supported only if the answer satisfies the constraint, because many
+    /// servers ignore fields that they do not know.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails for a reason unrelated to the feature, such as a
+    /// timeout. A request rejected as invalid counts as an unsupported feature.
+    pub async fn probe(self, backend: &dyn ChatBackend, model: &str) -> Result<bool, BackendError> {
+        match backend.chat(&question(model, self)).await {
+            Ok(answer) => Ok(is_held(self, &answer.body)),
+            Err(error) if error.category() == Category::InvalidRequest && !error.is_of_model() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
@@ -63,20 +81,13 @@ impl Capabilities {
 
     /// Probes `model` with one request for each feature and returns the features that it supports.
     ///
-    /// A feature counts as supported only if the answer satisfies the constraint, because many
-    /// servers ignore fields that they do not know.
-    ///
     /// # Errors
-    /// Returns an error if a request fails for a reason unrelated to the feature, such as a
-    /// timeout. A request rejected as invalid counts as an unsupported feature.
+    /// Returns the error of [`Feature::probe`].
     pub async fn probe(backend: &dyn ChatBackend, model: &str) -> Result<Self, BackendError> {
         let mut found = Self::NONE;
         for feature in Feature::ALL {
-            match backend.chat(&question(model, feature)).await {
-                Ok(answer) if is_held(feature, &answer.body) => found.0 |= feature.bit(),
-                Ok(_) => {}
-                Err(error) if error.category() == Category::InvalidRequest => {}
-                Err(error) => return Err(error),
+            if feature.probe(backend, model).await? {
+                found.0 |= feature.bit();
             }
         }
         Ok(found)
@@ -103,6 +114,9 @@ impl fmt::Debug for Capabilities {
     }
 }
 
+/// Limit of tokens of a probe. Answers are short, but some models reason before they answer.
+const TOKENS: u32 = 1024;
+
 /// Number that a model is very unlikely to write unless the constraint is enforced.
 const SIGN: u64 = 7419;
 
@@ -110,7 +124,7 @@ fn question(model: &str, feature: Feature) -> Body {
     let mut body = json!({
         "model": model,
         "messages": [{ "role": "user", "content": "Say hello, as a JSON object." }],
-        "max_tokens": 64,
+        "max_tokens": TOKENS,
         "temperature": 0,
     });
     match feature {
@@ -137,7 +151,9 @@ fn question(model: &str, feature: Feature) -> Body {
 
 fn is_held(feature: Feature, answer: &Value) -> bool {
     let message = &answer["choices"][0]["message"];
-    let content = message["content"].as_str().unwrap_or_default().trim();
+    let content = message["content"].as_str().unwrap_or_default();
+    // Some servers leave a model's thoughts in the text.
+    let content = content.rsplit_once("</think>").map_or(content, |(_, answer)| answer).trim();
     let parsed = serde_json::from_str::<Value>(content).unwrap_or_default();
     match feature {
         Feature::JsonSchema => parsed == json!({ "sign": SIGN }),

@@ -41,6 +41,7 @@ pub(crate) enum Kind {
         status: u16,
         message: String,
         code: Option<String>,
+        param: Option<String>,
         retry_after: Option<Duration>,
         /// True if the body says that a safety check refused the request.
         is_safety: bool,
@@ -226,8 +227,9 @@ impl BackendError {
         });
         let code = code.filter(|code| code != "null");
         let is_safety = crate::safety::is_refusal(status, code.as_deref(), error, message);
+        let param = error.and_then(|error| error.get("param")?.as_str()).map(str::to_owned);
         let message = message.trim().chars().take(TOLD).collect();
-        Kind::Status { status, message, code, retry_after, is_safety }.into()
+        Kind::Status { status, message, code, param, retry_after, is_safety }.into()
     }
 
     /// Returns the class of the error, which shows how a caller can react.
@@ -327,6 +329,19 @@ impl BackendError {
             Kind::Status { code, .. } => code.as_deref(),
             _ => None,
         }
+    }
+
+    /// Returns the name of the request field that the backend refused, if the backend sent one.
+    pub fn param(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::Status { param, .. } => param.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the backend does not know the model.
+    pub(crate) fn is_of_model(&self) -> bool {
+        self.code() == Some("model_not_found")
     }
 
     /// Returns the delay that the server requested in `Retry-After`, if any.

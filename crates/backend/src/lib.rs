@@ -10,6 +10,7 @@
 //! The crate reads no environment variables and no files. Callers supply URLs, keys and limits.
 
 mod capabilities;
+mod dialect;
 mod error;
 mod prompt;
 pub mod quota;
@@ -18,17 +19,20 @@ mod retry;
 mod safety;
 mod scripted;
 mod sse;
+mod support;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
+pub use dialect::{Adjustment, Dialect, TokenLimitField};
 pub use error::{BackendError, Category, Interruption, innermost};
 pub use prompt::{Plan, PromptRunner, Reply, merge};
 pub use remote::RemoteBackend;
 pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;
+pub use support::{ModelSupport, Notice, SupportMemory};
 
 /// Body of a `POST /v1/chat/completions` request, without the `stream` field.
 pub type Body = Map<String, Value>;
@@ -72,4 +76,20 @@ pub trait ChatBackend: Send + Sync {
     /// Returns the constraints that the backend can enforce on the output of `model`. The backend
     /// may send requests to determine them.
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>>;
+
+    /// Reports whether the backend can enforce `feature` on the output of `model`. The backend may
+    /// send one request to determine this.
+    fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
+        let known = self.known_capabilities(model);
+        Box::pin(async move {
+            match known {
+                Some(known) => Ok(known.has(feature)),
+                None => Ok(self.capabilities(model).await?.has(feature)),
+            }
+        })
+    }
+
+    /// Reports to the backend that an answer of `model` did not satisfy a constraint that the
+    /// request set, so that later requests need not rely on the constraint.
+    fn refute(&self, _model: &str, _feature: Feature) {}
 }

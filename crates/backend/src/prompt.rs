@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::quota::{Metered, Quota};
 use crate::{BackendError, Body, Category, ChatBackend};
 
 /// One request of a [`PromptRunner`], without the runner's model and default fields.
@@ -79,6 +80,13 @@ impl PromptRunner {
     /// Returns the backend that answers the requests.
     pub fn backend(&self) -> &dyn ChatBackend {
         &*self.backend
+    }
+
+    /// Charges every request to `quota`. See [`Metered`] for the rules.
+    #[must_use]
+    pub fn with_quota(mut self, quota: Quota) -> Self {
+        self.backend = Arc::new(Metered::new(self.backend, quota));
+        self
     }
 
     /// Returns the request body for `plan`.

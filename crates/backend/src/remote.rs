@@ -1,5 +1,5 @@
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
@@ -9,12 +9,12 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_A
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use serde_json::Value;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::error::{Cause, Kind};
 use super::{
-    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Retry, RetryPolicy, sse,
+    Adjustment, Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Dialect, Feature,
+    ModelSupport, Notice, Retry, RetryPolicy, SupportMemory, sse,
 };
 
 /// Maximum size of an answer, in bytes.
@@ -44,8 +44,17 @@ pub struct RemoteBackend {
     timeout: Duration,
     retry: RetryPolicy,
     progress: Arc<dyn Fn(&Retry) + Send + Sync>,
-    /// Probed capabilities, by model name.
-    probed: Mutex<HashMap<String, Capabilities>>,
+    notices: Arc<dyn Fn(&Notice) + Send + Sync>,
+    /// Capabilities and dialect as declared by the caller.
+    declared: Option<Capabilities>,
+    dialect: Dialect,
+    memory: Option<Arc<dyn SupportMemory>>,
+    /// What was found out, by model name.
+    found: Mutex<HashMap<String, ModelSupport>>,
+    /// Models for which the user knows that no temperature is sent.
+    told: Mutex<HashSet<String>>,
+    /// Held while probing, so that concurrent callers wait instead of probing too.
+    probing: tokio::sync::Mutex<()>,
 }
 
 impl RemoteBackend {
@@ -87,7 +96,13 @@ impl RemoteBackend {
             timeout: Duration::from_secs(600),
             retry: RetryPolicy::default(),
             progress: Arc::new(|_| {}),
-            probed: Mutex::default(),
+            notices: Arc::new(|_| {}),
+            declared: None,
+            dialect: Dialect::default(),
+            memory: None,
+            found: Mutex::default(),
+            told: Mutex::default(),
+            probing: tokio::sync::Mutex::default(),
         })
     }
 
@@ -135,30 +150,149 @@ impl RemoteBackend {
         self
     }
 
+    /// Sets a callback for what a user should know although no request failed.
+    #[must_use]
+    pub fn on_notice(mut self, notices: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        self.notices = Arc::new(notices);
+        self
+    }
+
+    /// Declares the constraints that the server enforces, for all models. Models are then not
+    /// probed.
+    #[must_use]
+    pub const fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.declared = Some(capabilities);
+        self
+    }
+
+    /// Declares the form of requests that the server accepts, for all models. Undeclared parts are
+    /// learned from refused requests.
+    #[must_use]
+    pub const fn with_dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Sets a storage for what is found out about models.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Arc<dyn SupportMemory>) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
     /// Returns the URL to which requests are sent.
     pub fn endpoint(&self) -> &str {
         self.endpoint.as_str()
     }
 
-    /// Runs `attempt` until it succeeds or the retry policy ends the retries. Returns the result
-    /// with the category of the error that caused each retry, in order.
+    /// Runs `attempt` until it succeeds or the retry policy ends the retries. Adds the category of
+    /// the error that caused each retry to `retried`, in order.
     async fn retried<'a, T>(
         &self,
         attempt: impl Fn() -> BoxFuture<'a, Result<T, BackendError>>,
-    ) -> Result<(T, Vec<Category>), BackendError> {
+        retried: &mut Vec<Category>,
+    ) -> Result<T, BackendError> {
         let started = Instant::now();
-        let mut retried = Vec::new();
+        let before = retried.len();
         loop {
             let error = match attempt().await {
-                Ok(done) => return Ok((done, retried)),
+                Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            let attempts = retried.len() as u32 + 1;
+            let attempts = (retried.len() - before) as u32 + 1;
             let Some(retry) = self.retry.next(&error, attempts, started) else { return Err(error) };
             tracing::info!(backend = self.name, attempt = retry.attempt, pause = ?retry.pause, %error, "retrying the request");
             (self.progress)(&retry);
             tokio::time::sleep(retry.pause).await;
             retried.push(error.category());
+        }
+    }
+
+    /// Sends `body` by `attempt`, in the dialect of the server. If the server refuses a field that
+    /// can be renamed or omitted, the request is sent again, and the dialect is remembered.
+    async fn adjusted<'a, T>(
+        &self,
+        body: &Body,
+        attempt: impl Fn(Arc<Body>) -> BoxFuture<'a, Result<T, BackendError>>,
+    ) -> Result<(T, Vec<Category>), BackendError> {
+        let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
+        let mut dialect = self.dialect.or(self.support(model).dialect);
+        if dialect.drops_temperature(body) {
+            self.tell_once(model);
+        }
+        let (mut adjustments, mut retried, mut first) = (Vec::new(), Vec::new(), None);
+        loop {
+            let sent = Arc::new(dialect.spoken(body));
+            let error = match self.retried(|| attempt(Arc::clone(&sent)), &mut retried).await {
+                Ok(done) => {
+                    self.learn(model, &adjustments, dialect);
+                    return Ok((done, retried));
+                }
+                Err(error) => error,
+            };
+            let Some(adjustment) = dialect.adjust(&error, &sent) else {
+                if adjustments.iter().any(|adjustment| adjustment.is_refused(&error)) {
+                    // The first error is about the request as the caller wrote it.
+                    return Err(first.unwrap_or(error));
+                }
+                self.learn(model, &adjustments, dialect);
+                return Err(error);
+            };
+            adjustments.push(adjustment);
+            retried.push(error.category());
+            first.get_or_insert(error);
+        }
+    }
+
+    /// Returns what is known of a model, by this process or in the memory.
+    fn support(&self, model: &str) -> ModelSupport {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(support) = found.get(model) {
+            return support.clone();
+        }
+        let stored = self.memory.as_ref().and_then(|memory| memory.load(self.endpoint(), model));
+        found.entry(model.to_owned()).or_insert(stored.unwrap_or_default()).clone()
+    }
+
+    /// Changes what is known of a model.
+    fn change(&self, model: &str, change: impl FnOnce(&mut ModelSupport)) {
+        let mut support = self.support(model);
+        change(&mut support);
+        if let Some(memory) = &self.memory {
+            memory.save(self.endpoint(), model, &support);
+        }
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), support);
+    }
+
+    /// Remembers the dialect with which a request succeeded.
+    fn learn(&self, model: &str, adjustments: &[Adjustment], dialect: Dialect) {
+        if adjustments.is_empty() {
+            return;
+        }
+        self.change(model, |support| support.dialect = dialect);
+        for &adjustment in adjustments {
+            match adjustment {
+                Adjustment::NoTemperature => self.tell_once(model),
+                Adjustment::TokenLimit(_) => {
+                    (self.notices)(&Notice::Adjusted { model: model.to_owned(), adjustment });
+                }
+            }
+        }
+    }
+
+    /// Reports once for each model that no temperature is sent.
+    fn tell_once(&self, model: &str) {
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned()) {
+            let adjustment = Adjustment::NoTemperature;
+            (self.notices)(&Notice::Adjusted { model: model.to_owned(), adjustment });
+        }
+    }
+
+    /// Returns whether a feature is supported, if that is declared or was probed.
+    fn known(&self, model: &str, feature: Feature) -> Option<bool> {
+        match self.declared {
+            Some(declared) => Some(declared.has(feature)),
+            None => self.support(model).features.get(&feature).copied(),
         }
     }
 
@@ -197,7 +331,8 @@ impl ChatBackend for RemoteBackend {
 
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
         async move {
-            let (body, retried) = self.retried(|| self.within(self.whole(body)).boxed()).await?;
+            let send = |body: Arc<Body>| async move { self.within(self.whole(&body)).await }.boxed();
+            let (body, retried) = self.adjusted(body, send).await?;
             Ok(Answer { body, attempts: retried.len() as u32 + 1, retried })
         }
         .boxed()
@@ -207,7 +342,8 @@ impl ChatBackend for RemoteBackend {
         async move {
             let mut body = body.clone();
             body.insert("stream".to_owned(), true.into());
-            let (response, _) = self.retried(|| self.within(self.send(&body)).boxed()).await?;
+            let send = |body: Arc<Body>| async move { self.within(self.send(&body)).await }.boxed();
+            let (response, _) = self.adjusted(&body, send).await?;
             Ok(sse::chunks(response, self.timeout).boxed())
         }
         .boxed()
@@ -215,22 +351,43 @@ impl ChatBackend for RemoteBackend {
 
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         async move {
-            // The lock is held while probing, so that concurrent callers wait instead of probing
-            // too.
-            let mut probed = self.probed.lock().await;
-            if let Some(&known) = probed.get(model) {
-                return Ok(known);
+            let mut found = Vec::new();
+            for feature in Feature::ALL {
+                if self.supports(model, feature).await? {
+                    found.push(feature);
+                }
             }
-            let found = Capabilities::probe(self, model).await?;
-            tracing::info!(backend = self.name, model, %found, "probed the capabilities");
-            probed.insert(model.to_owned(), found);
-            Ok(found)
+            Ok(found.into_iter().collect())
         }
         .boxed()
     }
 
     fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
-        self.probed.try_lock().ok()?.get(model).copied()
+        self.declared.or_else(|| self.support(model).capabilities())
+    }
+
+    fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
+        async move {
+            if let Some(known) = self.known(model, feature) {
+                return Ok(known);
+            }
+            let _probing = self.probing.lock().await;
+            if let Some(known) = self.known(model, feature) {
+                return Ok(known);
+            }
+            (self.notices)(&Notice::Probing { model: model.to_owned(), feature });
+            let is_supported = feature.probe(self, model).await?;
+            tracing::info!(backend = self.name, model, feature = feature.name(), is_supported, "probed");
+            self.change(model, |support| support.set(feature, is_supported));
+            Ok(is_supported)
+        }
+        .boxed()
+    }
+
+    fn refute(&self, model: &str, feature: Feature) {
+        if self.declared.is_none() && self.support(model).features.get(&feature) == Some(&true) {
+            self.change(model, |support| support.set(feature, false));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
+use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature};
 
 /// A backend that passes requests to another backend and records all requests and answers. The
 /// judge therefore sees the answers as they were received, before a runner interprets them.
@@ -76,5 +76,9 @@ impl ChatBackend for Recorder {
 
     fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
         self.inner.known_capabilities(model)
+    }
+
+    fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
+        self.inner.supports(model, feature)
     }
 }

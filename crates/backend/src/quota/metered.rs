@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Cost, Quota, Reservation};
 use crate::Chunks;
-use crate::{Answer, BackendError, Body, Capabilities, ChatBackend};
+use crate::{Answer, BackendError, Body, Capabilities, ChatBackend, Feature};
 
 /// Tokens assumed for an answer if the request sets no limit.
 const ANSWER: u64 = 1024;
@@ -146,6 +146,14 @@ impl ChatBackend for Metered {
 
     fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
         self.backend.known_capabilities(model)
+    }
+
+    fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
+        self.backend.supports(model, feature)
+    }
+
+    fn refute(&self, model: &str, feature: Feature) {
+        self.backend.refute(model, feature);
     }
 
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
