@@ -11,7 +11,7 @@ use serde::Serialize;
 ///
 /// | event | attributes |
 /// |---|---|
-/// | `grammar.applied` | `mode` (such as `json`), `schema_hash` (SHA-256 of the schema, hexadecimal) |
+/// | `grammar.applied` | `mode` (as configured, such as `openai_json`), `sent` (`json_schema`, `json_object` or `grammar`), `schema_hash` (SHA-256 of the schema, hexadecimal) |
 /// | `aros.soe.enabled` | `mode` |
 /// | `aros.soe.skipped` | `mode`, `reason` |
 /// | `aros.aop.syntactic.*` | `reason`, `transforms`, `error_preview` |
@@ -21,6 +21,9 @@ use serde::Serialize;
 /// | `output.coercion.fail` | `stage`, `error_preview`, `recovered` (true if a later stage succeeded) |
 /// | `reasoning.validation` | `result` (`pass` or `fail`), `score` |
 /// | `aros.reasoning.precheck.*` | `reason`, `score`, `feedback`, `consensus` |
+/// | `step.repair` | `attempt`, `result` (`valid`, `invalid`, `discarded` or `unanswered`), `errors`, `tokens`, `latency_ms` |
+/// | `step.retry` | `attempt` (the next one), `reason`, `errors`, `tokens`, `latency_ms`, `text` (if failures are kept) |
+/// | `step.fail` | `reason` (such as `output` or `backend`), `errors`, `tokens`, `latency_ms`, `text` (if failures are kept) |
 ///
 /// `*` stands for `success`, `skip` or `fail`. For `aros.reasoning.precheck`, it stands for `pass`,
 /// `fail` or `skipped`.
@@ -64,11 +67,17 @@ pub enum Event {
     PrecheckFail,
     /// The precheck had nothing to check.
     PrecheckSkipped,
+    /// The model was asked to repair an output.
+    StepRepair,
+    /// An attempt gave no usable output, and another attempt follows.
+    StepRetry,
+    /// A step ended without a usable output.
+    StepFail,
 }
 
 impl Event {
     /// All events in the order of their declaration.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::GrammarApplied,
         Self::SoeEnabled,
         Self::SoeSkipped,
@@ -85,6 +94,9 @@ impl Event {
         Self::PrecheckPass,
         Self::PrecheckFail,
         Self::PrecheckSkipped,
+        Self::StepRepair,
+        Self::StepRetry,
+        Self::StepFail,
     ];
 
     /// Returns the name of the event in records, such as `grammar.applied`.
@@ -106,6 +118,9 @@ impl Event {
             Self::PrecheckPass => "aros.reasoning.precheck.pass",
             Self::PrecheckFail => "aros.reasoning.precheck.fail",
             Self::PrecheckSkipped => "aros.reasoning.precheck.skipped",
+            Self::StepRepair => "step.repair",
+            Self::StepRetry => "step.retry",
+            Self::StepFail => "step.fail",
         }
     }
 

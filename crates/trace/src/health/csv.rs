@@ -80,6 +80,13 @@ fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
         ("precheck_skipped", tally.precheck.skipped),
         ("validation_pass", tally.validation.pass),
         ("validation_fail", tally.validation.fail),
+        ("failed_runs", tally.failed_runs),
+        ("retries", tally.retries),
+        ("repairs_valid", tally.repairs.valid),
+        ("repairs_failed", tally.repairs.failed),
+        ("requests", tally.cost.requests),
+        ("tokens", tally.cost.tokens),
+        ("latency_ms", tally.cost.latency_ms),
     ];
     counted(text, place, "", &counts);
     if let Some(rate) = tally.precheck.failure_rate() {

@@ -58,6 +58,12 @@ fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
     for (&(name, bucket), &runs) in &scan.runs {
         tallies.entry((name, bucket)).or_default().runs = runs;
     }
+    for (&(name, bucket), &failed) in &scan.failed {
+        tallies.entry((name, bucket)).or_default().failed_runs = failed;
+    }
+    for (&(name, bucket), &cost) in &scan.costs {
+        tallies.entry((name, bucket)).or_default().cost = cost;
+    }
     for (cell, &count) in &scan.cells {
         let Some(subject) = scan.subjects.get(&cell.subject) else { continue };
         let stage = cell.stage.map(|stage| scan.stages.all[stage as usize].as_str());

@@ -23,6 +23,8 @@
 //! - A *failure* is an `output.coercion.fail` event, if no later stage recovered the output.
 //! - A *recovered* failure is not counted as a failure. A later stage corrected the output. For
 //!   example, a syntax repair recovers an extraction that found no JSON.
+//! - A failure also counts as recovered if its step succeeded, by a repair or in another attempt.
+//! - A *failed run* is a run of a step that ended with an error.
 //! - A *run*, in `runs` and in rates, is a run of a step. A run counts for a model, an agent or a
 //!   pipeline if the step or one of its attempts names it.
 //!
@@ -55,7 +57,7 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 pub use recommend::{Advice, Recommendation};
-pub use tally::{Coercions, Outcomes, Precheck, Soe, Tally, Validation};
+pub use tally::{Coercions, Cost, Outcomes, Precheck, Repairs, Soe, Tally, Validation};
 
 use super::error::Kind;
 use super::sqlite::schema;

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use rusqlite::types::{Value as SqlValue, ValueRef};
 use rusqlite::{Connection, Row};
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::HealthOptions;
+use super::{Cost, HealthOptions};
 use crate::{Event, Timestamp};
 
 /// Dimension of a name.
@@ -47,6 +48,12 @@ pub(super) struct Scan {
     pub(super) transforms: HashMap<String, u64>,
     /// Number of runs of steps by name and bucket. The name `None` stands for all records.
     pub(super) runs: FxHashMap<(Option<NameId>, u32), u64>,
+    /// Number of failed runs of steps, by name and bucket.
+    pub(super) failed: FxHashMap<(Option<NameId>, u32), u64>,
+    /// Cost of runs of steps, by name and bucket.
+    pub(super) costs: FxHashMap<(Option<NameId>, u32), Cost>,
+    /// Row IDs of steps that succeeded after a repair or a retry, and of their attempts.
+    mended: FxHashSet<i64>,
     pub(super) traces: u64,
 }
 
@@ -207,25 +214,81 @@ fn spans(
     scan: &mut Scan,
 ) -> Result<(), rusqlite::Error> {
     let (mut traces, mut seen) = (FxHashSet::default(), FxHashSet::default());
-    let query = "SELECT id, trace, parent, kind, subject, start_us FROM spans";
+    let mut outcomes: FxHashMap<i64, Outcome> = FxHashMap::default();
+    let query = "SELECT id, trace, parent, kind, subject, start_us, status, attributes FROM spans";
     each(connection, query, "start_us", since, |row| {
+        let id: i64 = row.get(0)?;
+        let (step, is_step) = match text(row, 3)? {
+            Some("step") => (id, true),
+            Some("attempt") => (row.get::<_, Option<i64>>(2)?.unwrap_or(id), false),
+            _ => (id, false),
+        };
+        if is_step {
+            let outcome = Outcome::read(row)?;
+            if outcome.is_mended {
+                scan.mended.insert(id);
+            }
+            if outcome.is_notable() {
+                outcomes.insert(id, outcome);
+            }
+        } else if scan.mended.contains(&step) {
+            scan.mended.insert(id);
+        }
         let Some(subject) = scan.subjects.get(&row.get(4)?) else { return Ok(()) };
         traces.insert(row.get::<_, i64>(1)?);
-        let step: i64 = match text(row, 3)? {
-            Some("step") => row.get(0)?,
-            Some("attempt") => row.get::<_, Option<i64>>(2)?.map_or_else(|| row.get(0), Ok)?,
-            _ => return Ok(()),
-        };
+        if text(row, 3)? == Some("run") {
+            return Ok(());
+        }
         let bucket = buckets.of(row.get(5)?);
+        let outcome = outcomes.get(&step).copied().unwrap_or_default();
         for name in subject.names.iter().copied().map(Some).chain([None]) {
             if seen.insert((step, name)) {
                 *scan.runs.entry((name, bucket)).or_default() += 1;
+                if outcome.is_failed {
+                    *scan.failed.entry((name, bucket)).or_default() += 1;
+                }
+                if outcome.cost != Cost::default() {
+                    *scan.costs.entry((name, bucket)).or_default() += outcome.cost;
+                }
             }
         }
         Ok(())
     })?;
     scan.traces = traces.len() as u64;
     Ok(())
+}
+
+/// Result of a run of a step, from the row of its span.
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    is_failed: bool,
+    /// True if the run succeeded after a repair or a retry.
+    is_mended: bool,
+    cost: Cost,
+}
+
+impl Outcome {
+    fn read(row: &Row<'_>) -> Result<Self, rusqlite::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Written {
+            mended: bool,
+            requests: u64,
+            tokens: u64,
+            latency_ms: f64,
+        }
+        let is_failed = text(row, 6)? == Some("error");
+        let written: Written =
+            text(row, 7)?.and_then(|attributes| serde_json::from_str(attributes).ok()).unwrap_or_default();
+        // A negative time, in a damaged database, becomes 0.
+        let latency_ms = written.latency_ms.round() as u64;
+        let cost = Cost { requests: written.requests, tokens: written.tokens, latency_ms };
+        Ok(Self { is_failed, is_mended: written.mended && !is_failed, cost })
+    }
+
+    fn is_notable(&self) -> bool {
+        self.is_failed || self.cost != Cost::default()
+    }
 }
 
 fn events(
@@ -236,7 +299,7 @@ fn events(
 ) -> Result<(), rusqlite::Error> {
     // Lists of transforms as stored. Few of them differ, so each distinct list is parsed once.
     let mut lists: FxHashMap<String, u64> = FxHashMap::default();
-    let query = "SELECT subject, name, at_us, stage, transforms, attributes FROM events";
+    let query = "SELECT subject, name, at_us, stage, transforms, attributes, span FROM events";
     each(connection, query, "at_us", since, |row| {
         let subject = row.get(0)?;
         let Some(event) = text(row, 1)?.and_then(Event::of_name) else { return Ok(()) };
@@ -247,9 +310,10 @@ fn events(
         if is_of_adaptation(event) && has(row, SHADOW)? {
             return Ok(());
         }
-        let is_recovered = event == Event::OutputFail && has(row, RECOVERED)?;
+        let is_recovered =
+            event == Event::OutputFail && (scan.mended.contains(&row.get(6)?) || has(row, RECOVERED)?);
         let stage = match event {
-            Event::ReasoningValidation => Some(scan.stages.id(&result(text(row, 5)?))),
+            Event::ReasoningValidation | Event::StepRepair => Some(scan.stages.id(&result(text(row, 5)?))),
             _ => text(row, 3)?.map(|stage| scan.stages.id(stage)),
         };
         let cell = Cell { subject, event, is_recovered, stage, bucket: buckets.of(row.get(2)?) };
@@ -299,8 +363,8 @@ const fn is_of_adaptation(event: Event) -> bool {
     )
 }
 
-/// Returns the attribute `result` of a `reasoning.validation` event, or an empty string if it is
-/// missing.
+/// Returns the attribute `result` of a `reasoning.validation` or `step.repair` event, or an empty
+/// string if it is missing.
 fn result(attributes: Option<&str>) -> String {
     let attributes: Value = attributes.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     attributes.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -25,6 +25,34 @@ pub struct Tally {
     pub precheck: Precheck,
     /// Counts of judgements of plans (`reasoning.validation`).
     pub validation: Validation,
+    /// Number of runs of steps that failed.
+    pub failed_runs: u64,
+    /// Number of attempts that followed one without a usable output (`step.retry`).
+    pub retries: u64,
+    /// Counts of repairs by the model (`step.repair`).
+    pub repairs: Repairs,
+    /// Cost of the requests of steps.
+    pub cost: Cost,
+}
+
+/// Counts of `step.repair` events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Repairs {
+    /// Number of repairs that gave a valid output.
+    pub valid: u64,
+    /// Number of all other repairs.
+    pub failed: u64,
+}
+
+/// Cost of requests, as recorded in the spans of steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// Number of answered requests.
+    pub requests: u64,
+    /// Number of tokens of prompts and answers, if the backends report them.
+    pub tokens: u64,
+    /// Time of the requests, in milliseconds.
+    pub latency_ms: u64,
 }
 
 /// Counts of `output.coercion.*` events.
@@ -88,8 +116,8 @@ impl Tally {
         (self.runs > 0).then(|| self.coercions.successes as f64 * 100.0 / self.runs as f64)
     }
 
-    /// Adds `count` events. For a failure, `is_recovered` selects the counter. For a validation,
-    /// `stage` is the result.
+    /// Adds `count` events. For a failure, `is_recovered` selects the counter. For a validation and
+    /// a repair, `stage` is the result.
     pub(super) fn add(&mut self, (event, is_recovered): (Event, bool), stage: Option<&str>, count: u64) {
         let counter = match event {
             Event::GrammarApplied => &mut self.soe.applied,
@@ -107,6 +135,12 @@ impl Tally {
             // For this event, `stage` has the result, `pass` or `fail`.
             Event::ReasoningValidation if stage == Some("pass") => &mut self.validation.pass,
             Event::ReasoningValidation => &mut self.validation.fail,
+            Event::StepRetry => &mut self.retries,
+            // For this event, `stage` has the result.
+            Event::StepRepair if stage == Some("valid") => &mut self.repairs.valid,
+            Event::StepRepair => &mut self.repairs.failed,
+            // Failed runs are counted by the status of their spans.
+            Event::StepFail => return,
             Event::OutputAttempt | Event::OutputSuccess | Event::OutputFail => {
                 if let Some(stage) = stage {
                     if !self.stages.contains_key(stage) {
@@ -136,6 +170,10 @@ impl Tally {
         self.soe += other.soe;
         self.precheck += other.precheck;
         self.validation += other.validation;
+        self.failed_runs += other.failed_runs;
+        self.retries += other.retries;
+        self.repairs += other.repairs;
+        self.cost += other.cost;
     }
 }
 
@@ -166,7 +204,9 @@ added!(
     Outcomes { success, skip, fail },
     Soe { enabled, skipped, applied },
     Precheck { pass, fail, skipped },
-    Validation { pass, fail }
+    Validation { pass, fail },
+    Repairs { valid, failed },
+    Cost { requests, tokens, latency_ms }
 );
 
 impl Precheck {
@@ -191,6 +231,10 @@ impl Serialize for Tally {
         map.serialize_entry("precheck", &self.precheck)?;
         map.serialize_entry("precheck_failure_rate", &self.precheck.failure_rate())?;
         map.serialize_entry("validation", &self.validation)?;
+        map.serialize_entry("failed_runs", &self.failed_runs)?;
+        map.serialize_entry("retries", &self.retries)?;
+        map.serialize_entry("repairs", &self.repairs)?;
+        map.serialize_entry("cost", &self.cost)?;
         map.end()
     }
 }

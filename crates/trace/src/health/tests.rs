@@ -527,3 +527,37 @@ proptest! {
         prop_assert_eq!(whole, health.overall);
     }
 }
+
+#[test]
+fn counts_failed_runs_retries_repairs_and_cost() {
+    let world = World::new();
+    let run = |mended: bool, status: Status| {
+        let run = world.tracer.run("support");
+        let step = run.step("plan");
+        let attempt = step.attempt(1);
+        attempt.event(Event::OutputFail, attributes(json!({ "stage": "semantic" })));
+        attempt.event(Event::StepRepair, attributes(json!({ "result": "invalid" })));
+        attempt.event(Event::StepRetry, attributes(json!({ "attempt": 2 })));
+        attempt.end(Status::Error);
+        let attempt = step.attempt(2);
+        attempt.event(Event::StepRepair, attributes(json!({ "result": "valid" })));
+        attempt.end(status);
+        for (name, value) in [("requests", json!(4)), ("tokens", json!(100)), ("latency_ms", json!(1500.4))] {
+            step.set(name, value);
+        }
+        if mended {
+            step.set("mended", true);
+        }
+        step.end(status);
+        run.end(status);
+    };
+    run(true, Status::Ok);
+    run(false, Status::Error);
+    let health = world.health(HealthOptions::default());
+    let plan = &health.steps[0].tally;
+    assert_eq!((plan.runs, plan.failed_runs, plan.retries), (2, 1, 2));
+    assert_eq!(plan.repairs, Repairs { valid: 2, failed: 2 });
+    assert_eq!(plan.cost, Cost { requests: 8, tokens: 200, latency_ms: 3000 });
+    assert_eq!((plan.coercions.failures, plan.coercions.recovered), (1, 1));
+    assert_eq!(health.overall, *plan);
+}
