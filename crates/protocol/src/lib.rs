@@ -26,6 +26,7 @@ pub use formwork_adapt as adapt;
 pub use formwork_trace as trace;
 
 pub use formwork_backend::{
-    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, Interruption, Plan,
-    PromptRunner, RemoteBackend, Reply, Retry, RetryCause, RetryPolicy, ScriptedBackend, merge, quota,
+    Adjustment, Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Dialect, Feature,
+    Interruption, ModelSupport, Notice, Plan, PromptRunner, RemoteBackend, Reply, Retry, RetryCause,
+    RetryPolicy, ScriptedBackend, SupportMemory, TokenLimitField, merge, quota,
 };

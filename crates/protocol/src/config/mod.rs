@@ -26,7 +26,7 @@ pub use error::ConfigError;
 use crate::catalogue::{self, Verdict, Workaround};
 use crate::directives::{Mode, Preset as DirectivesPreset, presets};
 use crate::sampling::{DEFAULT_PROFILE, ModelPattern, Profiles, Sampling, SamplingProfile};
-use crate::{BackendError, Body, RemoteBackend, RetryPolicy};
+use crate::{BackendError, Body, Dialect, Feature, RemoteBackend, RetryPolicy, TokenLimitField};
 
 /// Name of the provider that needs no entry: the engine in this process.
 pub const LOCAL_PROVIDER: &str = "local";
@@ -120,6 +120,15 @@ pub struct Provider {
     /// Settings for requesting directives. They override those of `preset`.
     #[serde(default)]
     pub directives: DirectivesPreset,
+    /// Constraints that the server enforces for all its models. If unset, each model is probed once
+    /// for each constraint that is needed.
+    pub capabilities: Option<Vec<Feature>>,
+    /// Name of the field that limits the tokens of an answer. If unset, the name is learned from
+    /// refused requests.
+    pub token_limit_field: Option<TokenLimitField>,
+    /// False if the server refuses requests that set `temperature`. If unset, this is learned from
+    /// refused requests.
+    pub accepts_temperature: Option<bool>,
 }
 
 /// Retries of failed requests. Unset fields use the defaults of [`RetryPolicy`].
@@ -225,6 +234,9 @@ impl Provider {
             preset: None,
             llm_options_defaults: Body::new(),
             directives: DirectivesPreset::default(),
+            capabilities: None,
+            token_limit_field: None,
+            accepts_temperature: None,
         }
     }
 
@@ -254,7 +266,14 @@ impl Provider {
         if let Some(timeout) = self.timeout.and_then(seconds) {
             backend = backend.with_timeout(timeout);
         }
-        Ok(backend.with_retry(self.retry.policy()))
+        if let Some(capabilities) = &self.capabilities {
+            backend = backend.with_capabilities(capabilities.iter().copied().collect());
+        }
+        let dialect = Dialect {
+            token_limit_field: self.token_limit_field,
+            accepts_temperature: self.accepts_temperature,
+        };
+        Ok(backend.with_dialect(dialect).with_retry(self.retry.policy()))
     }
 }
 

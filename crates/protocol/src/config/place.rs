@@ -27,7 +27,7 @@ pub(crate) fn key_at(text: &str, offset: usize) -> Option<String> {
 
 /// Returns the byte offset of the key at `path`. If the key does not exist, returns the offset of
 /// its innermost existing table.
-pub(super) fn offset_of(text: &str, path: &[String]) -> usize {
+pub(crate) fn offset_of(text: &str, path: &[String]) -> usize {
     let Ok(document) = DeTable::parse(text) else { return 0 };
     let mut table = document.get_ref();
     let mut offset = 0;

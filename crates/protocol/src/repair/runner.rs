@@ -70,6 +70,9 @@ pub struct Attempt {
     /// Token usage, as reported by the backend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
+    /// Time of the request, with its retries and pauses.
+    #[serde(skip)]
+    pub latency: Duration,
 }
 
 /// Result of [`Repairer::repaired`].
@@ -303,6 +306,7 @@ impl Repairer {
                 errors: read.errors.clone(),
                 is_discarded,
                 usage: usage(&reply.body),
+                latency: reply.latency,
             });
             latest = (answered.clone(), if is_discarded { lossy(read.clone()) } else { read.clone() });
             if !is_discarded {
@@ -384,6 +388,7 @@ impl Repairer {
             errors: reading.errors.clone(),
             is_discarded: false,
             usage: usage(&reply.body),
+            latency: reply.latency,
         });
         Ok((text, reading))
     }
@@ -516,6 +521,7 @@ impl RepairRun {
             errors: vec![error.to_string()],
             is_discarded: kind == AttemptKind::Repair,
             usage: None,
+            latency: Duration::ZERO,
         });
     }
 }

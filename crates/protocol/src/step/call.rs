@@ -1,64 +1,136 @@
 //! The model call of an attempt: a single request or a tool loop.
 
-use serde_json::Value;
+use std::time::Duration;
 
-use super::constraint::Constraint;
+use serde_json::{Value, json};
+
+use super::constraint::{Constraint, Ladder, Sent};
+use super::cost::Cost;
 use super::error::Kind;
-use super::{Context, Step};
-use crate::tools::ToolLoopRunner;
+use super::{Context, Progress, Step};
+use crate::tools::{ToolLoopRunner, Turn};
 use crate::trace::Span;
 use crate::{Body, Plan};
 
 /// Result of a model call.
 pub(super) enum CallResult {
     /// Text of the answer, and the request that it answers.
-    Text { text: String, plan: Plan },
+    Text(Box<Called>),
     /// No usable answer, for these reasons.
-    Failed { text: String, errors: Vec<String> },
+    Failed { text: String, errors: Vec<String>, cost: Cost },
+}
+
+/// Answer of a model.
+pub(super) struct Called {
+    pub(super) text: String,
+    pub(super) plan: Plan,
+    /// Constraint in the request.
+    pub(super) sent: Option<Sent>,
+    /// True if the messages of the request contain the schema.
+    pub(super) shows_schema: bool,
+    /// True if the limit of tokens cut off the answer.
+    pub(super) is_truncated: bool,
+    pub(super) cost: Cost,
 }
 
 impl Step {
     /// Calls the model with the constraint or the tools of the step.
+    ///
+    /// If the backend refuses a constraint, the next one is tried. Unless the backend enforces the
+    /// schema, the messages contain it.
+    ///
+    /// The messages are those of the step, followed by the `feedback` about the last attempt.
     pub(super) async fn call(
         &self,
-        messages: Vec<Value>,
+        (messages, feedback): (Vec<Value>, Vec<Value>),
         options: &Body,
         context: &Context,
-        span: &Span,
+        (ladder, span): (&mut Ladder, &Span),
     ) -> Result<CallResult, Kind> {
-        let constraint = self.constraint().await?;
-        if self.tools.is_some() {
-            constraint.tell(span);
-            return self.with_loop(messages, options, context).await;
-        }
-        let mut plan = Plan { messages, options: options.clone() };
-        let plain = plan.clone();
-        constraint.apply(&mut plan.options);
-        let reply = match self.prompts.run(&plan).await {
-            // The backend refused the constraint despite its reported capabilities. Retry without
-            // it.
-            Err(error) if error.is_of_mode() && matches!(constraint, Constraint::Applied { .. }) => {
-                constraint.refused().tell(span);
-                plan = plain;
-                self.prompts.run(&plan).await?
-            }
-            answered => {
-                let reply = answered?;
+        loop {
+            let constraint = self.constraint(ladder).await?;
+            let shows_schema = constraint.sent() != Some(Sent::Schema) || ladder.shows_schema;
+            let mut plan = Plan { messages: messages.clone(), options: options.clone() };
+            let shows_schema = shows_schema && self.show_schema(&mut plan.messages, context);
+            plan.messages.extend_from_slice(&feedback);
+            self.report(&constraint, ladder);
+            if self.tools.is_some() {
                 constraint.tell(span);
-                reply
+                return self.with_loop(plan, shows_schema, context).await;
             }
+            constraint.apply(&mut plan.options);
+            match (self.prompts.run(&plan).await, constraint.sent()) {
+                (Err(error), Some(sent)) if error.is_of_mode() => {
+                    constraint.refused().tell(span);
+                    (self.reports)(&Progress::Refused { sent: sent.name(), error: &error });
+                    ladder.refused.push(sent);
+                }
+                (answered, sent) => {
+                    let reply = answered?;
+                    constraint.tell(span);
+                    let cost = Cost::of_usage(reply.body.get("usage"), reply.latency);
+                    let (text, is_truncated) = (reply.content(), reply.is_truncated());
+                    return Ok(CallResult::Text(Box::new(Called {
+                        text,
+                        plan,
+                        sent,
+                        shows_schema,
+                        is_truncated,
+                        cost,
+                    })));
+                }
+            }
+        }
+    }
+
+    /// Reports the request that is about to be sent.
+    fn report(&self, constraint: &Constraint, ladder: &mut Ladder) {
+        if let Constraint::Skipped { reason, .. } = *constraint
+            && !std::mem::replace(&mut ladder.is_told, true)
+        {
+            (self.reports)(&Progress::Unconstrained { reason });
+        }
+        (self.reports)(&Progress::Asking {
+            attempt: ladder.attempt,
+            attempts: self.retries.saturating_add(1),
+            model: self.prompts.model(),
+            sent: constraint.sent().map(Sent::name),
+        });
+    }
+
+    /// Adds the schema to the last message of the user. Returns true if the messages then contain
+    /// the schema.
+    pub(super) fn show_schema(&self, messages: &mut Vec<Value>, context: &Context) -> bool {
+        let Some(output) = self.output.as_ref().filter(|_| self.settings.schema_in_prompt) else {
+            return false;
         };
-        Ok(CallResult::Text { text: reply.content(), plan })
+        let is_written =
+            self.template.as_ref().is_some_and(|template| template.shows_schema(&context.body()));
+        if is_written {
+            return true;
+        }
+        let told = format!(
+            "Answer with JSON that matches this JSON Schema, and with nothing else:\n{}",
+            output.shape.schema()
+        );
+        match messages.iter_mut().rev().find(|message| message["role"] == "user") {
+            Some(message) => match &mut message["content"] {
+                Value::Array(parts) => parts.push(json!({ "type": "text", "text": told })),
+                content => *content = format!("{}\n\n{told}", content.as_str().unwrap_or_default()).into(),
+            },
+            None => messages.push(json!({ "role": "user", "content": told })),
+        }
+        true
     }
 
     async fn with_loop(
         &self,
-        messages: Vec<Value>,
-        options: &Body,
+        Plan { messages, options }: Plan,
+        shows_schema: bool,
         context: &Context,
     ) -> Result<CallResult, Kind> {
         let Some((tools, settings)) = &self.tools else {
-            return Ok(CallResult::Failed { text: String::new(), errors: Vec::new() });
+            return Ok(CallResult::Failed { text: String::new(), errors: Vec::new(), cost: Cost::default() });
         };
         let mut defaults = self.prompts.defaults().clone();
         defaults.extend(options.clone());
@@ -66,16 +138,23 @@ impl Step {
         let runner = ToolLoopRunner::new(prompts, tools(context), settings.clone())?;
         let run = runner.run(messages).await?;
         let text = run.text.clone().unwrap_or_default();
+        let cost = Cost {
+            requests: u32::try_from(run.stats.turns).unwrap_or(u32::MAX),
+            tokens: run.stats.prompt_tokens.saturating_add(run.stats.completion_tokens),
+            time: Duration::from_millis(run.stats.latency_ms),
+        };
         if !run.ok {
             let errors =
                 run.errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
-            return Ok(CallResult::Failed { text, errors });
+            return Ok(CallResult::Failed { text, errors, cost });
         }
+        let is_truncated = run.turns.last().is_some_and(Turn::is_truncated);
         // The last message is the answer itself, which is returned separately as `text`.
         let mut messages = run.messages;
         if messages.last().is_some_and(|message| message["role"] == "assistant") {
             messages.pop();
         }
-        Ok(CallResult::Text { text, plan: Plan { messages, options: options.clone() } })
+        let plan = Plan { messages, options };
+        Ok(CallResult::Text(Box::new(Called { text, plan, sent: None, shows_schema, is_truncated, cost })))
     }
 }

@@ -2,19 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::command::CommandProcessor;
+use super::effect;
 use super::error::{Fault, StepsError};
 use super::prompt::Template;
-use super::read::read;
+use super::read::{Source, read};
 use super::{RETRIES, Step};
 use crate::adapt::Coercion;
 use crate::config::{Aros, OutputProcessing, StructuredOutput};
+use crate::directives::Mode;
 use crate::precheck::{InjectFeedback, PrecheckOptions, PromptPlanner, PromptValidator};
+use crate::quota::Quota;
 use crate::repair::{RepairOptions, Shape};
 use crate::{Body, PromptRunner};
+
+/// Error of a file without steps.
+const NO_STEPS: &str = "the file has no steps; expected `agents` with at least one step, or `processing`";
 
 /// Step name for a file that has only a `processing` block.
 const ONLY: &str = "step";
@@ -63,6 +72,9 @@ pub struct StepsFile {
     #[serde(alias = "steps")]
     pub agents: BTreeMap<String, StepDefinition>,
     processing: Option<Processing>,
+    /// Text of the file, for the lines of errors.
+    #[serde(skip)]
+    source: Source,
 }
 
 /// Definition of one step.
@@ -81,6 +93,9 @@ pub struct StepDefinition {
     pub options: Body,
     /// Maximum number of attempts after the first one; the default is 1.
     pub retries: Option<u32>,
+    /// Limit on all requests of the step, including those of its validator and planner. All runs of
+    /// a built step share it.
+    pub quota: Option<QuotaDefinition>,
     /// Processing of the output. `None` to parse the output strictly, without checks, adaptation or
     /// repair.
     pub processing: Option<Processing>,
@@ -93,6 +108,12 @@ pub struct StepDefinition {
 pub struct Processing {
     /// Constraint of the output during decoding. If `None`, the configuration decides.
     pub structured_output: Option<StructuredOutput>,
+    /// Modes in which JSON is requested, in order; all three by default. The first mode that the
+    /// backend enforces is used, and a mode that the backend refuses or ignores leads to the next.
+    pub modes: Option<Vec<Mode>>,
+    /// True if prompts contain the schema unless the backend enforces it; the default is true. A
+    /// prompt with the placeholder `{{ schema }}` contains the schema there.
+    pub schema_in_prompt: Option<bool>,
     /// Level of adaptation for outputs that do not match the schema. If `None`, the configuration
     /// decides.
     pub aop: Option<OutputProcessing>,
@@ -111,8 +132,66 @@ pub struct Processing {
     /// mode).
     pub shadow: bool,
     /// Options for asking the model to repair an invalid output. If `None`, outputs are not
-    /// repaired.
+    /// repaired. Only `enabled` and `max_attempts` can be set.
+    #[serde(deserialize_with = "repair")]
     pub repair: Option<RepairOptions>,
+    /// Programs that process outputs after the built-in stages, in order.
+    pub processors: Vec<CommandProcessor>,
+}
+
+/// Limit on the requests of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotaDefinition {
+    /// Maximum number of tokens of prompts and answers.
+    pub tokens: Option<u64>,
+    /// Maximum time of requests, in seconds.
+    pub seconds: Option<f64>,
+}
+
+impl QuotaDefinition {
+    fn quota(self) -> Quota {
+        let mut quota = Quota::unlimited();
+        if let Some(tokens) = self.tokens {
+            quota = quota.with_tokens(tokens);
+        }
+        if let Some(time) = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            quota = quota.with_time(time);
+        }
+        quota
+    }
+}
+
+/// Reads the block `repair` of a step. Options that have no effect in steps are errors.
+fn repair<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RepairOptions>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Written {
+        #[serde(alias = "schemaRepairEnabled")]
+        enabled: bool,
+        #[serde(alias = "schemaRepairMaxAttempts")]
+        max_attempts: u32,
+        #[serde(alias = "schemaValidationStrict")]
+        strict: Option<IgnoredAny>,
+        modes: Option<IgnoredAny>,
+    }
+    impl Default for Written {
+        fn default() -> Self {
+            let RepairOptions { enabled, max_attempts, .. } = RepairOptions::default();
+            Self { enabled, max_attempts, strict: None, modes: None }
+        }
+    }
+    let Some(written) = Option::<Written>::deserialize(deserializer)? else { return Ok(None) };
+    if written.strict.is_some() {
+        return Err(D::Error::custom("`strict` has no effect in a step, which accepts only valid outputs"));
+    }
+    if written.modes.is_some() {
+        return Err(D::Error::custom(
+            "`modes` has no effect in `repair` of a step; set `processing.modes` instead",
+        ));
+    }
+    let Written { enabled, max_attempts, .. } = written;
+    Ok(Some(RepairOptions { enabled, max_attempts, ..RepairOptions::default() }))
 }
 
 impl StepsFile {
@@ -122,19 +201,22 @@ impl StepsFile {
     /// Returns an error with the position of an unknown key or an invalid value.
     pub fn parse(text: &str, format: Format) -> Result<Self, StepsError> {
         let mut file: Self = read(text, format)?;
+        file.source = Source::new(text, format);
         if let Some(processing) = file.processing.take() {
             let step = StepDefinition { processing: Some(processing), ..StepDefinition::default() };
             if file.agents.insert(ONLY.to_owned(), step).is_some() {
-                return Err(StepsError::at(
-                    &["processing"],
-                    Fault::Needs { wanted: "a file without an agent named `step`" },
-                ));
+                let fault = Fault::Needs { wanted: "a file without an agent named `step`" };
+                return Err(file.source.locate(StepsError::at(&["processing"], fault)));
             }
+        }
+        if file.agents.is_empty() {
+            return Err(StepsError::syntax("line 1".to_owned(), NO_STEPS.to_owned()));
         }
         for (name, step) in &file.agents {
             let check = || {
-                file.check(step)
-                    .map_err(|(path, fault)| StepsError::at(&[&["agents", name], &path[..]].concat(), fault))
+                file.check(step).map_err(|(path, fault)| {
+                    file.source.locate(StepsError::at(&[&["agents", name], &path[..]].concat(), fault))
+                })
             };
             check()?;
         }
@@ -147,7 +229,7 @@ impl StepsFile {
     /// use formwork_protocol::step::{Format, StepsFile};
     /// let file = StepsFile::parse("agents: { a: { processing: { grammar: 'root := x' } } }", Format::Yaml)?;
     /// let error = file.check_grammars(|_| Err("expected ::=")).unwrap_err();
-    /// assert_eq!(error.to_string(), "agents.a.processing.grammar: expected ::=");
+    /// assert_eq!(error.to_string(), "line 1, `agents.a.processing.grammar`: expected ::=");
     /// # Ok::<(), formwork_protocol::step::StepsError>(())
     /// ```
     ///
@@ -165,7 +247,7 @@ impl StepsFile {
             };
             compile(grammar).map_err(|reason| {
                 let fault = Fault::Grammar { reason: reason.to_string() };
-                StepsError::at(&["agents", name, "processing", "grammar"], fault)
+                self.source.locate(StepsError::at(&["agents", name, "processing", "grammar"], fault))
             })?;
         }
         Ok(())
@@ -194,7 +276,12 @@ impl StepsFile {
         prompts: &dyn Fn(Option<&str>) -> PromptRunner,
     ) -> Result<Step, StepsError> {
         let definition = self.step(name)?;
-        let mut step = definition.build(name, *aros, prompts)?;
+        let quota = definition.quota.map(QuotaDefinition::quota);
+        let prompts: &dyn Fn(Option<&str>) -> PromptRunner = &|model| match &quota {
+            Some(quota) => prompts(model).with_quota(quota.clone()),
+            None => prompts(model),
+        };
+        let mut step = definition.build(name, *aros, prompts).map_err(|error| self.source.locate(error))?;
         let Some(processing) = &definition.processing else { return Ok(step) };
         let precheck = &processing.reasoning_precheck;
         if let Some(agent) = self.agent(precheck.validator_agent.as_deref()) {
@@ -214,6 +301,26 @@ impl StepsFile {
         Ok(step)
     }
 
+    /// Returns the names of the models that the step with this name calls: its own, and those of
+    /// its validator and planner if its precheck is enabled. `None` stands for an agent that names
+    /// no model.
+    ///
+    /// # Errors
+    /// Returns an error if no step has this name.
+    pub fn models(&self, name: &str, aros: &Aros) -> Result<Vec<Option<&str>>, StepsError> {
+        let step = self.step(name)?;
+        let mut models = vec![step.model.as_deref()];
+        if let Some(Processing { reasoning_precheck: precheck, .. }) = &step.processing
+            && aros.enabled
+            && precheck.enabled.unwrap_or(aros.enable_reasoning_precheck)
+        {
+            let agents = [&precheck.validator_agent, &precheck.planner_agent];
+            let agents = agents.into_iter().filter_map(|agent| self.agent(agent.as_deref()));
+            models.extend(agents.map(|agent| agent.model.as_deref()));
+        }
+        Ok(models)
+    }
+
     /// Returns the definition of an agent. `name` may have the prefix `agents.`.
     fn agent(&self, name: Option<&str>) -> Option<&StepDefinition> {
         let name = name?;
@@ -227,6 +334,15 @@ impl StepsFile {
     fn check(&self, step: &StepDefinition) -> Result<(), (Vec<&'static str>, Fault)> {
         if let Some(prompt) = &step.prompt {
             Template::new(prompt).map_err(|fault| (vec!["prompt"], fault))?;
+        }
+        if let Some(field) = effect::reserved(&step.options) {
+            return Err((vec!["options"], Fault::Reserved { field }));
+        }
+        if let Some(QuotaDefinition { seconds: Some(given), .. }) = step.quota
+            && Duration::try_from_secs_f64(given).is_err()
+        {
+            let (given, wanted) = (given.to_string(), "a non-negative number of seconds");
+            return Err((vec!["quota", "seconds"], Fault::Number { given, wanted }));
         }
         let Some(processing) = &step.processing else { return Ok(()) };
         let within = |(path, fault): (Vec<&'static str>, Fault)| ([vec!["processing"], path].concat(), fault);
@@ -263,6 +379,9 @@ impl StepDefinition {
         }
         match &self.processing {
             Some(processing) => {
+                effect::check(processing, &aros).map_err(|(path, fault)| {
+                    StepsError::at(&[&["agents", name, "processing"], &path[..]].concat(), fault)
+                })?;
                 step.with_processing(processing, &aros).map_err(|error| error.within(&["agents", name]))
             }
             None => Ok(step),
@@ -286,7 +405,8 @@ impl Processing {
     /// Returns an error with the position of an unknown key or an invalid value.
     pub fn parse(text: &str, format: Format) -> Result<Self, StepsError> {
         let processing: Self = read(text, format)?;
-        processing.check().map_err(|(path, fault)| StepsError::at(&path, fault))?;
+        let source = Source::new(text, format);
+        processing.check().map_err(|(path, fault)| source.locate(StepsError::at(&path, fault)))?;
         Ok(processing)
     }
 
@@ -301,6 +421,12 @@ impl Processing {
         }
         if self.grammar.as_ref().is_some_and(|grammar| grammar.trim().is_empty()) {
             return Err((vec!["grammar"], Fault::Needs { wanted: "at least one rule" }));
+        }
+        if self.modes.as_ref().is_some_and(Vec::is_empty) {
+            return Err((vec!["modes"], Fault::Needs { wanted: "at least one mode" }));
+        }
+        for processor in &self.processors {
+            processor.check().map_err(|(key, fault)| (vec!["processors", key], fault))?;
         }
         let precheck = &self.reasoning_precheck;
         let at = |key: &'static str, fault| Err((vec!["reasoning_precheck", key], fault));

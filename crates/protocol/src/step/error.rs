@@ -13,6 +13,8 @@ use crate::{BackendError, Interruption};
 #[error("{place}: {fault}")]
 pub struct StepsError {
     place: String,
+    /// Path of keys; empty for syntax errors.
+    path: Vec<String>,
     #[source]
     fault: Box<Fault>,
 }
@@ -27,6 +29,10 @@ pub(super) enum Fault {
     Number { given: String, wanted: &'static str },
     #[error("requires {wanted}")]
     Needs { wanted: &'static str },
+    #[error("this option has no effect: {reason}")]
+    NoEffect { reason: &'static str },
+    #[error("`{field}` cannot be set here; each request sets this field")]
+    Reserved { field: &'static str },
     #[error("invalid template: {reason}")]
     Template { reason: String },
     #[error("{reason}")]
@@ -45,15 +51,28 @@ impl StepsError {
     }
 
     pub(super) fn at(path: &[&str], fault: Fault) -> Self {
-        Self { place: path.join("."), fault: Box::new(fault) }
+        let keys = path.iter().map(|&key| key.to_owned()).collect();
+        Self { place: path.join("."), path: keys, fault: Box::new(fault) }
     }
 
     pub(super) fn syntax(place: String, message: String) -> Self {
-        Self { place, fault: Box::new(Fault::Syntax { message }) }
+        Self { place, path: Vec::new(), fault: Box::new(Fault::Syntax { message }) }
+    }
+
+    /// Returns the path of keys, which is empty for syntax errors.
+    pub(super) fn path(&self) -> &[String] {
+        &self.path
+    }
+
+    /// Adds the line of the error to its path.
+    pub(super) fn on_line(self, line: usize) -> Self {
+        Self { place: format!("line {line}, `{}`", self.place), ..self }
     }
 
     pub(super) fn within(self, path: &[&str]) -> Self {
-        Self { place: format!("{}.{}", path.join("."), self.place), ..self }
+        let mut keys: Vec<String> = path.iter().map(|&key| key.to_owned()).collect();
+        keys.extend(self.path);
+        Self { place: format!("{}.{}", path.join("."), self.place), path: keys, fault: self.fault }
     }
 }
 
@@ -66,6 +85,10 @@ pub struct StepError(Box<Kind>);
 pub(super) enum Kind {
     #[error("{}", errors.join("; "))]
     Output { attempts: u32, errors: Vec<String> },
+    #[error("no mode of `modes` can be used ({modes}): {reason}")]
+    Modes { modes: String, reason: &'static str },
+    #[error("the step has no prompt: neither the step nor its input has a message")]
+    NoPrompt,
     #[error("the prompt template cannot be rendered: {reason}")]
     Prompt { reason: String },
     #[error(transparent)]
@@ -77,6 +100,18 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Returns the name of the reason in traces.
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Output { .. } => "output",
+            Self::Modes { .. } => "modes",
+            Self::NoPrompt | Self::Prompt { .. } => "prompt",
+            Self::Tools(_) => "tools",
+            Self::Backend(_) => "backend",
+            Self::Interrupted(_) => "interrupted",
+        }
+    }
+
     pub(super) fn interruption(&self) -> Option<Interruption> {
         match self {
             Self::Backend(error) => error.interruption(),

@@ -3,14 +3,19 @@
 use serde_json::{Value, json};
 
 use super::constraint::hash;
+use super::cost::Cost;
 use super::{Output, Settings};
 use crate::Body;
+use crate::adapt::repair::{first_errors, truncated};
 use crate::adapt::{Adaptation, Outcome, Stage, StageReport};
 use crate::precheck::{PrecheckReport, Verdict};
+use crate::repair::Attempt;
 use crate::trace::{Correction, Event, Span};
 
 /// Version of the coercion rules, recorded in the correction ledger.
 const POLICY: &str = "1";
+/// Maximum number of characters of a kept text.
+const KEPT: usize = 20_000;
 
 /// Records the result of a precheck.
 pub(super) fn precheck(span: &Span, report: &PrecheckReport) {
@@ -38,8 +43,70 @@ pub(super) fn precheck(span: &Span, report: &PrecheckReport) {
 }
 
 /// Records what an adaptation did. Records nothing if no stage had anything to do.
-pub(super) fn adaptation(span: &Span, adaptation: &Adaptation, output: &Output, settings: &Settings) {
-    told(span, adaptation, settings.correction_ledger.then_some(output.hash.as_str()));
+///
+/// `cost` is the cost of the text. Another request would have cost about as much.
+pub(super) fn adaptation(
+    span: &Span,
+    adaptation: &Adaptation,
+    output: &Output,
+    (settings, cost): (&Settings, &Cost),
+) {
+    let ledger = settings.correction_ledger.then_some(output.hash.as_str());
+    told(span, adaptation, ledger.map(|hash| (hash, Some(cost.milliseconds()))));
+}
+
+/// Records that an attempt gave no usable output and that attempt `next` follows. `text` is the
+/// output, if texts are kept.
+pub(super) fn retried(
+    span: &Span,
+    next: u32,
+    (reason, errors): (&'static str, &[String]),
+    cost: &Cost,
+    text: Option<&str>,
+) {
+    let mut attributes = given([("attempt", json!(next))]);
+    attributes.extend(of_failure((reason, errors), cost, text));
+    span.event(Event::StepRetry, attributes);
+}
+
+/// Records that a step has no usable output. `text` is the last output, if texts are kept.
+pub(super) fn failed(
+    span: &Span,
+    (reason, errors): (&'static str, &[String]),
+    cost: &Cost,
+    text: Option<&str>,
+) {
+    span.event(Event::StepFail, of_failure((reason, errors), cost, text));
+}
+
+fn of_failure((reason, errors): (&'static str, &[String]), cost: &Cost, text: Option<&str>) -> Body {
+    let mut attributes = given([
+        ("reason", json!(reason)),
+        ("errors", json!(first_errors(errors))),
+        ("text", json!(text.map(|text| truncated(text, KEPT)))),
+    ]);
+    cost.describe(&mut attributes);
+    attributes
+}
+
+/// Records a repair and returns its cost.
+pub(super) fn repaired(span: &Span, attempt: &Attempt, number: u32) -> Cost {
+    let result = match attempt {
+        Attempt { text: None, .. } => "unanswered",
+        Attempt { is_discarded: true, .. } => "discarded",
+        Attempt { errors, .. } if errors.is_empty() => "valid",
+        Attempt { .. } => "invalid",
+    };
+    let mut cost = Cost::of_usage(attempt.usage.as_ref(), attempt.latency);
+    if attempt.text.is_none() {
+        cost.requests = 0;
+    }
+    let errors = Some(first_errors(&attempt.errors)).filter(|errors| !errors.is_empty());
+    let mut attributes =
+        given([("attempt", json!(number)), ("result", json!(result)), ("errors", json!(errors))]);
+    cost.describe(&mut attributes);
+    span.event(Event::StepRepair, attributes);
+    cost
 }
 
 /// Records `adaptation` in `span` with the same events as a step. Use this function for adaptations
@@ -64,10 +131,12 @@ pub(super) fn adaptation(span: &Span, adaptation: &Adaptation, output: &Output, 
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn trace_adaptation(span: &Span, adaptation: &Adaptation, ledger: Option<&Value>) {
-    told(span, adaptation, ledger.map(hash).as_deref());
+    told(span, adaptation, ledger.map(hash).as_deref().map(|hash| (hash, None)));
 }
 
-fn told(span: &Span, adaptation: &Adaptation, ledger: Option<&str>) {
+/// Records an adaptation. `ledger` has the hash of the schema and the time of a request, in
+/// milliseconds.
+fn told(span: &Span, adaptation: &Adaptation, ledger: Option<(&str, Option<f64>)>) {
     let reports = adaptation.observed();
     if reports.iter().all(|report| report.outcome == Outcome::Skip) {
         return;
@@ -77,14 +146,19 @@ fn told(span: &Span, adaptation: &Adaptation, ledger: Option<&str>) {
     for (depth, report) in reports.iter().enumerate() {
         let is_recovered = is_recovered(report, &reports[depth + 1..], is_valid);
         stage(span, report, (is_shadow, is_recovered));
-        if ledger.is_some() && report.outcome == Outcome::Success && !is_shadow {
+        if let Some((hash, latency)) = ledger
+            && report.outcome == Outcome::Success
+            && !is_shadow
+        {
+            // All stages together save one request, which counts for the last one.
+            let is_last = reports[depth + 1..].iter().all(|later| later.outcome != Outcome::Success);
             span.correction(Correction {
-                schema_hash: ledger.map(str::to_owned),
+                schema_hash: Some(hash.to_owned()),
                 coercion_policy_version: Some(POLICY.to_owned()),
                 stage: report.stage.name().to_owned(),
                 repair_depth: depth as u32,
                 transforms_applied: report.transforms.clone(),
-                latency_ms_saved: None,
+                latency_ms_saved: latency.filter(|_| is_last && is_valid),
             });
         }
     }

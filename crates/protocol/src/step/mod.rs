@@ -54,11 +54,15 @@
 //! ```
 
 mod call;
+mod command;
 mod constraint;
 mod context;
+mod cost;
 mod definition;
+mod effect;
 mod error;
 mod events;
+mod progress;
 mod prompt;
 mod read;
 mod run;
@@ -68,10 +72,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use command::{CommandProcessor, ProcessorInput};
 pub use context::{Context, StepInput, StepOutput, StepProcessor, StepValidator};
-pub use definition::{Format, Processing, StepDefinition, StepsFile};
+pub use definition::{Format, Processing, QuotaDefinition, StepDefinition, StepsFile};
 pub use error::{Interrupted, StepError, StepsError};
 pub use events::trace_adaptation;
+pub use progress::Progress;
 pub use settings::Settings;
 
 use crate::adapt::Adapter;
@@ -107,6 +113,10 @@ pub struct Step {
     tools: Option<(Tools, ToolCallingOptions)>,
     counters: Arc<Counters>,
     progress: Arc<dyn Fn(&Retry) + Send + Sync>,
+    reports: Arc<dyn Fn(&Progress<'_>) + Send + Sync>,
+    keeps_failures: bool,
+    /// False if the configuration disables all processing. Retries and failures are then not traced.
+    traces_failures: bool,
 }
 
 /// Schema of the outputs, prepared for repair (`shape`) and adaptation (`adapter`).
@@ -144,6 +154,9 @@ impl Step {
             tools: None,
             counters: Arc::default(),
             progress: Arc::new(|_| {}),
+            reports: Arc::new(|_| {}),
+            keeps_failures: false,
+            traces_failures: true,
         }
     }
 
@@ -161,10 +174,15 @@ impl Step {
             .check()
             .map_err(|(path, reason)| StepsError::at(&[&["processing"], &path[..]].concat(), reason))?;
         self.settings = Settings::resolved(processing, aros).map_err(|error| fault(Fault::Adapt(error)))?;
+        self.traces_failures = self.settings.is_on;
         self.precheck = self.settings.precheck.clone().map(Precheck::new);
         let known = self.output.take().map(|output| output.shape.schema().clone());
         let schema = processing.schema.clone().or(known);
         self.output = schema.map(|schema| Output::new(&schema, &self.settings)).transpose().map_err(fault)?;
+        if self.settings.is_on {
+            let processors = processing.processors.iter().cloned();
+            self.processors.extend(processors.map(|processor| Arc::new(processor) as Arc<dyn StepProcessor>));
+        }
         Ok(self)
     }
 
@@ -252,6 +270,22 @@ impl Step {
     #[must_use]
     pub fn on_retry(mut self, progress: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
+        self
+    }
+
+    /// Sets a callback that is called before each request of an attempt, and for everything else that
+    /// a user may want to see.
+    #[must_use]
+    pub fn on_progress(mut self, reports: impl Fn(&Progress<'_>) + Send + Sync + 'static) -> Self {
+        self.reports = Arc::new(reports);
+        self
+    }
+
+    /// Records the texts of failed attempts in the events `step.retry` and `step.fail`. By default,
+    /// traces contain no texts of models.
+    #[must_use]
+    pub const fn with_kept_failures(mut self, keeps_failures: bool) -> Self {
+        self.keeps_failures = keeps_failures;
         self
     }
 

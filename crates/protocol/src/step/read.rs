@@ -1,7 +1,10 @@
 //! Parsing of steps files in each supported format.
 
-use serde::de::DeserializeOwned;
-use serde_saphyr::Error;
+use std::fmt;
+
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_saphyr::{Error, Spanned};
 
 use super::definition::Format;
 use super::error::StepsError;
@@ -12,6 +15,9 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 pub(super) fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T, StepsError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    if text.trim().is_empty() {
+        return Err(StepsError::syntax("line 1".to_owned(), "the file is empty".to_owned()));
+    }
     match format {
         Format::Yaml => yaml(text),
         Format::Toml => toml::from_str(text).map_err(|error| {
@@ -28,6 +34,137 @@ pub(super) fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T,
                 message.to_owned(),
             )
         }),
+    }
+}
+
+/// Text of a file with its format, for the lines of keys. Two sources are always equal, because they
+/// are no part of what a file says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Source {
+    text: String,
+    format: Option<Format>,
+}
+
+impl PartialEq for Source {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Source {
+    pub(super) fn new(text: &str, format: Format) -> Self {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).to_owned();
+        Self { text, format: Some(format) }
+    }
+
+    /// Adds the line to an error whose place is a path of keys.
+    pub(super) fn locate(&self, error: StepsError) -> StepsError {
+        let mut path = error.path().to_vec();
+        let mut line = self.line(&path);
+        if line.is_none() && path.first().is_some_and(|first| first == "agents") {
+            // `steps` is another name of the same key, and one step may be at the top level.
+            path[0] = "steps".to_owned();
+            line = self.line(&path).or_else(|| self.line(path.get(2..).unwrap_or_default()));
+        }
+        match line {
+            Some(line) => error.on_line(line),
+            None => error,
+        }
+    }
+
+    /// Returns the line of the innermost key of `path` that exists. Returns `None` if not even the
+    /// first key exists.
+    fn line(&self, path: &[String]) -> Option<usize> {
+        match self.format? {
+            Format::Toml => {
+                let offset = place::offset_of(&self.text, path);
+                (offset > 0 || self.text.starts_with(path.first()?.as_str()) || self.text.starts_with('['))
+                    .then(|| place::line(&self.text, offset))
+            }
+            // JSON is a subset of YAML 1.2.
+            Format::Yaml | Format::Json => {
+                let tree: Tree = yaml(&self.text).ok()?;
+                tree.line(path)
+            }
+        }
+    }
+}
+
+/// Keys of a YAML document with their lines.
+enum Tree {
+    Map(Vec<(Spanned<String>, Self)>),
+    Other,
+}
+
+impl Tree {
+    fn line(&self, path: &[String]) -> Option<usize> {
+        let (name, rest) = path.split_first()?;
+        let Self::Map(members) = self else { return None };
+        let (key, value) = members.iter().find(|(key, _)| key.value == *name)?;
+        Some(value.line(rest).unwrap_or(key.referenced.line() as usize))
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Tree;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Tree::Map(members))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Tree::Other)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_i128<E>(self, _: i128) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_u128<E>(self, _: u128) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+
+            fn visit_none<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+        }
+        deserializer.deserialize_any(Reader)
     }
 }
 

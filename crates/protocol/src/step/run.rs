@@ -2,18 +2,21 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::call::CallResult;
+use super::call::{CallResult, Called};
+use super::constraint::{Ladder, Sent};
 use super::context::{StepInput, StepOutput};
+use super::cost::Cost;
 use super::error::{Kind, StepError};
-use super::{Context, Interrupted, Output, Step, StepProcessor, events};
+use super::{Context, Interrupted, Output, Progress, Step, StepProcessor, events};
 use crate::adapt::repair::{dotted, first_errors, truncated};
 use crate::adapt::{Adaptation, Input, Processor, ProcessorError};
 use crate::precheck::{InjectFeedback, PrecheckInput, plan_snippet};
 use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict};
 use crate::trace::{Span, Status};
-use crate::{BackendError, Body, Plan};
+use crate::{BackendError, Body};
 
 /// Slot for the interruption of a processor during a repair.
 type Stopped = Arc<Mutex<Option<Interrupted>>>;
@@ -72,18 +75,38 @@ impl Step {
         if self.settings.is_on {
             span.set("aros.model_id", self.prompts.model());
         }
-        let ended = self.attempts(input, context, &span).await.map_err(StepError::from);
+        let mut cost = Cost::default();
+        let ended = self.attempts(input, context, (&span, &mut cost)).await;
+        cost.record(&span);
+        match &ended {
+            Ok(output) if output.attempts > 1 || output.repairs > 0 => span.set("mended", true),
+            Err(kind) if !self.traces_failures || kind.interruption().is_some() => {}
+            Ok(_) | Err(Kind::Output { .. }) => {}
+            Err(kind) => events::failed(&span, (kind.reason(), &[kind.to_string()]), &cost, None),
+        }
+        let ended = ended.map_err(StepError::from);
         span.end(status(&ended));
         ended
     }
 
-    async fn attempts(&self, input: &StepInput, context: &mut Body, span: &Span) -> Result<StepOutput, Kind> {
+    async fn attempts(
+        &self,
+        input: &StepInput,
+        context: &mut Body,
+        (span, cost): (&Span, &mut Cost),
+    ) -> Result<StepOutput, Kind> {
         let mut last: Option<Failed> = None;
         let mut all = RepairCount::default();
-        for number in 1..=self.retries.saturating_add(1) {
+        let mut ladder = Ladder::default();
+        let attempts = self.retries.saturating_add(1);
+        for number in 1..=attempts {
+            ladder.attempt = number;
             let attempt = span.attempt(number);
-            let own = Context::of(context);
-            match self.attempt(input, last.as_ref(), own, &attempt).await {
+            let (own, mut spent) = (Context::of(context), Cost::default());
+            let ended = self.attempt(input, last.as_ref(), own, (&attempt, &mut spent, &mut ladder)).await;
+            spent.record(&attempt);
+            cost.add(spent);
+            match ended {
                 Ok(Ended::Good { value, text, asked, context: own }) => {
                     *context = own.snapshot();
                     attempt.end(Status::Ok);
@@ -93,7 +116,14 @@ impl Step {
                 Ok(Ended::Bad(failed)) => {
                     all = all.and(failed.asked);
                     attempt.set("errors", json!(first_errors(&failed.errors)));
+                    let text = self.keeps_failures.then_some(failed.text.as_str());
+                    if number < attempts && self.traces_failures {
+                        let failed = ("output", failed.errors.as_slice());
+                        events::retried(&attempt, number + 1, failed, &spent, text);
+                    }
                     attempt.end(Status::Error);
+                    let errors = &failed.errors;
+                    (self.reports)(&Progress::Failed { attempt: number, attempts, errors });
                     last = Some(failed);
                 }
                 Err(kind) => {
@@ -106,10 +136,14 @@ impl Step {
                 }
             }
         }
-        let attempts = self.retries.saturating_add(1);
         let has_value = last.as_ref().is_some_and(|failed| failed.value.is_some());
         self.count(if has_value { Verdict::Partial } else { Verdict::Text }, attempts, all);
-        Err(Kind::Output { attempts, errors: last.map(|failed| failed.errors).unwrap_or_default() })
+        let text = last.as_ref().filter(|_| self.keeps_failures).map(|failed| failed.text.clone());
+        let errors = last.map(|failed| failed.errors).unwrap_or_default();
+        if self.traces_failures {
+            events::failed(span, ("output", &errors), cost, text.as_deref());
+        }
+        Err(Kind::Output { attempts, errors })
     }
 
     /// Adds a run to the counters. Does nothing if the step has no schema.
@@ -127,7 +161,7 @@ impl Step {
         input: &StepInput,
         last: Option<&Failed>,
         context: Context,
-        span: &Span,
+        (span, cost, ladder): (&Span, &mut Cost, &mut Ladder),
     ) -> Result<Ended, Kind> {
         let key = self.guidance_key();
         // Guidance of earlier attempts does not apply to this one. The key stays defined because
@@ -143,15 +177,20 @@ impl Step {
                 context.remove(key);
             }
         }
-        if let Some(failed) = last {
-            messages.extend(feedback(failed));
+        if messages.is_empty() {
+            return Err(Kind::NoPrompt);
         }
-        let (text, plan) = match self.call(messages, &input.options, &context, span).await? {
-            CallResult::Text { text, plan } => (text, plan),
-            CallResult::Failed { text, errors } => {
+        let feedback = last.map(feedback).unwrap_or_default();
+        let called = self.call((messages, feedback), &input.options, &context, (ladder, span)).await?;
+        let called = match called {
+            CallResult::Text(called) => *called,
+            CallResult::Failed { text, errors, cost: spent } => {
+                cost.add(spent);
                 return Ok(Ended::Bad(Failed { text, value: None, errors, asked: RepairCount::default() }));
             }
         };
+        cost.add(called.cost);
+        let text = called.text.clone();
         let Some(output) = &self.output else {
             let value = Value::String(text.clone());
             return self.validated(Read {
@@ -162,11 +201,29 @@ impl Step {
                 context,
             });
         };
-        let mut read = self.read(output, text, &context, Some(span))?;
+        let mut read = self.read(output, text, &context, Some((span, called.cost)))?;
+        self.learn(output, &called, !read.errors.is_empty(), ladder);
         if !read.errors.is_empty() && self.settings.repair.is_some() {
-            read = self.repaired(output, read, (&plan, &context), span).await?;
+            read = self.repaired(output, read, (called, &context), (span, cost)).await?;
         }
         self.validated(read)
+    }
+
+    /// Learns from an answer whether the backend enforces the constraint of the request.
+    ///
+    /// A whole answer that is not JSON shows that the constraint was ignored. Other answers that do
+    /// not match the schema only show that the model needs to see the schema.
+    fn learn(&self, output: &Output, called: &Called, is_wrong: bool, ladder: &mut Ladder) {
+        let Some(sent @ (Sent::Schema | Sent::Object)) = called.sent else { return };
+        if called.is_truncated || called.text.trim().is_empty() {
+            return;
+        }
+        let is_json = serde_json::from_str::<IgnoredAny>(called.text.trim()).is_ok();
+        if !is_json {
+            self.prompts.backend().refute(self.prompts.model(), sent.feature());
+            ladder.unenforced.push(sent);
+        }
+        ladder.shows_schema |= !is_json || (is_wrong && as_it_came(output, &called.text).is_some());
     }
 
     /// Returns the context key for guidance, if guidance goes into the context.
@@ -182,7 +239,8 @@ impl Step {
         messages.extend(self.system.as_ref().map(|text| json!({ "role": "system", "content": text })));
         messages.extend_from_slice(&input.messages);
         if let Some(template) = &self.template {
-            let text = template.written(&context.body())?;
+            let schema = self.output.as_ref().map(|output| output.shape.schema());
+            let text = template.written(&context.body(), schema)?;
             messages.push(json!({ "role": "user", "content": text }));
         }
         Ok(messages)
@@ -221,13 +279,13 @@ impl Step {
     }
 
     /// Parses and adapts `text`. Processors get a copy of `context`. If `span` is given, it records
-    /// the adaptation.
+    /// the adaptation, whose text had the cost that is given with the span.
     fn read(
         &self,
         output: &Output,
         text: String,
         context: &Context,
-        span: Option<&Span>,
+        span: Option<(&Span, Cost)>,
     ) -> Result<Read, Interrupted> {
         let context = context.copied();
         if self.settings.enforce_grammar
@@ -241,8 +299,8 @@ impl Step {
             let processors: Vec<&dyn Processor<Interrupted>> = bound.iter().map(|bound| bound as _).collect();
             output.adapter.adapt_with(&text, &processors)?
         };
-        if let Some(span) = span.filter(|_| self.settings.is_on) {
-            events::adaptation(span, &adaptation, output, &self.settings);
+        if let Some((span, cost)) = span.filter(|_| self.settings.is_on) {
+            events::adaptation(span, &adaptation, output, (&self.settings, &cost));
         }
         let errors = errors(output, &adaptation);
         Ok(Read { text, value: adaptation.into_value(), errors, asked: RepairCount::default(), context })
@@ -253,10 +311,15 @@ impl Step {
         &self,
         output: &Output,
         read: Read,
-        (plan, context): (&Plan, &Context),
-        span: &Span,
+        (called, context): (Called, &Context),
+        (span, cost): (&Span, &mut Cost),
     ) -> Result<Read, Kind> {
         let Some(options) = &self.settings.repair else { return Ok(read) };
+        let Called { mut plan, shows_schema, cost: of_call, .. } = called;
+        // The answer shows that the backend does not enforce the schema.
+        if !shows_schema {
+            self.show_schema(&mut plan.messages, context);
+        }
         // Keeps a processor's interruption, since a backend error cannot carry its details.
         let stopped: Stopped = Arc::default();
         let reader = self.reader(output, context, Arc::clone(&stopped));
@@ -267,19 +330,22 @@ impl Step {
             .with_reader(reader)
             .on_retry(move |retry| progress(retry));
         let first = reading(output, read.copied());
-        let repaired = match repairer.repaired(plan, (read.text.clone(), first)).await {
+        let repaired = match repairer.repaired(&plan, (read.text.clone(), first)).await {
             Ok(repaired) => repaired,
             Err(error) => {
                 let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
                 return Err(stopped.map_or(Kind::Backend(error), Kind::Interrupted));
             }
         };
+        for (attempt, number) in repaired.attempts.iter().zip(1..) {
+            cost.add(events::repaired(span, attempt, number));
+        }
         let discarded = repaired.attempts.iter().filter(|attempt| attempt.is_discarded).count();
         let asked = RepairCount { repairs: repaired.attempts.len() as u32, discarded: discarded as u32 };
         if repaired.text == read.text {
             return Ok(Read { asked, ..read });
         }
-        let read = self.read(output, repaired.text, context, Some(span))?;
+        let read = self.read(output, repaired.text, context, Some((span, of_call)))?;
         Ok(Read { asked, ..read })
     }
 

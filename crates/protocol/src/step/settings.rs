@@ -1,6 +1,7 @@
 use super::Processing;
 use crate::adapt::{AdaptError, AdaptOptions};
 use crate::config::{Aros, StructuredOutput};
+use crate::directives::Mode;
 use crate::precheck::PrecheckOptions;
 use crate::repair::RepairOptions;
 
@@ -10,6 +11,10 @@ use crate::repair::RepairOptions;
 pub struct Settings {
     /// Constraint of the output during decoding.
     pub structured_output: StructuredOutput,
+    /// Modes in which JSON is requested, in order. The first mode that the backend enforces is used.
+    pub modes: Vec<Mode>,
+    /// True if prompts contain the schema, unless the backend enforces it.
+    pub schema_in_prompt: bool,
     /// Options of the adaptation.
     pub adapt: AdaptOptions,
     /// Options of the precheck, which runs before the model is called; `None` if the precheck is
@@ -33,6 +38,8 @@ impl Settings {
     pub fn off() -> Self {
         Self {
             structured_output: StructuredOutput::Off,
+            modes: Mode::ALL.to_vec(),
+            schema_in_prompt: false,
             adapt: AdaptOptions::off(),
             precheck: None,
             repair: None,
@@ -61,6 +68,8 @@ impl Settings {
         let is_checked = precheck.enabled.unwrap_or(aros.enable_reasoning_precheck);
         Ok(Self {
             structured_output: processing.structured_output.unwrap_or(aros.structured_output_default),
+            modes: processing.modes.clone().unwrap_or_else(|| Mode::ALL.to_vec()),
+            schema_in_prompt: processing.schema_in_prompt.unwrap_or(true),
             adapt: adapt.with_coercion(&processing.coercion).with_shadow(processing.shadow),
             precheck: is_checked.then(|| precheck.clone()),
             repair: processing.repair.clone(),

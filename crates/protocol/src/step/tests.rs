@@ -298,8 +298,11 @@ fn judged(backend: &Arc<ScriptedBackend>, inject: &Value, judgement: Judgement) 
     let mut block = json!({ "enabled": true });
     block["inject_feedback"] = inject.clone();
     let validator = move |_: &PlanRequest<'_>| Ok::<_, BackendError>(judgement.clone());
-    step(backend, &json!({ "structured_output": "off", "reasoning_precheck": block }))
-        .with_precheck(|precheck| precheck.with_validator(validator))
+    step(
+        backend,
+        &json!({ "structured_output": "off", "schema_in_prompt": false, "reasoning_precheck": block }),
+    )
+    .with_precheck(|precheck| precheck.with_validator(validator))
 }
 
 #[tokio::test]

@@ -31,7 +31,8 @@ async fn each_name_selects_what_the_backend_supports() {
         assert_eq!(sent, format, "{given} {can:?}");
         if format.is_some() {
             assert_eq!(names(&events), ["aros.soe.enabled", "grammar.applied"], "{given}");
-            let attributes = json!({ "mode": mode, "schema_hash": constraint::hash(&schema()) });
+            let attributes =
+                json!({ "mode": mode, "sent": format, "schema_hash": constraint::hash(&schema()) });
             assert_eq!(named(&events, "grammar.applied"), [&attributes]);
         } else {
             let attributes = json!({ "mode": mode, "reason": "unsupported" });
@@ -66,13 +67,72 @@ async fn sends_the_grammar_of_a_step() {
 
 #[tokio::test]
 async fn retries_without_a_refused_constraint() {
-    let refused = Err(BackendError::from_status(400, "no such response_format"));
-    let backend = Arc::new(ScriptedBackend::new([refused, Ok(ScriptedBackend::says(GOOD))]));
-    let (output, events) = ran(&step(&backend, &json!({}))).await;
-    assert_eq!(output.expect("an output").attempts, 1);
-    assert!(!backend.asked()[1].contains_key("response_format"));
-    let attributes = json!({ "mode": "openai_json", "reason": "refused" });
-    assert_eq!(events, [("aros.soe.skipped".to_owned(), attributes)]);
+    let refused = || Err(BackendError::from_status(400, "no such response_format"));
+    for (refusals, sent) in [(1, Some("json_object")), (2, None)] {
+        let answers = (0..refusals).map(|_| refused()).chain([Ok(ScriptedBackend::says(GOOD))]);
+        let backend = Arc::new(ScriptedBackend::new(answers));
+        let (output, events) = ran(&step(&backend, &json!({}))).await;
+        assert_eq!(output.expect("an output").attempts, 1);
+        let last = backend.asked().pop().expect("a request");
+        assert_eq!(last.get("response_format").and_then(|format| format["type"].as_str()), sent);
+        assert!(last["messages"][0]["content"].as_str().is_some_and(|text| text.contains("JSON Schema")));
+        let attributes = json!({ "mode": "openai_json", "reason": "refused" });
+        let skips = named(&events, "aros.soe.skipped");
+        assert_eq!(skips, vec![&attributes; refusals + usize::from(sent.is_none())]);
+        let applied = named(&events, "grammar.applied");
+        assert_eq!(applied.first().and_then(|applied| applied["sent"].as_str()), sent);
+    }
+}
+
+#[tokio::test]
+async fn uses_only_the_modes_of_the_step() {
+    let (asked, _) = with(&Feature::ALL, &json!({ "modes": ["json_object", "prompt_only"] })).await;
+    assert_eq!(asked["response_format"]["type"], "json_object");
+    let (asked, events) = with(&Feature::ALL, &json!({ "modes": ["prompt_only"] })).await;
+    assert!(!asked.contains_key("response_format"));
+    assert_eq!(named(&events, "aros.soe.skipped")[0]["reason"], "modes");
+    let backend = says(&[]);
+    let backend =
+        Arc::new(Arc::into_inner(backend).expect("one").with_capabilities(crate::Capabilities::NONE));
+    let (output, _) = ran(&step(&backend, &json!({ "modes": ["json_schema"] }))).await;
+    let told = "no mode of `modes` can be used (json_schema): unsupported";
+    assert_eq!(output.expect_err("no mode").to_string(), told);
+}
+
+#[tokio::test]
+async fn lists_are_not_requested_as_objects() {
+    let block = json!({ "schema": { "type": "array" } });
+    let backend = ScriptedBackend::new([Ok(ScriptedBackend::says("[1]"))]);
+    let backend = Arc::new(backend.with_capabilities([Feature::JsonObject].into_iter().collect()));
+    assert!(ran(&step(&backend, &block)).await.0.is_ok());
+    assert!(!backend.asked()[0].contains_key("response_format"));
+}
+
+#[tokio::test]
+async fn prompts_contain_the_schema_once() {
+    let file = "
+agents:
+  s:
+    prompt: 'Fill this: {{ schema }}'
+    processing:
+      structured_output: off
+      schema: { type: object, required: [count] }
+";
+    let file = StepsFile::parse(file, Format::Yaml).expect("a file");
+    let run = Tracer::default().run("r");
+    for (context, prompt) in [
+        (json!({}), r#"Fill this: {"type":"object","required":["count"]}"#),
+        // A value of the context takes precedence, so the schema is appended.
+        (
+            json!({ "schema": "x" }),
+            "Fill this: x\n\nAnswer with JSON that matches this JSON Schema, and with nothing else:\n{\"type\":\"object\",\"required\":[\"count\"]}",
+        ),
+    ] {
+        let backend = says(&[GOOD]);
+        let step = file.build("s", &Aros::default(), &|_| prompts(&backend)).expect("a step");
+        step.run(&StepInput::default(), &mut body(context), &run).await.expect("an output");
+        assert_eq!(backend.asked()[0]["messages"][0]["content"], prompt);
+    }
 }
 
 #[tokio::test]

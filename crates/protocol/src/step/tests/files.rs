@@ -133,7 +133,10 @@ fn the_example_has_every_key() {
         "shadow",
         "repair",
         "max_attempts",
-        "strict",
+        "modes",
+        "schema_in_prompt",
+        "processors",
+        "quota",
     ] {
         assert!(text.contains(&format!("{key}:")), "{key}");
     }
@@ -174,39 +177,39 @@ fn errors_in_files_have_a_place() {
         ("coercion: { anyof_strategy: best }", "line 4, column 35: unknown variant `best`"),
         ("reasoning_precheck: { inject_feedback: append }", "line 4, column 46: unknown variant `append`"),
         ("repair: { attempts: 3 }", "line 4, column 17: unknown field `attempts`"),
-        ("enforce_grammar: true", "agents.a.processing.enforce_grammar: requires a schema"),
-        ("schema: { type: text }", "agents.a.processing.schema: invalid JSON Schema: "),
+        ("enforce_grammar: true", "line 4, `agents.a.processing.enforce_grammar`: requires a schema"),
+        ("schema: { type: text }", "line 4, `agents.a.processing.schema`: invalid JSON Schema: "),
         (
             "reasoning_precheck: { max_tokens: 0 }",
-            "agents.a.processing.reasoning_precheck.max_tokens: 0 is invalid; expected a positive number of tokens",
+            "line 4, `agents.a.processing.reasoning_precheck.max_tokens`: 0 is invalid; expected a positive number of tokens",
         ),
         (
             "reasoning_precheck: { consensus_threshold: 2 }",
-            "agents.a.processing.reasoning_precheck.consensus_threshold: 2 is invalid; expected a number from 0 to 1",
+            "line 4, `agents.a.processing.reasoning_precheck.consensus_threshold`: 2 is invalid; expected a number from 0 to 1",
         ),
         (
             "reasoning_precheck: { enabled: true, validator_agent: agents.x }",
-            "agents.a.processing.reasoning_precheck.validator_agent: unknown name `agents.x`; expected one of a",
+            "line 4, `agents.a.processing.reasoning_precheck.validator_agent`: unknown name `agents.x`; expected one of a",
         ),
         (
             "reasoning_precheck: { validator_agent: agents.x }",
-            "agents.a.processing.reasoning_precheck.validator_agent: unknown name `agents.x`; expected one of a",
+            "line 4, `agents.a.processing.reasoning_precheck.validator_agent`: unknown name `agents.x`; expected one of a",
         ),
         (
             "reasoning_precheck: { enabled: true, planner_agent: x }",
-            "agents.a.processing.reasoning_precheck.planner_agent: unknown name `x`; expected one of a",
+            "line 4, `agents.a.processing.reasoning_precheck.planner_agent`: unknown name `x`; expected one of a",
         ),
-        ("grammar: ' '", "agents.a.processing.grammar: requires at least one rule"),
+        ("grammar: ' '", "line 4, `agents.a.processing.grammar`: requires at least one rule"),
         (
             "reasoning_precheck: { inject_feedback: context_key, context_feedback_key: '' }",
-            "agents.a.processing.reasoning_precheck.context_feedback_key: requires a non-empty name",
+            "line 4, `agents.a.processing.reasoning_precheck.context_feedback_key`: requires a non-empty name",
         ),
     ] {
         let error = yaml(&within(text)).expect_err(text).to_string();
         assert!(error.starts_with(told), "{text}\n{error}\n{told}");
     }
     for (text, told) in [
-        ("agents:\n  a:\n    prompt: '{{ x'", "agents.a.prompt: invalid template: "),
+        ("agents:\n  a:\n    prompt: '{{ x'", "line 3, `agents.a.prompt`: invalid template: "),
         ("stpes: {}", "line 1, column 1: unknown field `stpes`"),
     ] {
         let error = yaml(text).expect_err(text).to_string();
@@ -223,8 +226,134 @@ fn errors_in_files_have_a_place() {
     let file = yaml("agents: { a: {} }").expect("a file");
     assert_eq!(
         file.step("b").expect_err("no step").to_string(),
-        "agents: unknown name `b`; expected one of a"
+        "line 1, `agents`: unknown name `b`; expected one of a"
     );
+}
+
+#[test]
+fn errors_name_the_line_in_each_format() {
+    let toml = "[agents.a]\nretries = 1\n[agents.a.processing]\nenforce_grammar = true\n";
+    let json = "{\n \"steps\": {\n  \"a\": {\n   \"processing\": {\"enforce_grammar\": true}}}}";
+    let only = "processing:\n  enforce_grammar: true\n";
+    for (text, format, line) in [(toml, Format::Toml, 4), (json, Format::Json, 4), (only, Format::Yaml, 2)] {
+        let error = StepsFile::parse(text, format).expect_err(text).to_string();
+        assert!(error.starts_with(&format!("line {line}, `agents.")), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn files_without_steps_say_so() {
+    for format in [Format::Yaml, Format::Toml, Format::Json] {
+        for text in ["", " \n\n"] {
+            let error = StepsFile::parse(text, format).expect_err("empty").to_string();
+            assert_eq!(error, "line 1: the file is empty", "{format:?}");
+        }
+    }
+    for (text, format) in [("# nothing", Format::Toml), ("{}", Format::Json), ("agents: {}", Format::Yaml)] {
+        let error = StepsFile::parse(text, format).expect_err(text).to_string();
+        assert!(error.contains("has no steps; expected `agents`"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn refuses_options_without_effect() {
+    let schema = "schema: { type: object }";
+    for (text, place, told) in [
+        ("repair: { strict: true }".to_owned(), "", "`strict` has no effect in a step"),
+        ("repair: { strict: false }".to_owned(), "", "`strict` has no effect in a step"),
+        ("repair: { modes: [json_object] }".to_owned(), "", "set `processing.modes` instead"),
+        ("repair: {}".to_owned(), "repair", "the step has no schema"),
+        (
+            format!("structured_output: json\n      grammar: root\n      {schema}"),
+            "grammar",
+            "neither auto nor grammar",
+        ),
+        (
+            format!("structured_output: off\n      modes: [json_object]\n      {schema}"),
+            "modes",
+            "this option has no effect",
+        ),
+        (
+            format!("aop: minimal\n      coercion: {{ tolerant_level: 1 }}\n      {schema}"),
+            "coercion.tolerant_level",
+            "`aop` is not full",
+        ),
+        (
+            format!("coercion: {{ anyof_strategy: unique }}\n      {schema}"),
+            "coercion.anyof_strategy",
+            "`aop` is not full",
+        ),
+        (format!("aop: off\n      shadow: true\n      {schema}"), "shadow", "`aop` is off"),
+        (
+            "reasoning_precheck: { enabled: true, consensus_samples: 3 }".to_owned(),
+            "reasoning_precheck.consensus_samples",
+            "no `planner_agent`",
+        ),
+        ("processors: [{ command: [] }]".to_owned(), "processors.command", "requires a program"),
+    ] {
+        let text = format!("agents:\n  a:\n    processing:\n      {text}\n");
+        let build = |file: StepsFile| {
+            file.build("a", &Aros::default(), &|_| prompts(&says(&[]))).err().map(|error| error.to_string())
+        };
+        let error = yaml(&text).map_or_else(|error| Some(error.to_string()), build).expect(&text);
+        assert!(error.starts_with("line ") && error.contains(told), "{text}\n{error}");
+        assert!(
+            place.is_empty() || error.contains(&format!("`agents.a.processing.{place}`")),
+            "{text}\n{error}"
+        );
+    }
+    let error = yaml("agents:\n  a:\n    options: { stream: true }").expect_err("a reserved field");
+    assert_eq!(
+        error.to_string(),
+        "line 3, `agents.a.options`: `stream` cannot be set here; each request sets this field"
+    );
+}
+
+#[tokio::test]
+async fn a_quota_of_the_file_ends_the_step() {
+    let file = "
+agents:
+  s:
+    prompt: Count.
+    retries: 5
+    options: { max_tokens: 50 }
+    quota: { tokens: 100 }
+    processing: { schema: { type: object, required: [count] } }
+";
+    let backend = says(&["no", "no", "no", "no"]);
+    let step = yaml(file).expect("a file");
+    let step = step.build("s", &Aros::default(), &|_| prompts(&backend)).expect("a step");
+    let (output, _) = ran(&step).await;
+    let error = output.expect_err("no output");
+    assert_eq!(error.interruption(), Some(crate::Interruption::BudgetExhausted));
+    assert!(backend.asked().len() < 3, "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn processors_of_the_file_change_the_value() {
+    let with = |processor: &str| {
+        let file = format!(
+            "agents:\n  s:\n    prompt: Count.\n    retries: 0\n    processing:\n      schema: {{ type: object, required: [count] }}\n      processors: [{processor}]\n"
+        );
+        let backend = says(&[r#"{"total": 2}"#]);
+        yaml(&file).expect("a file").build("s", &Aros::default(), &|_| prompts(&backend)).expect("a step")
+    };
+    let (output, _) = ran(&with("{ command: [sed, s/total/count/] }")).await;
+    assert_eq!(output.expect("an output").value, json!({ "count": 2 }));
+    let (output, _) = ran(&with("{ command: [wc, -c], input: text }")).await;
+    assert_eq!(output.expect_err("a number").errors(), ["Expected object, got number"]);
+    for (processor, told) in [
+        ("{ command: [/no/such/program] }", "could not be started"),
+        ("{ command: [sh, -c, 'echo bad >&2; exit 3'] }", "bad"),
+        ("{ command: [echo, hello] }", "wrote no JSON value"),
+        ("{ command: [sleep, '20'], timeout: 0.1 }", "did not end within 0.1 seconds"),
+    ] {
+        let (output, events) = ran(&with(processor)).await;
+        assert!(output.is_err());
+        let faults = json!(named(&events, "output.coercion.fail")).to_string();
+        assert!(faults.contains(told), "{processor}: {faults}");
+    }
 }
 
 #[test]
