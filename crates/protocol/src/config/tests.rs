@@ -14,6 +14,8 @@ fn the_example_has_every_key_and_is_valid() {
     let router = &config.providers["openrouter"];
     assert!(router.api_prefix.is_some() && router.api_key_env.is_some() && router.timeout.is_some());
     assert!(!router.headers.is_empty() && !router.llm_options_defaults.is_empty() && router.preset.is_some());
+    assert!(router.capabilities.is_some() && router.accepts_temperature.is_some());
+    assert!(router.token_limit_field.is_some());
     let backend = router.backend(Some("key")).expect("a backend");
     assert_eq!(backend.endpoint(), "https://openrouter.ai/api/v1/chat/completions");
     let policy = router.retry.policy();

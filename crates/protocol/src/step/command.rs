@@ -55,13 +55,13 @@ impl CommandProcessor {
         if self.command.first().is_none_or(String::is_empty) {
             return Err(("command", Fault::Needs { wanted: "a program" }));
         }
-        match self.timeout {
-            Some(given) if Duration::try_from_secs_f64(given).is_ok_and(|time| !time.is_zero()) => Ok(()),
-            None => Ok(()),
+        let is_time = |given| Duration::try_from_secs_f64(given).is_ok_and(|time| !time.is_zero());
+        match self.timeout.filter(|&given| !is_time(given)) {
             Some(given) => {
                 let (given, wanted) = (given.to_string(), "a positive number of seconds");
                 Err(("timeout", Fault::Number { given, wanted }))
             }
+            None => Ok(()),
         }
     }
 

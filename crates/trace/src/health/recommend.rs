@@ -104,6 +104,13 @@ fn basic(health: &Health) -> Vec<Recommendation> {
             overall.coercions.failures
         ));
     }
+    if share(overall.failed_runs, overall.runs) >= FAILING {
+        say(format!(
+            "{} of {} runs failed: check `errors` of `step.fail`, allow more retries or repairs, and keep the texts \
+             with `step run --keep-failures`",
+            overall.failed_runs, overall.runs
+        ));
+    }
     if overall.soe.skipped > 0 {
         say(format!(
             "structured output was skipped {} times: use models and servers that support it, or the local engine",

@@ -560,4 +560,5 @@ fn counts_failed_runs_retries_repairs_and_cost() {
     assert_eq!(plan.cost, Cost { requests: 8, tokens: 200, latency_ms: 3000 });
     assert_eq!((plan.coercions.failures, plan.coercions.recovered), (1, 1));
     assert_eq!(health.overall, *plan);
+    assert!(health.recommendations.iter().any(|advice| advice.text.starts_with("1 of 2 runs failed: ")));
 }
