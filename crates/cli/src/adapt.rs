@@ -19,7 +19,8 @@ use formwork_protocol::step::trace_adaptation;
 use formwork_trace::{Span, Status, Tracer};
 use serde_json::{Value, json};
 
-use crate::{config, files, load, traces};
+use crate::config::{self, ConfigFile};
+use crate::{files, load, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
@@ -31,7 +32,8 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "schema")]
     fields: Option<PathBuf>,
 
-    /// Configuration file; `[aros]` sets defaults for these options, and `[traces]` the trace database.
+    /// Configuration file; `[aros]` sets defaults for these options, and `[traces]` the trace database [default:
+    /// ./formwork.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -184,7 +186,8 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<Verdict> {
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<Verdict> {
     let read = load::read_schema(args.schema.as_deref(), args.fields.as_deref())?;
     let (schema, schema_file) = read.context("--schema or --fields is required")?;
-    let config = args.config.as_deref().map(config::read).transpose()?;
+    let ConfigFile { path: place, config } = config::load(args.config.as_deref())?;
+    let config = place.is_some().then_some(config);
     let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
         .with_context(|| schema_file.display().to_string())?;
     let input = files::read_input_text(args.input.as_deref())?;
@@ -196,7 +199,7 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
         vec![(None, input.as_str())]
     };
     let tracer = match &config {
-        Some(config) => traces::tracer(None, (args.config.as_deref(), config))?,
+        Some(config) => traces::tracer(None, (place.as_deref(), config))?,
         None => Tracer::default(),
     };
     let ledger = config.as_ref().filter(|config| config.aros.correction_ledger_enabled).map(|_| &schema);

@@ -15,8 +15,8 @@ pub(crate) use self::bench::{
     TextArg,
 };
 pub(crate) use self::grammar::{
-    DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand, NotationArg, SampleArgs,
-    TokenizeArgs, TokenizerArgs,
+    DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand,
+    NotationArg, SampleArgs, TokenizeArgs, TokenizerArgs,
 };
 
 #[derive(clap::Args)]
@@ -105,23 +105,23 @@ pub(crate) struct ShapeArgs {
     pub(crate) json_object: bool,
 }
 
-/// Interpretation of a schema.
+/// Interpretation of a schema. Other constraints conflict with these options, which would have no effect.
 #[derive(clap::Args)]
 pub(crate) struct SchemaArgs {
     /// Whitespace of generated JSON.
-    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced)]
+    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
     pub(crate) layout: LayoutArg,
 
     /// Order of object members in generated JSON.
-    #[arg(long, value_enum, default_value_t = OrderArg::Declared)]
+    #[arg(long, value_enum, default_value_t = OrderArg::Declared, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
     pub(crate) order: OrderArg,
 
     /// Enforce the `format` keyword on strings, or treat it as an annotation.
-    #[arg(long, value_enum, default_value_t = FormatsArg::Assert)]
+    #[arg(long, value_enum, default_value_t = FormatsArg::Assert, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
     pub(crate) formats: FormatsArg,
 
     /// Undeclared members of generated objects whose schema has `properties` and no rule for other names.
-    #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit)]
+    #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
     pub(crate) undeclared: UndeclaredArg,
 
     /// Document, or folder of documents, that the schema refers to; repeat for several. Nothing is

@@ -1,25 +1,32 @@
 //! Chat backends of the commands: a model in this process or a remote server.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod memory;
+pub(crate) mod models;
 
-use anyhow::{Context, Result, bail};
-use formwork_engine::EngineOptions;
-use formwork_protocol::{ChatBackend, RemoteBackend, Retry, RetryPolicy};
-use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use formwork_protocol::config::Config;
+use formwork_protocol::{
+    Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, Notice, Retry,
+};
+use futures_util::future::BoxFuture;
 
 use crate::args::OpenArgs;
-use crate::load;
+use crate::config::{self, ConfigFile};
+use memory::FileMemory;
+use models::OpenedModel;
 
 #[derive(clap::Args)]
 pub(crate) struct BackendArgs {
-    /// Local model, as for `formwork run` [default: the default model]; with --base-url, name of a model on
-    /// that server.
+    /// Name of a model in `[models]` of the configuration, or a local model as for `formwork run` [default: the
+    /// default model]; with --base-url, name of a model on that server.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
     /// OpenAI-compatible server to use instead of a local model, such as `https://api.openai.com/v1`.
-    #[arg(long, value_name = "URL", requires = "model", conflicts_with_all = ["ctx", "quantize"])]
+    #[arg(long, value_name = "URL", requires = "model", conflicts_with_all = ["ctx", "quantize", "threads", "device"])]
     pub(crate) base_url: Option<String>,
 
     /// Path between the server's URL and its endpoints [default: `/v1`, or empty if the URL ends in a version].
@@ -34,57 +41,88 @@ pub(crate) struct BackendArgs {
     #[arg(long, value_name = "SECONDS", requires = "base_url")]
     pub(crate) retry_deadline: Option<u64>,
 
+    /// Configuration file with models, providers and defaults [default: ./formwork.toml, if it exists].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) open: OpenArgs,
 }
 
 impl BackendArgs {
-    /// Reports whether the model runs in this process.
-    pub(crate) const fn is_local(&self) -> bool {
-        self.base_url.is_none()
+    /// Reports whether the model of the command line runs in this process.
+    pub(crate) fn is_local(&self) -> bool {
+        self.base_url.is_none() && !self.configuration().is_ok_and(|file| self.is_of_provider(&file.config))
     }
 
-    /// Opens the backend; returns it with the model's name there. A local model is loaded into this
-    /// process and called without a socket.
+    fn is_of_provider(&self, config: &Config) -> bool {
+        let model = self.model.as_ref().and_then(|name| config.models.get(name));
+        model.is_some_and(|model| config.providers.contains_key(&model.provider))
+    }
+
+    /// Reads the configuration that `--config` names, or else ./formwork.toml.
+    pub(crate) fn configuration(&self) -> Result<ConfigFile> {
+        config::load(self.config.as_deref())
+    }
+
+    /// Opens the model of the command line; returns its backend with the model's name there. A
+    /// local model is loaded into this process and called without a socket. Requests get the default
+    /// fields of the configuration.
     pub(crate) fn open(&self) -> Result<(Arc<dyn ChatBackend>, String)> {
-        match &self.base_url {
-            Some(url) => self.remote(url),
-            None => {
-                let default = || formwork_model::hub::default_manifest().name.clone();
-                self.open_local(&self.model.clone().unwrap_or_else(default))
+        let config = self.configuration()?.config;
+        match models::open(self, &config, [None])?.remove(&None::<String>) {
+            Some(OpenedModel { backend, id, defaults }) if defaults.is_empty() => Ok((backend, id)),
+            Some(OpenedModel { backend, id, defaults }) => {
+                Ok((Arc::new(Defaulted { backend, defaults }), id))
             }
+            None => bail!("no model"),
         }
     }
+}
 
-    fn remote(&self, url: &str) -> Result<(Arc<dyn ChatBackend>, String)> {
-        let Some(model) = self.model.clone() else {
-            bail!("--base-url requires --model, the name of a model on that server")
-        };
-        let mut remote = match &self.api_prefix {
-            Some(prefix) => RemoteBackend::with_prefix(url, prefix)?,
-            None => RemoteBackend::new(url)?,
-        };
-        if let Some(variable) = &self.api_key_env {
-            let key = key(variable).with_context(|| format!("--api-key-env {variable}"))?;
-            remote = remote.with_key(&key)?;
-        }
-        let deadline = self.retry_deadline.map(Duration::from_secs);
-        let remote = remote.with_retry(RetryPolicy { deadline, ..RetryPolicy::default() });
-        Ok((Arc::new(remote.on_retry(tell_retry)), model))
+/// Backend whose requests have default fields.
+struct Defaulted {
+    backend: Arc<dyn ChatBackend>,
+    defaults: Body,
+}
+
+impl Defaulted {
+    fn completed(&self, body: &Body) -> Body {
+        let mut all = self.defaults.clone();
+        all.extend(body.clone());
+        all
+    }
+}
+
+impl ChatBackend for Defaulted {
+    fn name(&self) -> &str {
+        self.backend.name()
     }
 
-    /// Loads the local model `model` into this process.
-    pub(crate) fn open_local(&self, model: &str) -> Result<(Arc<dyn ChatBackend>, String)> {
-        let loaded = load::load(model, self.open.options(), EngineOptions::default())?;
-        let served = ServedModel {
-            id: loaded.name.clone(),
-            aliases: Vec::new(),
-            created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            engine: loaded.engine,
-            template: loaded.template,
-        };
-        let app = App::new(vec![served], ServerOptions::default())?;
-        Ok((Arc::new(LocalBackend::new(app)), loaded.name))
+    fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        let body = self.completed(body);
+        Box::pin(async move { self.backend.chat(&body).await })
+    }
+
+    fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
+        let body = self.completed(body);
+        Box::pin(async move { self.backend.stream(&body).await })
+    }
+
+    fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
+        self.backend.known_capabilities(model)
+    }
+
+    fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        self.backend.capabilities(model)
+    }
+
+    fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
+        self.backend.supports(model, feature)
+    }
+
+    fn refute(&self, model: &str, feature: Feature) {
+        self.backend.refute(model, feature);
     }
 }
 
@@ -103,4 +141,9 @@ pub(crate) fn tell_retry(retry: &Retry) {
     }
     let (category, pause) = (retry.cause.name(), retry.pause.as_secs_f64());
     eprintln!("formwork: retrying in {pause:.1} s (attempt {}): {category}: {}", retry.attempt, retry.cause);
+}
+
+/// Reports on standard error what was found out about a server.
+pub(crate) fn tell_notice(notice: &Notice) {
+    eprintln!("formwork: {notice}");
 }

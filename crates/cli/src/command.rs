@@ -98,9 +98,19 @@ pub(crate) enum Command {
     Eval(EvalCommand),
     /// Report from traces how often outputs need repair, with recommendations.
     HealthCheck(HealthArgs),
+    /// Other names of commands, for scripts.
+    #[command(subcommand, hide = true)]
+    Dev(DevCommand),
     /// Run benchmarks.
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// Commands under the name `dev`.
+#[derive(Subcommand)]
+pub(crate) enum DevCommand {
+    /// Same as `formwork health-check`.
+    HealthCheck(HealthArgs),
 }
 
 #[cfg(test)]
@@ -170,6 +180,32 @@ mod tests {
             !parse(&["decode", "-p", "16", "--gbnf", "g.gbnf"]),
             "a grammar is the prompt's task, so --prompt conflicts with it"
         );
+    }
+
+    #[test]
+    fn rejects_options_of_schemas_for_other_constraints() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["formwork", "run", "x"], args].concat()).is_ok();
+        for option in [
+            ["--layout", "compact"],
+            ["--order", "any"],
+            ["--formats", "annotate"],
+            ["--undeclared", "allow"],
+        ] {
+            assert!(parse(&[&["--schema", "s.json"], &option[..]].concat()), "{option:?}");
+            for shape in [["--gbnf", "g"], ["--fields", "f"], ["--regex", "a"], ["--choice", "a"]] {
+                assert!(!parse(&[&shape[..], &option[..]].concat()), "{shape:?} {option:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn dev_health_check_is_another_name() {
+        let parse =
+            |args: &[&str]| Args::try_parse_from([&["formwork"], args].concat()).map(|args| args.command);
+        assert!(matches!(
+            parse(&["dev", "health-check", "t.db"]),
+            Ok(Command::Dev(DevCommand::HealthCheck(_)))
+        ));
     }
 
     #[test]

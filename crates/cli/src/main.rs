@@ -61,7 +61,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-use command::{Args, Command, LogFormatArg};
+use command::{Args, Command, DevCommand, LogFormatArg};
 
 /// Exit code for a negative answer: rejected, invalid or below a threshold.
 const NEGATIVE: u8 = 1;
@@ -106,7 +106,9 @@ fn dispatch(args: Args) -> Result<u8> {
         Command::Fields(command) => fields::fields(&command, as_json),
         Command::Adapt(command) => return adapt::adapt(&command, as_json).map(adapt::Verdict::exit_code),
         Command::Eval(command) => eval::eval(&command, as_json),
-        Command::HealthCheck(command) => health::health_check(&command, as_json),
+        Command::HealthCheck(command) | Command::Dev(DevCommand::HealthCheck(command)) => {
+            health::health_check(&command, as_json)
+        }
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }?;
     Ok(if is_positive { 0 } else { NEGATIVE })

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use formwork_adapt::{AdaptOptions, AnyOfStrategy, Tolerance};
-use formwork_protocol::config::Aros;
+use formwork_protocol::config::Config;
 use formwork_protocol::directives::Mode;
 use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict, response_format};
-use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
+use formwork_protocol::{Body, Plan, PromptRunner, ScriptedBackend};
 use serde_json::{Value, json};
 
 use crate::adapt::{LevelArg, PreferArg};
-use crate::backend::{BackendArgs, tell_retry};
+use crate::backend::{BackendArgs, models, tell_retry};
 use crate::step::steps;
-use crate::{config, files, load};
+use crate::{files, load};
 
 /// Prompt of answers whose prompt is unknown.
 const PROMPT: &str = "Answer with JSON.";
@@ -31,12 +31,12 @@ pub(crate) struct RepairArgs {
     /// JSON Schema file that answers must match [default: the envelope of tool calls,
     /// `{toolCalls, content, needsMoreWork}`].
     // clap does not enforce `requires` of an argument if the required one conflicts with a given
-    // argument, so `schema` conflicts with `step` and `config` explicitly.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step", "config"])]
+    // argument, so `schema` conflicts with `step` explicitly.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step"])]
     schema: Option<PathBuf>,
 
     /// Fields file (JSON, YAML or TOML) whose schema answers must match, instead of a JSON Schema.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["schema", "steps", "step", "config"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["schema", "steps", "step"])]
     fields: Option<PathBuf>,
 
     /// Steps file (YAML, TOML or JSON); one of its steps defines how answers are adapted, validated and
@@ -47,10 +47,6 @@ pub(crate) struct RepairArgs {
     /// Name of the step.
     #[arg(long, value_name = "NAME", requires = "steps")]
     step: Option<String>,
-
-    /// Configuration file, for `[aros]` settings that the step does not set.
-    #[arg(long, value_name = "FILE", requires = "steps")]
-    config: Option<PathBuf>,
 
     /// Processing of answers before the model is called, as in `formwork adapt`; cannot be combined with
     /// --steps.
@@ -124,13 +120,16 @@ struct Outcome {
 
 pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
     // Check the cheap inputs before loading a model.
+    if args.backend.config.is_some() && args.steps.is_none() && args.backend.model.is_none() {
+        bail!("--config has no effect without --steps or --model");
+    }
     let given = if args.ask { Vec::new() } else { read(args)? };
-    let checker = repairer(args, nobody())?;
+    let config = args.backend.configuration()?.config;
+    let checker = repairer(args, &config, nobody())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
         let repairer = if args.ask || needs_model(&checker, &given) {
-            let (backend, model) = args.backend.open()?;
-            repairer(args, PromptRunner::new(backend, model))?
+            repairer(args, &config, open(args, &config)?)?
         } else {
             checker
         };
@@ -212,9 +211,22 @@ fn nobody() -> PromptRunner {
     PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none")
 }
 
-fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
+/// Opens the model that repairs answers: the step's, or that of the command line.
+fn open(args: &RepairArgs, config: &Config) -> Result<PromptRunner> {
+    let named = match (&args.steps, &args.step) {
+        (Some(path), Some(step)) => steps(path)?.step(step)?.model.clone(),
+        _ => None,
+    };
+    if named.is_some() && args.backend.model.is_some() && args.backend.base_url.is_none() {
+        bail!("--model has no effect: the step names its model");
+    }
+    let opened = models::open(&args.backend, config, [named.as_deref()])?;
+    opened.get(&named).map(|opened| opened.prompts(Body::new())).context("no model")
+}
+
+fn repairer(args: &RepairArgs, config: &Config, prompts: PromptRunner) -> Result<Repairer> {
     let (repairer, options) = if let (Some(path), Some(name)) = (&args.steps, &args.step) {
-        of_step(args, (path, name), &prompts)?
+        of_step(config, (path, name), &prompts)?
     } else {
         let read = load::read_schema(args.schema.as_deref(), args.fields.as_deref())?;
         let shape = read.map_or_else(|| Ok(Shape::tool_calls()), shape)?;
@@ -240,16 +252,12 @@ fn adaptation(args: &RepairArgs) -> Result<AdaptOptions> {
 }
 
 fn of_step(
-    args: &RepairArgs,
+    config: &Config,
     (path, name): (&Path, &str),
     prompts: &PromptRunner,
 ) -> Result<(Repairer, RepairOptions)> {
     let place = || path.display().to_string();
-    let aros = match &args.config {
-        Some(path) => config::read(path)?.aros,
-        None => Aros::default(),
-    };
-    let step = steps(path)?.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
+    let step = steps(path)?.build(name, &config.aros, &|_| prompts.clone()).with_context(place)?;
     let settings = step.settings();
     let options = settings.repair.clone().unwrap_or_default();
     // If the configuration switches all processing off, repairs are off as well.

@@ -38,7 +38,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
 /// Returns the tools that requests may use, with the options and profiles of the configuration file.
 fn tools(args: &ServeArgs) -> Result<HostedTools> {
     let mut tools = crate::tools::hosted(&args.tools)?;
-    let (_, config) = config::find(args.config.as_deref())?;
+    let config = config::load(args.config.as_deref())?.config;
     Transforms::default().resolve(&config.tool_calling.options()?).context("[tool_calling]")?;
     (tools.defaults, tools.profiles) = (config.tool_calling.clone(), config.profiles());
     Ok(tools)
@@ -46,7 +46,7 @@ fn tools(args: &ServeArgs) -> Result<HostedTools> {
 
 /// Returns the providers of the configuration file, with the API keys from the environment.
 fn providers(args: &ServeArgs) -> Result<Providers> {
-    let (path, config) = config::find(args.config.as_deref())?;
+    let config::ConfigFile { path, config } = config::load(args.config.as_deref())?;
     let place = || path.as_deref().unwrap_or(Path::new(config::FILE)).display().to_string();
     let providers = Providers::from_config(&config, |variable| std::env::var(variable).ok());
     let providers = providers.with_context(place)?;

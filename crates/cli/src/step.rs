@@ -14,15 +14,16 @@ use formwork_protocol::{Body, PromptRunner, ScriptedBackend};
 use formwork_trace::{Status, Tracer};
 use serde_json::json;
 
-use crate::backend::BackendArgs;
-use crate::{config, files, traces};
+use crate::backend::{BackendArgs, models, tell_retry};
+use crate::{files, traces};
 
 #[derive(Subcommand)]
 pub(crate) enum StepCommand {
     /// Run a step of a file: precheck, constrain, adapt, repair and trace.
     ///
-    /// Prints the value to standard output. Exit code 1: the step produced no value; 2: the model did not
-    /// answer, or the input is invalid.
+    /// Prints the value to standard output, and the progress to standard error. Steps, validators and planners
+    /// call the `model` that they name; --model is for those that name none. Exit code 1: the step produced
+    /// no value; 2: the model did not answer, or the input is invalid.
     Run(Box<RunArgs>),
 }
 
@@ -36,10 +37,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     step: String,
 
-    /// Configuration file, for `[aros]` settings that the step does not set, and for `[traces]`.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
     /// JSON file with the context object, whose values the step's prompt can use.
     #[arg(long, value_name = "FILE")]
     context: Option<PathBuf>,
@@ -48,6 +45,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DATABASE")]
     trace: Option<PathBuf>,
 
+    /// Keep the texts of failed attempts in the trace database; by default, it contains no texts of models.
+    #[arg(long)]
+    keep_failures: bool,
+
     #[command(flatten)]
     backend: BackendArgs,
 
@@ -55,25 +56,24 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N")]
     max_tokens: Option<NonZeroUsize>,
 
-    /// User message, added after the step's own prompt.
+    /// User message, sent between the step's system message and the step's own prompt. A step without a
+    /// prompt of its own needs it.
     prompt: Option<String>,
 }
 
 pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
     let StepCommand::Run(args) = command;
     // Check the cheap inputs before loading a model.
-    let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let config = args.backend.configuration()?;
     let file = steps(&args.steps)?;
     let mut context = args.context.as_deref().map(context).transpose()?.unwrap_or_default();
     let nobody = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none");
-    build(args, &file, &config, &nobody)?;
-    let tracer = traces::tracer(args.trace.as_deref(), (args.config.as_deref(), &config))?;
+    build(args, &file, &config.config, &|_| nobody.clone())?;
+    check(args, &file, &config.config)?;
+    let tracer = traces::tracer(args.trace.as_deref(), (config.path.as_deref(), &config.config))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ran = runtime.block_on(async {
-        let (backend, model) = args.backend.open()?;
-        let limit = args.max_tokens.map(|tokens| ("max_tokens".to_owned(), json!(tokens.get())));
-        let prompts = PromptRunner::new(backend, model).with_defaults(limit.into_iter().collect());
-        let step = build(args, &file, &config, &prompts)?;
+        let step = open(args, &file, &config.config)?;
         tokio::select! {
             ran = run(args, &step, &mut context, &tracer) => Ok(ran),
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
@@ -124,6 +124,41 @@ async fn run(
     ran
 }
 
+/// Refuses options of the command line that would have no effect, and a step without any prompt.
+fn check(args: &RunArgs, file: &StepsFile, config: &Config) -> Result<()> {
+    if args.keep_failures && args.trace.is_none() && config.traces.database.is_none() {
+        bail!("--keep-failures has no effect without a trace database; add --trace DATABASE");
+    }
+    let models = file.models(&args.step, &config.aros)?;
+    if args.backend.model.is_some() && args.backend.base_url.is_none() && !models.contains(&None) {
+        bail!(
+            "--model has no effect: step `{}` and its agents name their models in {}",
+            args.step,
+            args.steps.display()
+        );
+    }
+    if args.prompt.is_none() && file.step(&args.step)?.prompt.is_none() {
+        bail!("step `{}` has no prompt of its own; give one as an argument", args.step);
+    }
+    Ok(())
+}
+
+/// Opens the models of the step and of its agents, and builds the step.
+fn open(args: &RunArgs, file: &StepsFile, config: &Config) -> Result<Step> {
+    let opened = models::open(&args.backend, config, file.models(&args.step, &config.aros)?)?;
+    let limit = args.max_tokens.map(|tokens| ("max_tokens".to_owned(), json!(tokens.get())));
+    let limit: Body = limit.into_iter().collect();
+    let nobody = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none");
+    let step = build(args, file, config, &|model| {
+        let opened = opened.get(&model.map(str::to_owned));
+        // An agent of a disabled precheck is not opened, and not called either.
+        opened.map_or_else(|| nobody.clone(), |opened| opened.prompts(limit.clone()))
+    })?;
+    let name = args.step.clone();
+    let step = step.on_retry(tell_retry).with_kept_failures(args.keep_failures);
+    Ok(step.on_progress(move |progress| eprintln!("formwork: step {name}: {progress}")))
+}
+
 /// Reads a steps file and checks that its grammars compile.
 pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
@@ -133,9 +168,13 @@ pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     Ok(file)
 }
 
-fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunner) -> Result<Step> {
-    file.build(&args.step, &config.aros, &|_| prompts.clone())
-        .with_context(|| args.steps.display().to_string())
+fn build(
+    args: &RunArgs,
+    file: &StepsFile,
+    config: &Config,
+    prompts: &dyn Fn(Option<&str>) -> PromptRunner,
+) -> Result<Step> {
+    file.build(&args.step, &config.aros, prompts).with_context(|| args.steps.display().to_string())
 }
 
 fn context(path: &Path) -> Result<Body> {
@@ -178,14 +217,16 @@ agents:
         let (file, given, config) = (path("steps.yaml"), path("context.json"), path("formwork.toml"));
         let given = ["--steps", &file, "--step", "count", "--context", &given, "--config", &config];
         let args = parse(&given).unwrap();
-        let config = config::read(args.config.as_deref().unwrap()).unwrap();
+        let config = args.backend.configuration().unwrap();
         let answers = ["```json\n{\"count\": \"2\"}\n```", "none", "none at all"]
             .map(|text| Ok(ScriptedBackend::says(text)));
         let backend = Arc::new(ScriptedBackend::new(answers));
         let prompts = PromptRunner::new(backend, "m");
-        let step = build(&args, &steps(&args.steps).unwrap(), &config, &prompts).unwrap();
+        let file = steps(&args.steps).unwrap();
+        let step = build(&args, &file, &config.config, &|_| prompts.clone()).unwrap();
         let mut context = context(args.context.as_deref().unwrap()).unwrap();
-        let tracer = traces::tracer(args.trace.as_deref(), (args.config.as_deref(), &config)).unwrap();
+        let place = (config.path.as_deref(), &config.config);
+        let tracer = traces::tracer(args.trace.as_deref(), place).unwrap();
         let output = run(&args, &step, &mut context, &tracer).await.unwrap();
         assert_eq!(output.value, json!({ "count": 2 }));
         assert!(run(&args, &step, &mut context, &tracer).await.is_err());
@@ -204,7 +245,8 @@ agents:
         let file = path.display().to_string();
         let args = parse(&["--steps", &file, "--step", "nothing"]).unwrap();
         let prompts = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
-        let error = build(&args, &steps(&path).unwrap(), &Config::default(), &prompts).err().unwrap();
+        let file = steps(&path).unwrap();
+        let error = build(&args, &file, &Config::default(), &|_| prompts.clone()).err().unwrap();
         assert!(
             format!("{error:#}").contains("steps.yaml: ")
                 && format!("{error:#}").contains("expected one of count")
@@ -212,8 +254,31 @@ agents:
         let grammar = STEPS.replace("aop: full", "grammar: 'root ::= undefined'");
         std::fs::write(&path, format!("\u{feff}{grammar}")).unwrap();
         let error = format!("{:#}", steps(&path).unwrap_err());
-        assert!(error.contains("steps.yaml: agents.count.processing.grammar: "), "{error}");
+        assert!(error.contains("steps.yaml: line 6, `agents.count.processing.grammar`: "), "{error}");
         std::fs::write(&path, "[]").unwrap();
         assert!(format!("{:#}", context(&path).unwrap_err()).contains("not a JSON object"));
+    }
+
+    #[test]
+    fn refuses_options_without_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("steps.yaml");
+        let text = "agents: { a: { model: smollm2-135m-instruct, prompt: x }, b: {} }";
+        std::fs::write(&path, text).unwrap();
+        let (file, read) = (path.display().to_string(), steps(&path).unwrap());
+        for (given, told) in [
+            (&["--step", "a", "-m", "x"][..], "--model has no effect: step `a`"),
+            (&["--step", "a", "--keep-failures"], "--keep-failures has no effect without a trace database"),
+            (&["--step", "b"], "step `b` has no prompt of its own"),
+        ] {
+            let args = parse(&[&["--steps", &file], given].concat()).unwrap();
+            let error = check(&args, &read, &Config::default()).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{error}");
+        }
+        let args =
+            parse(&["--steps", &file, "--step", "b", "x", "--trace", "t.db", "--keep-failures"]).unwrap();
+        check(&args, &read, &Config::default()).unwrap();
+        let alone = ["--steps", &file, "--step", "b", "-m", "m", "--base-url", "http://x", "--threads", "2"];
+        assert!(parse(&alone).is_err(), "a server has its own threads");
     }
 }

@@ -16,7 +16,8 @@ use formwork_protocol::tools::{
 use formwork_protocol::{PromptRunner, catalogue};
 use serde_json::{Value, json};
 
-use crate::{ERROR, NEGATIVE, TRUNCATED, config, files};
+use crate::backend::models;
+use crate::{ERROR, NEGATIVE, TRUNCATED, files};
 use args::RunArgs;
 pub(crate) use args::ToolsCommand;
 pub(crate) use file::hosted;
@@ -27,7 +28,7 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<u8> {
     if let Some(path) = &args.replay {
         return again(path, as_json);
     }
-    let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let config = args.backend.configuration()?.config;
     let subject = subject(args, &config);
     let options = options::options(args, &config, &subject)?;
     // Check the cheap inputs before loading a model.
@@ -68,7 +69,7 @@ fn exit_code(run: &ToolRun) -> u8 {
 
 /// Returns the entry of the configuration that `--model` names.
 fn configured<'c>(args: &RunArgs, config: &'c Config) -> Option<&'c Model> {
-    config.models.get(args.backend.model.as_ref()?).filter(|_| args.backend.is_local())
+    config.models.get(args.backend.model.as_ref()?).filter(|_| args.backend.base_url.is_none())
 }
 
 /// Returns the model with the presets of its provider.
@@ -104,7 +105,7 @@ fn open(args: &RunArgs, config: &Config) -> Result<PromptRunner> {
     };
     match config.providers.get(&known.provider) {
         Some(provider) => {
-            let backend = Arc::new(config::backend(provider)?);
+            let backend = Arc::new(models::of_provider(provider)?);
             let defaults = provider.llm_options_defaults.clone();
             Ok(PromptRunner::new(backend, &*known.model).with_defaults(defaults))
         }

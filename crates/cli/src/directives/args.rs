@@ -46,11 +46,6 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) backend: BackendArgs,
 
-    /// Configuration file (`formwork.toml`); -m may then name one of its models, and --provider one of its
-    /// providers.
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-
     /// Provider of the configuration, or provider whose known quirks to apply: openrouter, openai,
     /// volcanoengine, formwork or local [default: local for a local model].
     #[arg(long, value_name = "NAME")]

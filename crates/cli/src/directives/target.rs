@@ -8,7 +8,7 @@ use formwork_protocol::directives::{Preset, presets};
 use formwork_protocol::{Body, ChatBackend};
 
 use super::args::RunArgs;
-use crate::config;
+use crate::backend::models;
 
 /// Model of a run, with its settings.
 #[derive(Default)]
@@ -27,12 +27,12 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(args: &RunArgs) -> Result<Self> {
-        let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+        let config = args.backend.configuration()?.config;
         if let Some(provider) = args.provider.as_deref().and_then(|name| config.providers.get(name)) {
             return Self::of_provider(args, &config, provider);
         }
         let quirks = args.provider.as_deref().map(|name| quirks(name, &config)).transpose()?;
-        let named = args.backend.model.as_deref().filter(|_| args.backend.is_local());
+        let named = args.backend.model.as_deref().filter(|_| args.backend.base_url.is_none());
         let Some(model) = named.and_then(|name| config.models.get(name)) else {
             let is_local = args.backend.is_local();
             let known = is_local.then(|| presets::provider_defaults("local"));
@@ -80,7 +80,7 @@ impl Target {
     /// Opens the backend; returns it with the model's name there.
     pub(super) fn open(&self, args: &RunArgs) -> Result<(Arc<dyn ChatBackend>, String)> {
         match (&self.provider, &self.model) {
-            (Some(provider), Some(model)) => Ok((Arc::new(config::backend(provider)?), model.clone())),
+            (Some(provider), Some(model)) => Ok((Arc::new(models::of_provider(provider)?), model.clone())),
             (_, Some(model)) => args.backend.open_local(model),
             (_, None) => args.backend.open(),
         }

@@ -87,7 +87,6 @@ pub(crate) struct EvalToolsArgs {
 /// Options that the evaluations of directives and tools share.
 #[derive(Args)]
 #[command(group = ArgGroup::new("named").args(["model", "models"]).multiple(true))]
-#[command(group = ArgGroup::new("source").args(["base_url", "config"]).multiple(true))]
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
@@ -147,13 +146,13 @@ pub(crate) struct SharedArgs {
     #[arg(long, value_name = "VAR", requires = "base_url")]
     pub(crate) api_key_env: Option<String>,
 
-    /// Configuration file (`formwork.toml`) with providers, models and sampling profiles.
+    /// Configuration file with providers, models and sampling profiles [default: ./formwork.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
     /// Names of models in the configuration, or all: the models of the catalogue on the server of --base-url,
     /// or else all models of the configuration.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "source")]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) models: Vec<String>,
 
     /// Sampling profiles, by name or group: default, recommended, conversation, creative, `tool_calling`.

@@ -37,7 +37,7 @@ pub(crate) fn eval(command: &EvalCommand, as_json: bool) -> Result<bool> {
         settings.modes.dedup();
         settings.semantic_repair = directives.semantic_repair;
     }
-    let config = args.shared.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let config = config::load(args.shared.config.as_deref())?.config;
     let summary = run(args, &config, settings)?;
     let mut out = std::io::stdout();
     if as_json {

@@ -17,7 +17,7 @@ use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
 use super::args::SharedArgs;
 use crate::args::OpenArgs;
-use crate::config;
+use crate::backend::models::of_provider;
 use crate::load::{self, Loaded};
 
 /// Name in `--models` that stands for all models.
@@ -77,7 +77,7 @@ pub(super) fn subjects(args: &SharedArgs, config: &Config, preset: Option<&str>)
 
 impl Subjects {
     fn add_remote(&mut self, model: EvalModel, provider: &Provider) -> Result<()> {
-        let backend = config::backend(provider)?;
+        let backend = of_provider(provider)?;
         self.models.push(EvalModel {
             backend: backend.endpoint().to_owned(),
             provider: provider.preset.clone(),

@@ -43,7 +43,7 @@ fn run(args: &EvalStructuredArgs) -> Result<StructuredSummary> {
     if let Some(path) = &args.cases {
         cases.extend(read(path)?);
     }
-    let config = shared.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let config = config::load(shared.config.as_deref())?.config;
     let Subjects { models, backends } = models::subjects(shared, &config, None)?;
     let settings = StructuredSettings {
         models,

@@ -203,6 +203,7 @@ fn reports_invalid_arguments_and_configurations() -> Result<()> {
             vec!["tools", "--config", config],
             "formwork.toml: line 2: `models.one.modle`: unknown field `modle`",
         ),
+        (vec!["tools", "--models", "one"], "unknown model one in the configuration"),
         (vec!["tools", "--base-url", "ftp://x", "-m", "m"], "invalid server URL `ftp://x`"),
         ([&["tools", "--api-key-env", "FORMWORK_NO_SUCH_KEY"], &here[..]].concat(), "FORMWORK_NO_SUCH_KEY"),
     ] {
@@ -217,7 +218,6 @@ fn reports_invalid_arguments_and_configurations() -> Result<()> {
     assert!(remote > 10 && subjects.models.len() == remote, "{remote} {}", subjects.models.len());
     for wrong in [
         vec!["tools", "--modes", "json_schema"],
-        vec!["tools", "--models", "one"],
         vec!["directives", "--modes", "json"],
         vec!["directives", "--base-url", "http://x"],
         vec!["directives", "--trials", "0"],

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use formwork_trace::Timestamp;
 use formwork_trace::health::{Health, HealthOptions};
 
-use crate::config::{self, FILE};
+use crate::config::{self, ConfigFile, FILE};
 use args::ExportArg;
 pub(crate) use args::HealthArgs;
 
@@ -53,7 +53,8 @@ fn database(args: &HealthArgs) -> Result<PathBuf> {
     if let Some(database) = &args.database {
         return Ok(database.clone());
     }
-    let (Some(path), config) = config::find(args.config.as_deref())? else {
+    let ConfigFile { path, config } = config::load(args.config.as_deref())?;
+    let Some(path) = path else {
         bail!(
             "no database given and no {FILE} in this folder; pass a database, or --config FILE with \
              `[traces] database`"

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use formwork_trace::health::{Bucket, Health, Named, Tally};
+use formwork_trace::health::{Bucket, Cost, Health, Named, Tally};
 
 /// Formats the results as a table, with at most `limit` rows of each kind.
 pub(super) fn table(health: &Health, limit: usize) -> String {
@@ -81,10 +81,36 @@ fn counts(text: &mut String, health: &Health, limit: usize) {
         let failed = format!("{}/{} ({:.1}%)", check.fail, check.pass + check.fail, rate * 100.0);
         lines.push((format!("precheck failed, step {name}"), failed));
     }
+    lines.extend(outcomes(&health.overall, "all"));
+    for Named { name, tally } in health.steps.iter().take(limit) {
+        lines.extend(outcomes(tally, &format!("step {name}")));
+    }
     if !lines.is_empty() {
         text.push('\n');
     }
     for (name, count) in lines {
         let _ = writeln!(text, "{name:<50} {count:>18}");
     }
+}
+
+/// Returns lines for failed runs, retries, repairs and cost, without those that are zero.
+fn outcomes(tally: &Tally, name: &str) -> Vec<(String, String)> {
+    let repairs = tally.repairs.valid + tally.repairs.failed;
+    let mut lines = Vec::new();
+    if tally.failed_runs > 0 {
+        lines.push((format!("failed runs, {name}"), format!("{}/{}", tally.failed_runs, tally.runs)));
+    }
+    if tally.retries > 0 {
+        lines.push((format!("retries, {name}"), tally.retries.to_string()));
+    }
+    if repairs > 0 {
+        lines.push((format!("valid repairs, {name}"), format!("{}/{repairs}", tally.repairs.valid)));
+    }
+    let Cost { requests, tokens, latency_ms } = tally.cost;
+    if requests > 0 {
+        lines.push((format!("requests, {name}"), requests.to_string()));
+        lines.push((format!("tokens, {name}"), tokens.to_string()));
+        lines.push((format!("seconds of requests, {name}"), format!("{:.1}", latency_ms as f64 / 1000.0)));
+    }
+    lines
 }

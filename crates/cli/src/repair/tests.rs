@@ -22,7 +22,7 @@ async fn repaired(args: &[&str], texts: &[&str], answers: &[&str]) -> Result<(us
     let args = parse(args)?;
     let answers = answers.iter().map(|text| Ok::<_, BackendError>(ScriptedBackend::says(text)));
     let backend = Arc::new(ScriptedBackend::new(answers));
-    let repairer = repairer(&args, PromptRunner::new(backend.clone(), "m"))?;
+    let repairer = repairer(&args, &Config::default(), PromptRunner::new(backend.clone(), "m"))?;
     let given = |text: &&str| Given { name: "given".to_owned(), text: (*text).to_owned() };
     let given: Vec<Given> = texts.iter().map(given).collect();
     let Outcome { answers, unanswered } = all(&args, &repairer, &given).await?;
@@ -126,15 +126,15 @@ fn rejects_invalid_combinations_of_arguments() {
         &["--schema", "b", "--step", "a"],
         &["--steps", STEPS, "--step", "a", "--level", "off"],
         &["--steps", STEPS, "--step", "a", "--tolerant", "1"],
-        &["--schema", "b", "--config", "c"],
-        &["--config", "c"],
     ] {
         assert!(parse(args).is_err(), "{args:?}");
     }
-    let told = parse(&["--schema", "b", "--config", "c"]).err().unwrap().to_string();
-    assert!(told.contains("cannot be used with") && told.contains("--config"), "{told}");
+    for args in [&["--schema", "b", "--config", "c"][..], &["--config", "c"]] {
+        let told = repair(&parse(args).unwrap(), false).err().unwrap().to_string();
+        assert!(told.starts_with("--config has no effect without --steps or --model"), "{told}");
+    }
     let error = |args: &[&str]| {
-        let error = repairer(&parse(args).unwrap(), nobody()).err().unwrap();
+        let error = repairer(&parse(args).unwrap(), &Config::default(), nobody()).err().unwrap();
         crate::one_line(&error)
     };
     assert!(
@@ -161,7 +161,7 @@ fn needs_a_model_only_for_repairable_invalid_answers() {
         (&["--schema", &schema, "--max-attempts", "0"][..], &[bad][..], false),
         (&["--steps", &off, "--step", "count"][..], &[bad][..], false),
     ] {
-        let checker = repairer(&parse(args).unwrap(), nobody()).unwrap();
+        let checker = repairer(&parse(args).unwrap(), &Config::default(), nobody()).unwrap();
         let given = |text: &&str| Given { name: "given".to_owned(), text: (*text).to_owned() };
         let given: Vec<Given> = texts.iter().map(given).collect();
         assert_eq!(needs_model(&checker, &given), needed, "{args:?}");
@@ -205,7 +205,7 @@ async fn asks_in_one_mode_after_the_other() {
         let args = parse(&[&["--schema", &schema, "--ask", "--prompt", "Count."], more].concat()).unwrap();
         let replies = replies.iter().map(|text| Ok::<_, BackendError>(ScriptedBackend::says(text)));
         let backend = Arc::new(ScriptedBackend::new(replies));
-        let repairer = repairer(&args, PromptRunner::new(backend.clone(), "m")).unwrap();
+        let repairer = repairer(&args, &Config::default(), PromptRunner::new(backend.clone(), "m")).unwrap();
         let outcome = answers(&args, &repairer, &[]).await.unwrap();
         let formats = |body: &serde_json::Map<String, Value>| {
             body.get("response_format").map_or("none".to_owned(), |format| format["type"].to_string())

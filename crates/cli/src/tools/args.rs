@@ -44,11 +44,6 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) backend: BackendArgs,
 
-    /// Configuration file, for the options in `[tool_calling]`, and for a model in `[models]` that `--model`
-    /// names.
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-
     /// Provider whose presets to apply: openrouter, openai or local [default: by the URL of the server].
     #[arg(long, value_name = "NAME", value_parser = PROVIDERS)]
     pub(super) provider: Option<String>,
