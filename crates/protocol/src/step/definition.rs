@@ -258,7 +258,9 @@ impl StepsFile {
     /// # Errors
     /// Returns an error if no step has this name.
     pub fn step(&self, name: &str) -> Result<&StepDefinition, StepsError> {
-        self.agents.get(name).ok_or_else(|| StepsError::at(&["agents"], self.unknown(name)))
+        self.agents
+            .get(name)
+            .ok_or_else(|| self.source.locate(StepsError::at(&["agents"], self.unknown(name))))
     }
 
     /// Builds the step with this name, so that it can be run. `aros` has defaults for the options

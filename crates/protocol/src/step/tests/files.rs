@@ -342,7 +342,7 @@ async fn processors_of_the_file_change_the_value() {
     let (output, _) = ran(&with("{ command: [sed, s/total/count/] }")).await;
     assert_eq!(output.expect("an output").value, json!({ "count": 2 }));
     let (output, _) = ran(&with("{ command: [wc, -c], input: text }")).await;
-    assert_eq!(output.expect_err("a number").errors(), ["Expected object, got number"]);
+    assert_eq!(output.expect_err("a number").errors(), ["The whole value: Expected object, got number"]);
     for (processor, told) in [
         ("{ command: [/no/such/program] }", "could not be started"),
         ("{ command: [sh, -c, 'echo bad >&2; exit 3'] }", "bad"),
