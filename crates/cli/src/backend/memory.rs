@@ -98,7 +98,7 @@ impl SupportMemory for FileMemory {
             content.models.remove(&oldest);
         }
         if let Err(error) = self.write(&content) {
-            tracing::info!(path = %self.path.display(), %error, "what was found out about the server is not stored");
+            eprintln!("formwork: warning: {}: {error}", self.path.display());
         }
     }
 }
