@@ -10,8 +10,8 @@ use super::{Checks, EvalMode, Failure};
 use formwork_backend::{BackendError, Body, merge};
 use formwork_protocol::catalogue::Workaround;
 use formwork_protocol::directives::{
-    Definition, Directive, DirectiveResult, Mode, Preset, ProblemCategory, Registry, RunRequest, Runner,
-    StructuredOutputOptions, patch, presets,
+    Definition, Directive, DirectiveResult, Mode, Preset, ProblemCategory, Registry, Requirement, RunRequest,
+    Runner, StructuredOutputOptions, patch, presets,
 };
 
 const SYSTEM: &str =
@@ -128,9 +128,11 @@ pub(super) fn judge(text: &str) -> Checks {
 pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
     // Cannot happen: scenario names were checked, and a test checks the registry.
-    let Some((scenario, options)) = scenario.zip(OPTIONS.clone()) else {
-        return Err(BackendError::cancelled());
-    };
+    let options = scenario.zip(OPTIONS.clone()).and_then(|(scenario, options)| {
+        let required = attempt.settings.require.then(|| Requirement::exactly_one(scenario.wanted));
+        Some((scenario, options.with_required(required).ok()?))
+    });
+    let Some((scenario, options)) = options else { return Err(BackendError::cancelled()) };
     let mut request = RunRequest::new(scenario.user, options);
     request.system = Some(SYSTEM.to_owned());
     let missed = Arc::new(Mutex::new(None));

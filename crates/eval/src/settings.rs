@@ -38,6 +38,10 @@ pub struct EvalSettings {
     pub overrides: Sampling,
     /// True if the model is asked to repair an envelope whose directives do not match the request.
     pub semantic_repair: bool,
+    /// True if the request requires exactly one directive of the type that the scenario asks for. A
+    /// backend that enforces schemas then always writes the directive.
+    #[serde(default)]
+    pub require: bool,
 }
 
 /// Model to evaluate, with its settings.
@@ -104,6 +108,7 @@ impl EvalSettings {
             defaults: Body::new(),
             overrides: Sampling::default(),
             semantic_repair: false,
+            require: false,
         }
     }
 

@@ -76,6 +76,10 @@ pub(crate) struct EvalDirectivesArgs {
     /// Ask again if the requested directive is missing.
     #[arg(long)]
     pub(crate) semantic_repair: bool,
+
+    /// Require exactly one directive of the type that the scenario asks for, in the schema of the request.
+    #[arg(long)]
+    pub(crate) require: bool,
 }
 
 #[derive(Args)]

@@ -36,6 +36,7 @@ pub(crate) fn eval(command: &EvalCommand, as_json: bool) -> Result<bool> {
         settings.modes.sort_unstable();
         settings.modes.dedup();
         settings.semantic_repair = directives.semantic_repair;
+        settings.require = directives.require;
     }
     let config = config::load(args.shared.config.as_deref())?.config;
     let summary = run(args, &config, settings)?;

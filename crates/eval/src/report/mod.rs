@@ -213,7 +213,9 @@ fn settings(summary: &Summary) -> Vec<(&'static str, String)> {
     ];
     if !settings.modes.is_empty() {
         told.insert(1, ("modes", joined(settings.modes.iter().map(|mode| mode.name()).collect())));
-        told.push(("semantic repair", if settings.semantic_repair { "yes" } else { "no" }.to_owned()));
+        let yes_or_no = |is_on| if is_on { "yes" } else { "no" }.to_owned();
+        told.push(("semantic repair", yes_or_no(settings.semantic_repair)));
+        told.push(("directives required by the schema", yes_or_no(settings.require)));
     }
     if let Some(limit) = settings.max_tokens {
         told.push(("maximum tokens per answer", limit.to_string()));

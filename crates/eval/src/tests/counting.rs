@@ -89,3 +89,20 @@ async fn strategies_are_compared_with_the_same_seeds() {
     let page = report(&summary, &trials).expect("a report");
     assert!(page.contains("Run once for both strategies, because no workaround applies: m."), "said so");
 }
+
+/// `require` names the scenario's type in the request, and exactly one directive counts.
+#[tokio::test]
+async fn a_required_directive_is_part_of_the_request() {
+    let good = envelope("ui.toast", &json!({ "message": "Saved" }));
+    for require in [false, true] {
+        let settings = EvalSettings { require, ..settings(Harness::Directives, "toast") };
+        let backend = Arc::new(ScriptedBackend::new([says(&good)]));
+        let backends = BTreeMap::from([("m".to_owned(), Arc::clone(&backend) as Arc<dyn ChatBackend>)]);
+        let evaluation = Evaluation::new(settings, backends).expect("good settings");
+        let trials = all(&evaluation, &Journal::default(), 1).await;
+        assert!(trials[0].ok);
+        let body = serde_json::to_string(&backend.asked()[0]).expect("JSON");
+        let asked = body.contains("exactly 1 directive of type ui.toast") || body.contains("maxContains");
+        assert_eq!(asked, require, "{body}");
+    }
+}
