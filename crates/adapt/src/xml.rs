@@ -9,10 +9,13 @@
 //! becomes the type of its property: a string keeps its leading zeros, and a number must be written
 //! as in JSON. If several types are possible, or an element has attributes, nothing is read.
 //!
-//! A list is written as repeated elements, or as one element with an element for each item.
+//! A list is written as repeated elements, or as one element with an element for each item. Members
+//! without a common element around them must be the whole text, except for a fence.
+
+use std::collections::{HashMap, HashSet};
 
 use roxmltree::{Document as Xml, Node, ParsingOptions};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::tape::{Document, Tape, number_length};
 use super::{Adapter, schema, thoughts};
@@ -35,6 +38,10 @@ pub(super) fn read(adapter: &Adapter, text: &str) -> Option<Document> {
     if start >= end || [&before, body.get(end..)?].iter().any(|text| text.contains(['{', '[', '<'])) {
         return None;
     }
+    if !has_plain_tags(&body[start..end]) {
+        return None;
+    }
+    let is_alone = is_fence(body.get(..start)?) && is_fence(body.get(end..)?);
     let wrapped = format!("<all>{}</all>", &body[start..end]);
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES, ..ParsingOptions::default() };
     let xml = Xml::parse_with_options(&wrapped, options).ok()?;
@@ -43,7 +50,8 @@ pub(super) fn read(adapter: &Adapter, text: &str) -> Option<Document> {
     let reader = Reader { root: &adapter.schema };
     // The elements are the members, or the only element has the members.
     let inner = elements(all)?;
-    let mut nodes = vec![all];
+    let mut nodes: Vec<Node<'_, '_>> = Vec::new();
+    nodes.extend(is_alone.then_some(all));
     nodes.extend(inner.first().filter(|_| inner.len() == 1));
     let mut read = nodes.into_iter().filter_map(|node| {
         let json = reader.object(&adapter.schema, node, depth)?;
@@ -58,26 +66,25 @@ struct Reader<'s> {
     root: &'s Value,
 }
 
-impl Reader<'_> {
+impl<'s> Reader<'s> {
     /// Renders the elements in a node as an object.
-    fn object(&self, schema: &Value, node: Node<'_, '_>, depth: usize) -> Option<String> {
+    fn object(&self, schema: &'s Value, node: Node<'_, '_>, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
-        let properties: Map<String, Value> = schema::properties(self.root, schema)
-            .into_iter()
-            .map(|(name, schema)| (name.to_owned(), schema.clone()))
-            .collect();
-        let mut members: Vec<(&str, Vec<Node<'_, '_>>)> = Vec::new();
+        let properties: HashMap<&str, &Value> = schema::properties(self.root, schema).into_iter().collect();
+        let mut members: Vec<(&str, &Value, Vec<Node<'_, '_>>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for element in elements(node)? {
-            let name = element.tag_name().name();
-            match members.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, elements)) => elements.push(element),
-                None => members.push((name, vec![element])),
+            let (&name, &schema) = properties.get_key_value(element.tag_name().name())?;
+            let place = *places.entry(name).or_insert(members.len());
+            match members.get_mut(place) {
+                Some((.., elements)) => elements.push(element),
+                None => members.push((name, schema, vec![element])),
             }
         }
         let members: Option<Vec<String>> = members
             .into_iter()
-            .map(|(name, elements)| {
-                let value = self.member(properties.get(name)?, &elements, depth)?;
+            .map(|(name, schema, elements)| {
+                let value = self.member(schema, &elements, depth)?;
                 Some(format!("{}:{value}", Value::from(name)))
             })
             .collect();
@@ -85,10 +92,10 @@ impl Reader<'_> {
     }
 
     /// Renders the elements with the name of a property.
-    fn member(&self, schema: &Value, elements: &[Node<'_, '_>], depth: usize) -> Option<String> {
+    fn member(&self, schema: &'s Value, elements: &[Node<'_, '_>], depth: usize) -> Option<String> {
         let schema = schema::resolved(self.root, schema);
         let depth = depth.checked_sub(1)?;
-        if self.types(schema, depth)? != ["array"] {
+        if self.types(schema)? != ["array"] {
             let [element] = elements else { return None };
             return self.value(schema, *element, depth);
         }
@@ -107,16 +114,19 @@ impl Reader<'_> {
     }
 
     /// Renders an element that is no list.
-    fn value(&self, schema: &Value, element: Node<'_, '_>, depth: usize) -> Option<String> {
+    fn value(&self, schema: &'s Value, element: Node<'_, '_>, depth: usize) -> Option<String> {
         let schema = schema::resolved(self.root, schema);
-        let types = self.types(schema, depth)?;
+        let types = self.types(schema)?;
         if types == ["object"] {
             return self.object(schema, element, depth);
         }
-        if element.children().any(|child| child.is_element()) {
-            return None;
-        }
-        let text = element.text().unwrap_or_default();
+        // A comment between two texts would hide the second one.
+        let mut children = element.children();
+        let text = match (children.next(), children.next()) {
+            (None, _) => "",
+            (Some(child), None) if child.is_text() => child.text()?,
+            _ => return None,
+        };
         let word = text.trim();
         let is_number = number_length(word.as_bytes()).filter(|(length, _)| *length == word.len());
         let mut values = types.iter().filter_map(|name| match *name {
@@ -132,29 +142,59 @@ impl Reader<'_> {
     }
 
     /// Returns the types that the schema names, without repetition. Returns `None` if it names none.
-    fn types<'a>(&'a self, schema: &'a Value, depth: usize) -> Option<Vec<&'a str>> {
-        let depth = depth.checked_sub(1)?;
-        let schema = schema::resolved(self.root, schema);
-        let list = |name: &str| schema.get(name).and_then(Value::as_array);
-        let mut types: Vec<&str> = if let Some(kind) = schema.get("type") {
-            match kind {
-                Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-                kind => vec![kind.as_str()?],
+    fn types(&self, schema: &'s Value) -> Option<Vec<&'s str>> {
+        let (mut types, mut known, mut open) = (Vec::new(), HashSet::new(), vec![schema]);
+        while let Some(schema) = open.pop() {
+            let schema = schema::resolved(self.root, schema);
+            if !known.insert(std::ptr::from_ref(schema)) {
+                continue;
             }
-        } else if let Some(value) = schema.get("const") {
-            vec![super::chain::type_of(value)]
-        } else if let Some(values) = list("enum") {
-            values.iter().map(super::chain::type_of).collect()
-        } else if let Some(branches) = list("anyOf").or_else(|| list("oneOf")) {
-            let types: Option<Vec<_>> = branches.iter().map(|branch| self.types(branch, depth)).collect();
-            types?.concat()
-        } else {
-            vec![schema::kind(self.root, schema)?]
-        };
+            let list = |name: &str| schema.get(name).and_then(Value::as_array);
+            if let Some(kind) = schema.get("type") {
+                match kind {
+                    Value::Array(kinds) => types.extend(kinds.iter().filter_map(Value::as_str)),
+                    kind => types.push(kind.as_str()?),
+                }
+            } else if let Some(value) = schema.get("const") {
+                types.push(super::chain::type_of(value));
+            } else if let Some(values) = list("enum") {
+                for value in values {
+                    types.push(super::chain::type_of(value));
+                }
+            } else if let Some(branches) = list("anyOf").or_else(|| list("oneOf")) {
+                open.extend(branches);
+            } else {
+                types.push(schema::kind(self.root, schema)?);
+            }
+        }
         types.sort_unstable();
         types.dedup();
         Some(types)
     }
+}
+
+/// Reports whether no tag has attributes or namespaces. They belong to no property, and many of them
+/// would take long to parse.
+fn has_plain_tags(xml: &str) -> bool {
+    let mut rest = xml;
+    while let Some((_, tag)) = rest.split_once('<') {
+        let sections = [("!--", "-->"), ("![CDATA[", "]]>"), ("?", "?>")];
+        let section = sections.iter().find(|(begin, _)| tag.starts_with(begin));
+        let end = section.map_or(">", |(_, end)| end);
+        let Some((inside, after)) = tag.split_once(end) else { return false };
+        if section.is_none() && inside.contains(['=', '<', ':']) {
+            return false;
+        }
+        rest = after;
+    }
+    true
+}
+
+/// Reports whether the text beside XML is blank or a line of a fence.
+fn is_fence(text: &str) -> bool {
+    let text = text.trim();
+    text.strip_prefix("```").unwrap_or(text).chars().all(char::is_alphanumeric)
+        && (text.is_empty() || text.starts_with("```"))
 }
 
 /// Returns the elements in a node. Returns `None` if there is other text or an attribute.
@@ -162,16 +202,20 @@ fn elements<'a, 'input>(node: Node<'a, 'input>) -> Option<Vec<Node<'a, 'input>>>
     let is_part = |child: &Node<'_, '_>| {
         (child.is_element() && child.attributes().len() == 0)
             || child.is_comment()
-            || child.text().is_some_and(|text| text.trim().is_empty())
+            || (child.is_text() && child.text().is_some_and(|text| text.trim().is_empty()))
     };
     node.children().all(|child| is_part(&child)).then(|| node.children().filter(Node::is_element).collect())
 }
 
-/// Returns the text of a string without the line breaks between its tags.
+/// Returns the text of a string without the line breaks after its opening tag and before its closing
+/// tag. Several lines keep their indentation, a single line does not.
 fn content(text: &str) -> &str {
-    let inner = text.trim();
     let blanks = text.len() - text.trim_start().len();
-    if text[..blanks].contains('\n') { inner } else { text }
+    let Some(line) = text[..blanks].rfind('\n') else { return text };
+    match text.trim() {
+        several if several.contains('\n') => text[line + 1..].trim_end(),
+        single => single,
+    }
 }
 
 #[cfg(test)]
@@ -218,7 +262,10 @@ mod tests {
             ),
             ("<o><item>a</item><tags>x</tags><tags>y</tags></o>", json!({ "item": "a", "tags": ["x", "y"] })),
             ("<o><item><![CDATA[a < {b}]]></item></o>", json!({ "item": "a < {b}" })),
-            ("<think>so</think><o><item>\n  a\n  b\n</item></o>", json!({ "item": "a\n  b" })),
+            ("<think>so</think><o><item>\n  a\n  b\n</item></o>", json!({ "item": "  a\n  b" })),
+            ("<o><!-- b --><item>a</item><!-- c --></o>", json!({ "item": "a" })),
+            ("<o><item>\n  a\n</item></o>", json!({ "item": "a" })),
+            ("<item>a</item>", json!({ "item": "a" })),
         ] {
             let adaptation = adapter().adapt(text);
             assert_eq!(adaptation.value(), Some(&value), "{text}: {:?}", adaptation.violations());
@@ -242,11 +289,61 @@ mod tests {
             "<o><item>a</item></p>",
             "<o><item>a",
             "<o><quantity>2</quantity></o>",
+            "<o><item>lamp<!-- the --> shade</item></o>",
+            "<o><item><!-- the -->lamp</item></o>",
+            "<o><item>lamp<?x y?> shade</item></o>",
+            "<o><?x y?><item>lamp</item></o>",
+            "<o><item>a</item><quantity>2<!-- 3 -->0</quantity></o>",
+            "<o><item>a</item><tags><tag>x<!-- y -->z</tag></tags></o>",
+            "<o><item>a</item><to id=\"7\"> </to></o>",
+            "<o xmlns=\"u\"><item>a</item></o>",
+            "<o xmlns:x=\"u\"><x:item>a</x:item></o>",
+            "I thought of <item>lamp</item><quantity>2</quantity> but the answer is: chair",
+            "I thought of <item>lamp</item> but the answer is: chair",
+            "<item>lamp</item> is too dear",
+            "```\nIt is\n```\n<item>lamp</item>",
             &deep,
         ] {
             assert!(!adapter().adapt(text).is_valid(), "{}", &text[..40.min(text.len())]);
         }
         let strict = Adapter::new(adapter().schema(), AdaptOptions::full()).expect("a schema");
         assert!(!strict.adapt("<o><item>a</item></o>").is_valid());
+    }
+
+    #[test]
+    fn reads_hostile_xml_in_linear_time() {
+        let many = |count: usize, part: &dyn Fn(usize) -> String| (0..count).map(part).collect::<String>();
+        let spaces = many(4000, &|at| format!("<a xmlns:n{at}=\"u{at}\">"));
+        let attributes = many(40_000, &|at| format!(" a{at}=\"\""));
+        let elements = many(40_000, &|at| format!("<e{at}></e{at}>"));
+        let items = many(40_000, &|_| "<tags>x</tags>".to_owned());
+        let sections = "<![CDATA[ <!-- ".repeat(40_000);
+        for text in [
+            format!("<item>{spaces}{}</item>", "</a>".repeat(4000)),
+            format!("<o><item{attributes}>x</item></o>"),
+            format!("<o>{elements}</o>"),
+            format!("<o>{items}</o>"),
+            format!("<o><item>{sections}</item></o>"),
+            format!("<o>{}</o>", "<!--".repeat(40_000)),
+        ] {
+            let start = std::time::Instant::now();
+            assert!(!adapter().adapt(&text).is_valid());
+            assert!(start.elapsed().as_secs() < 2, "{}: {:?}", &text[..40], start.elapsed());
+        }
+    }
+
+    #[test]
+    fn types_of_recursive_branches_take_linear_time() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "item": { "$ref": "#/$defs/any" } },
+            "$defs": { "any": { "anyOf": [
+                { "$ref": "#/$defs/any" }, { "$ref": "#/$defs/any" }, { "type": "string" },
+            ] } },
+        });
+        let options = AdaptOptions::full().with_tolerance(Tolerance::Json5);
+        let adapter = Adapter::new(&schema, options).expect("a schema");
+        let schema = &adapter.schema()["$defs"]["any"];
+        assert_eq!(Reader { root: adapter.schema() }.types(schema), Some(vec!["string"]));
     }
 }
