@@ -210,6 +210,8 @@ impl Adapter {
             let properties = schema::properties(&self.schema, &self.schema).into_iter();
             let properties = properties.map(|(name, _)| (name.to_owned(), false));
             let required = schema::required(&self.schema, &self.schema).into_iter();
+            let of_calls = repair::names_of_calls(&self.schema).map(|name| (name.to_owned(), false));
+            let properties = properties.chain(of_calls);
             properties.chain(required.map(|name| (name.to_owned(), true))).collect()
         })
     }

@@ -31,7 +31,7 @@ fn is_open(text: &str) -> bool {
 
 /// Returns the start and end of each `<think>` or `<thinking>` tag, and whether the tag is a
 /// closing tag.
-fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
+pub(crate) fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
     text.match_indices("think").filter_map(|(at, word)| {
         let after = &text[at + word.len()..];
         let rest = after.strip_prefix("ing").unwrap_or(after).strip_prefix('>')?;

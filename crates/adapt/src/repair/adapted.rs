@@ -1,5 +1,6 @@
 //! Reading of texts that are adapted if they are invalid.
 
+use super::shape::TOOL_CALLS;
 use super::{Reading, Shape};
 use crate::{Adapter, object};
 
@@ -22,7 +23,7 @@ impl Shape {
     /// ```
     pub fn read_adapted(&self, adapter: &Adapter, text: &str) -> Reading {
         let as_it_is = self.read(text);
-        if as_it_is.is_valid() {
+        if as_it_is.is_valid() || as_it_is.is_final {
             return as_it_is;
         }
         // Adapts only the value that the shape found, because the rest of the text may contain
@@ -33,9 +34,11 @@ impl Shape {
             return as_it_is;
         }
         let Some(value) = adaptation.value() else { return as_it_is };
-        let mut reading = self.check(value.clone());
-        reading.written = adaptation.written();
+        let Ok((value, has_calls)) = self.converted(value.clone()) else { return as_it_is };
+        let mut reading = self.check(value);
+        reading.written = adaptation.written().filter(|_| !has_calls);
         reading.adapted = adaptation.transforms().map(str::to_owned).collect();
+        reading.adapted.extend(has_calls.then(|| TOOL_CALLS.to_owned()));
         // An object without content must not replace a text that can stand for the answer.
         let is_silent = self.of_text(text).is_some() && !reading.is_telling();
         if !is_silent && as_it_is.is_worse_than(&reading) && !reading.loses(&as_it_is) {

@@ -26,6 +26,7 @@
 mod adapted;
 mod calls;
 mod content;
+mod drafts;
 mod envelope;
 mod error;
 mod format;
@@ -40,6 +41,13 @@ pub use error::RepairError;
 pub use prompt::{SHOWN, repair_prompt};
 pub use shape::{Reading, Shape};
 pub use words::{dotted, first_errors};
+
+/// Returns the names of the members of calls in other forms, if `schema` is the envelope's schema. An
+/// object with such a member is an answer as well.
+pub(crate) fn names_of_calls(schema: &serde_json::Value) -> impl Iterator<Item = &'static str> {
+    let is_envelope = *schema == envelope::schema();
+    calls::names().filter(move |_| is_envelope)
+}
 
 /// Returns the first `limit` characters of `text`, followed by `...` if the text is longer.
 pub fn truncated(text: &str, limit: usize) -> String {

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::content::{Content, Marks, says_something};
 use super::error::Kind;
 use super::{RepairError, calls, envelope, words, xml};
+use crate::extract::Unread;
 use crate::strict::Unreadable;
-use crate::tape::{Document, in_one_line, pointer_token};
+use crate::tape::{Document, Place, in_one_line, pointer_token};
 use crate::{AdaptError, AdaptOptions, Adapter, Allow, Tolerance, object, schema};
 
 /// Maximum size of a text that is read, in bytes.
@@ -92,29 +93,42 @@ impl Shape {
             let told = format!("the text has {} bytes; the limit is {BYTES}", text.len());
             return Reading::of_nothing(vec![told]);
         }
-        let unwrapped = if self.0.is_envelope { xml::normalized(text, &self.fields()) } else { Ok(None) };
-        let read = match &unwrapped {
-            Ok(Some(envelope)) => self.find(envelope),
-            Ok(None) => self.find(text),
-            Err(problem) => Err(problem.clone()),
+        let read = match self.unwrapped(text) {
+            Ok(unwrapped) => self.find(unwrapped.as_deref().unwrap_or(text)),
+            Err(problem) => Err(Problem { is_final: true, ..problem }),
         };
         match read {
             Ok(found) => self.of_document(text, &found),
-            Err(Problem { message, number: None }) => self.unread(text, vec![message]),
-            Err(Problem { message, number: Some(number) }) => {
-                Reading { content: Content::of_number(number), ..Reading::of_nothing(vec![message]) }
+            Err(Problem { message, number: None, is_final }) => {
+                Reading { is_final, ..self.unread(text, vec![message]) }
+            }
+            Err(Problem { message, number: Some(number), is_final }) => {
+                let content = Content::of_number(number);
+                Reading { content, is_final, ..Reading::of_nothing(vec![message]) }
             }
         }
+    }
+
+    /// Converts calls in XML to JSON. Returns `None` if there are none.
+    fn unwrapped(&self, text: &str) -> Result<Option<String>, Problem> {
+        if self.0.is_envelope { xml::normalized(text, &self.fields()) } else { Ok(None) }
     }
 
     /// Validates the value that was found in a text. Calls in another form are converted to the
     /// envelope's form.
     fn of_document(&self, text: &str, found: &Document) -> Reading {
-        let value = found.value();
-        match if self.0.is_envelope { calls::enveloped(&value) } else { Ok(None) } {
-            Ok(None) => Reading { written: Some(in_one_line(found.text())), ..self.check(value) },
-            Ok(Some(envelope)) => Reading { adapted: vec!["tool-calls".to_owned()], ..self.check(envelope) },
-            Err(problem) => self.unread(text, vec![problem.message]),
+        match self.converted(found.value()) {
+            Ok((value, false)) => Reading { written: Some(in_one_line(found.text())), ..self.check(value) },
+            Ok((value, true)) => Reading { adapted: vec![TOOL_CALLS.to_owned()], ..self.check(value) },
+            Err(problem) => Reading { is_final: true, ..self.unread(text, vec![problem.message]) },
+        }
+    }
+
+    /// Converts calls in another form to the envelope's form. The flag is true if there are such calls.
+    pub(super) fn converted(&self, value: Value) -> Result<(Value, bool), Problem> {
+        match if self.0.is_envelope { calls::enveloped(&value)? } else { None } {
+            Some(envelope) => Ok((envelope, true)),
+            None => Ok((value, false)),
         }
     }
 
@@ -182,17 +196,42 @@ impl Shape {
         self.0.fields.iter().map(String::as_str).collect()
     }
 
-    /// Finds the value in a text, in the same way as an adapter does.
+    /// Finds the value in a text, in the same way as an adapter does. A text with calls beside the
+    /// value has none, because the calls would be lost.
     fn find(&self, text: &str) -> Result<Document, Problem> {
         let Some(finder) = &self.0.finder else {
             return Err(Problem::unread("the schema could not be compiled"));
         };
-        finder.find(text).map_err(|unread| match unread.region {
-            Some(region) => Problem::from(Unreadable::new(unread.violation, &region.text, &region.error)),
-            None => Problem::unread(&unread.violation.message),
+        match finder.find(text) {
+            Ok(found) => {
+                let value = self.0.is_envelope.then(|| found.value());
+                self.nothing_beside(text, found.text(), value.as_ref()).map(|()| found)
+            }
+            Err(Unread { region: Some(region), violation }) => {
+                self.nothing_beside(text, &region.text, None)?;
+                Err(Problem::from(Unreadable::new(violation, &region.text, &region.error)))
+            }
+            Err(Unread { region: None, violation }) => Err(Problem::unread(&violation.message)),
+        }
+    }
+
+    /// Checks that a text has no calls beside the part `found`.
+    fn nothing_beside(&self, text: &str, found: &str, value: Option<&Value>) -> Result<(), Problem> {
+        if !self.0.is_envelope {
+            return Ok(());
+        }
+        let body = object::without_thoughts(text);
+        let start = body.as_ptr() as usize - text.as_ptr() as usize;
+        calls::beside(body, found, value).map_or(Ok(()), |at| {
+            let Place { line, column } = Place::of(text, start + at);
+            let told = format!("line {line}, column {column}: expected no calls beside the answer");
+            Err(Problem { is_final: true, ..Problem::unread(&told) })
         })
     }
 }
+
+/// Name of the transform that converts calls to the envelope's form.
+pub(super) const TOOL_CALLS: &str = "tool-calls";
 
 /// Returns the options of an adapter that only finds values.
 fn finding() -> AdaptOptions {
@@ -225,17 +264,23 @@ pub(super) struct Problem {
     message: String,
     /// Number that fits neither 64 bits nor a double, if this is the reason.
     number: Option<String>,
+    /// True if adaptation would lose a call.
+    is_final: bool,
 }
 
 impl Problem {
     /// Creates the problem of a text that is not JSON.
     pub(super) fn unread(reason: &str) -> Self {
-        Self { message: format!("The JSON cannot be read: {reason}"), number: None }
+        Self { message: format!("The JSON cannot be read: {reason}"), number: None, is_final: false }
     }
 
     /// Creates the problem of a value at `place`, a JSON pointer.
     pub(super) fn of_place(place: &str, words: &str) -> Self {
-        Self { message: format!("Field \"{}\": {words}", words::dotted(place)), number: None }
+        let message = match place {
+            "" => format!("The whole value: {words}"),
+            place => format!("Field \"{}\": {words}", words::dotted(place)),
+        };
+        Self { message, number: None, is_final: false }
     }
 
     /// Creates the problem of a part at `place`, a JSON pointer.
@@ -245,9 +290,9 @@ impl Problem {
         match refusal {
             Some(reason) if !path.is_empty() => {
                 let message = format!("Field \"{}\": {reason}", words::dotted(&path));
-                Self { message, number }
+                Self { message, number, is_final: false }
             }
-            Some(reason) => Self { message: format!("The whole value: {reason}"), number },
+            Some(reason) => Self { message: format!("The whole value: {reason}"), number, is_final: false },
             None => Self::unread(&violation.message),
         }
     }
@@ -274,12 +319,22 @@ pub struct Reading {
     pub(super) written: Option<String>,
     /// Transforms applied to the text.
     pub(super) adapted: Vec<String>,
+    /// True if adaptation would lose a call of the text.
+    pub(super) is_final: bool,
 }
 
 impl Reading {
     /// Creates the reading of a text without a value.
     pub const fn of_nothing(errors: Vec<String>) -> Self {
-        Self { value: None, errors, telling: 0, content: Content::NONE, written: None, adapted: Vec::new() }
+        Self {
+            value: None,
+            errors,
+            telling: 0,
+            content: Content::NONE,
+            written: None,
+            adapted: Vec::new(),
+            is_final: false,
+        }
     }
 
     fn with_value(self, value: Value) -> Self {

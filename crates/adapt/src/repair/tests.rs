@@ -1,3 +1,4 @@
+mod beside;
 mod bounds;
 mod exact;
 mod kept;

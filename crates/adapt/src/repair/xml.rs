@@ -11,34 +11,53 @@
 
 use serde_json::{Map, Value, json};
 
-use super::calls::call;
+use super::calls::{self, call};
 use super::shape::Problem;
 use crate::object::{is_blank, range_in};
 use crate::strict;
 use crate::tape::pointer_token;
+use crate::thoughts;
 
 /// Elements that contain calls.
-const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
+pub(super) const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
 
 /// Converts calls in XML to the text of an envelope. Returns `None` if the text has no such calls
-/// or is JSON itself.
+/// or is JSON itself. Calls in reasoning are drafts: they are removed together with the reasoning.
 ///
 /// # Errors
-/// Returns an error if one of several calls is invalid or cut off, or if JSON in a call is refused.
+/// Returns an error if one of several calls is invalid or cut off, if JSON in a call is refused, or if
+/// the text beside the calls has calls or an envelope in JSON.
 pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, Problem> {
     let mentions = |tag: &str| text.contains(tag);
     if !mentions("function_calls") && !mentions("tool_call") && !mentions("invoke") {
         return Ok(None);
     }
+    if is_envelope(text, fields) {
+        return Ok(None);
+    }
+    let said = super::drafts::without_drafts(text)?;
+    let was_changed = said.len() < text.len();
+    if element(&said, &WRAPPERS).is_none() || is_envelope(&said, fields) {
+        return Ok(was_changed.then_some(said.into_owned()));
+    }
+    of_calls(&said, fields)
+}
+
+/// Reports whether a text is JSON, or its first call is inside of an envelope.
+fn is_envelope(text: &str, fields: &[&str]) -> bool {
     let is_json = text.trim_start_matches(is_blank).starts_with(['{', '['])
         && serde_json::from_str::<serde::de::IgnoredAny>(text.trim_matches(is_blank)).is_ok();
-    if is_json {
-        return Ok(None);
-    }
-    let Some(first) = element(text, &WRAPPERS).map(|first| first.before.len()) else { return Ok(None) };
-    if range_in(text, fields).is_some_and(|envelope| envelope.contains(&first)) {
-        return Ok(None);
-    }
+    let is_inside = || {
+        let first = element(text, &WRAPPERS).map(|first| first.before.len());
+        first.is_some_and(|first| range_in(text, fields).is_some_and(|envelope| envelope.contains(&first)))
+    };
+    is_json || is_inside()
+}
+
+/// Converts the calls in a text with at least one wrapper.
+fn of_calls(text: &str, fields: &[&str]) -> Result<Option<String>, Problem> {
+    let has_json = |text: &str| text.contains(['{', '[']);
+    let invalid = || Problem::unread("one of several XML calls is invalid or cut off");
     let mut said = String::new();
     let mut calls = Vec::new();
     let mut rest = text;
@@ -46,21 +65,39 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, 
         said.push_str(wrapped.before);
         let inner = match wrapped.name {
             "invoke" => vec![invocation(&wrapped, calls.len())?],
-            _ => within(wrapped.inner, calls.len())?,
+            _ => within(wrapped.inner, calls.len(), &mut said)?,
         };
         match inner.into_iter().collect::<Option<Vec<Value>>>() {
             Some(found) if !found.is_empty() => calls.extend(found),
             // A single wrapper without calls is replaced by its inner text.
             _ if calls.is_empty() && element(wrapped.after, &WRAPPERS).is_none() => {
-                return Ok(Some(wrapped.inner.to_owned()));
+                if wrapped.name != "invoke" && attribute(wrapped.attributes, "name").is_some() {
+                    return Err(Problem::of_place(
+                        &place_of(0),
+                        "Expected a call with `name` and `arguments`",
+                    ));
+                }
+                let inner = wrapped.inner;
+                if !has_json(wrapped.before) && !has_json(wrapped.after) {
+                    return Ok(Some(inner.to_owned()));
+                }
+                // JSON beside the wrapper counts as well.
+                if wrapped.name == "invoke" || json_of(inner, 0)?.is_none() {
+                    return Err(invalid());
+                }
+                return Ok(Some(format!("{}\n{inner}\n{}", wrapped.before, wrapped.after)));
             }
-            _ => return Err(Problem::unread("one of several XML calls is invalid or cut off")),
+            _ => return Err(invalid()),
         }
         rest = wrapped.after;
     }
     said.push_str(rest);
-    let mut envelope = json!({ "toolCalls": calls });
     let said = said.trim_matches(is_blank);
+    if calls::position(said, true).is_some() || range_in(said, fields).is_some() {
+        let told = format!("Expected no JSON beside the {} calls in XML", calls.len());
+        return Err(Problem::of_place("/toolCalls", &told));
+    }
+    let mut envelope = json!({ "toolCalls": calls });
     if !said.is_empty() {
         envelope["content"] = said.into();
     }
@@ -68,12 +105,13 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, 
 }
 
 /// Parses the calls in a wrapper. `at` is the index of the first call. An element that is not a
-/// valid call becomes `None`.
-fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
+/// valid call becomes `None`. Text between the calls is added to `said`.
+fn within(text: &str, at: usize, said: &mut String) -> Result<Vec<Option<Value>>, Problem> {
     let mut calls = Vec::new();
     let mut rest = text;
     while let Some(wrapped) = element(rest, &["invoke", "tool_call"]) {
         let at = at + calls.len();
+        said.push_str(wrapped.before);
         calls.push(match wrapped.name {
             "invoke" => invocation(&wrapped, at)?,
             _ => match json_of(wrapped.inner, at)? {
@@ -84,6 +122,10 @@ fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
         rest = wrapped.after;
     }
     if !calls.is_empty() {
+        said.push_str(rest);
+        if thoughts::marks(said).next().is_some() {
+            return Err(Problem::of_place(&place_of(at), "Expected no reasoning between calls"));
+        }
         return Ok(calls);
     }
     match json_of(text, at)? {
@@ -188,19 +230,34 @@ fn element_of<'a>(text: &'a str, name: &'static str) -> Option<Element<'a>> {
 /// Finds the first element with one of these names. An element without a closing tag extends to the
 /// end of the text.
 fn element<'a>(text: &'a str, names: &[&'static str]) -> Option<Element<'a>> {
-    let mut at = 0;
-    while let Some((start, tag, after)) = tag_from(text, at) {
+    let Opening { start, name, attributes, end, is_empty } = opening(text, 0, names)?;
+    let body = &text[end..];
+    let closed = if is_empty { Some(("", body)) } else { closed(body, name) };
+    let (inner, after) = closed.unwrap_or((body, ""));
+    let is_closed = closed.is_some();
+    Some(Element { before: &text[..start], name, attributes, inner, after, is_closed })
+}
+
+/// An opening tag.
+pub(super) struct Opening<'a> {
+    pub(super) start: usize,
+    pub(super) name: &'static str,
+    attributes: &'a str,
+    pub(super) end: usize,
+    /// True if the tag has no closing tag.
+    pub(super) is_empty: bool,
+}
+
+/// Finds the first opening tag with one of these names, from `at` on.
+pub(super) fn opening<'a>(text: &'a str, mut at: usize, names: &[&'static str]) -> Option<Opening<'a>> {
+    while let Some((start, tag, end)) = tag_from(text, at) {
         let (local, attributes) = tag.split_once(is_blank).unwrap_or((tag, ""));
         let is_empty = tag.ends_with('/');
         let local = local.strip_suffix('/').unwrap_or(local).rsplit(':').next().unwrap_or_default();
         if let Some(&name) = names.iter().find(|&&name| name == local) {
-            let body = &text[after..];
-            let closed = if is_empty { Some(("", body)) } else { closed(body, name) };
-            let (inner, after) = closed.unwrap_or((body, ""));
-            let is_closed = closed.is_some();
-            return Some(Element { before: &text[..start], name, attributes, inner, after, is_closed });
+            return Some(Opening { start, name, attributes, end, is_empty });
         }
-        at = after;
+        at = end;
     }
     None
 }
@@ -219,7 +276,7 @@ fn tag_from(text: &str, at: usize) -> Option<(usize, &str, usize)> {
 }
 
 /// Returns the text before and after the next closing tag with this name.
-fn closed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
+pub(super) fn closed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let mut at = 0;
     while let Some((start, tag, after)) = tag_from(text, at) {
         let closing = tag.strip_prefix('/').and_then(|tag| tag.trim_matches(is_blank).rsplit(':').next());
@@ -254,6 +311,7 @@ fn unescaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Shape;
     use super::*;
 
     fn read(text: &str) -> Option<Value> {
@@ -281,6 +339,7 @@ mod tests {
             "<function_calls>```json\n{\"name\": \"now\", \"input\": \"{}\"}\n```</function_calls>",
             "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
             "<tool_calls><tool_call>{\"tool\": \"now\"}</tool_call></tool_calls>",
+            "<tool_call>{\"name\": \"now\", \"args\": {}}</tool_call>",
             "<invoke name='now'></invoke>",
             "<function_calls><invoke name=\"now\"></invoke>",
         ] {
@@ -401,6 +460,78 @@ mod tests {
             let read = read(&format!("<invoke name=\"pay\">{inner}</invoke>")).map(|read| read.to_string());
             assert!(!read.unwrap_or_default().contains("toolCalls"), "{inner}");
         }
+    }
+
+    #[test]
+    fn calls_in_reasoning_are_no_calls() {
+        let shape = Shape::tool_calls();
+        let (rm, hi) =
+            ("<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>", "{\"content\": \"hi\"}");
+        let invoke = "<invoke name=\"rm\"></invoke>";
+        for draft in [rm, invoke, "<invoke name=\"rm\">", "<tool_call> is a tag", "<function_calls>"] {
+            for text in [
+                format!("<think>I could {draft}</think>{hi}"),
+                format!("<thinking>I could {draft}\n</thinking>\n```json\n{hi}\n```"),
+                format!("<think>So.</think> Well <think>{draft}</think>{hi}"),
+                format!("Well. <think>I could {draft}</think>{hi}"),
+            ] {
+                assert_eq!(shape.read(&text).value, Some(json!({ "content": "hi" })), "{text}");
+            }
+            let text = format!("<think>I could {draft}</think><tool_call>{{\"name\": \"ls\"}}</tool_call>");
+            let value = json!({ "toolCalls": [{ "name": "ls", "arguments": {} }] });
+            assert_eq!(shape.read(&text).value, Some(value), "{text}");
+        }
+        for text in [format!("I could {rm}</think>{hi}"), format!("{invoke} or not.</think>{hi}")] {
+            assert_eq!(shape.read(&text).value, Some(json!({ "content": "hi" })), "{text}");
+        }
+        let both = format!("{invoke}<think>or <invoke name=\"ls\"></invoke></think>");
+        let value = json!({ "toolCalls": [{ "name": "rm", "arguments": {} }] });
+        assert_eq!(shape.read(&both).value, Some(value));
+        // Tags in an argument are text.
+        let text = "<invoke name=\"say\"><parameter name=\"text\"><think>a</think> b</parameter></invoke>";
+        let value =
+            json!({ "toolCalls": [{ "name": "say", "arguments": { "text": "<think>a</think> b" } }] });
+        assert_eq!(shape.read(text).value, Some(value));
+        for text in [
+            format!("<think>I could {rm}"),
+            format!("{rm}</think> I will not."),
+            format!("<function_calls><think>{invoke}</think>{invoke}</function_calls>"),
+            format!("{invoke}<think>or {rm}"),
+        ] {
+            assert_eq!(shape.read(&text).value, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_json_beside_calls_in_xml() {
+        let shape = Shape::tool_calls();
+        let (a, b) = ("<tool_call>{\"name\": \"a\"}</tool_call>", "{\"name\": \"b\", \"arguments\": {}}");
+        for beside in [
+            b,
+            "[{\"name\": \"b\", \"arguments\": {}}]",
+            "{\"name\": \"b\", \"arguments\": {},}",
+            "{name: 'b', arguments: {}}",
+            "{\"tool_calls\": []}",
+            "{\"content\": \"hi\"}",
+        ] {
+            for text in [format!("{a}\n{beside}"), format!("{beside} {a}"), format!("{a}{beside}{a}")] {
+                let reading = shape.read(&text);
+                assert_eq!(reading.value, None, "{text}");
+                let told = "Field \"toolCalls\": Expected no JSON beside the ";
+                assert!(reading.errors[0].starts_with(told), "{text}: {:?}", reading.errors);
+            }
+        }
+        for text in [
+            format!("<function_calls>{b}<invoke name=\"a\"></invoke></function_calls>"),
+            format!("{b}<function_calls>{{\"toolCalls\": []}}</function_calls>"),
+            "{\"content\": \"x\"}<tool_call>{\"name\": \"a\", </tool_call>".to_owned(),
+            "{\"content\": \"x\"}<invoke name=\"a\"><parameter name=\"b\">cut".to_owned(),
+            "<tool_call name=\"pay\">{\"amount\": 5}</tool_call>".to_owned(),
+        ] {
+            assert_eq!(shape.read(&text).value, None, "{text}");
+        }
+        let value = json!({ "toolCalls": [{ "name": "a", "arguments": {} }], "content": "Set {x}." });
+        assert_eq!(shape.read(&format!("Set {{x}}.{a}")).value, Some(value));
     }
 
     #[test]
