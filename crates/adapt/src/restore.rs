@@ -96,19 +96,12 @@ fn without_entities(text: &str) -> Option<String> {
     }
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
+    // A replaced `&amp;` begins no further entity.
     while let Some((before, after)) = rest.split_once('&') {
         plain.push_str(before);
-        // A replaced `&amp;` begins no further entity.
-        rest = match entity(after) {
-            Some((name, after)) => {
-                plain.push(character(name)?);
-                after
-            }
-            None => {
-                plain.push('&');
-                after
-            }
-        };
+        let entity = entity(after);
+        plain.push(entity.map_or(Some('&'), |(name, _)| character(name))?);
+        rest = entity.map_or(after, |(_, after)| after);
     }
     plain.push_str(rest);
     plain.contains('"').then_some(plain)

@@ -62,7 +62,8 @@ fn of_object(answer: &Value, members: &Map<String, Value>) -> Result<Option<Valu
             return Err(twice(""));
         }
         if first == LISTS[0] {
-            return Ok(None);
+            let items = answer[first].as_array().into_iter().flatten();
+            return items.enumerate().try_for_each(nothing_twice).map(|()| None);
         }
     }
     let is_single = is_call(answer);
@@ -80,7 +81,9 @@ fn of_object(answer: &Value, members: &Map<String, Value>) -> Result<Option<Valu
         }
         None => Vec::new(),
     };
-    LISTS.iter().for_each(|name| drop(envelope.remove(*name)));
+    for name in LISTS {
+        envelope.remove(name);
+    }
     if envelope.get("content").is_some_and(Value::is_null) {
         envelope.remove("content");
     }
@@ -92,7 +95,9 @@ fn of_object(answer: &Value, members: &Map<String, Value>) -> Result<Option<Valu
     let rest: Vec<_> = rest.filter_map(|name| envelope.remove_entry(name)).collect();
     let Some(call) = call(envelope.into(), "")? else { return Ok(None) };
     let mut envelope = json!({ "toolCalls": [call] });
-    rest.into_iter().for_each(|(name, value)| envelope[name] = value);
+    for (name, value) in rest {
+        envelope[name] = value;
+    }
     Ok(Some(envelope))
 }
 
@@ -167,6 +172,19 @@ fn nothing_else(members: Map<String, Value>, place: &str) -> Result<(), Problem>
     };
     let place = format!("{place}/{}", pointer_token(&name));
     Err(Problem::of_place(&place, "Expected only the name and the arguments of a call"))
+}
+
+/// Checks that a call of the envelope has no second name and no second arguments.
+fn nothing_twice((at, call): (usize, &Value)) -> Result<(), Problem> {
+    let mut others = NAMES[1..].iter().chain(&ARGUMENTS[1..]);
+    let is_complete = call.get(NAMES[0]).is_some() && call.get(ARGUMENTS[0]).is_some();
+    match others.find(|name| is_complete && call.get(name).is_some()) {
+        Some(name) => {
+            let place = format!("/toolCalls/{at}/{name}");
+            Err(Problem::of_place(&place, "Expected only the name and the arguments of a call"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Reports whether a value is the JSON Schema of an object.
@@ -311,6 +329,7 @@ mod tests {
             (r#"{"name": "pay", "function": "refund", "arguments": {}}"#, "function"),
             (r#"{"name": "pay", "arguments": {}, "function": {"name": "refund", "arguments": {}}}"#, "name"),
             (r#"{"function": {"name": "pay", "kwargs": {"amount": 5}}}"#, "function.kwargs"),
+            (r#"{"toolCalls": [{"name": "a", "arguments": {}, "input": {"x": 1}}]}"#, "toolCalls.0.input"),
             (r#"{"name": "a", "description": "d", "parameters": {"type": "object"}}"#, "description"),
             (r#"{"name": "a", "parameters": {"type": "object", "properties": {}}}"#, "parameters"),
             (
