@@ -15,7 +15,7 @@ use super::options::{OutputProcessing, Tolerance};
 use super::processor::{Input, Processor, ProcessorError};
 use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
 use super::restore;
-use super::tape::{Document, Place, Syntax, Tape, in_one_line};
+use super::tape::{Document, Fault, Place, Syntax, SyntaxError, Tape, in_one_line};
 use super::tolerant::{self, Mends};
 use super::xml;
 
@@ -174,7 +174,7 @@ impl Adapter {
         };
         if tolerance == Tolerance::Strict {
             stages.push(StageReport::skip(Stage::Tolerant, "the tolerance level is 0"));
-        } else if let Some(read) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {
+        } else if let Some(read) = self.mend(text, &unread, Stage::Tolerant, Mends::of(tolerance), stages) {
             stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage decoded the text"));
             return Ok(read);
         }
@@ -182,7 +182,7 @@ impl Adapter {
         let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
         if mends == Mends::of(tolerance) {
             stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage tried the same repairs"));
-        } else if let Some(read) = self.mend(&unread, Stage::Syntactic, mends, stages) {
+        } else if let Some(read) = self.mend(text, &unread, Stage::Syntactic, mends, stages) {
             return Ok(read);
         }
         stages.push(StageReport::skip(Stage::Semantic, "no value could be read"));
@@ -192,6 +192,7 @@ impl Adapter {
     /// Decodes a text that is not JSON with the given mends, and adds a report.
     fn mend(
         &self,
+        text: &str,
         unread: &Unread,
         stage: Stage,
         mends: Mends,
@@ -205,6 +206,11 @@ impl Adapter {
         let tried = tolerant::rewrite(region, mends, max_depth)
             .map_err(|error| extract::at(begins.then(Place::of(region, error.offset)), &error))
             .and_then(|rewritten| match Tape::parse(&rewritten.text, self.options.syntax()) {
+                Ok(_) if rewritten.has_guessed_quotes() && goes_on(text, region) => {
+                    let (offset, path) = (region.len(), String::new());
+                    let error = SyntaxError { offset, path, fault: Fault::Trailing };
+                    Err(extract::at(begins.then(Place::of(region, offset)), &error))
+                }
                 Ok(tape) => Ok((tape.into_document(), rewritten)),
                 // The error's offset is in the rewritten text, so no position is reported.
                 Err(error) => Err(Violation::new(&error.path, "syntax", error.fault.to_string())),
@@ -378,6 +384,15 @@ struct Read {
     document: Document,
     /// True if the text ended inside the value.
     is_truncated: bool,
+}
+
+/// Reports whether the text after a region looks like more of the value. Then the last bracket of
+/// the region may be inside a string.
+fn goes_on(text: &str, region: &str) -> bool {
+    text.match_indices(region).any(|(at, _)| {
+        let after = text[at + region.len()..].trim_start_matches([' ', '\t']);
+        after.starts_with(['"', '\'', ',', ';', '}', ']', ':'])
+    })
 }
 
 fn valid(held: Held, stages: Vec<StageReport>) -> Adaptation {

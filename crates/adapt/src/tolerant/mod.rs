@@ -14,6 +14,8 @@
 //! - Escapes such as `\d`. JSON5 reads `d`, but authors of patterns mean the backslash.
 //! - Numbers with leading zeros.
 
+mod escapes;
+mod quotes;
 mod rewriter;
 mod scalar;
 mod string;
@@ -259,6 +261,11 @@ impl Rewritten {
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         let made = self.made;
         Mend::ALL.into_iter().filter(move |&mend| made.has(mend)).map(Mend::name)
+    }
+
+    /// Reports whether the end of a string was found by its surroundings.
+    pub(super) const fn has_guessed_quotes(&self) -> bool {
+        self.made.has(Mend::InnerQuote) || self.made.has(Mend::MissingQuote)
     }
 
     /// Describes the applied mends.

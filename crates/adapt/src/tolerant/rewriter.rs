@@ -8,9 +8,20 @@ use super::string::{begins_hash_comment, begins_member};
 use super::{Mend, Mends, Rewritten};
 use crate::tape::{Fault, SyntaxError, pointer_token, unescape};
 
+/// Separator of two items.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    Comma,
+    Semicolon,
+    /// A blank between two numbers.
+    Blank,
+}
+
 /// An object or array that is not closed yet.
 struct Unclosed {
     is_object: bool,
+    /// Separator of the items so far.
+    separator: Option<Separator>,
     count: usize,
     /// Offset of the last comma in the output, if no item follows the comma yet.
     comma: Option<usize>,
@@ -135,6 +146,11 @@ impl Rewriter<'_> {
         self.open.last().is_some_and(|open| open.is_object)
     }
 
+    /// Reports whether no element precedes the current one.
+    pub(super) fn is_first(&self) -> bool {
+        self.open.last().is_none_or(|open| open.count == 0)
+    }
+
     /// Reads a value. Returns true if another value must follow.
     fn element(&mut self) -> Result<bool, Fault> {
         self.blanks()?;
@@ -165,6 +181,7 @@ impl Rewriter<'_> {
         self.at += usize::from(is_doubled);
         self.open.push(Unclosed {
             is_object,
+            separator: None,
             count: 0,
             comma: None,
             item,
@@ -232,32 +249,29 @@ impl Rewriter<'_> {
         if let Some(open) = self.open.last_mut() {
             open.comma = None;
         }
+        let (ends, written) = (self.at, self.out.len());
         self.blanks()?;
         match self.peek() {
-            Some(b',') => {
-                self.at += 1;
-                self.comma();
-                self.item()
+            Some(b',') => self.separator(Separator::Comma, 1),
+            Some(b';') if self.may(Mend::Semicolon) => self.separator(Separator::Semicolon, 1),
+            Some(_) if self.rest().starts_with('\u{ff0c}') && self.may(Mend::WidePunctuation) => {
+                self.separator(Separator::Comma, '\u{ff0c}'.len_utf8())
             }
-            Some(b';') if self.may(Mend::Semicolon) => {
-                self.at += 1;
-                self.comma();
-                self.item()
-            }
-            Some(_)
-                if self.rest().starts_with(['\u{ff0c}', '\u{ff1b}']) && self.may(Mend::WidePunctuation) =>
-            {
-                self.at += '\u{ff0c}'.len_utf8();
-                self.comma();
-                self.item()
+            Some(_) if self.rest().starts_with('\u{ff1b}') && self.may(Mend::WidePunctuation) => {
+                self.separator(Separator::Semicolon, '\u{ff1b}'.len_utf8())
             }
             Some(b'}' | b']') => self.closer().map(|_| false),
             None => self.close_at_end().map(|()| false),
-            _ if self.item_begins() && self.may(Mend::MissingComma) => {
+            _ if self.item_begins() && self.could(Mend::MissingComma) => {
+                let is_number = self.out.as_bytes()[..written].last().is_some_and(u8::is_ascii_digit);
+                if is_number && !self.in_object() && !self.text[ends..self.at].contains('\n') {
+                    self.check_after_number(ends)?;
+                }
+                self.may(Mend::MissingComma);
                 self.comma();
                 self.item()
             }
-            _ if self.only_prose_follows()
+            _ if self.prose_follows(ends)
                 && self.could(Mend::MissingCloser)
                 && self.may(Mend::TrailingText) =>
             {
@@ -275,6 +289,41 @@ impl Rewriter<'_> {
             _ if self.in_object() => Err(Fault::Expected("`,` or `}`")),
             _ => Err(Fault::Expected("`,` or `]`")),
         }
+    }
+
+    /// Reads a separator of `length` bytes, and the start of the item after the separator.
+    fn separator(&mut self, separator: Separator, length: usize) -> Result<bool, Fault> {
+        self.set_separator(separator)?;
+        self.at += length;
+        self.comma();
+        self.item()
+    }
+
+    /// Records the separator of two items.
+    ///
+    /// # Errors
+    /// Returns an error for the second kind of separator in an array, because one of the kinds may
+    /// be a part of the numbers, as in `[1,5; 2,5]`.
+    fn set_separator(&mut self, separator: Separator) -> Result<(), Fault> {
+        let Some(open) = self.open.last_mut().filter(|open| !open.is_object) else { return Ok(()) };
+        if open.separator.is_some_and(|other| other != separator) {
+            return Err(Fault::Expected("the same separator between all elements"));
+        }
+        open.separator = Some(separator);
+        Ok(())
+    }
+
+    /// Checks that the text here, after a number that ended at `ends`, is another element.
+    ///
+    /// # Errors
+    /// Returns an error if the text could belong to the number, as in `10 -5`, `1 200` and `1'200`.
+    fn check_after_number(&mut self, ends: usize) -> Result<(), Fault> {
+        let rest = self.rest();
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 3 || rest.starts_with('-') || self.at == ends {
+            return Err(Fault::Expected("`,` or `]`"));
+        }
+        if digits > 0 { self.set_separator(Separator::Blank) } else { Ok(()) }
     }
 
     fn comma(&mut self) {
@@ -324,9 +373,13 @@ impl Rewriter<'_> {
         begins_member(rest)
     }
 
-    /// Reports whether the rest of the text cannot belong to a value.
-    fn only_prose_follows(&self) -> bool {
-        !self.rest().contains(['"', '{', '[', '}', ']'])
+    /// Reports whether only prose follows the value that ended at `ends`. A blank line and a letter
+    /// must begin the prose, because other text may belong to the value.
+    fn prose_follows(&self, ends: usize) -> bool {
+        let before = &self.text[ends..self.at];
+        let lines = before[before.trim_end().len()..].matches('\n').count();
+        let rest = self.rest();
+        lines >= 2 && rest.starts_with(char::is_alphabetic) && !rest.contains(['"', '{', '[', '}', ']'])
     }
 
     /// Handles a closing bracket. Returns true if an object or array was closed, by this bracket or

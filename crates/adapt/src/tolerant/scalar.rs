@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use super::Mend;
+use super::quotes::SEPARATORS;
 use super::rewriter::{Read, Rewriter};
+use super::string::begins_hash_comment;
 use crate::tape::{Fault, number_length};
 
 impl<'t> Rewriter<'t> {
@@ -175,9 +177,11 @@ impl<'t> Rewriter<'t> {
     /// Adds quotes around bare text, up to the end of the value.
     fn bare(&mut self, expected: &'static str) -> Result<(), Fault> {
         let rest = self.rest();
-        let end = rest.find([',', ';', '}', ']', '\n', '"', '{', '[']).unwrap_or(rest.len());
-        let ends_with_quote = rest[end..].strip_prefix('"').is_some_and(|after| self.follows_value(after));
-        if ends_with_quote && self.may(Mend::MissingQuote) {
+        let end = bare_length(rest);
+        // In an array, the comma before the value may be a part of a text in quotes.
+        let ends_with_quote = (self.in_object() || self.is_first())
+            && rest[end..].strip_prefix('"').is_some_and(|after| self.follows_value(after));
+        if ends_with_quote && !has_more(&rest[..end]) && self.may(Mend::MissingQuote) {
             self.out.push_str(&serde_json::Value::from(&rest[..end]).to_string());
             self.at += end + 1;
             return Ok(());
@@ -186,7 +190,7 @@ impl<'t> Rewriter<'t> {
         if !self.in_object() && ["etc", "etc.", "and so on"].contains(&text) {
             return Err(Fault::Ellipsis);
         }
-        let is_text = !rest[end..].starts_with(['"', '{', '[']) && !is_code(text);
+        let is_text = !rest[end..].starts_with(['"', '{', '[']) && !is_code(text) && !has_more(text);
         if !is_text || !self.may(Mend::BareValue) {
             return Err(Fault::Expected(expected));
         }
@@ -209,6 +213,28 @@ impl<'t> Rewriter<'t> {
         self.out.push_str(token);
         self.at += token.len();
     }
+}
+
+/// Returns the length of the bare value at the beginning of `text`, which ends before a delimiter or
+/// a comment. The slashes of `https://` begin no comment.
+fn bare_length(text: &str) -> usize {
+    let ends = |&(at, c): &(usize, char)| match c {
+        '#' => text[..at].ends_with(char::is_whitespace) && begins_hash_comment(text, at),
+        '/' if text[at..].starts_with("//") => text[..at].ends_with(char::is_whitespace),
+        '/' => text[at..].starts_with("/*"),
+        '<' => text[at..].starts_with("<!--"),
+        c => matches!(c, '}' | ']' | '\n' | '"' | '{' | '[') || SEPARATORS.contains(&c),
+    };
+    text.char_indices().find(ends).map_or(text.len(), |(at, _)| at)
+}
+
+/// Reports whether a bare value may contain another member or a comment.
+fn has_more(text: &str) -> bool {
+    let has_name = text.match_indices([':', '\u{ff1a}', '=']).any(|(at, sign)| {
+        let after = &text[at + sign.len()..];
+        after.is_empty() || after.starts_with(|c: char| c.is_whitespace() || c == '>')
+    });
+    has_name || text.match_indices("//").any(|(at, _)| !text[..at].ends_with(':'))
 }
 
 /// Reports whether a text without quotes is code or a placeholder: `Decimal('3')`, `<number>`.
@@ -244,6 +270,11 @@ fn of_json5(token: &str) -> Option<String> {
         let integer = u128::from_str_radix(hex, 16).ok().filter(|_| is_hex)?;
         return Some(format!("{sign}{integer}"));
     }
+    // One sign was removed. The part before an exponent has a digit.
+    let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
+    if digits.starts_with(['+', '-']) || !mantissa.contains(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
     let lead = if digits.starts_with('.') { "0" } else { "" };
     let mut literal = format!("{sign}{lead}{digits}");
     if let Some(point) = literal.find('.')
@@ -251,9 +282,7 @@ fn of_json5(token: &str) -> Option<String> {
     {
         literal.insert(point + 1, '0');
     }
-    // A lone `.` is not a number.
-    let is_number = digits.bytes().any(|byte| byte.is_ascii_digit())
-        && number_length(literal.as_bytes()).is_some_and(|(length, _)| length == literal.len());
+    let is_number = number_length(literal.as_bytes()).is_some_and(|(length, _)| length == literal.len());
     is_number.then_some(literal)
 }
 

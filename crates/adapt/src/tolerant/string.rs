@@ -1,11 +1,10 @@
 //! Rewriting of strings: quotes, escapes, and the search for the end.
 
-use std::fmt::Write;
-
 use super::Mend;
+use super::quotes::{Inner, Role, SEPARATORS, UNCLEAR, follows_name};
 use super::rewriter::Rewriter;
 use super::scalar::closing_quotes;
-use crate::tape::{Fault, escape};
+use crate::tape::Fault;
 
 /// Maximum number of characters after a quote that are inspected to decide whether the quote ends
 /// the string.
@@ -56,9 +55,8 @@ impl Rewriter<'_> {
             match self.read_string(quotes, is_name, reading)? {
                 ReadString::Whole => return Ok(()),
                 ReadString::Again(next) => {
-                    if next.closing.is_some() {
-                        self.forget(Mend::InnerQuote, made);
-                    }
+                    self.forget(Mend::InnerQuote, made);
+                    self.forget(Mend::StringPieces, made);
                     reading = next;
                     self.at = start;
                     self.out.truncate(written);
@@ -80,11 +78,13 @@ impl Rewriter<'_> {
         let first = self.rest().chars().next().map_or(0, char::len_utf8);
         self.at += first;
         let start = self.at;
-        let mut inner = None;
+        let (mut inner, mut double) = (Inner::default(), Inner::default());
+        let opener = self.text[..start].chars().next_back().filter(|c| !quotes.contains(c));
         self.out.push('"');
         loop {
             let rest = &self.text[self.at..reading.end.unwrap_or(self.text.len()).max(self.at)];
-            let is_plain = |c: char| !quotes.contains(&c) && c != '"' && c != '\\' && c >= ' ';
+            let is_plain =
+                |c: char| !quotes.contains(&c) && c != '"' && c != '\\' && c >= ' ' && opener != Some(c);
             let plain = rest.find(|c: char| !is_plain(c)).unwrap_or(rest.len());
             self.out.push_str(&self.text[self.at..self.at + plain]);
             self.at += plain;
@@ -93,30 +93,43 @@ impl Rewriter<'_> {
                 return Ok(ReadString::Whole);
             }
             let Some(c) = self.rest().chars().next() else {
-                return Ok(self.swallowed(inner, reading).map_or(ReadString::Cut, ReadString::Again));
+                return Ok(self
+                    .swallowed(inner.first_unit, reading)
+                    .map_or(ReadString::Cut, ReadString::Again));
             };
             match c {
                 c if quotes.contains(&c) => {
-                    let is_closing = is_name || !self.could(Mend::InnerQuote) || self.ends_string(c);
-                    if is_closing || reading.closing == Some(self.at) {
+                    let after = &self.rest()[c.len_utf8()..];
+                    let ends = is_name || !self.could(Mend::InnerQuote) || self.ends_string(c);
+                    let is_member = !ends && self.in_object() && begins_member(self.rest());
+                    let role = inner.role(&self.text[start..self.at], c, after);
+                    if is_member && self.could(Mend::MissingQuote) {
+                        // A string never continues over the beginning of the next member.
+                        let end = start + inner.length_before_member(&self.text[start..self.at])?;
+                        self.may(Mend::MissingQuote);
+                        return Ok(ReadString::Again(Reading { end: Some(end), ..reading }));
+                    }
+                    if !ends
+                        && let Some(length) = self.next_piece(c, inner)
+                        && self.may(Mend::StringPieces)
+                    {
+                        inner.is_joined = true;
+                        self.at += length;
+                        continue;
+                    }
+                    if !ends && follows_name(after) {
+                        return Err(UNCLEAR);
+                    }
+                    // Without an opening quote inside, the quote ends the string.
+                    let is_stray = role == Role::Stray
+                        || inner.is_joined && !matches!(role, Role::Apostrophe | Role::Genitive);
+                    if ends || is_stray || reading.closing == Some(self.at) {
+                        inner.check_end()?;
                         self.at += c.len_utf8();
                         self.out.push('"');
                         return Ok(ReadString::Whole);
                     }
-                    // A string never continues over the beginning of the next member.
-                    if self.in_object() && begins_member(self.rest()) && self.may(Mend::MissingQuote) {
-                        let inside = self.text[start..self.at].trim_end();
-                        let inside = inside.strip_suffix([',', ';']).unwrap_or(inside).trim_end();
-                        let end = Some(start + inside.len());
-                        return Ok(ReadString::Again(Reading { end, ..reading }));
-                    }
-                    if let Some(length) = self.next_piece(c)
-                        && self.may(Mend::StringPieces)
-                    {
-                        self.at += length;
-                        continue;
-                    }
-                    inner.get_or_insert(self.at);
+                    inner.record(role, self.at, false);
                     self.may(Mend::InnerQuote);
                     if c == '"' {
                         self.out.push('\\');
@@ -124,15 +137,35 @@ impl Rewriter<'_> {
                     self.out.push(c);
                     self.at += c.len_utf8();
                 }
+                c if opener == Some(c) => {
+                    inner.opened();
+                    self.out.push(c);
+                    self.at += c.len_utf8();
+                }
                 '"' => {
+                    // In a string with other quotes, the quote may end the string by mistake.
+                    let (before, after) = (&self.text[start..self.at], &self.rest()[1..]);
+                    let role = double.role(before, '"', after);
+                    let next = without_blanks(after).strip_prefix(SEPARATORS).map(without_blanks);
+                    if matches!(role, Role::Stray | Role::Unit)
+                        && self.in_object()
+                        && next.is_some_and(begins_member)
+                    {
+                        return Err(UNCLEAR);
+                    }
+                    double.record(role, self.at, false);
                     self.out.push_str("\\\"");
                     self.at += 1;
                 }
-                '\\' if reading.is_raw => self.raw_backslash(quotes),
+                '\\' if reading.is_raw => {
+                    self.escaped_quote(start, quotes, &mut inner);
+                    self.raw_backslash(start, quotes)?;
+                }
                 '\\' if self.is_plain_backslash() && self.may(Mend::Backslash) => {
                     return Ok(ReadString::Again(Reading { is_raw: true, ..reading }));
                 }
                 '\\' => {
+                    self.escaped_quote(start, quotes, &mut inner);
                     if !self.escape()? {
                         return Ok(ReadString::Cut);
                     }
@@ -146,8 +179,17 @@ impl Rewriter<'_> {
         }
     }
 
+    /// Records the escaped quote here, if there is one.
+    fn escaped_quote(&self, start: usize, quotes: &[char], inner: &mut Inner) {
+        let escaped = &self.rest()[1..];
+        let Some(quote) = escaped.chars().next().filter(|c| quotes.contains(c)) else { return };
+        let after = &escaped[quote.len_utf8()..];
+        inner.record(inner.role(&self.text[start..self.at], quote, after), self.at, true);
+        inner.may_end_earlier |= self.could(Mend::InnerQuote) && self.follows_value(after);
+    }
+
     /// Returns the reading of a string that has no end, if the string would swallow the rest of a
-    /// value: then the quote at `inner`, which was taken for a part of the text, ends the string.
+    /// value: then the quote at `inner`, which was taken for a unit, ends the string.
     fn swallowed(&mut self, inner: Option<usize>, reading: Reading) -> Option<Reading> {
         let inner = inner.filter(|_| reading.closing.is_none())?;
         if self.swallowed >= SWALLOWED || !self.text[inner..].contains(['}', ']']) {
@@ -158,8 +200,12 @@ impl Rewriter<'_> {
     }
 
     /// Returns the length from the quote here to the text of the next piece of the string, if one
-    /// follows: `"a" + "b"`, or `"a" "b"` in an object. In an array, a comma may be missing.
-    fn next_piece(&self, quote: char) -> Option<usize> {
+    /// follows: `"a" + "b"`, or a last piece as in `"a" "b"` in an object. In an array, a comma may
+    /// be missing. Pieces have no quotes inside.
+    fn next_piece(&self, quote: char, inner: Inner) -> Option<usize> {
+        if !inner.can_be_joined() {
+            return None;
+        }
         let rest = self.rest();
         let after = &rest[quote.len_utf8()..];
         let next = without_blanks(after);
@@ -168,8 +214,13 @@ impl Rewriter<'_> {
         let inside = next.strip_prefix(quote)?;
         let end = inside.char_indices().take(AHEAD).find(|(_, c)| *c == quote || *c == '\n')?;
         let ends = inside[end.0..].strip_prefix(quote)?;
-        let continues = without_blanks(ends).starts_with([quote, '+']);
-        (self.follows_value(ends) || continues).then(|| rest.len() - inside.len())
+        let following = without_blanks(ends).chars().next();
+        let is_last = following.is_none_or(|c| matches!(c, '}' | ']') || SEPARATORS.contains(&c));
+        let is_piece = match plus {
+            Some(_) => following == Some('+') || self.follows_value(ends),
+            None => is_last && self.follows_value(ends),
+        };
+        is_piece.then(|| rest.len() - inside.len())
     }
 
     /// Returns the extent of the string here if it has three or two quotes on each side.
@@ -209,96 +260,6 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Reports whether the backslash here is not part of an escape.
-    ///
-    /// `\f` and `\b` before a letter count, too: LaTeX is more likely than a form feed or backspace.
-    fn is_plain_backslash(&self) -> bool {
-        let mut after = self.rest().chars().skip(1);
-        let (Some(escaped), next) = (after.next(), after.next()) else { return false };
-        match escaped {
-            '"' | '\\' | '/' | 'n' | 'r' | 't' | '\'' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => false,
-            'b' | 'f' => next.is_some_and(char::is_alphabetic),
-            'u' => braced(self.rest()).is_none() && next.is_some_and(|c| !c.is_ascii_hexdigit()),
-            'x' => !self.rest().get(2..4).is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())),
-            'v' | '0' => next.is_some_and(char::is_alphanumeric),
-            _ => true,
-        }
-    }
-
-    /// Copies the backslash here as text. An escaped backslash and an escaped quote of the string
-    /// stay escaped.
-    fn raw_backslash(&mut self, quotes: &[char]) {
-        let escaped = &self.rest()[1..];
-        match escaped.chars().next() {
-            Some(c @ ('"' | '\\')) => self.out.extend(['\\', c]),
-            Some(c) if quotes.contains(&c) => self.out.push(c),
-            _ => {
-                self.out.push_str("\\\\");
-                self.at += 1;
-                return;
-            }
-        }
-        self.at += 1 + escaped.chars().next().map_or(0, char::len_utf8);
-    }
-
-    /// Rewrites an escape. Returns false if the text ends inside the escape.
-    fn escape(&mut self) -> Result<bool, Fault> {
-        if let Some((length, _)) = escape(self.rest()) {
-            self.out.push_str(&self.text[self.at..self.at + length]);
-            self.at += length;
-            return Ok(true);
-        }
-        let mut after = self.rest().chars().skip(1);
-        let Some(escaped) = after.next() else { return Ok(false) };
-        let hex = |digits: &str| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
-        let (length, means) = match escaped {
-            '\'' => (2, Some('\'')),
-            'v' => (2, Some('\u{b}')),
-            '0' if !after.next().is_some_and(|c| c.is_ascii_digit()) => (2, Some('\0')),
-            'x' => match self
-                .rest()
-                .get(2..4)
-                .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-            {
-                Some(digits) => (4, hex(digits)),
-                None => (0, None),
-            },
-            'u' => braced(self.rest()).map_or((0, None), |(length, c)| (length, Some(c))),
-            '\n' | '\u{2028}' | '\u{2029}' => (1 + escaped.len_utf8(), None),
-            '\r' if self.rest()[1..].starts_with("\r\n") => (3, None),
-            '\r' => (2, None),
-            _ => (0, None),
-        };
-        if length > 0 && self.may(Mend::EscapeForm) {
-            self.at += length;
-            match means {
-                Some(c) if c < ' ' => self.control(c),
-                Some(c @ ('"' | '\\')) => self.out.extend(['\\', c]),
-                Some(c) => self.out.push(c),
-                None => {}
-            }
-            return Ok(true);
-        }
-        // An incomplete surrogate pair or `\u` escape is not completed, because the missing digits
-        // are unknown.
-        let is_cut = escaped == 'u' && self.rest().len() < 12 && !self.rest().contains(['"', '\'']);
-        if is_cut && self.could(Mend::CutValue) {
-            return Ok(false);
-        }
-        Err(Fault::Escape)
-    }
-
-    fn control(&mut self, control: char) {
-        match control {
-            '\n' => self.out.push_str("\\n"),
-            '\r' => self.out.push_str("\\r"),
-            '\t' => self.out.push_str("\\t"),
-            other => {
-                let _ = write!(self.out, "\\u{:04x}", u32::from(other));
-            }
-        }
-    }
-
     /// Reports whether the quote here ends its string, judged by the text after the quote.
     fn ends_string(&self, quote: char) -> bool {
         let after = &self.rest()[quote.len_utf8()..];
@@ -321,7 +282,7 @@ impl Rewriter<'_> {
         let in_object = self.in_object();
         match next.chars().next() {
             None | Some('}' | ']') => true,
-            Some(separator @ (',' | ';' | '\u{ff0c}' | '\u{ff1b}')) => {
+            Some(separator) if SEPARATORS.contains(&separator) => {
                 let after = &next[separator.len_utf8()..];
                 let item = without_blanks(after);
                 if after[..after.len() - item.len()].contains('\n') || item.starts_with("...") {
@@ -347,18 +308,9 @@ impl Rewriter<'_> {
     }
 }
 
-/// Returns the length and the character of an escape such as `\u{1F600}` at the beginning of `text`.
-fn braced(text: &str) -> Option<(usize, char)> {
-    let inside = text.strip_prefix("\\u{")?;
-    let digits = &inside[..inside.bytes().take(7).position(|byte| byte == b'}')?];
-    let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let escaped = char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)?)?;
-    Some((digits.len() + 4, escaped))
-}
-
 /// Returns the part of `text` after whitespace and comments at its beginning. At most [`AHEAD`]
 /// characters are skipped.
-fn without_blanks(text: &str) -> &str {
+pub(super) fn without_blanks(text: &str) -> &str {
     let window = text.char_indices().nth(AHEAD).map_or(text, |(end, _)| &text[..end]);
     let mut rest = window;
     loop {
@@ -383,7 +335,15 @@ pub(crate) fn begins_hash_comment(text: &str, at: usize) -> bool {
         .is_some_and(|after| after.chars().next().is_none_or(|c| c.is_whitespace() || c == '!'))
 }
 
-/// Reports whether `text` begins with a name and a colon.
+/// Reports whether a name without a closing quote begins here, with a colon and a string after the
+/// name.
+fn lacks_closing_quote(text: &str) -> bool {
+    let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
+    let value = text[end..].strip_prefix(':').map(|value| value.trim_start_matches([' ', '\t']));
+    end > 0 && value.is_some_and(|value| value.starts_with('"'))
+}
+
+/// Reports whether `text` begins with a name and a colon. A quote of the name may be missing.
 pub(super) fn begins_member(text: &str) -> bool {
     let prefixed = text.strip_prefix(['u', 'U']).filter(|rest| rest.starts_with(['"', '\'']));
     let text = prefixed.unwrap_or(text);
@@ -395,6 +355,9 @@ pub(super) fn begins_member(text: &str) -> bool {
     };
     let after = if let Some(quotes) = quotes {
         let inside = &text[first.map_or(0, char::len_utf8)..];
+        if first == Some('"') && lacks_closing_quote(inside) {
+            return true;
+        }
         // A name has no line break, and does not contain the text between two strings.
         let end = inside
             .char_indices()
@@ -405,7 +368,8 @@ pub(super) fn begins_member(text: &str) -> bool {
             .map(|after| after.trim_start_matches(quotes))
     } else {
         let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
-        (end > 0).then(|| &text[end..])
+        // The opening quote may be missing.
+        (end > 0).then(|| text[end..].strip_prefix('"').unwrap_or(&text[end..]))
     };
     after.is_some_and(|after| {
         let after = after.trim_start();

@@ -104,13 +104,42 @@ fn underscores_stand_between_digits() {
 #[test]
 fn decides_about_backslashes_for_a_whole_string() {
     for (text, value) in [
-        (r#"{"a": "\frac{1}{2} \theta\n",}"#, "\\frac{1}{2} \\theta\\n"),
+        (r#"{"a": "\frac{1}{2} \theta",}"#, "\\frac{1}{2} \\theta"),
+        (r#"{"a": "\alpha\times\beta"}"#, "\\alpha\\times\\beta"),
+        (r#"{"a": "\bfoo\b \d"}"#, "\\bfoo\\b \\d"),
+        (r#"{"a": "D:\temp\x\report"}"#, "D:\\temp\\x\\report"),
+        (r#"{"a": "C:\a \"x\" b"}"#, "C:\\a \"x\" b"),
         (r#"{"a": "C:\users\bin\new",}"#, "C:\\users\\bin\\new"),
         (r#"{"a": "C:\\Users\new",}"#, "C:\\Users\new"),
         (r#"{"a": "\f",}"#, "\u{c}"),
         (r#"{"a": "\u00e9\n",}"#, "é\n"),
     ] {
         assert_eq!(good(text, repair()), json!({ "a": value }), "{text}");
+    }
+}
+
+#[test]
+fn rejects_strings_that_mix_backslashes_and_escapes() {
+    for inside in [
+        r"\frac{1}{2} \theta\n",
+        r"\\server\share",
+        r"\alpha \\ \beta",
+        r"Price \u20ac5 for \d",
+        r"\u{20ac}5 for \d",
+        r"\x41 \d",
+        r"Line one\nMatch \d+",
+        r"100\% sure\nyes",
+        r"\$5 \n \$6",
+        r"\s*\t*",
+        r"\d{2}\r\n",
+        r"C:\dir\nThen stop",
+        r"see C:\a\d\new",
+        r"C:\a\u1234",
+        r"a\/b \d",
+        r"it\'s 100\% sure",
+        "a \\\n \\d",
+    ] {
+        assert_eq!(read(&format!("{{\"a\": \"{inside}\"}}"), repair()), Err(Fault::Escape), "{inside}");
     }
 }
 
@@ -281,6 +310,17 @@ fn rewrites_hostile_texts_in_linear_time() {
         format!("[{}", "a\", /* ".repeat(count / 8)),
         format!("{{\"a\": \"{}", "\" /* ".repeat(count / 8)),
         format!("{{\"a\": {}", "''a".repeat(count / 4)),
+        format!("{{\"a\": \"{}\"}}", "5\" ".repeat(count / 4)),
+        format!("{{\"a\": \"{}\"}}", "5\", \"b\" ".repeat(count / 8)),
+        format!("{{\"a\": \"{}\"}}", "\\\", ".repeat(count / 8)),
+        format!("{{\"a\": \"x{}, \"b\": 1}}", "\n(".repeat(count / 8)),
+        format!("{{\"a\": '{}'}}", "x\", ".repeat(count / 8)),
+        format!("{{\"a\": '{}'}}", "dogs' ".repeat(count / 8)),
+        format!("{{a: {}}}", "x//".repeat(count / 4)),
+        format!("{{a: {}}}", "x # ".repeat(count / 4)),
+        format!("{{a: {}}}", "x: ".repeat(count / 4)),
+        format!("[{}]", "1 ".repeat(count / 2)),
+        format!("{{\"a\": 1{}", "\n \n".repeat(count / 4)),
     ];
     for text in texts {
         let start = std::time::Instant::now();
