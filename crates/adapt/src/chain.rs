@@ -174,7 +174,7 @@ impl Adapter {
         };
         if tolerance == Tolerance::Strict {
             stages.push(StageReport::skip(Stage::Tolerant, "the tolerance level is 0"));
-        } else if let Some(read) = self.mend(text, &unread, Stage::Tolerant, Mends::of(tolerance), stages) {
+        } else if let Some(read) = self.mend(text, &unread, (Stage::Tolerant, Mends::of(tolerance)), stages) {
             stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage decoded the text"));
             return Ok(read);
         }
@@ -182,20 +182,19 @@ impl Adapter {
         let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
         if mends == Mends::of(tolerance) {
             stages.push(StageReport::skip(Stage::Syntactic, "the tolerant stage tried the same repairs"));
-        } else if let Some(read) = self.mend(text, &unread, Stage::Syntactic, mends, stages) {
+        } else if let Some(read) = self.mend(text, &unread, (Stage::Syntactic, mends), stages) {
             return Ok(read);
         }
         stages.push(StageReport::skip(Stage::Semantic, "no value could be read"));
         Err(unread.violation)
     }
 
-    /// Decodes a text that is not JSON with the given mends, and adds a report.
+    /// Decodes the region of `text` that is not JSON with the mends of a stage, and adds a report.
     fn mend(
         &self,
         text: &str,
         unread: &Unread,
-        stage: Stage,
-        mends: Mends,
+        (stage, mends): (Stage, Mends),
         stages: &mut Vec<StageReport>,
     ) -> Option<Read> {
         let Some(Unparsed { text: region, begins, is_last, .. }) = &unread.region else {

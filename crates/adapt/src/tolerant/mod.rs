@@ -18,6 +18,7 @@ mod escapes;
 mod quotes;
 mod rewriter;
 mod scalar;
+mod separators;
 mod string;
 
 use std::ops::BitOr;

@@ -40,10 +40,10 @@ pub(super) struct Inner {
     has_any: bool,
     /// Offset of the first of these quotes, if that quote is a unit.
     pub(super) first_unit: Option<usize>,
-    has_genitive: bool,
     /// True if the string was joined from pieces.
     pub(super) is_joined: bool,
-    /// True if the text after an escaped quote looks like the text after a string.
+    /// True if the text after an escaped quote looks like the text after a string, or if one of the
+    /// apostrophes could also end the string.
     pub(super) may_end_earlier: bool,
 }
 
@@ -84,7 +84,7 @@ impl Inner {
         match role {
             Role::Apostrophe => return,
             Role::Genitive => {
-                self.has_genitive = true;
+                self.may_end_earlier = true;
                 return;
             }
             Role::Opening => self.open += 1,
@@ -128,7 +128,6 @@ impl Inner {
         let is_unclear = self.has_any
             || self.is_joined
             || self.may_end_earlier
-            || self.has_genitive
             || !(has_break || stripped.is_some())
             || text.is_empty()
             || text.ends_with([':', '=', '"', '\'', '`'])

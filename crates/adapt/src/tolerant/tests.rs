@@ -287,7 +287,7 @@ fn keeps_every_member_of_confusing_texts() {
     for (text, value) in [
         ("{'a': ''tis the season', 'b': ''}", json!({ "a": "'tis the season", "b": "" })),
         ("{\"a\": \"abc\\\n\"b\": 2}", json!({ "a": "abc", "b": 2 })),
-        (r#"{'pat': '\d+\'', 'b': 2}"#, json!({ "pat": "\\d+'", "b": 2 })),
+        (r"{'pat': '\d+\'', 'b': 2}", json!({ "pat": "\\d+'", "b": 2 })),
         ("{\"a\": 1, \"b\": [1, 2\n\nI hope that helps!", json!({ "a": 1, "b": [1, 2] })),
     ] {
         assert_eq!(good(text, repair()), value, "{text}");
