@@ -240,21 +240,7 @@ impl Adapter {
         tolerance: Tolerance,
         deadline: Deadline,
     ) -> Option<Value> {
-        let max_depth = self.options.limits.max_depth;
-        let wide_integers = self.options.wide_integers || tolerance == Tolerance::Repair;
-        let syntax = Syntax { wide_integers, ..self.options.syntax() };
-        let document = match Tape::parse(region, syntax) {
-            Ok(tape) => tape.into_document(),
-            Err(_) if level == OutputProcessing::Full => {
-                let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
-                let rewritten = tolerant::rewrite(region, mends, max_depth).ok()?;
-                if rewritten.is_cut {
-                    return None;
-                }
-                Tape::parse(&rewritten.text, syntax).ok()?.into_document()
-            }
-            Err(_) => return None,
-        };
+        let document = self.decoded(region, level, tolerance)?;
         if document.is_valid(&self.on_tapes) {
             let is_rounded = document.is_rounded();
             return Some(if is_rounded { in_one_line(document.text()).into() } else { document.value() });
@@ -263,6 +249,30 @@ impl Adapter {
             return None;
         }
         coerce::coerce(self, &document.value(), level, deadline).1
+    }
+
+    /// Decodes a region, with the mends of `tolerance` at level `full`.
+    pub(super) fn decoded(
+        &self,
+        region: &str,
+        level: OutputProcessing,
+        tolerance: Tolerance,
+    ) -> Option<Document> {
+        let max_depth = self.options.limits.max_depth;
+        let wide_integers = self.options.wide_integers || tolerance == Tolerance::Repair;
+        let syntax = Syntax { wide_integers, ..self.options.syntax() };
+        match Tape::parse(region, syntax) {
+            Ok(tape) => Some(tape.into_document()),
+            Err(_) if level == OutputProcessing::Full => {
+                let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
+                let rewritten = tolerant::rewrite(region, mends, max_depth).ok()?;
+                if rewritten.is_cut {
+                    return None;
+                }
+                Some(Tape::parse(&rewritten.text, syntax).ok()?.into_document())
+            }
+            Err(_) => None,
+        }
     }
 
     /// Converts the value to fit the schema, if the level allows conversions, and validates the

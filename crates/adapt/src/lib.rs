@@ -134,6 +134,8 @@ pub struct Adapter {
     flat: OnceLock<Option<FlatSchema>>,
     /// Properties of the schema's objects, and whether they are required, collected on first use.
     named: OnceLock<HashMap<String, bool>>,
+    /// The same for the objects in arrays of the schema, collected on first use.
+    named_in_items: OnceLock<HashMap<String, bool>>,
 }
 
 impl Adapter {
@@ -161,6 +163,7 @@ impl Adapter {
             on_tapes,
             flat: OnceLock::new(),
             named: OnceLock::new(),
+            named_in_items: OnceLock::new(),
         })
     }
 
@@ -214,6 +217,25 @@ impl Adapter {
             let properties = properties.chain(of_calls);
             properties.chain(required.map(|name| (name.to_owned(), true))).collect()
         })
+    }
+
+    /// Returns the properties of the objects in the schema's arrays, and whether they are required.
+    fn named_in_items(&self) -> &HashMap<String, bool> {
+        self.named_in_items.get_or_init(|| {
+            let keywords = ["allOf", "anyOf", "oneOf", "items", "prefixItems"];
+            let parts = schema::parts(&self.schema, [&self.schema], &keywords);
+            let named = parts.iter().filter_map(|part| part.get("properties")?.as_object()).flatten();
+            let named = named.map(|(name, _)| (name.clone(), false));
+            let required = parts.iter().filter_map(|part| part.get("required")?.as_array()).flatten();
+            let required = required.filter_map(|name| Some((name.as_str()?.to_owned(), true)));
+            named.chain(required).collect()
+        })
+    }
+
+    /// Returns the names by which a text with an answer is recognized: the properties of the schema's
+    /// objects, or else of the objects in its arrays.
+    fn labels(&self) -> &HashMap<String, bool> {
+        if self.named().is_empty() { self.named_in_items() } else { self.named() }
     }
 
     /// Returns the level that determines the result, which is `off` in shadow mode.

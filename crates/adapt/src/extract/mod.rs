@@ -18,9 +18,13 @@
 //! JSON, strings in a region and reasoning. If several regions have the largest size, extraction
 //! fails.
 
+mod cues;
+mod names;
 mod region;
+mod rivals;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -32,7 +36,9 @@ use super::options::{OutputProcessing, Prefer, Tolerance};
 use super::report::{Outcome, Stage, StageReport, Violation};
 use super::tape::{Document, Place, SyntaxError, Tape, unescape};
 use super::thoughts;
+use names::Named;
 use region::{Fit, Region};
+use rivals::{Chosen, rivals};
 
 /// `Violation::keyword` for a text or value that can be read in several ways.
 pub(super) const AMBIGUOUS: &str = "ambiguous";
@@ -174,15 +180,24 @@ fn look<'t>(adapter: &Adapter, text: &'t str, level: OutputProcessing, deadline:
         Vec::new()
     };
     if regions.len() > 1 {
-        region::mark_named(&mut regions, adapter.named());
+        region::mark_named(&mut regions, Named::new(adapter.named()));
     }
     let rank = regions.iter().map(Region::rank).max();
-    if let Some(inner) = in_string(adapter, body, &regions) {
-        return Look::Inner(inner);
+    if let Some((part, inner)) = in_string(adapter, body, &regions) {
+        let chosen = Chosen { text: part, value: None, settled: HashSet::new(), regions: &regions };
+        return match alone(adapter, text, body, &chosen, deadline) {
+            Ok(()) => Look::Inner(inner),
+            Err(violation) => Look::Nothing(violation),
+        };
     }
     match fitting(adapter, text, &regions, level, deadline) {
         Ok(None) => {}
-        Ok(Some(region)) => return read(adapter, text, region),
+        Ok(Some((region, chosen))) => {
+            return match alone(adapter, text, body, &chosen, deadline) {
+                Ok(()) => read(adapter, text, region),
+                Err(violation) => Look::Nothing(violation),
+            };
+        }
         Err(violation) => return Look::Nothing(violation),
     }
     // A single fenced block that is JSON takes precedence over regions of another kind.
@@ -194,10 +209,46 @@ fn look<'t>(adapter: &Adapter, text: &'t str, level: OutputProcessing, deadline:
     }
     let mut largest = regions.iter().filter(|region| Some(region.rank()) == rank);
     let Some(first) = largest.next() else { return nothing("no JSON found in the text") };
-    match largest.find(|region| region.text != first.text) {
-        Some(other) => Look::Nothing(ambiguous("have the same size", text, &[first, other])),
-        None => read(adapter, text, first),
+    if let Some(other) = largest.find(|region| region.text != first.text) {
+        return Look::Nothing(ambiguous("have the same size", text, &[first.text, other.text]));
     }
+    let value = adapter.fitted(first.text, level, adapter.options().tolerance, deadline);
+    if value.is_some() || adapter.options().allow_truncated {
+        let last = regions.iter().rev().find(|region| region.text == first.text).unwrap_or(first);
+        let chosen = Chosen { text: last.text, value, settled: HashSet::new(), regions: &regions };
+        if let Err(violation) = alone(adapter, text, body, &chosen, deadline) {
+            return Look::Nothing(violation);
+        }
+    }
+    read(adapter, text, first)
+}
+
+/// Checks that no other part of the text may be the answer instead of the chosen value.
+///
+/// # Errors
+/// Returns a violation with the places of the values.
+fn alone<'t>(
+    adapter: &Adapter,
+    text: &str,
+    body: &'t str,
+    chosen: &Chosen<'_, 't>,
+    deadline: Deadline,
+) -> Result<(), Violation> {
+    let mut parts = rivals(adapter, body, chosen, deadline)?;
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let place = |part: &&str| offset_in(text, part);
+    let own = offset_in(text, chosen.text);
+    let before = parts.iter().filter(|part| place(part) < own).count();
+    let which = match (before, parts.len()) {
+        (0, _) => "first",
+        (before, all) if before == all => "last",
+        _ => "one between",
+    };
+    parts.insert(before, chosen.text);
+    let reason = format!("look like answers, and only the {which} matches the schema");
+    Err(ambiguous(&reason, text, &parts))
 }
 
 /// Parses a region.
@@ -217,23 +268,29 @@ fn nothing(message: impl Into<String>) -> Look<'static> {
 ///
 /// # Errors
 /// Returns a violation if the values of several regions are valid, or could be with more tolerance,
-/// and differ, and the options prefer none of them.
+/// and differ, and the options prefer none of them. Also returns a violation if there are too many
+/// regions.
 fn fitting<'r, 't>(
     adapter: &Adapter,
     text: &str,
     regions: &'r [Region<'t>],
     level: OutputProcessing,
     deadline: Deadline,
-) -> Result<Option<&'r Region<'t>>, Violation> {
+) -> Result<Option<(&'r Region<'t>, Chosen<'r, 't>)>, Violation> {
     let mut wanted: Vec<&Region<'t>> = regions.iter().filter(|region| region.fit == Fit::Wanted).collect();
     if wanted.iter().any(|region| region.has_named) {
         wanted.retain(|region| region.has_named || region.text.starts_with('['));
     }
-    if wanted.len() < 2 || wanted.len() > MOST_REGIONS {
+    if wanted.len() < 2 {
         return Ok(None);
     }
+    if wanted.len() > MOST_REGIONS {
+        let count = wanted.len();
+        let message = format!("the text has {count} parts that look like JSON; the limit is {MOST_REGIONS}");
+        return Err(Violation::new("", "limit", message));
+    }
     let mut found: Vec<Fitting<'_, 't>> = Vec::new();
-    let mut unfit = None;
+    let mut settled = HashSet::new();
     for region in wanted {
         deadline.check()?;
         let fitted = |level, tolerance| adapter.fitted(region.text, level, tolerance, deadline);
@@ -241,60 +298,63 @@ fn fitting<'r, 't>(
         let fits = value.is_some();
         // A region that more tolerance would make valid may be meant as well.
         let Some(value) = value.or_else(|| fitted(OutputProcessing::Full, Tolerance::Repair)) else {
-            unfit = Some(region).filter(|region| region.has_required).or(unfit);
             continue;
         };
+        settled.insert(region.start);
         match found.iter_mut().find(|known| known.value == value) {
-            None => found.push(Fitting { region, value, fits }),
-            Some(known) if fits && !known.fits => (known.region, known.fits) = (region, true),
-            Some(_) => {}
-        }
-    }
-    let fitting: Vec<&'r Region<'t>> =
-        found.iter().filter(|found| found.fits).map(|found| found.region).collect();
-    let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else { return Ok(None) };
-    match (adapter.options().prefer, unfit) {
-        (Prefer::Only, Some(unfit)) if unfit.start > last.start => {
-            let reason = "look like answers, and only the first matches the schema";
-            Err(ambiguous(reason, text, &[last, unfit]))
-        }
-        _ if found.len() == 1 => Ok(Some(first)),
-        (Prefer::Only, _) => {
-            let all: Vec<&Region<'t>> = found.iter().map(|found| found.region).collect();
-            Err(ambiguous("match the schema", text, &all))
-        }
-        (Prefer::First, _) => Ok(Some(first)),
-        (Prefer::Last, _) => Ok(Some(last)),
-        (Prefer::Largest, _) => {
-            let most = fitting.iter().map(|region| region.text.len()).max();
-            let largest: Vec<&'r Region<'t>> =
-                fitting.iter().copied().filter(|region| Some(region.text.len()) == most).collect();
-            match largest.as_slice() {
-                [only] => Ok(Some(only)),
-                several => Err(ambiguous("match the schema and have the same size", text, several)),
+            None => found.push(Fitting { region, last: region, value, fits }),
+            Some(known) => {
+                known.last = region;
+                if fits && !known.fits {
+                    (known.region, known.fits) = (region, true);
+                }
             }
         }
     }
+    let all: Vec<&str> = found.iter().map(|found| found.region.text).collect();
+    let count = found.len();
+    found.retain(|found| found.fits);
+    let fitting = match adapter.options().prefer {
+        Prefer::Only if count > 1 && !found.is_empty() => {
+            return Err(ambiguous("match the schema", text, &all));
+        }
+        Prefer::Only | Prefer::First => found.into_iter().next(),
+        Prefer::Last => found.into_iter().next_back(),
+        Prefer::Largest => {
+            let most = found.iter().map(|found| found.region.text.len()).max();
+            found.retain(|found| Some(found.region.text.len()) == most);
+            if found.len() > 1 {
+                let largest: Vec<&str> = found.iter().map(|found| found.region.text).collect();
+                return Err(ambiguous("match the schema and have the same size", text, &largest));
+            }
+            found.pop()
+        }
+    };
+    Ok(fitting.map(|Fitting { region, last, value, .. }| {
+        (region, Chosen { text: last.text, value: Some(value), settled, regions })
+    }))
 }
 
 /// A region whose value is valid, or could be with more tolerance.
 struct Fitting<'r, 't> {
     region: &'r Region<'t>,
+    /// The last region with the same value.
+    last: &'r Region<'t>,
     value: Value,
     /// True if the options suffice.
     fits: bool,
 }
 
-/// Creates the violation for regions with different values. `reason` completes the sentence "the
+/// Creates the violation for parts of the text with different values. `reason` completes the sentence "the
 /// values at … and at …".
-fn ambiguous(reason: &str, text: &str, regions: &[&Region<'_>]) -> Violation {
-    let place = |region: &&Region<'_>| {
-        let Place { line, column } = Place::of(text, offset_in(text, region.text));
+fn ambiguous(reason: &str, text: &str, parts: &[&str]) -> Violation {
+    let place = |part: &&str| {
+        let Place { line, column } = Place::of(text, offset_in(text, part));
         format!("at line {line}, column {column}")
     };
-    let mut places: Vec<String> = regions.iter().take(SHOWN_PLACES).map(place).collect();
-    if regions.len() > SHOWN_PLACES {
-        places.push(format!("{} more", regions.len() - SHOWN_PLACES));
+    let mut places: Vec<String> = parts.iter().take(SHOWN_PLACES).map(place).collect();
+    if parts.len() > SHOWN_PLACES {
+        places.push(format!("{} more", parts.len() - SHOWN_PLACES));
     }
     let last = places.pop().unwrap_or_default();
     Violation::new("", AMBIGUOUS, format!("ambiguous: the values {} and {last} {reason}", places.join(", ")))
@@ -313,11 +373,11 @@ fn string_or_value<'t>(adapter: &Adapter, tape: Tape<'t>, was_wrapped: bool) -> 
     }
 }
 
-/// Returns the unescaped content of a string that begins with a bracket.
+/// Returns a string that begins with a bracket, and its unescaped content.
 ///
 /// If a region of the wanted kind exists, the string must contain the best such region. Otherwise
 /// the string must be outside of all regions, and may lack its quotes.
-fn in_string(adapter: &Adapter, body: &str, regions: &[Region<'_>]) -> Option<String> {
+fn in_string<'t>(adapter: &Adapter, body: &'t str, regions: &[Region<'_>]) -> Option<(&'t str, String)> {
     if !may_unescape(adapter) {
         return None;
     }
@@ -338,7 +398,8 @@ fn in_string(adapter: &Adapter, body: &str, regions: &[Region<'_>]) -> Option<St
         let escaped = region::escaped(body).filter(|_| wanted.is_none())?;
         Some(escaped).filter(|escaped| !is_part(offset_in(body, escaped), Fit::Other))
     };
-    inside.or_else(unquoted).and_then(unescape)
+    let part = inside.or_else(unquoted)?;
+    Some((part, unescape(part)?))
 }
 
 fn may_unescape(adapter: &Adapter) -> bool {

@@ -1,12 +1,14 @@
 //! Search for regions in one pass over the text, with a stack of open brackets.
 
-use std::collections::HashMap;
-
+use super::names::{LONGEST_NAME, Named, begins_separator, names};
 use crate::tape::{plain_until, quoted};
 use crate::tolerant::{begins_hash_comment, closing_quotes};
 
 /// Beginning of a section of character data in XML, after `<!`. The section is not an array.
 const CDATA: &str = "[CDATA[";
+
+/// Literals of JSON and Python.
+const LITERALS: [&str; 6] = ["true", "false", "null", "True", "False", "None"];
 
 /// A part of a text that is enclosed in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(super) struct Region<'t> {
     pub(super) has_named: bool,
     /// True if the region has all properties that the schema requires as well.
     pub(super) has_required: bool,
+    /// True if the region has no end of its own. Then the region ends at a fence or with the text.
+    pub(super) is_open: bool,
 }
 
 /// Suitability of a region.
@@ -34,7 +38,11 @@ pub(super) enum Fit {
     Wanted,
 }
 
-impl Region<'_> {
+impl<'t> Region<'t> {
+    const fn new(text: &'t str, start: usize, fit: Fit) -> Self {
+        Self { text, start, fit, has_named: false, has_required: false, is_open: false }
+    }
+
     pub(super) const fn end(&self) -> usize {
         self.start + self.text.len()
     }
@@ -45,47 +53,12 @@ impl Region<'_> {
     }
 }
 
-/// Marks the regions that have some or all of the properties in `named`. Its values tell whether
-/// the schema requires the property.
-pub(super) fn mark_named(regions: &mut [Region<'_>], named: &HashMap<String, bool>) {
-    let required = named.values().filter(|is_required| **is_required).count();
+/// Marks the regions that have some or all of the properties in `named`.
+pub(super) fn mark_named(regions: &mut [Region<'_>], named: Named<'_>) {
     for region in regions {
-        let found: HashMap<&str, bool> =
-            names(region.text).filter_map(|name| Some((name, *named.get(name)?))).collect();
-        region.has_named = !found.is_empty();
-        let count = found.values().filter(|is_required| **is_required).count();
-        region.has_required = region.has_named && count == required;
+        let mention = named.mention(names(region.text));
+        (region.has_named, region.has_required) = (mention.has_any, mention.has_required);
     }
-}
-
-/// Returns the names of the members of an object, which may be broken. Names of inner objects are
-/// left out.
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    let (mut depth, mut is_string, mut is_escaped) = (0usize, false, false);
-    let colons = text.bytes().enumerate().filter_map(move |(at, byte)| {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_string => is_escaped = true,
-            b'"' => is_string = !is_string,
-            _ if is_string => {}
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b':' if depth == 1 => return Some(at),
-            _ => {}
-        }
-        None
-    });
-    colons.filter_map(|colon| {
-        let before = text[..colon].trim_end();
-        let quote = before.chars().next_back().filter(|quote| matches!(quote, '"' | '\''));
-        let name = quote.map_or(before, |quote| before.strip_suffix(quote).unwrap_or(before));
-        let begins = |(_, c): &(usize, char)| match quote {
-            Some(quote) => *c == quote,
-            None => !c.is_alphanumeric() && !"_$-".contains(*c),
-        };
-        let found = name.char_indices().rev().take(LONGEST_NAME).find(begins);
-        found.map(|(at, c)| &name[at + c.len_utf8()..])
-    })
 }
 
 /// An open bracket that does not begin JSON.
@@ -103,7 +76,7 @@ struct Opened {
 pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
     let bytes = text.as_bytes();
     let (mut found, mut opened) = (Vec::new(), Vec::new());
-    let (mut at, mut endless) = (0, 0);
+    let (mut at, mut endless, mut closers) = (0, 0, Closers::default());
     while let Some(mark) = find_mark(bytes, at) {
         at = mark + 1;
         match bytes[mark] {
@@ -118,13 +91,7 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     && before < found.len()
                 {
                     found.truncate(before);
-                    found.push(Region {
-                        text: &text[start..at],
-                        start,
-                        fit: Fit::Broken,
-                        has_named: false,
-                        has_required: false,
-                    });
+                    found.push(Region::new(&text[start..at], start, Fit::Broken));
                 }
             }
             b'[' if text[..mark].ends_with("<!") && text[mark..].starts_with(CDATA) => {
@@ -139,28 +106,30 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     opened.extend(brackets.map(|start| Opened { bracket: bytes[start], start, before }));
                     continue;
                 }
-                let (mut end, mut was_read_to_the_end) = Matcher::new(text, mark).run();
-                // An extra closing bracket ended the object too early. If another member follows,
-                // the region continues.
-                while !was_read_to_the_end && bytes[mark] == b'{' && goes_on(&text[end..]) {
-                    (end, was_read_to_the_end) = Matcher::reopened(text, mark, end).run();
+                let (mut end, mut kind) = Matcher::new(text, mark, &mut closers).run();
+                // An extra closing bracket ended the region too early. If another member or item
+                // follows, the region continues.
+                while kind == End::Bracket && goes_on(&text[end..], bytes[mark]) {
+                    (end, kind) = Matcher::reopened(text, mark, end, &mut closers).run();
                 }
                 let fit = match begins {
                     Begins::Json if wanted.is_none_or(|bracket| bytes[mark] == bracket) => Fit::Wanted,
                     Begins::Json => Fit::Other,
                     _ => Fit::Broken,
                 };
-                found.push(Region {
-                    text: text[mark..end].trim_end(),
-                    start: mark,
-                    fit,
-                    has_named: false,
-                    has_required: false,
-                });
+                let region = Region::new(text[mark..end].trim_end(), mark, fit);
+                found.push(Region { is_open: kind != End::Bracket, ..region });
                 // A region that ends at a fence may have been scanned to the end of the text.
                 // Limiting these scans keeps the time linear.
-                endless += usize::from(was_read_to_the_end);
+                endless += usize::from(kind == End::Text);
                 if endless > ENDLESS {
+                    // The rest of the text counts as one broken region, because it may contain the
+                    // answer.
+                    let rest = text[end..].trim();
+                    if !rest.is_empty() {
+                        let start = text.len() - text[end..].trim_start().len();
+                        found.push(Region { is_open: true, ..Region::new(rest, start, Fit::Broken) });
+                    }
                     break;
                 }
                 at = end;
@@ -184,13 +153,53 @@ fn find_mark(bytes: &[u8], at: usize) -> Option<usize> {
     Some(at + found)
 }
 
-/// Reports whether `text` continues with a comma and another member.
-fn goes_on(text: &str) -> bool {
-    let member = text.trim_start().strip_prefix(',').map(str::trim_start);
-    member.is_some_and(|member| {
-        member.starts_with('"')
-            && quoted(member).is_some_and(|name| member[name.len() + 2..].trim_start().starts_with(':'))
+/// Reports whether `text` continues with a comma, and either another member of an object, or
+/// further items of an array and a closing bracket.
+fn goes_on(text: &str, bracket: u8) -> bool {
+    let rest = text.trim_start().strip_prefix(',');
+    rest.map(str::trim_start).is_some_and(|rest| match bracket {
+        b'{' => begins_member(rest),
+        _ => ends_array(rest),
     })
+}
+
+/// Reports whether `text` begins with a name in quotes and a colon, or another separator.
+pub(super) fn begins_member(text: &str) -> bool {
+    let mut chars = text.chars();
+    let Some(first) = chars.next() else { return false };
+    let is_closing = |c: char| match first {
+        '"' | '\'' => c == first,
+        _ => closing_quotes(first).is_some_and(|closing| closing.contains(&c)),
+    };
+    if first.is_ascii_alphanumeric() {
+        return false;
+    }
+    let inside = chars.as_str();
+    let end = inside.char_indices().take(LONGEST_NAME).find(|(_, c)| is_closing(*c));
+    end.is_some_and(|(end, c)| begins_separator(inside[end + c.len_utf8()..].trim_start()))
+}
+
+/// Reports whether `text` is a list of scalars that ends with a closing bracket.
+fn ends_array(mut text: &str) -> bool {
+    loop {
+        let length = match text.strip_prefix('"') {
+            Some(_) => quoted(text).map_or(0, |inside| inside.len() + 2),
+            None => text
+                .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c))
+                .filter(|&end| begins_scalar(&text[..end]))
+                .unwrap_or(0),
+        };
+        let rest = text[length..].trim_start();
+        match rest.strip_prefix(',') {
+            Some(next) if length > 0 => text = next.trim_start(),
+            _ => return length > 0 && rest.starts_with(']'),
+        }
+    }
+}
+
+/// Reports whether `word` is a number or a literal.
+fn begins_scalar(word: &str) -> bool {
+    LITERALS.contains(&word) || word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
 }
 
 /// Kind of text that begins at a bracket.
@@ -241,8 +250,7 @@ impl Begins {
                 Some(b'0'..=b'9' | b'-' | b'+' | b'.') => return Self::Json,
                 Some(_) => {
                     let word = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-                    let is_literal =
-                        ["true", "false", "null", "True", "False", "None"].contains(&&rest[..word]);
+                    let is_literal = LITERALS.contains(&&rest[..word]);
                     return if is_literal { Self::Json } else { Self::Words(at) };
                 }
             }
@@ -250,8 +258,65 @@ impl Begins {
     }
 }
 
+/// Searches for the ends of comments and strings. Remembers which ends no longer occur, so that all
+/// searches together take linear time.
+#[derive(Default)]
+pub(super) struct Closers {
+    /// Beginnings of comments and strings that have no end at or after the offset.
+    missing: Vec<(char, usize)>,
+}
+
+impl Closers {
+    /// Returns the length of the comment at `at`, from `//` or `#` to the end of the line, or from
+    /// `/*` or `<!--` to its end. Returns `None` if there is no comment or it has no end.
+    pub(super) fn comment(&mut self, text: &str, at: usize) -> Option<usize> {
+        let rest = &text[at..];
+        if rest.starts_with("//") || begins_hash_comment(text, at) {
+            self.find('\n', at, || rest.find('\n'))
+        } else if rest.starts_with("/*") {
+            self.find('*', at, || rest.find("*/")).map(|end| end + 2)
+        } else if rest.starts_with("<!--") {
+            self.find('<', at, || rest.find("-->")).map(|end| end + 3)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the length of the string at `at` up to its closing quote, if the string begins with a
+    /// typographic quote.
+    fn string(&mut self, text: &str, at: usize) -> Option<usize> {
+        let first = text[at..].chars().next()?;
+        let closing = closing_quotes(first)?;
+        let inside = at + first.len_utf8();
+        self.find(first, at, || text[inside..].find(closing)).map(|end| inside - at + end)
+    }
+
+    /// Runs a search from `at`, unless an earlier search for the same end found nothing.
+    fn find(&mut self, key: char, at: usize, search: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        if self.missing.iter().any(|&(missing, from)| missing == key && at >= from) {
+            return None;
+        }
+        let found = search();
+        if found.is_none() {
+            self.missing.push((key, at));
+        }
+        found
+    }
+}
+
+/// End of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The closing bracket.
+    Bracket,
+    /// A fence that comes before the closing bracket.
+    Fence,
+    /// A fence or the end of the text. The text was scanned to its end.
+    Text,
+}
+
 /// Finds the end of a region that begins at a bracket.
-struct Matcher<'t> {
+struct Matcher<'t, 'c> {
     text: &'t str,
     bytes: &'t [u8],
     start: usize,
@@ -259,31 +324,32 @@ struct Matcher<'t> {
     open: Vec<u8>,
     /// The last byte outside of strings and comments that is not whitespace.
     last: u8,
+    closers: &'c mut Closers,
 }
 
-impl<'t> Matcher<'t> {
-    fn new(text: &'t str, start: usize) -> Self {
-        Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
+impl<'t, 'c> Matcher<'t, 'c> {
+    fn new(text: &'t str, start: usize, closers: &'c mut Closers) -> Self {
+        Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[', closers }
     }
 
-    /// Continues an object region after the bracket before `at`, as if that bracket had not closed
-    /// the object.
-    fn reopened(text: &'t str, start: usize, at: usize) -> Self {
-        Self { at, open: vec![b'{'], last: b'}', ..Self::new(text, start) }
+    /// Continues a region after the bracket before `at`, as if that bracket had not closed the
+    /// region.
+    fn reopened(text: &'t str, start: usize, at: usize, closers: &'c mut Closers) -> Self {
+        Self { at, open: vec![text.as_bytes()[start]], last: b',', ..Self::new(text, start, closers) }
     }
 
-    /// Returns the end of the region and whether the whole text was scanned.
+    /// Returns the end of the region.
     ///
     /// The region ends after its last bracket. Without such a bracket, the region ends at the next
     /// fence or at the end of the text.
-    fn run(mut self) -> (usize, bool) {
+    fn run(mut self) -> (usize, End) {
         while let Some(&byte) = self.bytes.get(self.at) {
             match byte {
                 b'{' | b'[' => self.open.push(byte),
                 b'}' | b']' => {
                     self.close(byte);
                     if self.open.is_empty() {
-                        return (self.at + 1, false);
+                        return (self.at + 1, End::Bracket);
                     }
                 }
                 // In JSON, a string follows a bracket, comma or colon. A quote elsewhere is prose
@@ -296,7 +362,7 @@ impl<'t> Matcher<'t> {
                     self.at += 3;
                     continue;
                 }
-                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
+                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, End::Fence),
                 _ => {}
             }
             if !byte.is_ascii_whitespace() {
@@ -305,24 +371,18 @@ impl<'t> Matcher<'t> {
             self.at += 1;
         }
         let fence = self.text[self.start..].find("\n```");
-        (fence.map_or(self.text.len(), |fence| self.start + fence), true)
+        (fence.map_or(self.text.len(), |fence| self.start + fence), End::Text)
     }
 
     /// Skips a comment or a string of another notation that begins here. Returns false if there is
     /// none.
     fn skip_notation(&mut self) -> bool {
-        let Some(rest) = self.text.get(self.at..) else { return false };
-        let length = if begins_hash_comment(self.text, self.at) {
-            rest.find('\n')
-        } else if rest.starts_with("<!--") {
-            rest.find("-->").map(|end| end + 3)
-        } else if matches!(self.last, b'{' | b'[' | b',' | b':') {
-            let first = rest.chars().next();
-            let inside = &rest[first.map_or(0, char::len_utf8)..];
-            let closing = first.and_then(closing_quotes);
-            closing.and_then(|closing| Some(rest.len() - inside.len() + inside.find(closing)?))
-        } else {
-            None
+        if !self.text.is_char_boundary(self.at) {
+            return false;
+        }
+        let length = match self.closers.comment(self.text, self.at) {
+            None if matches!(self.last, b'{' | b'[' | b',' | b':') => self.closers.string(self.text, self.at),
+            length => length,
         };
         self.at += length.unwrap_or_default();
         length.is_some_and(|length| length > 0)
@@ -373,8 +433,6 @@ impl<'t> Matcher<'t> {
 
 /// Maximum number of quotes, blanks and backslashes before a bracket in a string.
 const LEAD: usize = 32;
-/// Maximum number of characters of a name in [`names`].
-const LONGEST_NAME: usize = 256;
 /// Maximum number of regions without an end.
 const ENDLESS: usize = 8;
 /// Maximum number of open brackets that are searched for the match of a closing bracket.

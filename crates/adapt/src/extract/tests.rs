@@ -1,3 +1,5 @@
+mod examples;
+
 use std::fmt::Write;
 
 use serde_json::{Value, json};

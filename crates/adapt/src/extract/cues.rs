@@ -1,0 +1,68 @@
+//! Words that tell an example from an answer.
+
+use std::ops::Range;
+
+use super::region::Region;
+
+/// Words for values that are not the answer, in lower case.
+const EXAMPLES: [&str; 12] = [
+    "example",
+    "e.g.",
+    "for instance",
+    "such as",
+    "format",
+    "template",
+    "sample",
+    "schema",
+    "placeholder",
+    "draft",
+    "default",
+    "instead of",
+];
+/// Words that announce the answer, in lower case.
+const ANSWERS: [&str; 8] =
+    ["answer", "final", "result", "output", "response", "correct", "actual", "solution"];
+/// Number of bytes before a value that may call it an example.
+const BEFORE: usize = 80;
+/// Number of bytes after a value that may call it an example.
+const AFTER: usize = 40;
+/// Maximum number of bytes between a word that announces the answer and its colon.
+const TO_COLON: usize = 24;
+
+/// Reports whether the text around a span calls the span an example or a format.
+pub(super) fn is_example(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
+    let before = regions.partition_point(|region| region.start < span.start);
+    let previous = before.checked_sub(1).map_or(0, |last| regions[last].end().min(span.start));
+    let next = regions.partition_point(|region| region.start < span.end);
+    let next = regions.get(next).map_or(body.len(), |region| region.start);
+    let from = body.ceil_char_boundary(span.start.saturating_sub(BEFORE).max(previous));
+    let until = body.floor_char_boundary(span.end.saturating_add(AFTER).min(next));
+    let lead = body[from..span.start].to_ascii_lowercase();
+    let last = |words: &[&str]| words.iter().filter_map(|word| lead.rfind(word)).max();
+    let tail = body.get(span.end..until).unwrap_or_default().to_ascii_lowercase();
+    // Text after the first sentence or line belongs to what follows.
+    let tail = tail.trim_start_matches(['.', ',', ')', '`', '"', ' ']);
+    let tail = &tail[..tail.find(['.', '\n', ':', ';']).unwrap_or(tail.len())];
+    match (last(&EXAMPLES), last(&ANSWERS)) {
+        (Some(example), Some(answer)) => example > answer,
+        (Some(_), None) => true,
+        (None, Some(_)) => false,
+        (None, None) => EXAMPLES.iter().any(|word| tail.contains(word)),
+    }
+}
+
+/// Returns the text after byte `from` that begins with the announcement of an answer, such as
+/// `Answer: two lamps`.
+pub(super) fn announcement(body: &str, from: usize) -> Option<&str> {
+    let text = body[from..].to_ascii_lowercase();
+    let announces = |(at, word): &(usize, &str)| {
+        let is_word = !text[..*at].ends_with(|c: char| c.is_alphanumeric());
+        let after = &text[at + word.len()..];
+        let after = &after[..after.floor_char_boundary(TO_COLON)];
+        let colon = after.find(':').filter(|&colon| !after[..colon].contains(['.', '\n', '{', '[']));
+        is_word && (colon.is_some() || after.trim_start().starts_with("is "))
+    };
+    let first = |word: &&str| text.match_indices(*word).find(announces).map(|(at, _)| at);
+    let at = ANSWERS.iter().filter_map(first).min()?;
+    Some(&body[from + at..])
+}
