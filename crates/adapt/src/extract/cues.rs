@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::region::Region;
 
-/// Words for values that are not the answer, in lower case.
-const EXAMPLES: [&str; 12] = [
+/// Words for values that are not the answer, in lower case, in some widespread languages.
+const EXAMPLES: [&str; 19] = [
     "example",
     "e.g.",
     "for instance",
@@ -18,10 +18,33 @@ const EXAMPLES: [&str; 12] = [
     "draft",
     "default",
     "instead of",
+    "beispiel",
+    "entwurf",
+    "vorlage",
+    "exemple",
+    "ejemplo",
+    "exemplo",
+    "esempio",
 ];
 /// Words that announce the answer, in lower case.
-const ANSWERS: [&str; 8] =
-    ["answer", "final", "result", "output", "response", "correct", "actual", "solution"];
+const ANSWERS: [&str; 14] = [
+    "answer",
+    "antwort",
+    "respuesta",
+    "resposta",
+    "risposta",
+    "ponse",
+    "final",
+    "result",
+    "output",
+    "ergebnis",
+    "response",
+    "correct",
+    "actual",
+    "solution",
+];
+/// Number of the first words of [`ANSWERS`] that announce an answer without a colon: `the answer is`.
+const BEFORE_IS: usize = 2;
 /// Number of bytes before a value that may call it an example.
 const BEFORE: usize = 80;
 /// Number of bytes after a value that may call it an example.
@@ -29,21 +52,36 @@ const AFTER: usize = 40;
 /// Maximum number of bytes between a word that announces the answer and its colon.
 const TO_COLON: usize = 24;
 
-/// Reports whether the text around a span calls the span an example or a format.
-pub(super) fn is_example(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
+/// Returns the offsets of the last word for an example and for an answer in the text that leads to a
+/// span. A value *in* a format is no example.
+fn lead(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> (Option<usize>, Option<usize>) {
     let before = regions.partition_point(|region| region.start < span.start);
     let previous = before.checked_sub(1).map_or(0, |last| regions[last].end().min(span.start));
+    let from = body.ceil_char_boundary(span.start.saturating_sub(BEFORE).max(previous));
+    let lead = body[from..span.start].to_ascii_lowercase();
+    let is_in = |at: usize| lead[..at].contains(" in ") || lead.starts_with("in ");
+    let example =
+        |word: &&str| lead.rfind(*word).filter(|&at| !(matches!(*word, "format" | "schema") && is_in(at)));
+    let answer = |word: &&str| lead.rfind(*word);
+    (EXAMPLES.iter().filter_map(example).max(), ANSWERS.iter().filter_map(answer).max())
+}
+
+/// Reports whether the text before a span announces an answer.
+pub(super) fn is_answer(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
+    let (example, answer) = lead(body, span, regions);
+    answer.is_some() && answer > example
+}
+
+/// Reports whether the text around a span calls the span an example or a format.
+pub(super) fn is_example(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
     let next = regions.partition_point(|region| region.start < span.end);
     let next = regions.get(next).map_or(body.len(), |region| region.start);
-    let from = body.ceil_char_boundary(span.start.saturating_sub(BEFORE).max(previous));
     let until = body.floor_char_boundary(span.end.saturating_add(AFTER).min(next));
-    let lead = body[from..span.start].to_ascii_lowercase();
-    let last = |words: &[&str]| words.iter().filter_map(|word| lead.rfind(word)).max();
     let tail = body.get(span.end..until).unwrap_or_default().to_ascii_lowercase();
     // Text after the first sentence or line belongs to what follows.
     let tail = tail.trim_start_matches(['.', ',', ')', '`', '"', ' ']);
     let tail = &tail[..tail.find(['.', '\n', ':', ';']).unwrap_or(tail.len())];
-    match (last(&EXAMPLES), last(&ANSWERS)) {
+    match lead(body, span, regions) {
         (Some(example), Some(answer)) => example > answer,
         (Some(_), None) => true,
         (None, Some(_)) => false,
@@ -60,7 +98,8 @@ pub(super) fn announcement(body: &str, from: usize) -> Option<&str> {
         let after = &text[at + word.len()..];
         let after = &after[..after.floor_char_boundary(TO_COLON)];
         let colon = after.find(':').filter(|&colon| !after[..colon].contains(['.', '\n', '{', '[']));
-        is_word && (colon.is_some() || after.trim_start().starts_with("is "))
+        let is_sentence = ANSWERS[..BEFORE_IS].contains(word) && after.trim_start().starts_with("is ");
+        is_word && (colon.is_some() || is_sentence)
     };
     let first = |word: &&str| text.match_indices(*word).find(announces).map(|(at, _)| at);
     let at = ANSWERS.iter().filter_map(first).min()?;

@@ -11,8 +11,8 @@
 //! An object with a property that the schema names takes precedence over an object without such a
 //! property. Many schemas accept any object.
 //!
-//! A valid value may be an example before the answer. If an object with all required properties
-//! follows that cannot become valid, extraction fails as well.
+//! A valid value may be an example, a draft or a format. Extraction fails as well if another part of
+//! the text may be the answer, for example in another notation or cut off.
 //!
 //! A region inside another construct is never extracted. Such constructs are brackets that are not
 //! JSON, strings in a region and reasoning. If several regions have the largest size, extraction

@@ -74,6 +74,11 @@ pub(super) fn labels(text: &str) -> impl Iterator<Item = Label<'_>> {
     text.match_indices([':', '=', '\u{ff1a}']).filter_map(|(at, _)| label_before(text, at))
 }
 
+/// Returns the words of a text, which may be names without quotes.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).filter(|word| !word.is_empty())
+}
+
 /// Reports whether `text` begins with a colon, a full-width colon, an equals sign or an arrow.
 pub(super) fn begins_separator(text: &str) -> bool {
     text.starts_with([':', '=', '\u{ff1a}'])
@@ -87,6 +92,7 @@ fn label_before(text: &str, separator: usize) -> Option<Label<'_>> {
     let Some(inside) = quote.filter(|_| !openers.is_empty()).and_then(|quote| before.strip_suffix(quote))
     else {
         let is_part = |c: char| c.is_alphanumeric() || "_$-".contains(c);
+        let before = before.trim_end_matches(['*', '`']);
         let name = before.char_indices().rev().take(LONGEST_NAME).take_while(|(_, c)| is_part(*c));
         let start = name.last()?.0;
         return Some(Label { name: &before[start..], start, separator, quotes: Quotes::None });

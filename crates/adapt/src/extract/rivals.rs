@@ -4,13 +4,13 @@
 //! off or invalid. This module finds such parts, so that extraction fails instead of returning the
 //! example.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use serde_json::Value;
 
 use super::cues;
-use super::names::{Label, Mention, Named, Quotes, begins_separator, labels};
+use super::names::{Label, Mention, Named, Quotes, begins_separator, labels, words};
 use super::region::{Fit, Region, begins_member};
 use crate::Adapter;
 use crate::chain::Deadline;
@@ -71,6 +71,7 @@ pub(super) fn rivals<'t>(
         }
     });
     found.sort_by_key(|part| super::offset_in(body, part));
+    found.dedup_by_key(|part| super::offset_in(body, part));
     Ok(found)
 }
 
@@ -104,13 +105,15 @@ impl<'t> Search<'_, 't> {
             (Fit::Wanted, true) => self.is_rival_after(region, anywhere),
             (Fit::Wanted, false) => self.is_rival_before(region, anywhere),
             (Fit::Other | Fit::Broken, true) => {
-                (anywhere.has_any || (region.is_open && is_list_cut_early(region.text)))
+                (anywhere.has_any
+                    || (region.is_open && is_list_cut_early(region.text))
+                    || (region.fit == Fit::Broken && self.named.is_empty()))
                     && !self.is_equal(region)
             }
             (Fit::Other, false) => {
                 let wraps_one = || self.items(region) == Some(1) && !region.text.starts_with('{');
                 anywhere.has_required
-                    && (self.items(region).is_none() || wraps_one())
+                    && (self.items(region).is_none() || wraps_one() || self.is_beside(region))
                     && !self.is_equal(region)
                     && !self.is_format(region)
             }
@@ -120,16 +123,20 @@ impl<'t> Search<'_, 't> {
 
     /// Reports whether a region of the wanted kind after the chosen value may be the answer.
     fn is_rival_after(&self, region: &Region<'t>, anywhere: Mention) -> bool {
-        if region.is_open || region.has_required {
+        if region.is_open || region.has_required || self.is_example {
             return true;
         }
         match self.value(region) {
-            None => anywhere.has_any || self.named.is_empty() || region.text.starts_with('['),
-            Some(Value::Array(items)) => self.is_example || !is_citation(&items),
+            None => {
+                anywhere.has_any
+                    || self.names_any_word(region)
+                    || self.named.is_empty()
+                    || region.text.starts_with('[')
+            }
+            Some(Value::Array(items)) => !is_citation(&items),
             Some(value) => {
                 self.has_inner(&value, false)
-                    || region.has_named
-                        && (self.is_example || self.is_beside(region) || self.adds(&value, true))
+                    || region.has_named && (self.is_beside(region) || self.adds(&value, true))
             }
         }
     }
@@ -138,13 +145,29 @@ impl<'t> Search<'_, 't> {
     /// draft with wrong types or without a required property is not the answer.
     fn is_rival_before(&self, region: &Region<'t>, anywhere: Mention) -> bool {
         match self.value(region) {
-            None => anywhere.has_required && !self.is_format(region),
+            None => {
+                (anywhere.has_required || (self.is_example && self.names_any_word(region)))
+                    && !self.is_format(region)
+            }
             Some(value) => {
                 self.has_inner(&value, true)
                     || (self.is_example && region.has_required && !self.is_format(region))
+                    || ((region.has_named || value.is_array())
+                        && self.is_answer(region.start..region.end())
+                        && !self.is_answer(self.span.clone()))
                     || (region.has_named && self.is_beside(region) && self.adds(&value, false))
             }
         }
+    }
+
+    /// Reports whether the text announces a span as the answer.
+    fn is_answer(&self, span: Range<usize>) -> bool {
+        cues::is_answer(self.body, &span, self.chosen.regions)
+    }
+
+    /// Reports whether a region has a property as a word, in any notation.
+    fn names_any_word(&self, region: &Region<'_>) -> bool {
+        words(region.text).any(|word| self.named.has(word))
     }
 
     /// Reports whether an object or array contains an object with all required properties, at any
@@ -208,7 +231,7 @@ impl<'t> Search<'_, 't> {
         } else {
             self.body.get(self.span.end..region.start)
         };
-        between.is_some_and(|between| !between.contains(|c: char| c.is_alphanumeric() || "`{[".contains(c)))
+        between.is_some_and(|between| !between.contains(|c: char| c.is_alphanumeric() || "`:{[".contains(c)))
     }
 
     /// Reports whether an object adds members to the chosen value so that the result is valid and
@@ -254,12 +277,32 @@ impl<'t> Search<'_, 't> {
     /// Returns the text directly after the chosen value if the text begins with a name in quotes and
     /// a colon, or with a property and a colon.
     fn member_after(&self) -> Option<&'t str> {
-        let rest = self.body[self.span.end..]
-            .trim_start_matches([',', ';', '\u{ff0c}', '\u{ff1b}', ' ', '\n', '\r', '\t']);
+        // Further closing brackets and punctuation may be in between.
+        let is_between = |c: char| c.is_whitespace() || "}]),;.+/\u{ff0c}\u{ff1b}".contains(c);
+        let rest = self.body[self.span.end..].trim_start_matches(is_between);
         let name = rest.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).map(|end| &rest[..end]);
         let is_bare = name
             .is_some_and(|name| self.named.has(name) && begins_separator(rest[name.len()..].trim_start()));
         (is_bare || begins_member(rest)).then_some(rest)
+    }
+
+    /// Adds the properties in brackets that do not begin like JSON, such as `{item -> "lamp"}`, and
+    /// in tables after an example.
+    fn names_in_brackets(&self, text: &'t str, offset: usize, found: &mut Vec<(usize, &'t str)>) {
+        let mut at = 0;
+        while let Some(start) = text[at..].find('{').map(|start| at + start) {
+            at = text[start..].find('}').map_or(text.len(), |end| start + end);
+            let inside = &text[start..at];
+            if inside.contains(['"', '\'', '`', '=', ':', '>', '&', '%', ';']) {
+                let named = words(inside).filter(|word| self.named.has(word));
+                found.extend(named.map(|word| (offset + start, word)));
+            }
+        }
+        if self.is_example {
+            let rows = text.lines().filter(|line| line.contains('|'));
+            let named = rows.flat_map(words).filter(|word| self.named.has(word));
+            found.extend(named.map(|word| (super::offset_in(self.body, word), word)));
+        }
     }
 
     /// Adds the properties that the text between two regions names, with their offsets.
@@ -279,7 +322,10 @@ impl<'t> Search<'_, 't> {
         };
         let named = labels(text).filter(|label| self.named.has(label.name)).filter(counts);
         found.extend(named.map(|label| (offset + label.start, label.name)));
-        let mut opened: HashSet<&str> = HashSet::new();
+        if is_after || self.is_example {
+            self.names_in_brackets(text, offset, found);
+        }
+        let mut opened: HashMap<&str, usize> = HashMap::new();
         for (at, _) in text.match_indices('<') {
             let tag = &text[at + 1..];
             let (name, is_end) = tag.strip_prefix('/').map_or((tag, false), |name| (name, true));
@@ -287,10 +333,10 @@ impl<'t> Search<'_, 't> {
             let Some(name) = end.map(|end| &name[..end]).filter(|name| self.named.has(name)) else {
                 continue;
             };
-            if is_end && opened.contains(name) {
-                found.push((offset + at, name));
-            } else if !is_end {
-                opened.insert(name);
+            match opened.get(name) {
+                Some(start) if is_end => found.push((offset + start, name)),
+                None if !is_end => _ = opened.insert(name, at),
+                _ => {}
             }
         }
     }
@@ -310,7 +356,7 @@ fn is_list_item(before: &str) -> bool {
 
 /// Reports whether a region without an end has nothing after its brackets.
 fn is_list_cut_early(text: &str) -> bool {
-    text.trim_matches(|c: char| c.is_whitespace() || c == '[' || c == '{').is_empty()
+    text.trim_matches(|c: char| c.is_whitespace() || "[{\"'".contains(c)).is_empty()
 }
 
 /// Reports whether an array is a reference such as `[1]` or `[2, 3]`.

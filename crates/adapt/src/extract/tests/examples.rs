@@ -41,7 +41,7 @@ fn refuses(schema: &Value, text: &str) {
 }
 
 /// Answers in notations that are read at some tolerance or at none, or that are cut off.
-const ANSWERS: [&str; 26] = [
+const ANSWERS: [&str; 31] = [
     "{\u{201c}item\u{201d}: \u{201c}lamp\u{201d}, \u{201c}quantity\u{201d}: 2}",
     r#"{"item" => "lamp", "quantity" => 2}"#,
     "{\"item\"\u{ff1a}\"lamp\"\u{ff0c}\"quantity\"\u{ff1a}2}",
@@ -52,7 +52,7 @@ const ANSWERS: [&str; 26] = [
     r#"{"item": "lamp", "quantity": 2 pcs}"#,
     r#"{"item": "lamp, "quantity": 2}"#,
     r#"{"item": "lamp", "quantity": "two"}"#,
-    r#"{item: lamp; quantity: <2>}"#,
+    "{item: lamp; quantity: <2>}",
     r#"[{"item": "lamp", "quantity": 2}]"#,
     r#"[{"item": "lamp", "quantity": 2}, {"item": "chair", "quantity": 1}]"#,
     r#"{"order": {"item": "lamp", "quantity": 2}}"#,
@@ -67,6 +67,11 @@ const ANSWERS: [&str; 26] = [
     r#"{"item": "lamp", "quan"#,
     "{",
     "[",
+    "[\"",
+    r#"{item -> "lamp", quantity -> 2}"#,
+    r#"{"item" "lamp" "quantity" 2}"#,
+    "{`item`: `lamp`, `quantity`: 2}",
+    "{&quot;item&quot;: &quot;lamp&quot;, &quot;quantity&quot;: 2}",
     "two lamps",
 ];
 
@@ -76,6 +81,16 @@ fn an_example_is_not_taken_for_an_answer_in_another_notation() {
         refuses(&order(), &format!("Example: {{\"item\": \"x\", \"quantity\": 0}}. Answer: {answer}"));
     }
     // Without words for an example and an answer, the text has the same meaning.
+    for answer in [
+        "| item | quantity |\n|---|---|\n| lamp | 2 |",
+        "**item**: lamp\n**quantity**: 2",
+        "- item: lamp\n- quantity: 2",
+        r#"{"Item": "lamp", "Quantity": 2}"#,
+        "item=lamp&quantity=2",
+    ] {
+        refuses(&order(), &format!("Example: {{\"item\": \"x\", \"quantity\": 0}}\n{answer}"));
+    }
+    refuses(&order(), "Beispiel: {\"item\": \"x\", \"quantity\": 0}. Antwort: zwei Lampen");
     let unmarked = ANSWERS.iter().filter(|answer| !answer.starts_with("item:") && **answer != "two lamps");
     for answer in unmarked.clone() {
         refuses(&order(), &format!("{{\"item\": \"x\", \"quantity\": 0}} or rather\n{answer}"));
@@ -100,6 +115,8 @@ fn a_format_after_the_answer_is_not_taken() {
     ] {
         refuses(&order(), text);
     }
+    refuses(&orders(), r#"Answer: [{"item": "lamp", "quantity": "2 pcs"}] (not [])"#);
+    refuses(&order(), r#"Answer: {"item": "lamp", "quantity": "2 pcs"}, not {"item": "x", "quantity": 0}"#);
 }
 
 #[test]
@@ -165,9 +182,9 @@ fn members_after_an_early_end_are_not_lost() {
     let value = r#"{"item": "lamp", "quantity": 2}"#;
     for rest in [
         r#" "gift": true}"#,
-        r#" 'gift': true}"#,
+        " 'gift': true}",
         r#", "gift": true}"#,
-        r#", 'gift': true}"#,
+        ", 'gift': true}",
         r#"; "gift": true}"#,
         ", \u{201c}gift\u{201d}: true}",
         r#", {"gift": true}"#,
@@ -179,6 +196,9 @@ fn members_after_an_early_end_are_not_lost() {
         ", notes: x}",
         ", notes = x}",
         ", {\"quantity\": 3}",
+        r#"}, "gift": true}"#,
+        r#"], "gift": true}"#,
+        r#"."gift": true}"#,
         ", [{\"gift\": true}]",
     ] {
         for tolerance in [Tolerance::Strict, Tolerance::Json5, Tolerance::Repair] {
@@ -215,6 +235,9 @@ fn a_final_answer_is_taken_beside_drafts_and_explanations() {
         format!("{answer}\n\n- \"item\": the lamp\n- \"quantity\": 2"),
         format!("{answer}\n\nNote: the quantity is 2."),
         format!("<answer>{answer}</answer>"),
+        format!("I fill {{item, quantity}} like so: {answer} Tell me {{if}} it fits {{item, quantity}}."),
+        format!("Here is an example order: {answer}. Let me know if the output is correct."),
+        format!("Here is the JSON in the format you asked for:\n{answer}\nThe output is valid."),
         format!("See [1], 2, [a] and {{x}}: {answer} [3]"),
         format!("{answer}, that is [{answer}]"),
         format!("I fill `item` and `quantity`, so \"item\": \"lamp\": {answer}"),
