@@ -57,13 +57,19 @@ const TO_COLON: usize = 24;
 fn lead(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> (Option<usize>, Option<usize>) {
     let before = regions.partition_point(|region| region.start < span.start);
     let previous = before.checked_sub(1).map_or(0, |last| regions[last].end().min(span.start));
-    let from = body.ceil_char_boundary(span.start.saturating_sub(BEFORE).max(previous));
+    let from = boundary(body, span.start.saturating_sub(BEFORE).max(previous));
     let lead = body[from..span.start].to_ascii_lowercase();
     let is_in = |at: usize| lead[..at].contains(" in ") || lead.starts_with("in ");
     let example =
         |word: &&str| lead.rfind(*word).filter(|&at| !(matches!(*word, "format" | "schema") && is_in(at)));
     let answer = |word: &&str| lead.rfind(*word);
     (EXAMPLES.iter().filter_map(example).max(), ANSWERS.iter().filter_map(answer).max())
+}
+
+/// Returns the last boundary of a character at or before byte `at`.
+pub(super) fn boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default()
 }
 
 /// Reports whether the text before a span announces an answer.
@@ -76,7 +82,7 @@ pub(super) fn is_answer(body: &str, span: &Range<usize>, regions: &[Region<'_>])
 pub(super) fn is_example(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
     let next = regions.partition_point(|region| region.start < span.end);
     let next = regions.get(next).map_or(body.len(), |region| region.start);
-    let until = body.floor_char_boundary(span.end.saturating_add(AFTER).min(next));
+    let until = boundary(body, span.end.saturating_add(AFTER).min(next));
     let tail = body.get(span.end..until).unwrap_or_default().to_ascii_lowercase();
     // Text after the first sentence or line belongs to what follows.
     let tail = tail.trim_start_matches(['.', ',', ')', '`', '"', ' ']);
@@ -96,7 +102,7 @@ pub(super) fn announcement(body: &str, from: usize) -> Option<&str> {
     let announces = |(at, word): &(usize, &str)| {
         let is_word = !text[..*at].ends_with(|c: char| c.is_alphanumeric());
         let after = &text[at + word.len()..];
-        let after = &after[..after.floor_char_boundary(TO_COLON)];
+        let after = &after[..boundary(after, TO_COLON)];
         let colon = after.find(':').filter(|&colon| !after[..colon].contains(['.', '\n', '{', '[']));
         let is_sentence = ANSWERS[..BEFORE_IS].contains(word) && after.trim_start().starts_with("is ");
         is_word && (colon.is_some() || is_sentence)

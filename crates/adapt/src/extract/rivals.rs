@@ -270,7 +270,7 @@ impl<'t> Search<'_, 't> {
             let first = found.iter().map(|(at, _)| *at).min().filter(|_| has_required)?;
             Some(&self.body[first..])
         };
-        let part_before = part(before).map(|part| &part[..1 + part.find(['\n']).unwrap_or(part.len() - 1)]);
+        let part_before = part(before).and_then(|part| part.lines().next());
         part_before.into_iter().chain(part(after)).chain(self.member_after())
     }
 
@@ -344,7 +344,7 @@ impl<'t> Search<'_, 't> {
 
 /// Reports whether the last line of `before` is the mark of a list item.
 fn is_list_item(before: &str) -> bool {
-    let end = &before[before.ceil_char_boundary(before.len().saturating_sub(LIST_MARK))..];
+    let end = &before[cues::boundary(before, before.len().saturating_sub(LIST_MARK))..];
     let line = match end.rsplit_once('\n') {
         Some((_, line)) => line.trim(),
         None if end.len() == before.len() => end.trim(),

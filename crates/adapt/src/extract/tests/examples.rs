@@ -104,7 +104,7 @@ fn an_example_is_not_taken_for_an_answer_in_another_notation() {
 #[test]
 fn a_format_after_the_answer_is_not_taken() {
     let is_whole =
-        |answer: &&&str| answer.contains("lamp\"") && answer.contains("2") && !answer.contains("quan\"");
+        |answer: &&&str| answer.contains("lamp\"") && answer.contains('2') && !answer.contains("quan\"");
     for answer in ANSWERS.iter().filter(is_whole).filter(|answer| answer.starts_with(['{', '"', '<'])) {
         refuses(&order(), &format!("Answer: {answer}. (Format: {{\"item\":\"x\",\"quantity\":0}})"));
     }
@@ -204,7 +204,7 @@ fn members_after_an_early_end_are_not_lost() {
         for tolerance in [Tolerance::Strict, Tolerance::Json5, Tolerance::Repair] {
             let adaptation = adapted(&order(), &format!("{value}{rest}"), tolerance);
             let is_whole =
-                adaptation.value().is_some_and(|value| value.as_object().map_or(0, |v| v.len()) > 2);
+                adaptation.value().is_some_and(|value| value.as_object().map_or(0, serde_json::Map::len) > 2);
             assert!(!adaptation.is_valid() || is_whole, "{rest} at {tolerance:?}: {:?}", adaptation.value());
         }
     }
