@@ -85,11 +85,11 @@ impl Adapter {
     }
 
     /// Finds the value in a text, without mends and conversions.
-    pub(super) fn find(&self, text: &str) -> Result<Document, Unread> {
+    pub(super) fn find(&self, text: &str) -> Result<Document, Box<Unread>> {
         let deadline = Deadline::new(self.options.limits.max_time);
         match Tape::parse(text, self.options.syntax()) {
             Ok(tape) if tape.is_valid(&self.on_tapes) => Ok(tape.into_document()),
-            _ => extract::extract(self, text, OutputProcessing::Minimal, deadline).1,
+            _ => extract::extract(self, text, OutputProcessing::Minimal, deadline).1.map_err(Box::new),
         }
     }
 

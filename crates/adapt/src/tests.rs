@@ -310,6 +310,11 @@ fn reports_serialize_to_json() {
     assert_eq!(report, expected);
 }
 
+#[derive(serde::Deserialize)]
+struct Order {
+    id: u128,
+}
+
 #[test]
 fn wide_integers_keep_their_digits_where_admitted() {
     let schema = json!({
@@ -338,10 +343,6 @@ fn wide_integers_keep_their_digits_where_admitted() {
     let both = keeping.adapt(&format!("Draft {{\"id\": {big}1}}, final {{\"id\": {big}2}}"));
     assert!(both.violations()[0].message.contains("ambiguous"), "{:?}", both.violations());
     assert!(!keeping.adapt(&format!("{{\"id\": {}}}", "9".repeat(400))).is_valid());
-    #[derive(serde::Deserialize)]
-    struct Order {
-        id: u128,
-    }
     assert_eq!(
         keeping.decode::<Order>(&format!("{{\"id\": {big}}}")).map(|order| order.id).ok(),
         big.parse().ok()

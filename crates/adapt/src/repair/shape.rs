@@ -202,7 +202,7 @@ impl Shape {
         let Some(finder) = &self.0.finder else {
             return Err(Problem::unread("the schema could not be compiled"));
         };
-        match finder.find(text) {
+        match finder.find(text).map_err(|unread| *unread) {
             Ok(found) => {
                 let value = self.0.is_envelope.then(|| found.value());
                 self.nothing_beside(text, found.text(), value.as_ref()).map(|()| found)

@@ -172,16 +172,16 @@ fn words(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
         ValidationErrorKind::ExclusiveMinimum { limit } => {
             format!("Value is too small (must be more than {limit})")
         }
-        ValidationErrorKind::MinLength { limit } => format!("Value is too small (min: {limit})"),
-        ValidationErrorKind::MinItems { limit } => format!("Value is too small (min: {limit})"),
-        ValidationErrorKind::MinProperties { limit } => format!("Value is too small (min: {limit})"),
+        ValidationErrorKind::MinLength { limit }
+        | ValidationErrorKind::MinItems { limit }
+        | ValidationErrorKind::MinProperties { limit } => format!("Value is too small (min: {limit})"),
         ValidationErrorKind::Maximum { limit } => format!("Value is too large (max: {limit})"),
         ValidationErrorKind::ExclusiveMaximum { limit } => {
             format!("Value is too large (must be less than {limit})")
         }
-        ValidationErrorKind::MaxLength { limit } => format!("Value is too large (max: {limit})"),
-        ValidationErrorKind::MaxItems { limit } => format!("Value is too large (max: {limit})"),
-        ValidationErrorKind::MaxProperties { limit } => format!("Value is too large (max: {limit})"),
+        ValidationErrorKind::MaxLength { limit }
+        | ValidationErrorKind::MaxItems { limit }
+        | ValidationErrorKind::MaxProperties { limit } => format!("Value is too large (max: {limit})"),
         ValidationErrorKind::Pattern { pattern } => format!("Value does not match the pattern {pattern}"),
         ValidationErrorKind::Format { format } => format!("Value is not a valid {format}"),
         ValidationErrorKind::UniqueItems => "Items must differ from each other".to_owned(),
