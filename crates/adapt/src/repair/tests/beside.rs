@@ -55,7 +55,12 @@ fn refuses_calls_beside_the_answer() {
         }
     }
     let errors = Shape::tool_calls().read(&format!("{answer}\n {list}")).errors;
-    assert_eq!(errors, ["The JSON cannot be read: line 2, column 5: expected no calls beside the answer"]);
+    assert_eq!(
+        errors,
+        [
+            "The JSON cannot be read: ambiguous: the values at line 1, column 1 and at line 2, column 2 look like answers, and only the first matches the schema"
+        ]
+    );
 }
 
 #[test]
