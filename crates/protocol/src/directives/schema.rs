@@ -74,7 +74,7 @@ fn require(directives: &mut Value, options: &StructuredOutputOptions) {
     match (directives.as_object_mut(), required.len()) {
         (_, 0) | (None, _) => {}
         (Some(directives), 1) => {
-            directives.extend(required.remove(0).as_object().cloned().unwrap_or_default())
+            directives.extend(required.remove(0).as_object().cloned().unwrap_or_default());
         }
         (Some(directives), _) => {
             directives.insert("allOf".to_owned(), required.into());

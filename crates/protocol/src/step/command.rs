@@ -64,45 +64,44 @@ impl CommandProcessor {
             None => Ok(()),
         }
     }
+}
 
-    /// Runs the program and returns the value that it writes.
-    async fn run(&self, input: Vec<u8>) -> Result<Value, String> {
-        let (program, arguments) = self.command.split_first().ok_or("no program is named")?;
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut command = CommandWrap::from(command);
-        command.wrap(KillOnDrop);
-        #[cfg(unix)]
-        command.wrap(process_wrap::tokio::ProcessGroup::leader());
-        let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
-        let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // A program may ignore its input.
-                let _ = stdin.write_all(&input).await;
-            }
-        };
-        let talk = async {
-            let (output, complaint, ()) =
-                tokio::join!(whole(stdout, OUTPUT), whole(stderr, COMPLAINT), write);
-            (output, complaint, child.wait().await)
-        };
-        let limit = Duration::try_from_secs_f64(self.timeout.unwrap_or(TIMEOUT)).unwrap_or(Duration::MAX);
-        let Ok((output, complaint, status)) = tokio::time::timeout(limit, talk).await else {
-            // Kills the whole process group.
-            let _ = child.start_kill();
-            return Err(format!("did not end within {} seconds", limit.as_secs_f64()));
-        };
-        let status = status.map_err(|error| format!("could not be waited for: {error}"))?;
-        if !status.success() {
-            let complaint = String::from_utf8_lossy(&complaint);
-            return Err(format!("failed ({status}): {}", complaint.trim()));
+/// Runs the program of a processor and returns the value that it writes.
+async fn run(processor: &CommandProcessor, input: Vec<u8>) -> Result<Value, String> {
+    let (program, arguments) = processor.command.split_first().ok_or("no program is named")?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = CommandWrap::from(command);
+    command.wrap(KillOnDrop);
+    #[cfg(unix)]
+    command.wrap(process_wrap::tokio::ProcessGroup::leader());
+    let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
+    let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A program may ignore its input.
+            let _ = stdin.write_all(&input).await;
         }
-        if output.len() as u64 > OUTPUT {
-            return Err(format!("wrote more than {OUTPUT} bytes"));
-        }
-        serde_json::from_slice(&output).map_err(|error| format!("wrote no JSON value: {error}"))
+    };
+    let talk = async {
+        let (output, complaint, ()) = tokio::join!(whole(stdout, OUTPUT), whole(stderr, COMPLAINT), write);
+        (output, complaint, child.wait().await)
+    };
+    let limit = Duration::try_from_secs_f64(processor.timeout.unwrap_or(TIMEOUT)).unwrap_or(Duration::MAX);
+    let Ok((output, complaint, status)) = tokio::time::timeout(limit, talk).await else {
+        // Kills the whole process group.
+        let _ = child.start_kill();
+        return Err(format!("did not end within {} seconds", limit.as_secs_f64()));
+    };
+    let status = status.map_err(|error| format!("could not be waited for: {error}"))?;
+    if !status.success() {
+        let complaint = String::from_utf8_lossy(&complaint);
+        return Err(format!("failed ({status}): {}", complaint.trim()));
     }
+    if output.len() as u64 > OUTPUT {
+        return Err(format!("wrote more than {OUTPUT} bytes"));
+    }
+    serde_json::from_slice(&output).map_err(|error| format!("wrote no JSON value: {error}"))
 }
 
 /// Reads a pipe to its end. Keeps at most `limit` bytes and one more, which shows that there are
@@ -129,7 +128,7 @@ impl StepProcessor for CommandProcessor {
         let ran = std::thread::scope(|scope| {
             let work = || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                runtime.map_err(|error| error.to_string())?.block_on(self.run(bytes))
+                runtime.map_err(|error| error.to_string())?.block_on(run(self, bytes))
             };
             scope.spawn(work).join().unwrap_or_else(|_| Err("panicked".to_owned()))
         });

@@ -381,7 +381,7 @@ impl StepDefinition {
         }
         match &self.processing {
             Some(processing) => {
-                effect::check(processing, &aros).map_err(|(path, fault)| {
+                effect::check(processing, aros).map_err(|(path, fault)| {
                     StepsError::at(&[&["agents", name, "processing"], &path[..]].concat(), fault)
                 })?;
                 step.with_processing(processing, &aros).map_err(|error| error.within(&["agents", name]))

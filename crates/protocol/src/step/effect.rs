@@ -17,7 +17,7 @@ pub(super) fn reserved(options: &Body) -> Option<&'static str> {
 
 /// Returns the first option that has no effect, with its path. If the configuration disables all
 /// processing, every option is accepted.
-pub(super) fn check(processing: &Processing, aros: &Aros) -> Result<(), (Vec<&'static str>, Fault)> {
+pub(super) fn check(processing: &Processing, aros: Aros) -> Result<(), (Vec<&'static str>, Fault)> {
     if !aros.enabled {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(super) fn check(processing: &Processing, aros: &Aros) -> Result<(), (Vec<&'s
     precheck(processing, aros)
 }
 
-fn precheck(processing: &Processing, aros: &Aros) -> Result<(), (Vec<&'static str>, Fault)> {
+fn precheck(processing: &Processing, aros: Aros) -> Result<(), (Vec<&'static str>, Fault)> {
     let options = &processing.reasoning_precheck;
     // A disabled precheck may keep its options.
     if !options.enabled.unwrap_or(aros.enable_reasoning_precheck) {

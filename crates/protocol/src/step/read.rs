@@ -63,7 +63,7 @@ impl Source {
         let mut line = self.line(&path);
         if line.is_none() && path.first().is_some_and(|first| first == "agents") {
             // `steps` is another name of the same key, and one step may be at the top level.
-            path[0] = "steps".to_owned();
+            "steps".clone_into(&mut path[0]);
             line = self.line(&path).or_else(|| self.line(path.get(2..).unwrap_or_default()));
         }
         match line {

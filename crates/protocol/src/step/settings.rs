@@ -8,6 +8,7 @@ use crate::repair::RepairOptions;
 /// Processing settings of a step, resolved from its `processing` block and the defaults of a
 /// configuration.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// Constraint of the output during decoding.
     pub structured_output: StructuredOutput,
