@@ -303,16 +303,13 @@ fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
 fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut dyn Write) -> Result<()> {
     if as_json {
         let mut record = record(adaptation, line)?;
-        match adaptation.written() {
+        if let Some(written) = adaptation.written() {
             // The text has all digits of the value's numbers.
-            Some(written) => {
-                let members = record.to_string();
-                writeln!(out, "{},\"value\":{written}}}", members.trim_end_matches('}'))?;
-            }
-            None => {
-                record["value"] = adaptation.value().cloned().unwrap_or_default();
-                writeln!(out, "{record}")?;
-            }
+            let members = record.to_string();
+            writeln!(out, "{},\"value\":{written}}}", members.strip_suffix('}').unwrap_or(&members))?;
+        } else {
+            record["value"] = adaptation.value().cloned().unwrap_or_default();
+            writeln!(out, "{record}")?;
         }
     } else if adaptation.is_valid() {
         match (adaptation.written(), adaptation.value()) {

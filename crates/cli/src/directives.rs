@@ -116,7 +116,7 @@ fn request(args: &RunArgs, target: &Target) -> Result<RunRequest> {
     }
     let mut request = RunRequest { history, ..RunRequest::new(prompt, options) };
     request.system.clone_from(&args.system);
-    request.overrides = target.sampling.clone();
+    request.overrides.clone_from(&target.sampling);
     request.overrides.extend(sampling(args, target.is_local));
     Ok(request)
 }

@@ -69,7 +69,7 @@ pub(crate) struct RepairArgs {
     #[arg(long, requires = "prompt", conflicts_with = "files")]
     ask: bool,
 
-    /// Modes in which the model is asked, in order: json_schema, json_object and prompt_only; requires
+    /// Modes in which the model is asked, in order: `json_schema`, `json_object` and `prompt_only`; requires
     /// `--ask` [default: all three, or those of the step].
     #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = mode, requires = "ask")]
     modes: Vec<Mode>,
@@ -272,7 +272,7 @@ fn shape((schema, path): (Value, PathBuf)) -> Result<Shape> {
 
 /// Parses the name of a mode.
 fn mode(name: &str) -> Result<Mode, String> {
-    let names = Mode::ALL.map(|mode| mode.name());
+    let names = Mode::ALL.map(Mode::name);
     let known = Mode::ALL.into_iter().find(|mode| mode.name() == name);
     known.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }

@@ -103,17 +103,13 @@ fn open(args: &RunArgs, config: &Config) -> Result<PromptRunner> {
         let (backend, model) = args.backend.open()?;
         return Ok(PromptRunner::new(backend, model));
     };
-    match config.providers.get(&known.provider) {
-        Some(provider) => {
-            let backend = Arc::new(models::of_provider(provider)?);
-            let defaults = provider.llm_options_defaults.clone();
-            Ok(PromptRunner::new(backend, &*known.model).with_defaults(defaults))
-        }
-        None => {
-            let (backend, model) = args.backend.open_local(&known.model)?;
-            Ok(PromptRunner::new(backend, model))
-        }
+    if let Some(provider) = config.providers.get(&known.provider) {
+        let backend = Arc::new(models::of_provider(provider)?);
+        let defaults = provider.llm_options_defaults.clone();
+        return Ok(PromptRunner::new(backend, &*known.model).with_defaults(defaults));
     }
+    let (backend, model) = args.backend.open_local(&known.model)?;
+    Ok(PromptRunner::new(backend, model))
 }
 
 /// Runs the tool loop with the model and the tools, then closes the MCP servers.

@@ -255,7 +255,7 @@ async fn a_server_that_is_down_ends_the_step() {
     let backend = backend(&url).on_retry(move |_| *count.lock().expect("a lock") += 1);
     let (ended, events) = run(&step(backend, STEPS)).await;
     let error = ended.expect_err("no output");
-    assert_eq!(error.backend().map(|error| error.category()), Some(Category::Connection));
+    assert_eq!(error.backend().map(formwork_protocol::BackendError::category), Some(Category::Connection));
     assert_eq!(*retries.lock().expect("a lock"), 3, "the probe alone is retried");
     assert_eq!(attributes(&events, "step.fail")[0]["reason"], "backend");
 }
@@ -264,7 +264,10 @@ async fn a_server_that_is_down_ends_the_step() {
 async fn a_server_that_always_fails_ends_the_step() {
     let server = Server::start(|_, _| (503, json!({ "error": { "message": "overloaded" } }))).await;
     let (ended, events) = run(&step(backend(&server.url), STEPS)).await;
-    assert_eq!(ended.expect_err("no output").backend().and_then(|error| error.status()), Some(503));
+    assert_eq!(
+        ended.expect_err("no output").backend().and_then(formwork_protocol::BackendError::status),
+        Some(503)
+    );
     assert_eq!(server.requests().len(), 4);
     assert_eq!(attributes(&events, "step.fail").len(), 1);
 }
@@ -276,7 +279,7 @@ async fn a_server_that_never_answers_ends_the_step_at_the_timeout() {
     let backend = backend(&url).with_timeout(Duration::from_millis(50));
     let (ended, _) = run(&step(backend, STEPS)).await;
     assert_eq!(
-        ended.expect_err("no output").backend().map(|error| error.category()),
+        ended.expect_err("no output").backend().map(formwork_protocol::BackendError::category),
         Some(Category::Timeout)
     );
     drop(listener);

@@ -211,7 +211,6 @@ impl Kind {
                 Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("provider_unavailable"))
             }
             Self::Upstream { source, .. } => upstream(source),
-            Self::RunOverdue { .. } => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
             Self::Key => Row::request(StatusCode::UNAUTHORIZED, Some("invalid_api_key")),
             Self::Model { .. } => Row::request(StatusCode::NOT_FOUND, Some("model_not_found")),
             Self::Route { .. } => Row::request(StatusCode::NOT_FOUND, Some("unknown_url")),
@@ -228,7 +227,9 @@ impl Kind {
             Self::Busy(_) | Self::NoRoom { .. } | Self::TooManyRuns => {
                 Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("overloaded"))
             }
-            Self::Overdue(_) => Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout")),
+            Self::Overdue(_) | Self::RunOverdue { .. } => {
+                Row::server(StatusCode::GATEWAY_TIMEOUT, Some("timeout"))
+            }
             Self::Stopped(_) => Row::server(StatusCode::SERVICE_UNAVAILABLE, Some("stopped")),
         }
     }

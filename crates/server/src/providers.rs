@@ -32,7 +32,7 @@ pub struct Providers {
 }
 
 enum Entry {
-    Ready(RemoteProvider),
+    Ready(Box<RemoteProvider>),
     /// The environment variable with the key has no value.
     NoKey {
         variable: String,
@@ -93,7 +93,12 @@ impl Providers {
                     let (name, settings) = (name.clone(), settings.clone());
                     let of_provider = config.models.values().filter(|model| model.provider == name);
                     let models = of_provider.cloned().collect();
-                    Entry::Ready(RemoteProvider { name, backend: Arc::new(backend), settings, models })
+                    Entry::Ready(Box::new(RemoteProvider {
+                        name,
+                        backend: Arc::new(backend),
+                        settings,
+                        models,
+                    }))
                 }
             };
             by_name.insert(name.clone(), entry);

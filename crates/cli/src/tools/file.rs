@@ -390,7 +390,7 @@ mod tests {
             ("[[tools]]\nname = \"a\"", "the tool's command is empty"),
         ] {
             let (_folder, path) = write(text)?;
-            let told = format!("{:#}", hosted(&[path.clone()]).err().expect("refused"));
+            let told = format!("{:#}", hosted(std::slice::from_ref(&path)).err().expect("refused"));
             assert!(told.starts_with(&path.display().to_string()) && told.contains(expected), "{told}");
         }
         Ok(())

@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use crate::{Definition, Format};
 
 const CHARACTER: &str = r#"
@@ -289,9 +291,9 @@ fn rejects_hostile_text_in_bounded_time() {
     for index in 1..2000 {
         let last = index - 1;
         if index < 100 {
-            doubling.push_str(&format!("var v{index} = new CompositeField(\"c\", v{last}, v{last});"));
+            let _ = write!(doubling, "var v{index} = new CompositeField(\"c\", v{last}, v{last});");
         }
-        chain.push_str(&format!("var v{index} = new ArrayField(\"c\", v{last});"));
+        let _ = write!(chain, "var v{index} = new ArrayField(\"c\", v{last});");
     }
     assert!(error(&doubling).contains("more than 200000 values"), "{}", error(&doubling));
     assert!(error(&chain).contains("nested deeper than the limit"), "{}", error(&chain));

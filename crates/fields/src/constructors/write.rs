@@ -1,5 +1,7 @@
 //! Definitions as constructor expressions.
 
+use std::fmt::Write;
+
 use super::convert::{CLASSES, Class, KEYS, PROPERTIES};
 use crate::csharp::literal;
 use crate::node::Node;
@@ -79,7 +81,7 @@ fn field(map: &Map, name: &str, indent: usize, out: &mut String) -> Result<(), S
         .filter_map(|property| Some(format!("{property} = {}", value(get(map, key_of(property))?))));
     let properties: Vec<String> = properties.collect();
     if !properties.is_empty() {
-        out.push_str(&format!(" {{ {} }}", properties.join(", ")));
+        let _ = write!(out, " {{ {} }}", properties.join(", "));
     }
     Ok(())
 }
@@ -87,24 +89,26 @@ fn field(map: &Map, name: &str, indent: usize, out: &mut String) -> Result<(), S
 /// Writes the options of a choice, or the fields of a composite or variant.
 fn list(items: &[Node], name: &str, is_choice: bool, indent: usize, out: &mut String) -> Result<(), String> {
     if is_choice {
-        items.iter().for_each(|item| out.push_str(&format!(", {}", value(item))));
+        for item in items {
+            let _ = write!(out, ", {}", value(item));
+        }
         return Ok(());
     }
     if items.is_empty() {
         return Ok(());
     }
     let margin = "    ".repeat(indent);
-    out.push_str(&format!(", new JsonField[]\n{margin}{{\n"));
+    let _ = writeln!(out, ", new JsonField[]\n{margin}{{");
     for item in items {
         let Node::Map(map) = item else { continue };
         let Some(Node::String(inner)) = get(map, "name") else {
             return Err(format!("{name}: a structure has no name, which every constructor needs"));
         };
-        out.push_str(&format!("{margin}    "));
+        let _ = write!(out, "{margin}    ");
         field(map, inner, indent + 1, out)?;
         out.push_str(",\n");
     }
-    out.push_str(&format!("{margin}}}"));
+    let _ = write!(out, "{margin}}}");
     Ok(())
 }
 

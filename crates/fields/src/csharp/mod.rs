@@ -18,6 +18,7 @@ mod types;
 mod variant;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
 
 pub(crate) use self::names::literal;
 use self::names::{Scope, comment};
@@ -143,13 +144,10 @@ impl<'d> Writer<'d> {
                 TypeName::class(format!("IReadOnlyList<{}>", item.text))
             }
             Kind::Ref(to) => self.reference(to),
-            plain => match types::scalar(plain) {
-                Some(scalar) => scalar,
-                None => {
-                    let name = self.types.fresh(name);
-                    self.declare(kind, name)
-                }
-            },
+            plain => types::scalar(plain).unwrap_or_else(|| {
+                let name = self.types.fresh(name);
+                self.declare(kind, name)
+            }),
         }
     }
 
@@ -163,14 +161,11 @@ impl<'d> Writer<'d> {
             return known.clone();
         }
         let Some(kind) = self.definition.definition(to) else { return TypeName::value("JsonElement") };
-        let known = match types::scalar(kind.plain()) {
-            Some(scalar) => scalar,
-            None => {
-                let name = self.types.fresh(&names::pascal(to));
-                self.open.push_back((kind, name.clone()));
-                TypeName { is_value: matches!(kind.plain(), Kind::Choice(_)), text: name }
-            }
-        };
+        let known = types::scalar(kind.plain()).unwrap_or_else(|| {
+            let name = self.types.fresh(&names::pascal(to));
+            self.open.push_back((kind, name.clone()));
+            TypeName { is_value: matches!(kind.plain(), Kind::Choice(_)), text: name }
+        });
         self.structures.insert(to, known.clone());
         known
     }
@@ -213,15 +208,16 @@ impl<'d> Writer<'d> {
             let property = members.fresh(&names::pascal(&member.name));
             let TypeName { text, .. } = self.value(&member.kind, &names::within(name, &member.name));
             let mut lines = summary(member.kind.description(), Some(&member.kind), "    ");
-            lines.push_str(&format!("    [JsonPropertyName({})]\n", literal(&member.name)));
-            lines.push_str(&if member.optional {
-                format!(
+            let _ = writeln!(lines, "    [JsonPropertyName({})]", literal(&member.name));
+            let _ = if member.optional {
+                writeln!(
+                    lines,
                     "    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]\n    \
-                     public {text}? {property} {{ get; init; }}\n"
+                     public {text}? {property} {{ get; init; }}"
                 )
             } else {
-                format!("    public required {text} {property} {{ get; init; }}\n")
-            });
+                writeln!(lines, "    public required {text} {property} {{ get; init; }}")
+            };
             properties.push(lines);
         }
         let base = base.map(|base| format!(" : {base}")).unwrap_or_default();

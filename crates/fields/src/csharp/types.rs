@@ -19,11 +19,11 @@ pub(super) fn scalar(kind: &Kind) -> Option<TypeName> {
 
 /// Returns the options of a choice if all of them are strings.
 pub(super) fn strings(choice: &Choice) -> Option<Vec<&str>> {
-    let string = |option| match option {
-        &Scalar::String(ref text) => Some(text.as_str()),
+    let strings = choice.options.iter().map(|option| match option {
+        Scalar::String(text) => Some(text.as_str()),
         _ => None,
-    };
-    choice.options.iter().map(string).collect()
+    });
+    strings.collect()
 }
 
 fn of_all(values: &[Scalar]) -> TypeName {

@@ -3,6 +3,8 @@
 //! A structure that is an object becomes a record with the members of the object. Any other
 //! structure becomes a record with the property `Value`.
 
+use std::fmt::Write;
+
 use super::{READ, READER, Writer, literal, names, summary};
 use crate::field::{Branch, Kind, Scalar, Variant};
 
@@ -106,7 +108,7 @@ fn read_tagged(cases: &[Case<'_>], name: &str) -> String {
                 format!("new {record}({}{missing})", read(&value.text))
             }
         };
-        arms.push_str(&format!("            {} => {made},\n", literal(tag.unwrap_or_default())));
+        let _ = writeln!(arms, "            {} => {made},", literal(tag.unwrap_or_default()));
     }
     format!(
         "        if (reader.TokenType != JsonTokenType.StartObject || !reader.Read()\n            \
@@ -130,10 +132,11 @@ fn read_untagged(cases: &[Case<'_>]) -> String {
         let nullable = if value.as_ref().is_some_and(|value| value.is_value) { "" } else { "?" };
         let made = if value.is_some() { format!("new {record}({option})") } else { option.clone() };
         let is_constant = constant.map(is_equal).unwrap_or_default();
-        text.push_str(&format!(
+        let _ = writeln!(
+            text,
             "        if ({is_constant}UntaggedVariant.TryRead<{of}>(element, options, out {of}{nullable} {option}))\n        \
-             {{\n            return {made};\n        }}\n"
-        ));
+             {{\n            return {made};\n        }}"
+        );
     }
     text.push_str("        throw new JsonException(\"no structure of the variant matches\");\n");
     text
@@ -162,12 +165,13 @@ fn write_cases(cases: &[Case<'_>], before: impl Fn(&Case<'_>) -> String) -> Stri
     for (index, case) in cases.iter().enumerate() {
         let option = format!("option{}", index + 1);
         let written = if case.value.is_some() { format!("{option}.Value") } else { option.clone() };
-        text.push_str(&format!(
+        let _ = writeln!(
+            text,
             "            case {} {option}:\n{}                \
-             JsonSerializer.Serialize(writer, {written}, options);\n                break;\n",
+             JsonSerializer.Serialize(writer, {written}, options);\n                break;",
             case.record,
             before(case)
-        ));
+        );
     }
     text.push_str(
         "            default:\n                throw new JsonException(\"unknown structure\");\n        }\n",

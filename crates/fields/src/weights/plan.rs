@@ -6,6 +6,10 @@ use std::sync::Arc;
 use crate::Definition;
 use crate::field::{Kind, Member, Scalar};
 
+/// What may follow a member: the name of the next one, or `None` for the end of the object, and its
+/// probability.
+pub(super) type Follower<'a> = (Option<&'a [u8]>, f64);
+
 /// Numbers of the nodes that are possible for a value, in ascending order.
 pub(super) type Set = Arc<[usize]>;
 
@@ -62,7 +66,7 @@ impl Object {
     /// Returns what may follow the member `last`, or the opening brace if `last` is `None`. Each
     /// possible member has its name and its probability. The name is `None` for the end of the
     /// object. The sum of all probabilities is 1. Returns `None` if no weight decides.
-    pub(super) fn followers(&self, last: Option<usize>) -> Option<Vec<(Option<&[u8]>, f64)>> {
+    pub(super) fn followers(&self, last: Option<usize>) -> Option<Vec<Follower<'_>>> {
         let name = |index: usize| Some(self.members[index].0.as_slice());
         let presences = match &self.rule {
             Rule::Any => return None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{Part, Plan, Set};
+use super::plan::{Follower, Part, Plan, Set};
 
 /// Position in a JSON text. Cloning must be cheap, because a clone reads each candidate token.
 #[derive(Clone, Default)]
@@ -109,7 +109,7 @@ impl Position {
 
     /// Returns what may follow the last member of the open object, with probabilities. Returns
     /// `None` if no weight decides, or if several objects remain possible.
-    fn followers<'p>(&self, plan: &'p Plan) -> Option<Vec<(Option<&'p [u8]>, f64)>> {
+    fn followers<'p>(&self, plan: &'p Plan) -> Option<Vec<Follower<'p>>> {
         let Container::Object(objects, name) = &self.open.as_ref()?.container else { return None };
         let object = plan.object(objects)?;
         object.followers(if name.is_empty() { None } else { Some(object.index(name)?) })
@@ -155,16 +155,10 @@ impl Position {
             At::Value(set) => self.begin(plan, set, byte),
             At::Literal(scalar) => self.scalar(plan, scalar, byte),
             At::Member => match byte {
-                b'"' => {
-                    if self.decide(plan, false, |name| name.is_some()) {
-                        self.at = At::Name(vec![byte], Escape::No);
-                    }
+                b'"' if self.decide(plan, false, |name| name.is_some()) => {
+                    self.at = At::Name(vec![byte], Escape::No);
                 }
-                b'}' => {
-                    if self.decide(plan, true, |name| name.is_none()) {
-                        self.close();
-                    }
-                }
+                b'}' if self.decide(plan, true, |name| name.is_none()) => self.close(),
                 b' ' => self.at = At::Member,
                 _ => {}
             },
@@ -317,6 +311,7 @@ impl Position {
         self.at = At::After;
     }
 
+    #[allow(clippy::collapsible_match, reason = "a guard cannot change the position")]
     fn after(&mut self, plan: &Plan, byte: u8) {
         self.at = At::Lost;
         match (byte, self.open.as_ref().map(|open| &open.container)) {

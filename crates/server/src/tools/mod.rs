@@ -30,17 +30,14 @@ pub(crate) async fn run(State(app): State<App>, JsonBody(body): JsonBody) -> Res
     let _permit = hosted.permit().ok_or(Kind::TooManyRuns)?;
     let provider = app.provider(request.provider.as_deref())?;
     let is_remote = provider.is_some();
-    let (prompt, name) = match provider {
-        Some(provider) => {
-            let by_url = catalogue::provider_of_url(&provider.settings.base_url);
-            let name = provider.settings.preset.as_deref().or(by_url).unwrap_or_default();
-            (provider.prompts(&*request.model), name.to_owned())
-        }
-        None => {
-            // Reports an unknown model before any other error.
-            let model = app.model(&request.model).await?.model.id.clone();
-            (PromptRunner::new(Arc::new(LocalBackend::new(app.clone())), model), LOCAL_PROVIDER.to_owned())
-        }
+    let (prompt, name) = if let Some(provider) = provider {
+        let by_url = catalogue::provider_of_url(&provider.settings.base_url);
+        let name = provider.settings.preset.as_deref().or(by_url).unwrap_or_default();
+        (provider.prompts(&*request.model), name.to_owned())
+    } else {
+        // Reports an unknown model before any other error.
+        let model = app.model(&request.model).await?.model.id.clone();
+        (PromptRunner::new(Arc::new(LocalBackend::new(app.clone())), model), LOCAL_PROVIDER.to_owned())
     };
     let (options, registry) = {
         let (request, hosted) = (request.clone(), hosted.clone());

@@ -91,13 +91,13 @@ fn tools(request: &ToolRunRequest, hosted: &HostedTools) -> Result<ToolRegistry,
     for (at, tool) in request.tools.iter().enumerate() {
         let place = format!("tools[{at}]");
         let added = match tool {
-            RunTool::Hosted(name) => match hosted.registry.find(name) {
-                Lookup::Found(tool) => registry.insert(tool.clone()),
-                _ => {
+            RunTool::Hosted(name) => {
+                let Lookup::Found(tool) = hosted.registry.find(name) else {
                     let known = hosted.registry.tools().iter().map(|tool| tool.name()).collect::<Vec<_>>();
                     return Err(unknown(place, "tool", name, &known));
-                }
-            },
+                };
+                registry.insert(tool.clone())
+            }
             RunTool::Callback { name, description, parameters, url } => {
                 let definition = ToolDefinition::new(name, description, parameters.clone());
                 registry.add(definition, callback(&place, url, hosted)?)

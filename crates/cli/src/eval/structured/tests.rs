@@ -166,7 +166,7 @@ fn runs_any_folder_of_cases() -> Result<()> {
 }
 
 #[test]
-fn errors_in_cases_name_file_and_place_before_anything_runs() -> Result<()> {
+fn errors_in_cases_name_file_and_place_before_anything_runs() {
     let server = scripted(mixed);
     let error = |files: &[(&str, &str)]| -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -209,7 +209,6 @@ fn errors_in_cases_name_file_and_place_before_anything_runs() -> Result<()> {
     assert_eq!(server.asked.load(Ordering::Relaxed), 0);
     let missing = run(&["structured", "--cases", "/no/such/folder", "-m", "m", "--base-url", &server.url]);
     assert!(format!("{:#}", missing.unwrap_err()).starts_with("--cases: /no/such/folder: "));
-    Ok(())
 }
 
 #[test]
