@@ -99,7 +99,9 @@ impl RetryPolicy {
         // Jitter keeps clients that were rejected together from all returning at the same time.
         let jittered = doubled.mul_f64(0.75 + 0.25 * fastrand::f64());
         let pause = error.retry_after().map_or(jittered, |asked| asked.clamp(SHORTEST, LONGEST));
-        let late = self.deadline.is_some_and(|deadline| started.elapsed() + pause > deadline);
+        // A server that asks for more time than is left will still be busy.
+        let asked = error.retry_after().map_or(pause, |asked| asked.max(pause));
+        let late = self.deadline.is_some_and(|deadline| started.elapsed().saturating_add(asked) > deadline);
         (!late).then(|| Retry {
             cause: RetryCause::Backend(error.clone()),
             attempt: attempt + 1,

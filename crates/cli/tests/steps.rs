@@ -131,7 +131,7 @@ fn a_server_that_is_down_ends_the_command() {
     ];
     let output = run(folder.path(), &step);
     let told = text(&output.stderr);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{told}");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{told}");
     assert!(told.contains("the backend could not be reached"), "{told}");
 }
 

@@ -379,7 +379,7 @@ fn a_step_without_an_answer_exits_as_a_tool_run_does() {
     std::fs::write(&steps, "[agents.say]\nprompt = \"Say something.\"\n").expect("written");
     let (url, asked) = serve(vec![json!({ "error": { "message": "no", "code": 401 } })]);
     let output = Command::new(env!("CARGO_BIN_EXE_formwork"))
-        .args(["step", "run", "--base-url", &url, "-m", "m", "--step", "agents.say"])
+        .args(["step", "run", "--base-url", &url, "-m", "m", "--step", "say"])
         .args([Path::new("--steps"), &steps])
         .output()
         .expect("it runs");

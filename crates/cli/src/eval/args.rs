@@ -90,7 +90,6 @@ pub(crate) struct EvalToolsArgs {
 
 /// Options that the evaluations of directives and tools share.
 #[derive(Args)]
-#[command(group = ArgGroup::new("named").args(["model", "models"]).multiple(true))]
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
@@ -136,6 +135,7 @@ impl EvalArgs {
 
 /// Options that all evaluations share.
 #[derive(Args)]
+#[command(group = ArgGroup::new("named").args(["model", "models"]).multiple(true))]
 pub(crate) struct SharedArgs {
     /// Local model, or with --base-url a model of that server; repeat for several [default: the default
     /// model].
