@@ -31,7 +31,7 @@ impl TokenLimitField {
     }
 }
 
-/// How requests to a model differ from the usual form. Unset fields change nothing.
+/// Differences of the requests to a model from the usual form. Unset fields change nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dialect {

@@ -49,7 +49,7 @@ pub struct RemoteBackend {
     declared: Option<Capabilities>,
     dialect: Dialect,
     memory: Option<Arc<dyn SupportMemory>>,
-    /// What was found out, by model name.
+    /// Findings from probes and refused requests, by model name.
     found: Mutex<HashMap<String, ModelSupport>>,
     /// Models for which the user knows that no temperature is sent.
     told: Mutex<HashSet<String>>,
@@ -244,7 +244,7 @@ impl RemoteBackend {
         }
     }
 
-    /// Returns what is known of a model, by this process or in the memory.
+    /// Returns the findings about a model, from this process or from the memory.
     fn support(&self, model: &str) -> ModelSupport {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(support) = found.get(model) {
@@ -254,7 +254,7 @@ impl RemoteBackend {
         found.entry(model.to_owned()).or_insert(stored.unwrap_or_default()).clone()
     }
 
-    /// Changes what is known of a model.
+    /// Changes the findings about a model.
     fn change(&self, model: &str, change: impl FnOnce(&mut ModelSupport)) {
         let mut support = self.support(model);
         change(&mut support);

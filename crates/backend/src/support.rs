@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Adjustment, Capabilities, Dialect, Feature};
 
-/// What is known of a server's treatment of one model, from probes and from refused requests.
+/// Findings about a server's treatment of one model, from probes and from refused requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelSupport {
@@ -37,7 +37,7 @@ pub trait SupportMemory: Send + Sync {
     /// Returns what is stored for the model of the server with this endpoint.
     fn load(&self, endpoint: &str, model: &str) -> Option<ModelSupport>;
 
-    /// Stores what is known of the model.
+    /// Stores the findings about the model.
     fn save(&self, endpoint: &str, model: &str, support: &ModelSupport);
 }
 

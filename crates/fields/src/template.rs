@@ -67,7 +67,7 @@ pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> Str
     writer.out
 }
 
-/// Whether a value may be omitted, and how often it is present.
+/// Optionality of a value, and its probability.
 #[derive(Clone, Copy, PartialEq)]
 enum Presence {
     Required,

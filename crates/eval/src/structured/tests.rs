@@ -22,7 +22,7 @@ fn case(schema: &Value, more: &Value) -> Case {
     Case::parse(&text.to_string(), "c").expect("a case")
 }
 
-/// How a scripted server treats schemas.
+/// Treatment of schemas by a scripted server.
 #[derive(Clone, Copy, PartialEq)]
 enum Policy {
     Enforces,

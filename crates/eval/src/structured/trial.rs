@@ -18,7 +18,7 @@ pub struct StructuredKey {
     pub trial: u32,
 }
 
-/// How a server treated the keyword that the prompt of a probe asks to violate.
+/// Treatment of the keyword that the prompt of a probe asks to violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

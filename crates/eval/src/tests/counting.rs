@@ -1,4 +1,4 @@
-//! What counts, for which mode and for which strategy.
+//! Tests of the trials that count for each mode and strategy.
 
 use super::*;
 

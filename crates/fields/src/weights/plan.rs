@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Definition;
 use crate::field::{Kind, Member, Scalar};
 
-/// What may follow a member: the name of the next one, or `None` for the end of the object, and its
+/// Possible continuation after a member: the name of the next one, or `None` for the end, and its
 /// probability.
 pub(super) type Follower<'a> = (Option<&'a [u8]>, f64);
 

@@ -28,10 +28,12 @@ struct Predefined(&'static str, &'static [&'static str], &'static [&'static str]
 /// The predefined profiles.
 ///
 /// The values for conversation and creative writing are those of `DeepSeek`'s API documentation
-/// (<https://api-docs.deepseek.com/quick_start/parameter_settings>). The values of
-/// `glm_4_7_recommended` and of the last two profiles come from the model cards
-/// (<https://huggingface.co/zai-org/GLM-4.7>,
-/// <https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>,
+/// (<https://api-docs.deepseek.com/quick_start/parameter_settings>), and those of
+/// `glm_4_7_recommended` are those of its model card (<https://huggingface.co/zai-org/GLM-4.7>).
+/// They were written from memory and not compared with these pages.
+///
+/// The values of the last two profiles come from the model cards
+/// (<https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>,
 /// <https://huggingface.co/google/gemma-3-270m>).
 const PREDEFINED: &[Predefined] = &[
     Predefined(DEFAULT_PROFILE, &[DEFAULT_PROFILE], &[], NONE),

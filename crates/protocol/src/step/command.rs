@@ -31,7 +31,7 @@ const COMPLAINT: u64 = 500;
 pub struct CommandProcessor {
     /// Program and its arguments.
     pub command: Vec<String>,
-    /// What the program reads.
+    /// Input of the program.
     #[serde(default)]
     pub input: ProcessorInput,
     /// Timeout in seconds; 30 by default.

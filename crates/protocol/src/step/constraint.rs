@@ -54,7 +54,7 @@ impl Sent {
     }
 }
 
-/// What a run has learned about the constraints of its backend.
+/// Findings of a run about the constraints of its backend.
 #[derive(Default)]
 pub(super) struct Ladder {
     /// Number of the attempt, from 1.
@@ -77,7 +77,7 @@ impl Constraint {
         }
     }
 
-    /// Returns the kind of the constraint, if there is one in the request.
+    /// Returns the kind of the constraint in the request, if any.
     pub(super) const fn sent(&self) -> Option<Sent> {
         match self {
             Self::Applied { sent, .. } => Some(*sent),
