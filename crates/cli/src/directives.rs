@@ -148,6 +148,7 @@ fn options(args: &RulesArgs) -> Result<StructuredOutputOptions> {
     let required = args.require.iter().map(Requirement::at_least_one);
     let once = args.require_one.iter().map(Requirement::exactly_one);
     options = options.with_required(required.chain(once))?;
+    options.max_directives = args.max_directives;
     options.max_text_length = args.max_text_length;
     options.max_bytes = args.max_bytes.map_or(options.max_bytes, NonZeroUsize::get);
     Ok(options)

@@ -130,7 +130,9 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
     // Cannot happen: scenario names were checked, and a test checks the registry.
     let options = scenario.zip(OPTIONS.clone()).and_then(|(scenario, options)| {
         let required = attempt.settings.require.then(|| Requirement::exactly_one(scenario.wanted));
-        Some((scenario, options.with_required(required).ok()?))
+        let mut options = options.with_required(required).ok()?;
+        options.max_directives = attempt.settings.require.then_some(1);
+        Some((scenario, options))
     });
     let Some((scenario, options)) = options else { return Err(BackendError::cancelled()) };
     let mut request = RunRequest::new(scenario.user, options);

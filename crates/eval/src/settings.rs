@@ -38,7 +38,7 @@ pub struct EvalSettings {
     pub overrides: Sampling,
     /// True if the model is asked to repair an envelope whose directives do not match the request.
     pub semantic_repair: bool,
-    /// True if the request requires exactly one directive of the type that the scenario asks for. A
+    /// True if the request requires exactly one directive, of the type that the scenario asks for. A
     /// backend that enforces schemas then always writes the directive.
     #[serde(default)]
     pub require: bool,

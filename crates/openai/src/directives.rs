@@ -91,6 +91,8 @@ pub struct DirectiveRules {
     /// Maximum number of bytes of an answer that are parsed, at least 1. If `None`, the default
     /// applies.
     pub max_bytes: Option<usize>,
+    /// Maximum number of directives of all types together. If `None`, there is no maximum.
+    pub max_directives: Option<usize>,
     /// Maximum number of characters of `assistant_text`. If `None`, there is no maximum.
     pub max_text_length: Option<usize>,
 }
@@ -140,6 +142,7 @@ impl DirectiveRules {
             type_aliases: fields.read("type_aliases", read_aliases)?.unwrap_or_default(),
             require: fields.read("require", read_required)?.unwrap_or_default(),
             max_bytes: fields.read("max_bytes", Place::positive)?,
+            max_directives: fields.read("max_directives", |at| count(&at))?,
             max_text_length: fields.read("max_text_length", |at| count(&at))?,
         })
     }

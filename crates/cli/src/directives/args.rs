@@ -29,6 +29,10 @@ pub(crate) struct RulesArgs {
     #[arg(long, value_name = "TYPE")]
     pub(super) require_one: Vec<String>,
 
+    /// Maximum number of directives of all types together.
+    #[arg(long, value_name = "N")]
+    pub(super) max_directives: Option<usize>,
+
     /// Maximum number of characters of the text.
     #[arg(long, value_name = "N")]
     pub(super) max_text_length: Option<usize>,

@@ -77,7 +77,7 @@ pub(crate) struct EvalDirectivesArgs {
     #[arg(long)]
     pub(crate) semantic_repair: bool,
 
-    /// Require exactly one directive of the type that the scenario asks for, in the schema of the request.
+    /// Require exactly one directive, of the type that the scenario asks for, in the schema of the request.
     #[arg(long)]
     pub(crate) require: bool,
 }

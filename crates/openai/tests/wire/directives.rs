@@ -27,7 +27,7 @@ fn reads_all_supported_fields() {
     });
     let fields = json!({
         "registry": registry, "allowed_types": ["ui.toast"], "type_aliases": {"note": "ui.toast"}, "require": ["ui.toast", {"type": "ui.close", "min": 0, "max": 1}],
-        "max_requests": 3, "max_text_length": 40, "stream": true,
+        "max_requests": 3, "max_directives": 2, "max_text_length": 40, "stream": true,
         "modes": ["prompt_only", "json_schema", "json_object"], "repair_retries": 0, "max_bytes": 10, "schema_name": "s",
         "output_instructions": "o", "inject_response_format": false, "include_plans": true,
         "temperature": 0, "max_tokens": 9, "seed": null, "user": "u",
@@ -53,6 +53,7 @@ fn reads_all_supported_fields() {
         (request.max_requests, request.rules.max_text_length, request.stream),
         (Some(3), Some(40), true)
     );
+    assert_eq!(request.rules.max_directives, Some(2));
     let modes = [DirectiveMode::PromptOnly, DirectiveMode::JsonSchema, DirectiveMode::JsonObject];
     assert_eq!(request.modes.as_deref(), Some(&modes[..]));
     assert_eq!((request.repair_retries, request.rules.max_bytes), (Some(0), Some(10)));

@@ -9,8 +9,10 @@ const REASONS: usize = 1000;
 /// Maximum number of characters of each reason in a repair request.
 const REASON: usize = 300;
 
-/// Returns the instructions for the system message of a request in `mode`. They are shorter in
-/// [`Mode::JsonSchema`], because the server enforces the schema.
+/// Returns the instructions for the system message of a request in `mode`. In [`Mode::JsonSchema`],
+/// the shape of the envelope is shorter, because the server enforces it. All modes have the schemas
+/// of the payloads: a server that enforces them does not show them to the model, and a small model
+/// chooses better values if it knows them.
 pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> String {
     let shape = match mode {
         Mode::JsonSchema => {
@@ -25,7 +27,7 @@ pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> Strin
              - Each directive has a \"type\", a string, and a \"payload\", an object."
         }
     };
-    let types = of_types(options.registry(), options.allowed().as_deref(), mode != Mode::JsonSchema);
+    let types = of_types(options.registry(), options.allowed().as_deref(), true);
     let further = options.output_instructions.as_deref().map(str::trim).unwrap_or_default();
     let required = of_requirements(options);
     let parts = [shape, &types, &required, further];
@@ -38,9 +40,10 @@ fn of_requirements(options: &StructuredOutputOptions) -> String {
         .required()
         .iter()
         .map(|required| format!("\"directives\" must have {}.", required.instruction()));
+    let count = options.max_directives.map(|limit| format!("\"directives\" has at most {limit} in all."));
     let length =
         options.max_text_length.map(|limit| format!("\"assistant_text\" has at most {limit} characters."));
-    required.chain(length).collect::<Vec<_>>().join("\n")
+    required.chain(count).chain(length).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a text that describes each type in `allowed`, followed by the registry's general

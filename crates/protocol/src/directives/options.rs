@@ -33,6 +33,9 @@ pub struct StructuredOutputOptions {
     pub(super) payload_normalizer: Option<PayloadNormalizer>,
     /// Maximum size of an answer, in bytes; 200,000 by default. A larger answer is rejected.
     pub max_bytes: usize,
+    /// Maximum number of directives of all types together. An answer with more of them is repaired.
+    /// `None` sets no maximum.
+    pub max_directives: Option<usize>,
     /// Maximum number of characters of `assistant_text`. A longer text is repaired. `None` sets no
     /// maximum.
     pub max_text_length: Option<usize>,
@@ -57,6 +60,7 @@ impl StructuredOutputOptions {
             payload_validator: None,
             payload_normalizer: None,
             max_bytes: MAX_BYTES,
+            max_directives: None,
             max_text_length: None,
             schema_name: super::schema::NAME.to_owned(),
             output_instructions: None,

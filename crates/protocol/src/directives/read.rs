@@ -87,6 +87,7 @@ mod tests {
         let reasons = |required: Requirement, count: usize, text: &str| {
             let mut options = options().with_required([required]).expect("a type");
             options.max_text_length = Some(3);
+            options.max_directives = Some(3);
             let result = read(&envelope(count, text), &options);
             assert_eq!(result.ok, result.errors.is_empty());
             let details = result.errors.first().and_then(|error| error.details.clone());
@@ -104,6 +105,10 @@ mod tests {
             json!(["assistant_text has 4 characters; at most 3 are allowed"])
         );
         assert_eq!(reasons(Requirement::at_least_one("ui.toast"), 2, ""), json!([]));
+        assert_eq!(
+            reasons(Requirement::at_least_one("ui.toast"), 4, ""),
+            json!(["4 directives; at most 3 are allowed"])
+        );
         let some = Requirement { kind: "ui.toast".to_owned(), min: 2, max: Some(3) };
         assert_eq!(
             reasons(some, 1, ""),

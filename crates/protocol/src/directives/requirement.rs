@@ -66,6 +66,10 @@ impl StructuredOutputOptions {
         let count = |kind: &str| envelope.directives.iter().filter(|found| found.kind == kind).count();
         let mut reasons: Vec<String> =
             self.required().iter().filter_map(|required| required.unmet(count(&required.kind))).collect();
+        let directives = envelope.directives.len();
+        if let Some(limit) = self.max_directives.filter(|&limit| directives > limit) {
+            reasons.push(format!("{directives} directives; at most {limit} are allowed"));
+        }
         let length = envelope.assistant_text.chars().count();
         if let Some(limit) = self.max_text_length.filter(|&limit| length > limit) {
             reasons.push(format!("assistant_text has {length} characters; at most {limit} are allowed"));

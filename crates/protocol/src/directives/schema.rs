@@ -12,7 +12,7 @@ pub const NAME: &str = "directives";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// True to describe each payload by the payload schema of its type, and to include the required
-    /// directives and the maximum length of the text. If false, the schema accepts any envelope of
+    /// directives, their maximum number and the maximum length of the text. If false, the schema accepts any envelope of
     /// the allowed types, which every provider supports.
     pub payloads: bool,
     /// Value of `json_schema.strict` in requests.
@@ -39,7 +39,7 @@ pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: De
 /// each type with a payload schema, and one alternative for all other types. The payload schemas
 /// are under `$defs`, with their references rewritten for that position. If true, the schema also
 /// requires the directives of [`StructuredOutputOptions::required`], in any order, and limits the
-/// length of `assistant_text`.
+/// number of directives and the length of `assistant_text`.
 pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
     let (mut directives, definitions) = match options.allowed() {
         // `enum` must not be empty, so the schema of no allowed types is an empty array.
@@ -55,6 +55,10 @@ pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
     }
     if payloads {
         require(&mut directives, options);
+        if let Some(limit) = options.max_directives {
+            let of_types = directives["maxItems"].as_u64().unwrap_or(u64::MAX);
+            directives["maxItems"] = of_types.min(limit as u64).into();
+        }
     }
     let mut schema = json!({
         "type": "object",

@@ -69,6 +69,7 @@ pub(super) fn options(rules: DirectiveRules) -> Result<StructuredOutputOptions, 
     };
     options = options.with_required(rules.require.into_iter().map(required)).map_err(bad)?;
     options.max_bytes = rules.max_bytes.unwrap_or(options.max_bytes);
+    options.max_directives = rules.max_directives;
     options.max_text_length = rules.max_text_length;
     Ok(options)
 }

@@ -522,6 +522,7 @@ async fn requirements_are_in_the_instructions_and_are_checked() {
         options().with_required([crate::directives::Requirement::exactly_one("ui.request_upload")]);
     let mut options = required.expect("a type");
     options.max_text_length = Some(40);
+    options.max_directives = Some(2);
     let request = RunRequest::new("I want a new avatar.", options);
     let script = script([says(EMPTY), says(GOOD)], presets::directives([Mode::PromptOnly]));
     let result = script.run(&request).await;
@@ -531,6 +532,7 @@ async fn requirements_are_in_the_instructions_and_are_checked() {
         told.contains("\"directives\" must have exactly 1 directive of type ui.request_upload."),
         "{told}"
     );
+    assert!(told.contains("\"directives\" has at most 2 in all."), "{told}");
     assert!(told.contains("\"assistant_text\" has at most 40 characters."), "{told}");
 }
 

@@ -177,6 +177,7 @@ fn required_types_and_the_length_of_the_text_are_in_the_schema() {
     for required in required {
         let mut options = options(definitions.clone()).with_required(required.clone()).expect("types");
         options.max_text_length = Some(5);
+        options.max_directives = Some(5);
         assert_eq!(envelope(&options, false), plain);
         let schema = envelope(&options, true);
         let checker = jsonschema::validator_for(&schema).expect("a schema");
@@ -191,6 +192,7 @@ fn required_types_and_the_length_of_the_text_are_in_the_schema() {
                 Validator::new(&options).validate(parser::parse(&text, usize::MAX).expect("an object"));
             let envelope = envelope.expect("an envelope");
             assert_eq!(options.unmet(&envelope), Vec::<String>::new(), "{required:?}: {text}");
+            assert!(envelope.directives.len() <= 5, "{text}");
             lengths.insert(envelope.directives.len());
         }
         assert!(lengths.len() > 1, "{lengths:?}");
