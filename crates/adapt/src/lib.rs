@@ -79,6 +79,7 @@
 
 mod chain;
 mod coerce;
+mod cues;
 mod error;
 mod extract;
 mod kinds;

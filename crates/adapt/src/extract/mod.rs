@@ -18,7 +18,6 @@
 //! JSON, strings in a region and reasoning. If several regions have the largest size, extraction
 //! fails.
 
-mod cues;
 mod names;
 mod region;
 mod rivals;
@@ -30,6 +29,7 @@ use serde_json::Value;
 
 use super::Adapter;
 use super::chain::Deadline;
+use super::cues::Placed;
 use super::kinds::Kinds;
 use super::object::is_blank;
 use super::options::{OutputProcessing, Prefer, Tolerance};

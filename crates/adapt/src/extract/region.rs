@@ -1,6 +1,7 @@
 //! Search for regions in one pass over the text, with a stack of open brackets.
 
 use super::names::{LONGEST_NAME, Named, begins_separator, names};
+use crate::cues::Placed;
 use crate::tape::{plain_until, quoted};
 use crate::tolerant::{begins_hash_comment, closing_quotes};
 
@@ -43,13 +44,19 @@ impl<'t> Region<'t> {
         Self { text, start, fit, has_named: false, has_required: false, is_open: false }
     }
 
-    pub(super) const fn end(&self) -> usize {
-        self.start + self.text.len()
-    }
-
     /// Returns the sort key. The region with the greatest key is extracted.
     pub(super) const fn rank(&self) -> (Fit, bool, usize) {
         (self.fit, self.has_named, self.text.len())
+    }
+}
+
+impl Placed for Region<'_> {
+    fn start(&self) -> usize {
+        self.start
+    }
+
+    fn end(&self) -> usize {
+        self.start + self.text.len()
     }
 }
 

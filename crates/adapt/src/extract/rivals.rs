@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::cues;
 use super::names::{Label, Mention, Named, Quotes, begins_separator, labels, words};
 use super::region::{Fit, Region, begins_member};
 use crate::Adapter;
 use crate::chain::Deadline;
+use crate::cues::{self, Placed};
 use crate::options::{OutputProcessing, Prefer, Tolerance};
 use crate::report::Violation;
 

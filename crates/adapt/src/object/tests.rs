@@ -100,3 +100,36 @@ proptest! {
         prop_assert_eq!(found(&format!("{before}{ENVELOPE}{after}")), found(ENVELOPE));
     }
 }
+
+#[test]
+fn several_different_envelopes_are_an_error_unless_the_text_says_which() {
+    let envelope = |text: &str| format!("{{\"assistant_text\": \"{text}\", \"directives\": []}}");
+    let (a, b) = (envelope("a"), envelope("b"));
+    let chosen = |content: String| {
+        find(&content, 200_000, &FIELDS).map(|object| object.members["assistant_text"].clone())
+    };
+    for content in [
+        format!("{a}\n{a}"),
+        format!("Draft: {b}\nFinal: {a}"),
+        format!("The format is {b}. Answer: {a}"),
+        format!("{{\"assistant_text\": \"c\"}} {a}"),
+        format!("{b}\n```json\n{a}\n```"),
+    ] {
+        assert_eq!(chosen(content.clone()), Ok("a".into()), "{content}");
+    }
+    for (content, positions) in [
+        (format!("{a}{b}"), vec![(1, 1), (1, 42)]),
+        (format!("{a}\n{b}\n{a}"), vec![(1, 1), (2, 1)]),
+        (format!("```json\n{a}\n```\nor\n```json\n{b}\n```"), vec![(2, 1), (6, 1)]),
+    ] {
+        assert_eq!(chosen(content.clone()), Err(ObjectError::Ambiguous { positions }), "{content}");
+    }
+}
+
+#[test]
+fn text_outside_of_the_object_is_kept() {
+    let outside = |content: &str| find(content, 1000, &FIELDS).expect("an object").outside;
+    assert_eq!(outside(&format!("<think>So.</think>\n```json\n{ENVELOPE}\n```")), "");
+    assert_eq!(outside(&format!("Hello!\n```json\n{ENVELOPE}\n```\nCall me.")), "Hello!\nCall me.");
+    assert_eq!(outside(&format!("Here: {ENVELOPE} PS: b")), "Here:\nPS: b");
+}

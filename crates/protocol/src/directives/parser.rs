@@ -1,13 +1,14 @@
 //! Reads the object in a model's answer and names each error with a code.
 //!
-//! An object with a field of the envelope is preferred over any other object. See
+//! An object with the fields of the envelope is preferred over any other object, and several
+//! different ones are an error. See
 //! [`object`](crate::adapt::object) for the order of the candidates.
 
 use serde_json::{Map, Value, json};
 
-use super::Problem;
+use super::{Envelope, Problem, Validator, Warning, shortened};
 pub(super) use crate::adapt::object::kind_of;
-use crate::adapt::object::{self, ObjectError};
+use crate::adapt::object::{self, Object, ObjectError};
 
 /// Error code: the answer has no text.
 pub const EMPTY: &str = "EMPTY";
@@ -19,10 +20,17 @@ pub const NO_JSON: &str = "NO_JSON";
 pub const INVALID_JSON: &str = "INVALID_JSON";
 /// Error code: the text is JSON, but not an object.
 pub const NOT_AN_OBJECT: &str = "NOT_AN_OBJECT";
+/// Error code: the text contains several different envelopes.
+pub const AMBIGUOUS: &str = "AMBIGUOUS";
 /// Error code: the text ends in the middle of the object.
 pub const TRUNCATED: &str = "TRUNCATED";
 /// Error code: a field of the envelope occurs twice, so its value is ambiguous.
 pub const DUPLICATE_FIELD: &str = "DUPLICATE_FIELD";
+
+/// Warning code: the answer has text beside the object.
+pub const TEXT_OUTSIDE: &str = "TEXT_OUTSIDE";
+/// Maximum number of characters of the text that the warning shows.
+const SHOWN: usize = 200;
 
 /// Names of the envelope's fields.
 pub(super) const FIELDS: [&str; 2] = ["assistant_text", "directives"];
@@ -45,9 +53,34 @@ pub(super) const FIELDS: [&str; 2] = ["assistant_text", "directives"];
 /// # Errors
 /// Returns an error with a `code` that this module defines, such as [`NO_JSON`].
 pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Problem> {
+    Ok(found(content, max_bytes)?.members)
+}
+
+/// Reads the answer `content` as `validator` does with the object that [`parse`] finds. Text outside
+/// of the object becomes the warning [`TEXT_OUTSIDE`].
+pub(super) fn envelope(
+    content: &str,
+    max_bytes: usize,
+    validator: &Validator<'_>,
+) -> Result<Envelope, Problem> {
+    let object = found(content, max_bytes)?;
+    let mut envelope = validator.validate(object.members)?;
+    if !object.outside.is_empty() {
+        envelope.warnings.push(Warning {
+            code: TEXT_OUTSIDE.to_owned(),
+            message: format!("text outside of the object is dropped: {}", shortened(&object.outside, SHOWN)),
+            index: None,
+            kind: None,
+            details: None,
+        });
+    }
+    Ok(envelope)
+}
+
+fn found(content: &str, max_bytes: usize) -> Result<Object<'_>, Problem> {
     let object = object::find(content, max_bytes, &FIELDS)?;
     let ambiguous = object.duplicates.iter().find(|name| FIELDS.contains(&name.as_str()));
-    let Some(field) = ambiguous else { return Ok(object.members) };
+    let Some(field) = ambiguous else { return Ok(object) };
     let problem = Problem::parse(DUPLICATE_FIELD, format!("duplicate field `{field}`"));
     Err(problem.with(json!({ "field": field })))
 }
@@ -63,6 +96,10 @@ impl From<ObjectError> for Problem {
             ObjectError::NotAnObject { found } => (NOT_AN_OBJECT, Some(json!({ "found": found }))),
             ObjectError::Truncated { line, column } => {
                 (TRUNCATED, Some(json!({ "line": line, "column": column })))
+            }
+            ObjectError::Ambiguous { positions } => {
+                let places = positions.iter().map(|(line, column)| json!({ "line": line, "column": column }));
+                (AMBIGUOUS, Some(json!({ "objects": places.collect::<Vec<_>>() })))
             }
             ObjectError::Invalid { line, column, .. } => {
                 (INVALID_JSON, Some(json!({ "line": line, "column": column })))

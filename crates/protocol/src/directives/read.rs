@@ -17,27 +17,26 @@ use super::{DirectiveResult, Problem, ProblemCategory, StructuredOutputOptions, 
 /// # Ok::<(), formwork_protocol::directives::RegistryError>(())
 /// ```
 pub fn read(text: &str, options: &StructuredOutputOptions) -> DirectiveResult {
-    let members = parser::parse(text, options.max_bytes);
-    let (assistant_text, problem) =
-        match members.and_then(|members| Validator::new(options).validate(members)) {
-            Ok(envelope) => {
-                let reasons = options.unmet(&envelope);
-                if reasons.is_empty() {
-                    return DirectiveResult {
-                        ok: true,
-                        mode: None,
-                        assistant_text: envelope.assistant_text,
-                        directives: envelope.directives,
-                        warnings: envelope.warnings,
-                        errors: Vec::new(),
-                        attempts: Vec::new(),
-                        skipped: Vec::new(),
-                    };
-                }
-                (envelope.assistant_text, not_met(&reasons))
+    let (assistant_text, problem) = match parser::envelope(text, options.max_bytes, &Validator::new(options))
+    {
+        Ok(envelope) => {
+            let reasons = options.unmet(&envelope);
+            if reasons.is_empty() {
+                return DirectiveResult {
+                    ok: true,
+                    mode: None,
+                    assistant_text: envelope.assistant_text,
+                    directives: envelope.directives,
+                    warnings: envelope.warnings,
+                    errors: Vec::new(),
+                    attempts: Vec::new(),
+                    skipped: Vec::new(),
+                };
             }
-            Err(problem) => (salvage::assistant_text(text), problem),
-        };
+            (envelope.assistant_text, not_met(&reasons))
+        }
+        Err(problem) => (salvage::assistant_text(text), problem),
+    };
     DirectiveResult {
         ok: false,
         mode: None,
@@ -76,6 +75,20 @@ mod tests {
         let lost = read("Sorry, <b>", &options());
         assert_eq!((lost.ok, lost.assistant_text.as_str()), (false, "Sorry, <b>"));
         assert_eq!(lost.errors[0].code, parser::NO_JSON);
+    }
+
+    #[test]
+    fn several_envelopes_are_an_error_and_other_text_is_a_warning() {
+        let envelope = |text: &str| json!({ "assistant_text": text, "directives": [] }).to_string();
+        let result = read(&format!("{}\n{}", envelope("a"), envelope("b")), &options());
+        assert_eq!((result.ok, result.errors[0].code.as_str()), (false, parser::AMBIGUOUS));
+        assert_eq!(
+            result.errors[0].details.as_deref(),
+            Some(&json!({ "objects": [{ "line": 1, "column": 1 }, { "line": 2, "column": 1 }] }))
+        );
+        let result = read(&format!("Hello!\n```json\n{}\n```", envelope("a")), &options());
+        assert_eq!((result.ok, result.warnings[0].code.as_str()), (true, parser::TEXT_OUTSIDE));
+        assert_eq!(result.warnings[0].message, "text outside of the object is dropped: Hello!");
     }
 
     #[test]

@@ -143,7 +143,6 @@ impl DirectiveRun<'_> {
     fn read(&self, reply: &Reply) -> AttemptOutcome {
         let content = reply.content();
         let refusal = reply.message.get("refusal").and_then(Value::as_str).map(str::to_owned);
-        let read = parser::parse(&content, self.options().max_bytes);
         let bad = |problem, reasons, envelope| {
             let refusal = refusal.clone();
             AttemptOutcome::Bad(Box::new(Answered {
@@ -154,7 +153,7 @@ impl DirectiveRun<'_> {
                 refusal,
             }))
         };
-        let mut envelope = match read.and_then(|members| self.validator.validate(members)) {
+        let mut envelope = match parser::envelope(&content, self.options().max_bytes, &self.validator) {
             Ok(envelope) => envelope,
             Err(problem) => return bad(cause(reply, problem), Vec::new(), None),
         };

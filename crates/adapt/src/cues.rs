@@ -2,7 +2,23 @@
 
 use std::ops::Range;
 
-use super::region::Region;
+/// Part of a text, by byte offsets.
+pub(crate) trait Placed {
+    /// Returns the offset of the first byte.
+    fn start(&self) -> usize;
+    /// Returns the offset after the last byte.
+    fn end(&self) -> usize;
+}
+
+impl Placed for Range<usize> {
+    fn start(&self) -> usize {
+        self.start
+    }
+
+    fn end(&self) -> usize {
+        self.end
+    }
+}
 
 /// Words for values that are not the answer, in lower case, in some widespread languages.
 const EXAMPLES: [&str; 19] = [
@@ -53,9 +69,10 @@ const AFTER: usize = 40;
 const TO_COLON: usize = 24;
 
 /// Returns the offsets of the last word for an example and for an answer in the text that leads to a
-/// span. A value *in* a format is no example.
-fn lead(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> (Option<usize>, Option<usize>) {
-    let before = regions.partition_point(|region| region.start < span.start);
+/// span. `regions` are the values of the text in the order of their starts. A value *in* a format is
+/// no example.
+fn lead(body: &str, span: &Range<usize>, regions: &[impl Placed]) -> (Option<usize>, Option<usize>) {
+    let before = regions.partition_point(|region| region.start() < span.start);
     let previous = before.checked_sub(1).map_or(0, |last| regions[last].end().min(span.start));
     let from = boundary(body, span.start.saturating_sub(BEFORE).max(previous));
     let lead = body[from..span.start].to_ascii_lowercase();
@@ -67,21 +84,21 @@ fn lead(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> (Option<usiz
 }
 
 /// Returns the last boundary of a character at or before byte `at`.
-pub(super) fn boundary(text: &str, at: usize) -> usize {
+pub(crate) fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default()
 }
 
 /// Reports whether the text before a span announces an answer.
-pub(super) fn is_answer(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
+pub(crate) fn is_answer(body: &str, span: &Range<usize>, regions: &[impl Placed]) -> bool {
     let (example, answer) = lead(body, span, regions);
     answer.is_some() && answer > example
 }
 
 /// Reports whether the text around a span calls the span an example or a format.
-pub(super) fn is_example(body: &str, span: &Range<usize>, regions: &[Region<'_>]) -> bool {
-    let next = regions.partition_point(|region| region.start < span.end);
-    let next = regions.get(next).map_or(body.len(), |region| region.start);
+pub(crate) fn is_example(body: &str, span: &Range<usize>, regions: &[impl Placed]) -> bool {
+    let next = regions.partition_point(|region| region.start() < span.end);
+    let next = regions.get(next).map_or(body.len(), Placed::start);
     let until = boundary(body, span.end.saturating_add(AFTER).min(next));
     let tail = body.get(span.end..until).unwrap_or_default().to_ascii_lowercase();
     // Text after the first sentence or line belongs to what follows.
@@ -97,7 +114,7 @@ pub(super) fn is_example(body: &str, span: &Range<usize>, regions: &[Region<'_>]
 
 /// Returns the text after byte `from` that begins with the announcement of an answer, such as
 /// `Answer: two lamps`.
-pub(super) fn announcement(body: &str, from: usize) -> Option<&str> {
+pub(crate) fn announcement(body: &str, from: usize) -> Option<&str> {
     let text = body[from..].to_ascii_lowercase();
     let announces = |(at, word): &(usize, &str)| {
         let is_word = !text[..*at].ends_with(|c: char| c.is_alphanumeric());
