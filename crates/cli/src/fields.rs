@@ -35,6 +35,7 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
         FieldsCommand::Schema { definition, multiple_of } => {
             let definition = read(definition)?;
             let schema = definition.schema_with(SchemaOptions { multiple_of: *multiple_of });
+            warn_of_weights(&definition);
             if !multiple_of {
                 warn_of_open_steps(&definition);
             }
@@ -61,6 +62,7 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
                 DefinitionTargetArg::Toml => Format::Toml,
                 DefinitionTargetArg::Csharp => Format::CSharp,
                 DefinitionTargetArg::Schema => {
+                    warn_of_weights(&definition);
                     warn_of_open_steps(&definition);
                     Format::JsonSchema
                 }
@@ -75,6 +77,15 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
         FieldsCommand::Validate { definition, input } => return validate(definition, input, as_json, out),
     }
     Ok(true)
+}
+
+/// Prints a warning for weights and probabilities, which a JSON Schema does not contain.
+fn warn_of_weights(definition: &Definition) {
+    if definition.has_weights() {
+        eprintln!(
+            "formwork: warning: the JSON Schema has no weights and no probabilities; the definition has some"
+        );
+    }
 }
 
 /// Prints a warning for numbers with a step that the JSON Schema does not contain.

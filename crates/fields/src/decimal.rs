@@ -78,7 +78,7 @@ enum Rounding {
 }
 
 /// Returns the number of fraction digits in the shortest decimal that parses to `value`.
-fn fraction_digits(value: f64) -> u32 {
+pub(crate) fn fraction_digits(value: f64) -> u32 {
     value.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len() as u32)
 }
 

@@ -263,6 +263,12 @@ impl Definition {
         schema::schema(self, SchemaOptions::default()).1
     }
 
+    /// Reports whether the definition has weights or probabilities, which a JSON Schema does not
+    /// contain.
+    pub fn has_weights(&self) -> bool {
+        crate::weights::has_weights(self)
+    }
+
     /// Returns C# source text with records that read and write the JSON texts, with
     /// `System.Text.Json`. The records do not check bounds, lengths and constants.
     ///

@@ -220,7 +220,7 @@ fn forbid_last_line_break(schema: &mut Value) {
 }
 
 /// Reports whether a value of a template may end with a line break.
-fn may_end_with_line_break(template: &Template) -> bool {
+pub(crate) fn may_end_with_line_break(template: &Template) -> bool {
     let is_allowed = template.text.characters.as_ref().is_none_or(|set| set.contains('\n'));
     for (index, literal) in template.literals().into_iter().enumerate().rev() {
         if !literal.is_empty() {

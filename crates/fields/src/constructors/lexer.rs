@@ -249,21 +249,32 @@ impl Lexer {
         }
     }
 
-    /// Reads a raw string on one line, between three or more quotes.
+    /// Reads a raw string, between three or more quotes. If a line break follows the opening quotes,
+    /// the text is on the lines between, without the indentation of the closing quotes.
     fn raw(&mut self, place: Place) -> Result<String, Wrong> {
         let quotes = self.take_while(|c| c == '"');
         let mut text = String::new();
         while !self.starts_with(&quotes) {
-            match self.bump() {
-                Some('\n' | '\r') => {
-                    return Err(Wrong::new(place, "raw strings of several lines are not supported"));
-                }
-                Some(c) => text.push(c),
-                None => return Err(Wrong::new(place, format!("the string has no end; expected `{quotes}`"))),
-            }
+            let no_end = || Wrong::new(place, format!("the string has no end; expected `{quotes}`"));
+            text.push(self.bump().ok_or_else(no_end)?);
         }
         self.skip(quotes.len());
-        Ok(text)
+        let text = text.replace("\r\n", "\n");
+        let Some((blank, rest)) = text.split_once('\n') else { return Ok(text) };
+        let wrong = |message: &str| Err(Wrong::new(place, message));
+        let (lines, indentation) = rest.rsplit_once('\n').unwrap_or(("", rest));
+        if !blank.trim().is_empty() || !indentation.trim().is_empty() || !rest.contains('\n') {
+            return wrong("the quotes of a raw string of several lines stand on lines of their own");
+        }
+        let mut inside = Vec::new();
+        for line in lines.split('\n') {
+            match line.strip_prefix(indentation) {
+                Some(line) => inside.push(line),
+                None if line.trim().is_empty() => inside.push(""),
+                None => return wrong("a line of the raw string is indented less than its closing quotes"),
+            }
+        }
+        Ok(inside.join("\n"))
     }
 }
 

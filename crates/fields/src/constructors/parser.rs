@@ -69,7 +69,7 @@ impl ValueKind {
 
 /// Returns the field that the statements define.
 pub(super) fn root(tokens: Tokens) -> Result<Value, Wrong> {
-    let mut parser = Parser { tokens, at: 0, depth: 0, names: HashMap::new(), values: 0 };
+    let mut parser = Parser { tokens, at: 0, depth: 0, names: HashMap::new(), values: 0, target: None };
     let mut fields: Vec<(Option<String>, Value)> = Vec::new();
     while parser.at < parser.tokens.tokens.len() {
         let Some((name, value)) = parser.statement()? else { continue };
@@ -108,6 +108,8 @@ struct Parser {
     names: HashMap<String, (Value, bool)>,
     /// Number of values so far.
     values: usize,
+    /// Type of the declared variable, if its value begins with `new(`.
+    target: Option<String>,
 }
 
 impl Parser {
@@ -183,7 +185,7 @@ impl Parser {
         }
         let is_value = match self.peek(0) {
             Some(Token::Name(name)) => name == "new" || !matches!(self.peek(1), Some(Token::Sign('.' | '('))),
-            Some(Token::Sign('[' | '-' | '+') | Token::String(_) | Token::Number(_)) => true,
+            Some(Token::Sign('[' | '{' | '-' | '+') | Token::String(_) | Token::Number(_)) => true,
             _ => false,
         };
         if first_new.is_none() && !(is_value && assigned.is_some()) {
@@ -191,6 +193,7 @@ impl Parser {
             self.at = end + 1;
             return Ok(None);
         }
+        self.target = assigned.and_then(|assigned| self.declared_type(assigned));
         let value = self.value()?;
         if self.at < self.tokens.tokens.len() {
             self.expect(';')?;
@@ -201,6 +204,24 @@ impl Parser {
             return Err(Wrong::new(value.place, format!("the name `{name}` is declared twice")));
         }
         Ok(Some((declared, value)))
+    }
+
+    /// Returns the type of the variable whose value follows the `=` at index `assigned`, without its
+    /// namespace and type arguments. Returns `None` unless the value begins with `new(`.
+    fn declared_type(&self, assigned: usize) -> Option<String> {
+        let is_untyped = self.name(0) == Some("new") && self.is_sign(1, '(');
+        let mut at = assigned.checked_sub(2).filter(|_| is_untyped)?;
+        let token = |at: usize| self.tokens.tokens.get(at).map(|(token, _)| token);
+        if token(at) == Some(&Token::Sign('?')) {
+            at = at.checked_sub(1)?;
+        }
+        if token(at) == Some(&Token::Sign('>')) {
+            at = (0..at).rev().find(|&at| token(at) == Some(&Token::Sign('<')))?.checked_sub(1)?;
+        }
+        match token(at)? {
+            Token::Name(name) if name != "var" => Some(name.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the index of the statement's `;`, or of the end of the text.
@@ -263,9 +284,9 @@ impl Parser {
                 self.at += 1;
                 self.number(place, &if sign == '-' { format!("-{text}") } else { text })
             }
-            Some(Token::Sign('[')) => {
+            Some(Token::Sign(open @ ('[' | '{'))) => {
                 self.at += 1;
-                let items = self.items(']')?;
+                let items = self.items(if open == '[' { ']' } else { '}' })?;
                 self.made(place, ValueKind::List(items))
             }
             Some(Token::Name(name)) if name == "new" => {
@@ -350,7 +371,11 @@ impl Parser {
             return self.made(place, ValueKind::List(items));
         }
         if class.is_empty() {
-            return Err(self.unexpected("the type of a field"));
+            // `IntField age = new("age", 0, 120);`
+            let Some(target) = self.target.take() else {
+                return Err(self.unexpected("the type of a field"));
+            };
+            class = target;
         }
         self.expect('(')?;
         let arguments = self.arguments()?;

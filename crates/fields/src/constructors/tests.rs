@@ -283,6 +283,36 @@ fn errors_have_a_line_and_a_column() {
 }
 
 #[test]
+fn reads_declarations_with_types_and_raw_strings_of_several_lines() {
+    let definition = read(
+        "string[] classes = { \"warrior\", \"mage\", };\n\
+         IntField age = new(\"age\", 0, 120) { Optional = true };\n\
+         Game.ChoiceField<string>? kind = new(\"kind\", classes);\n\
+         var schema = new CompositeField(\"x\", age, kind, new TemplateStringField(\"t\", \"\"\"\n    \
+         says\n\n      <generated>\r\n    \"\"\", 1, 9));",
+    );
+    let expected = yaml(
+        r#"
+name: x
+fields:
+  - { name: age, type: int, min: 0, max: 120, optional: true }
+  - { name: kind, type: choice, options: [warrior, mage] }
+  - { name: t, type: template, template: "says\n\n  <generated>", min_length: 1, max_length: 9 }
+"#,
+    );
+    assert_eq!(definition, expected);
+    for (text, expected) in [
+        ("BoolField a = new BoolField(new(\"a\"))", "expected the type of a field"),
+        ("var a = new(\"a\")", "expected the type of a field"),
+        ("new BoolField(\"\"\"a\n\"\"\")", "stand on lines of their own"),
+        ("new BoolField(\"\"\"\n  a\n   \"\"\")", "is indented less"),
+        ("new BoolField(\"\"\"\n  a", "the string has no end"),
+    ] {
+        assert!(error(text).contains(expected), "{}", error(text));
+    }
+}
+
+#[test]
 fn rejects_hostile_text_in_bounded_time() {
     let deep = format!("new ChoiceField<int>(\"x\", {}", "[".repeat(100_000));
     assert!(error(&deep).contains("nested deeper than the limit"));

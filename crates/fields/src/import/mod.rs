@@ -13,6 +13,7 @@
 
 mod containers;
 mod scalars;
+mod template;
 
 use std::collections::HashMap;
 
@@ -146,7 +147,10 @@ impl Reader<'_> {
             let option = |(index, option): (usize, &Value)| {
                 scalars::typed(option, schema, &at.then(&index.to_string()))
             };
-            let options = options.iter().enumerate().map(option).collect::<Read<_>>()?;
+            let options: Vec<Scalar> = options.iter().enumerate().map(option).collect::<Read<_>>()?;
+            if let Some(float) = scalars::listed(&options) {
+                return Ok(float.into());
+            }
             return Ok(Choice { options, weights: Vec::new() }.into());
         }
         for keyword in ["oneOf", "anyOf", "allOf"] {
@@ -300,3 +304,6 @@ fn decoded(fragment: &str) -> Option<String> {
     }
     String::from_utf8(bytes).ok()
 }
+
+#[cfg(test)]
+mod tests;

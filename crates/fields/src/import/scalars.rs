@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Pointer, Read, known};
 use crate::characters;
+use crate::decimal::{Decimals, fraction_digits, plain};
 use crate::field::{Float, Int, Kind, Scalar, Text};
 
 /// Converts a value of a `const` or `enum`. Returns an error if the schema has a `type` that the
@@ -29,6 +30,24 @@ pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) ->
         Some(_) => false,
     };
     if is_typed { Ok(scalar) } else { Err(at.malformed("type", "a type that matches the value")) }
+}
+
+/// Returns the number that allows exactly `options`: at least three decimals in ascending order, each
+/// one unit of the last place apart. Returns `None` for other options. The export lists such numbers.
+pub(super) fn listed(options: &[Scalar]) -> Option<Float> {
+    let value = |option: &Scalar| match option {
+        Scalar::Integer(value) => Some(*value as f64),
+        Scalar::Number(value) => Some(*value),
+        _ => None,
+    };
+    let values: Vec<f64> = options.iter().map(value).collect::<Option<_>>()?;
+    let [min, _, .., max] = values[..] else { return None };
+    let decimals = values.iter().copied().map(fraction_digits).max().filter(|&decimals| decimals > 0)?;
+    let float = Float { min: Some(min), max: Some(max), decimals: Some(decimals) };
+    let Decimals { low, high, digits } = Decimals::of(&float).ok()?;
+    let is_listed = |(units, value): (i64, &f64)| plain(units, digits).parse() == Ok(*value);
+    (low.abs_diff(high) + 1 == values.len() as u64 && (low..=high).zip(&values).all(is_listed))
+        .then_some(float)
 }
 
 /// Returns the bounds of an integer `format` such as `uint8`, clamped to the range of `i64`.
@@ -120,8 +139,12 @@ pub(super) fn number(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
 
 pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
     known(schema, &["type", "minLength", "maxLength", "pattern", "not"], at)?;
-    // A class of characters without a line break excludes such texts already.
-    let is_last = |not: &Value| *not == serde_json::json!({ "pattern": crate::schema::LAST_LINE_BREAK });
+    let filled = schema.get("pattern").and_then(Value::as_str).filter(|pattern| class(pattern).is_none());
+    if let Some(pattern) = filled
+        && let Some(template) = super::template::template(pattern, schema, at)?
+    {
+        return Ok(template);
+    }
     let characters = match schema.get("pattern") {
         None => None,
         Some(pattern) => {
@@ -130,7 +153,8 @@ pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
         }
     };
     let excludes = characters.as_ref().is_some_and(|set: &crate::Characters| !set.contains('\n'));
-    if schema.get("not").is_some_and(|not| !(excludes && is_last(not))) {
+    // A class of characters without a line break excludes such texts already.
+    if schema.get("not").is_some_and(|not| !(excludes && is_last_line_break(not))) {
         return Err(at.keyword("not"));
     }
     let min_length = count(schema, "minLength", at)?.unwrap_or(0);
@@ -140,7 +164,17 @@ pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
 /// Returns the character set of a `pattern` of the form `^[…]*$`. Returns `None` for other
 /// patterns, and for classes that [`Characters`](crate::Characters) cannot express.
 fn class(pattern: &str) -> Option<crate::Characters> {
-    let class = pattern.strip_prefix("^[")?.strip_suffix("]*$")?;
+    class_set(pattern.strip_prefix("^[")?.strip_suffix("]*$")?)
+}
+
+/// Reports whether the schema of `not` is the one with which the export forbids a last line break.
+pub(super) fn is_last_line_break(not: &Value) -> bool {
+    *not == serde_json::json!({ "pattern": crate::schema::LAST_LINE_BREAK })
+}
+
+/// Returns the characters of a class without its brackets. Returns `None` for a class that
+/// [`Characters`](crate::Characters) cannot express.
+pub(super) fn class_set(class: &str) -> Option<crate::Characters> {
     // Convert `\uXXXX` to `\u{XXXX}`. The parser rejects escapes such as `\d`.
     let mut source = String::new();
     let mut rest = class.chars();

@@ -35,6 +35,7 @@ use formwork_grammar::{Follower, Guide};
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
 use self::plan::Plan;
+pub(crate) use self::plan::has_weights;
 use self::position::Position;
 use crate::Definition;
 

@@ -141,8 +141,7 @@ impl Plan {
     /// Builds the table of a definition. Returns `None` if the output can contain nothing with
     /// weights.
     pub(super) fn new(definition: &Definition) -> Option<Self> {
-        let kinds = definition.definitions().iter().map(|(_, kind)| kind);
-        if !kinds.chain([definition.root()]).any(is_weighted) {
+        if !has_weights(definition) {
             return None;
         }
         let mut planner =
@@ -187,6 +186,12 @@ impl Plan {
             _ => None,
         }
     }
+}
+
+/// Reports whether a part of the definition has weights or a probability.
+pub(crate) fn has_weights(definition: &Definition) -> bool {
+    let kinds = definition.definitions().iter().map(|(_, kind)| kind);
+    kinds.chain([definition.root()]).any(is_weighted)
 }
 
 /// Reports whether a kind or one of its parts has weights or a probability. References are not
