@@ -1,5 +1,7 @@
 use thiserror::Error;
 
+use crate::schema::SchemaError;
+
 /// Error of an [`Adapter`](super::Adapter) whose schema or options are invalid.
 ///
 /// ```
@@ -15,7 +17,7 @@ impl AdaptError {
     /// Returns the reason without the part of the schema, for an error of the schema.
     pub(super) fn reason(&self) -> String {
         match &self.0 {
-            Kind::Schema { reason, .. } => reason.clone(),
+            Kind::Schema(error) => error.reason.clone(),
             other => other.to_string(),
         }
     }
@@ -23,8 +25,8 @@ impl AdaptError {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Kind {
-    #[error("the schema cannot be used: {}{reason}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]
-    Schema { path: String, reason: String },
+    #[error("the schema cannot be used: {0}")]
+    Schema(SchemaError),
     #[error("invalid tolerance level {given}; expected 0, 1 or 2")]
     Tolerance { given: u8 },
     #[error("invalid unescape depth {given}; expected 0 to {limit}")]

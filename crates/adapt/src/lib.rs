@@ -86,6 +86,7 @@ mod kinds;
 pub mod object;
 mod options;
 mod processor;
+mod references;
 pub mod repair;
 mod report;
 mod restore;
@@ -147,13 +148,10 @@ impl Adapter {
     /// References to other documents are not fetched.
     pub fn new(schema: &Value, options: AdaptOptions) -> Result<Self, AdaptError> {
         options.check()?;
-        let refused = |error: jsonschema::ValidationError<'_>| Kind::Schema {
-            path: error.instance_path().as_str().to_owned(),
-            reason: error.to_string(),
-        };
-        let on_values = schema::validator(schema).map_err(refused)?;
+        let on_values = schema::validator(schema).map_err(Kind::Schema)?;
         let on_tapes = jsonschema::options_for::<OnTape>();
-        let on_tapes = on_tapes.should_validate_formats(true).build(schema).map_err(refused)?;
+        let on_tapes = on_tapes.should_validate_formats(true).build(schema);
+        let on_tapes = on_tapes.map_err(|error| Kind::Schema(error.into()))?;
         let (kinds, meant) = (Kinds::of(schema), Kinds::meant(schema));
         Ok(Self {
             schema: schema.clone(),

@@ -5,17 +5,45 @@ use std::collections::HashSet;
 
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
+use thiserror::Error;
+
+use crate::references;
 
 /// Maximum number of references followed in a row.
 const CHAIN: usize = 8;
 
+/// Error of a schema that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{reason}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]
+pub struct SchemaError {
+    /// JSON pointer to the part of the schema. Empty for the whole schema.
+    pub path: String,
+    /// Description of the error without its place.
+    pub reason: String,
+}
+
+impl From<ValidationError<'_>> for SchemaError {
+    fn from(error: ValidationError<'_>) -> Self {
+        Self { path: error.instance_path().as_str().to_owned(), reason: error.to_string() }
+    }
+}
+
 /// Compiles a schema to a validator that asserts formats, as the engine does. References to other
 /// documents are not fetched.
 ///
+/// ```
+/// use formwork_adapt::schema;
+/// let error = schema::validator(&serde_json::json!({"allOf": [{"$ref": "#"}]})).unwrap_err();
+/// assert!(error.to_string().starts_with("`$ref` leads back to the schema itself"), "{error}");
+/// ```
+///
 /// # Errors
-/// Returns an error if `schema` is not a valid JSON Schema.
-pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
-    jsonschema::options().should_validate_formats(true).build(schema)
+/// Returns an error if `schema` is not a valid JSON Schema, if a reference leads back to itself
+/// without a member or item between, or if more than 100,000 schemas apply to one value through
+/// references.
+pub fn validator(schema: &Value) -> Result<Validator, SchemaError> {
+    references::check(schema)?;
+    Ok(jsonschema::options().should_validate_formats(true).build(schema)?)
 }
 
 /// Returns the target of the schema's reference within the document `root`. A schema without a

@@ -341,9 +341,6 @@ mod tests {
                 { "$ref": "#/$defs/any" }, { "$ref": "#/$defs/any" }, { "type": "string" },
             ] } },
         });
-        let options = AdaptOptions::full().with_tolerance(Tolerance::Json5);
-        let adapter = Adapter::new(&schema, options).expect("a schema");
-        let schema = &adapter.schema()["$defs"]["any"];
-        assert_eq!(Reader { root: adapter.schema() }.types(schema), Some(vec!["string"]));
+        assert_eq!(Reader { root: &schema }.types(&schema["$defs"]["any"]), Some(vec!["string"]));
     }
 }

@@ -153,9 +153,9 @@ impl Case {
             let problem = format!("expected a schema as an object, not {}", kind(&self.schema));
             return Err(CaseError::at("/schema", problem));
         }
-        let built = jsonschema::options().should_validate_formats(true).build(&self.schema);
+        let built = formwork_protocol::adapt::schema::validator(&self.schema);
         built.map_err(|error| {
-            CaseError::at(format!("/schema{}", error.instance_path()), format!("invalid schema: {error}"))
+            CaseError::at(format!("/schema{}", error.path), format!("invalid schema: {}", error.reason))
         })
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::error::{Fault, RegistryError};
 use super::names;
 use super::shortened;
+use crate::adapt::schema;
 
 /// Maximum number of schema violations that are reported for one payload.
 const VIOLATIONS: usize = 8;
@@ -176,9 +177,9 @@ fn compiled(schema: &Value, place: &str) -> Result<Validator, RegistryError> {
     if !of_objects {
         return Err(RegistryError::new(place, Fault::NotOfObjects));
     }
-    jsonschema::validator_for(schema).map_err(|error| {
-        let reason = shortened(&error.masked().to_string(), TOLD);
-        RegistryError::new(format!("{place}{}", error.instance_path()), Fault::Schema { reason })
+    schema::validator(schema).map_err(|error| {
+        let reason = shortened(&error.reason, TOLD);
+        RegistryError::new(format!("{place}{}", error.path), Fault::Schema { reason })
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::envelope::{Problem, codes};
 use super::error::{Kind, ToolsError};
 use super::executor::ToolExecutor;
-use crate::adapt::{FlatSchema, Violation};
+use crate::adapt::{FlatSchema, Violation, schema};
 
 /// Maximum number of argument errors reported to a model at once.
 const TOLD: usize = 8;
@@ -76,7 +76,7 @@ impl Tool {
             return Err(Kind::NoObject { name: name() }.into());
         }
         schema.entry("properties").or_insert_with(|| json!({}));
-        let validator = jsonschema::validator_for(&definition.parameters)
+        let validator = schema::validator(&definition.parameters)
             .map_err(|error| Kind::Schema { name: name(), reason: error.to_string() })?;
         let checks = Checks { validator, flat: OnceLock::new() };
         Ok(Self { definition, executor: Arc::new(executor), checks: Arc::new(checks) })
