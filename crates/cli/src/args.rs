@@ -21,8 +21,8 @@ pub(crate) use self::grammar::{
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
-    /// .gguf file, safetensors folder, short name (see `formwork models`) or hub id
-    /// `org/name[:file][@revision]`.
+    /// .gguf file, safetensors folder, short name (see `formwork models`), hub id
+    /// `org/name[:file][@revision]`, or name in `[models]` of `./formwork.toml`.
     #[arg(short, long, default_value = formwork_model::hub::default_manifest().name.as_str())]
     pub(crate) model: String,
 

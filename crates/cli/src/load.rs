@@ -13,6 +13,7 @@ use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Part, Sch
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::{Checkpoint, Model, OpenOptions};
+use formwork_protocol::config::LOCAL_PROVIDER;
 use formwork_vocab::{Tokenizer, Vocabulary};
 use serde_json::Value;
 
@@ -20,6 +21,7 @@ use crate::args::{
     DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,
     UndeclaredArg,
 };
+use crate::config;
 use crate::files::{read_input_text, read_json_option, read_option, read_text, without_mark};
 use crate::remotes;
 
@@ -137,10 +139,31 @@ pub(crate) fn hub() -> Hub {
     Hub::new(HubOptions::from_variables(|name| std::env::var_os(name)))
 }
 
-/// Returns the local path of a model, and downloads the model if necessary.
+/// Returns the local path of a model, and downloads the model if necessary. A name in `[models]` of
+/// `./formwork.toml` stands for the local model of its entry.
 pub(crate) fn resolve(model: &str) -> Result<LocalModel> {
     let mut progress = TerminalProgress::new(std::io::stderr().is_terminal());
-    Ok(hub().resolve(model, &mut progress)?)
+    let named = named_in_config(model)?;
+    Ok(hub().resolve(named.as_deref().unwrap_or(model), &mut progress)?)
+}
+
+/// Returns the local model that `name` stands for in the configuration, or `None` if there is no such
+/// name.
+fn named_in_config(name: &str) -> Result<Option<String>> {
+    // Paths and hub ids are never names of the configuration.
+    if name.contains(['/', '\\']) || Path::new(name).exists() {
+        return Ok(None);
+    }
+    let file = config::load(None)?;
+    let Some(model) = file.config.models.get(name) else { return Ok(None) };
+    if model.provider == LOCAL_PROVIDER {
+        return Ok(Some(model.model.clone()));
+    }
+    bail!(
+        "`{name}` in {} is a model of the provider `{}`; this command needs a local model",
+        config::FILE,
+        model.provider
+    )
 }
 
 /// Opens a model; warns if the requested context is longer than the one that the model was trained
