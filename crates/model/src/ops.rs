@@ -107,6 +107,11 @@ pub(crate) struct Softmax {
     pub(crate) sum: f32,
 }
 
+/// Returns the logistic function of `x`: 1 / (1 + e^-x).
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
 /// Replaces `scores` by their softmax: weights that sum to 1.
 pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
     let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });

@@ -19,7 +19,7 @@ pub(crate) struct Rope {
 
 #[derive(Debug)]
 struct Frequencies {
-    /// Angle per position of each pair of elements, in radians. Shape: `[rope_dims / 2]`.
+    /// Angle per position of each pair of elements, in radians. Shape: `[dims / 2]`.
     radians: Vec<f32>,
     /// Factor by which the rotated elements of a head are multiplied.
     magnitude: f32,
@@ -38,10 +38,10 @@ pub(crate) struct Rotation {
 impl Rope {
     /// Computes the frequencies for sequences of up to `context` tokens.
     pub(crate) fn new(spec: &ModelSpec, context: usize) -> Self {
-        let sets = spec.ropes.iter().map(|rope| Frequencies {
-            radians: rope.frequencies(spec, context),
-            magnitude: rope.magnitude(),
-        });
+        let sets = spec
+            .ropes
+            .iter()
+            .map(|rope| Frequencies { radians: rope.frequencies(context), magnitude: rope.magnitude() });
         Self { pairing: spec.rope_pairing, sets: sets.collect() }
     }
 

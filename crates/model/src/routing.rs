@@ -1,16 +1,17 @@
 //! Routing of tokens to the experts of a mixture.
 
-use crate::ops::softmax;
-use crate::spec::{ExpertSpec, Gating};
+use crate::ops::{sigmoid, softmax};
+use crate::spec::{ExpertGroups, ExpertSpec, Scores};
 
-/// Selects the experts of each token by `scores`, of shape `[tokens, experts]`.
+/// Selects the experts of each token by `logits`, of shape `[tokens, experts]`. `bias` is added to the
+/// scores for the choice only. Shape: `[experts]`.
 ///
 /// Element `e` of the result lists the tokens that are routed to expert `e`, each with the weight
 /// of the expert's output.
-pub(crate) fn route(spec: ExpertSpec, scores: &[f32]) -> Vec<Vec<(usize, f32)>> {
+pub(crate) fn route(spec: ExpertSpec, logits: &[f32], bias: Option<&[f32]>) -> Vec<Vec<(usize, f32)>> {
     let mut chosen = vec![Vec::new(); spec.count];
-    for (token, scores) in scores.chunks_exact(spec.count).enumerate() {
-        for (expert, weight) in choose(spec, scores) {
+    for (token, logits) in logits.chunks_exact(spec.count).enumerate() {
+        for (expert, weight) in choose(spec, logits, bias) {
             chosen[expert].push((token, weight));
         }
     }
@@ -19,18 +20,48 @@ pub(crate) fn route(spec: ExpertSpec, scores: &[f32]) -> Vec<Vec<(usize, f32)>> 
 
 /// Returns the `spec.used` experts with the highest scores of a token, highest first, each with its
 /// weight. Among equal scores, the lower index comes first.
-fn choose(spec: ExpertSpec, scores: &[f32]) -> Vec<(usize, f32)> {
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+fn choose(spec: ExpertSpec, logits: &[f32], bias: Option<&[f32]>) -> Vec<(usize, f32)> {
+    let gating = spec.gating;
+    let mut scores = logits.to_vec();
+    match gating.scores {
+        Scores::Softmax => {
+            softmax(&mut scores);
+        }
+        Scores::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),
+        // The order of the logits is that of the scores.
+        Scores::SoftmaxOverChosen => {}
+    }
+    let mut ranks = scores.clone();
+    if let Some(bias) = bias {
+        ranks.iter_mut().zip(bias).for_each(|(rank, bias)| *rank += bias);
+    }
+    if let Some(groups) = gating.groups {
+        leave_best_groups(groups, &mut ranks);
+    }
+    let mut order: Vec<usize> = (0..ranks.len()).collect();
+    order.sort_by(|&a, &b| ranks[b].total_cmp(&ranks[a]));
     order.truncate(spec.used);
-    let mut weights: Vec<f32> = match spec.gating {
-        Gating::SoftmaxOverChosen => order.iter().map(|&expert| scores[expert]).collect(),
-        Gating::Softmax => scores.to_vec(),
+    let mut weights: Vec<f32> = order.iter().map(|&expert| scores[expert]).collect();
+    if gating.scores == Scores::SoftmaxOverChosen {
+        softmax(&mut weights);
+    }
+    let sum = gating.normalised.map_or(1.0, |epsilon| weights.iter().sum::<f32>() + epsilon);
+    order.into_iter().zip(weights).map(|(expert, weight)| (expert, weight / sum * gating.scale)).collect()
+}
+
+/// Sets the ranks of all experts outside the best groups to `-inf`. Among equal groups, the lower
+/// index comes first.
+fn leave_best_groups(groups: ExpertGroups, ranks: &mut [f32]) {
+    let len = ranks.len() / groups.count;
+    let score = |group: &[f32]| {
+        let mut group = group.to_vec();
+        group.sort_by(|a, b| b.total_cmp(a));
+        group.iter().take(groups.best).sum::<f32>()
     };
-    softmax(&mut weights);
-    let weight = |(place, expert): (usize, usize)| match spec.gating {
-        Gating::SoftmaxOverChosen => (expert, weights[place]),
-        Gating::Softmax => (expert, weights[expert]),
-    };
-    order.into_iter().enumerate().map(weight).collect()
+    let scores: Vec<f32> = ranks.chunks_exact(len).map(score).collect();
+    let mut order: Vec<usize> = (0..groups.count).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    for &group in &order[groups.used..] {
+        ranks[group * len..(group + 1) * len].fill(f32::NEG_INFINITY);
+    }
 }

@@ -7,7 +7,7 @@ use formwork_vocab::TokenId;
 
 use super::pool::Table;
 use crate::rope::Rope;
-use crate::spec::ModelSpec;
+use crate::spec::{AttentionSpec, ModelSpec};
 
 /// The tokens of one sequence that a forward pass computes.
 pub(super) struct Segment<'a> {
@@ -26,8 +26,9 @@ pub(super) struct Layout {
     /// Indices for padding the queries to `longest` and for removing the padding. `None` if all
     /// segments have the same length.
     pub(super) padding: Option<Padding>,
-    /// Slots to which keys and values are written. Shape: `[kv_heads, tokens, head_dim]`.
-    pub(super) written: Tensor,
+    /// Slots to which keys and values are written, for each distinct shape `(kv_heads, head_dim)` of
+    /// the layers. Shape of a tensor: `[kv_heads, tokens, head_dim]`.
+    written: Vec<((usize, usize), Tensor)>,
     /// Cosines and sines for each set of rotary frequencies. Shape of each tensor:
     /// `[tokens, pairs]`.
     pub(super) rotations: Vec<(Tensor, Tensor)>,
@@ -69,8 +70,14 @@ impl Layout {
         let slots = segments.iter().flat_map(|segment| segment.positions().map(|at| segment.table.slot(at)));
         let slots: Vec<u32> = slots.collect();
         let tokens = slots.len();
-        let shape = (spec.kv_heads, tokens, spec.head_dim);
-        let written = Tensor::from_vec(slots, (1, tokens, 1), device)?.broadcast_as(shape)?.contiguous()?;
+        let slots = Tensor::from_vec(slots, (1, tokens, 1), device)?;
+        let mut written: Vec<((usize, usize), Tensor)> = Vec::new();
+        for AttentionSpec { kv_heads, head_dim, .. } in spec.layers.iter().map(|layer| layer.attention) {
+            if !written.iter().any(|(shape, _)| *shape == (kv_heads, head_dim)) {
+                let slots = slots.broadcast_as((kv_heads, tokens, head_dim))?.contiguous()?;
+                written.push(((kv_heads, head_dim), slots));
+            }
+        }
         let rotations = rope.rotations(&Team::alone(), positions).into_iter().map(|rotation| {
             let tensor = |values| Tensor::from_vec(values, (tokens, rotation.pairs), device);
             Ok((tensor(rotation.cos)?, tensor(rotation.sin)?))
@@ -79,12 +86,19 @@ impl Layout {
         let longest = segments.iter().map(|segment| segment.tokens.len()).max().unwrap_or_default();
         let mut views = Vec::new();
         for layer in &spec.layers {
-            if !views.iter().any(|(window, _)| *window == layer.window) {
-                views.push((layer.window, View::new(segments, longest, layer.window, device)?));
+            let window = layer.attention.window;
+            if !views.iter().any(|(known, _)| *known == window) {
+                views.push((window, View::new(segments, longest, window, device)?));
             }
         }
         let padding = Padding::new(segments, longest, device)?;
         Ok(Self { segments: segments.len(), longest, padding, written, rotations, views })
+    }
+
+    /// Returns the slots to which the keys and values of a layer are written.
+    pub(super) fn written(&self, shape: AttentionSpec) -> &Tensor {
+        let slots = self.written.iter().find(|(of, _)| *of == (shape.kv_heads, shape.head_dim));
+        &slots.expect("each layer's shape was gone through").1
     }
 
     /// Returns the view for layers with the window `window`.

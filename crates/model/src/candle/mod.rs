@@ -270,12 +270,15 @@ impl<'a> Progress<'a> {
 /// Returns, for each run, the number of tokens to compute in the next pass. If a prompt has tokens
 /// left, the pass computes only this prompt.
 fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
+    let shapes = || spec.layers.iter().map(|layer| layer.attention);
+    let heads = shapes().map(|shape| shape.heads).max().unwrap_or(1);
+    let query_len = shapes().map(|shape| shape.query_len()).max().unwrap_or(1);
     let mut lens = vec![0; runs.len()];
     let prompt = runs.iter().position(|run| run.run.role == Role::Prompt && !run.rest.is_empty());
     if let Some(index) = prompt {
         let run = &runs[index];
         let position = run.table.len();
-        let few = MOST_ELEMENTS / (spec.heads * (position + PROMPT_PIECE));
+        let few = MOST_ELEMENTS / (heads * (position + PROMPT_PIECE));
         lens[index] = run.rest.len().min(PROMPT_PIECE - position % PROMPT_PIECE).min(few.max(1));
         return lens;
     }
@@ -283,7 +286,7 @@ fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
     let shortest = waiting().map(|run| run.table.len()).min().unwrap_or_default();
     let longest = (LENGTHS * shortest).max(PROMPT_PIECE);
     let mut room = GENERATED_PIECE;
-    let mut segments = (MOST_ELEMENTS / (spec.heads * spec.head_dim * (longest + GENERATED_PIECE))).max(1);
+    let mut segments = (MOST_ELEMENTS / (query_len * (longest + GENERATED_PIECE))).max(1);
     for (len, run) in lens.iter_mut().zip(runs) {
         if run.table.len() <= longest && segments > 0 {
             *len = run.rest.len().min(room);
@@ -373,8 +376,8 @@ impl LanguageModel for Decoder {
     }
 
     fn kv_bytes_per_token(&self) -> usize {
-        let spec = &self.network.spec;
-        2 * self.network.kv_type().size_in_bytes() * spec.layers.len() * spec.kv_heads * spec.head_dim
+        let lens = self.network.spec.layers.iter().map(|layer| layer.attention.key_len());
+        2 * self.network.kv_type().size_in_bytes() * lens.sum::<usize>()
     }
 
     fn hidden_states(

@@ -6,10 +6,10 @@ use candle_nn::rotary_emb::{rope, rope_i};
 
 use super::layout::{Layout, Padding};
 use super::pool::Pool;
-use super::weights::{FeedForward, GatedLinear, Layer, Linear};
+use super::weights::{FeedForward, GatedLinear, Layer, Mixture};
 use crate::ops::SWIGLU_ALPHA;
 use crate::routing::route;
-use crate::spec::{Activation, ExpertSpec, ModelSpec, QkNorm, RopePairing};
+use crate::spec::{Activation, AttentionSpec, ModelSpec, QkNorm, RopePairing};
 
 /// State shared by all layers of a forward pass.
 pub(super) struct Pass<'a> {
@@ -41,14 +41,15 @@ impl Pass<'_> {
 
     /// Computes the attention block. Shape of the result: `[tokens, hidden]`.
     fn attention(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
-        let (heads, kv_heads) = (self.spec.heads, self.spec.kv_heads);
+        let shape = self.spec.layers[index].attention;
+        let AttentionSpec { heads, kv_heads, head_dim, .. } = shape;
         let (queries, keys, values) =
             (weights.query.forward(x)?, weights.key.forward(x)?, weights.value.forward(x)?);
         let (query_norm, key_norm) = weights.qk_norm.as_ref().map(|(query, key)| (query, key)).unzip();
-        let queries = self.rotated(index, &self.heads(&queries, heads, query_norm)?)?;
-        let keys = self.rotated(index, &self.heads(&keys, kv_heads, key_norm)?)?;
-        let values = self.heads(&values, kv_heads, None)?;
-        self.pool.write(index, &self.layout.written, &keys, &values)?;
+        let queries = self.rotated(index, &self.heads(&queries, (heads, head_dim), query_norm)?)?;
+        let keys = self.rotated(index, &self.heads(&keys, (kv_heads, head_dim), key_norm)?)?;
+        let values = self.heads(&values, (kv_heads, head_dim), None)?;
+        self.pool.write(index, self.layout.written(shape), &keys, &values)?;
         let attended = match &self.layout.padding {
             None => self.attend(index, weights, queries)?,
             Some(Padding { padded, unpadded }) => {
@@ -65,9 +66,10 @@ impl Pass<'_> {
     /// Shape of the result: `[segments * longest, heads * head_dim]`.
     fn attend(&self, index: usize, weights: &Layer, queries: Tensor) -> Result<Tensor> {
         let (spec, layout) = (self.spec, &self.layout);
-        let (kv_heads, group, dim) = (spec.kv_heads, spec.heads / spec.kv_heads, spec.head_dim);
+        let AttentionSpec { heads, kv_heads, head_dim: dim, window, .. } = spec.layers[index].attention;
+        let group = heads / kv_heads;
         let (segments, longest) = (layout.segments, layout.longest);
-        let view = layout.view(spec.layers[index].window);
+        let view = layout.view(window);
         // Shape: `[kv_heads * segments, len, head_dim]`.
         let (keys, values) = self.pool.read(index, &view.slots)?;
         let keys = keys.reshape((kv_heads * segments, view.len, dim))?;
@@ -87,16 +89,16 @@ impl Pass<'_> {
         let attention = attention.reshape((kv_heads * segments, group * longest, view.len))?;
         let attended = attention.matmul(&values)?.reshape((kv_heads, segments, group, longest, dim))?;
         let attended = attended.permute((1, 3, 0, 2, 4))?.contiguous()?;
-        attended.reshape((segments * longest, spec.heads * dim))
+        attended.reshape((segments * longest, heads * dim))
     }
 
     /// Splits `x`, of shape `[tokens, heads * head_dim]`, into heads, and normalises them if there
     /// is a norm.
     ///
     /// Shape of the result: `[heads, tokens, head_dim]`.
-    fn heads(&self, x: &Tensor, heads: usize, norm: Option<&Tensor>) -> Result<Tensor> {
+    fn heads(&self, x: &Tensor, (heads, head_dim): (usize, usize), norm: Option<&Tensor>) -> Result<Tensor> {
         let (spec, tokens) = (self.spec, x.dim(0)?);
-        let shape = (tokens, heads, spec.head_dim);
+        let shape = (tokens, heads, head_dim);
         let x = match (norm, spec.qk_norm) {
             (Some(norm), Some(QkNorm::Whole)) => rms_norm(x, norm, spec.norm_epsilon)?.reshape(shape)?,
             (Some(norm), _) => rms_norm(&x.reshape(shape)?, norm, spec.norm_epsilon)?,
@@ -108,7 +110,8 @@ impl Pass<'_> {
     /// Rotates heads by their positions. Elements beyond the rotary part are unchanged.
     fn rotated(&self, index: usize, x: &Tensor) -> Result<Tensor> {
         let spec = self.spec;
-        let Some(set) = spec.layers[index].rope else { return Ok(x.clone()) };
+        let AttentionSpec { head_dim, rope: set, .. } = spec.layers[index].attention;
+        let Some(set) = set else { return Ok(x.clone()) };
         let (cos, sin) = &self.layout.rotations[set];
         let turn = |x: &Tensor| {
             let x = x.unsqueeze(0)?;
@@ -118,11 +121,12 @@ impl Pass<'_> {
             };
             turned.squeeze(0)
         };
-        if spec.rope_dims == spec.head_dim {
+        let dims = spec.ropes[set].dims;
+        if dims == head_dim {
             return turn(x);
         }
-        let rotary = turn(&x.narrow(2, 0, spec.rope_dims)?.contiguous()?)?;
-        let rest = x.narrow(2, spec.rope_dims, spec.head_dim - spec.rope_dims)?;
+        let rotary = turn(&x.narrow(2, 0, dims)?.contiguous()?)?;
+        let rest = x.narrow(2, dims, head_dim - dims)?;
         Tensor::cat(&[&rotary, &rest], 2)?.contiguous()
     }
 
@@ -130,7 +134,7 @@ impl Pass<'_> {
     fn feed_forward(&self, weights: &FeedForward, x: &Tensor) -> Result<Tensor> {
         match weights {
             FeedForward::Dense(dense) => self.dense(dense, x),
-            FeedForward::Experts { spec, router, experts } => self.experts(*spec, router, experts, x),
+            FeedForward::Experts(mixture) => self.experts(mixture, x),
         }
     }
 
@@ -150,15 +154,9 @@ impl Pass<'_> {
 
     /// Computes a mixture of experts. The router's scores are copied to the host, which assigns
     /// tokens to experts.
-    fn experts(
-        &self,
-        spec: ExpertSpec,
-        router: &Linear,
-        experts: &[GatedLinear],
-        x: &Tensor,
-    ) -> Result<Tensor> {
-        let scores: Vec<f32> = router.forward(x)?.flatten_all()?.to_vec1()?;
-        let routes = route(spec, &scores);
+    fn experts(&self, mixture: &Mixture, x: &Tensor) -> Result<Tensor> {
+        let logits: Vec<f32> = mixture.router.forward(x)?.flatten_all()?.to_vec1()?;
+        let routes = route(mixture.spec, &logits, mixture.choice_bias.as_deref());
         let (tokens, weights): (Vec<u32>, Vec<f32>) =
             routes.iter().flatten().map(|&(token, weight)| (token as u32, weight)).unzip();
         let count = tokens.len();
@@ -167,11 +165,16 @@ impl Pass<'_> {
         let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
         let rows = x.index_select(&tokens, 0)?;
         let (mut fed, mut first) = (Vec::new(), 0);
-        for (expert, tokens) in experts.iter().zip(routes).filter(|(_, tokens)| !tokens.is_empty()) {
+        for (expert, tokens) in mixture.experts.iter().zip(routes).filter(|(_, tokens)| !tokens.is_empty()) {
             fed.push(self.dense(expert, &rows.narrow(0, first, tokens.len())?)?);
             first += tokens.len();
         }
-        x.zeros_like()?.index_add(&tokens, &Tensor::cat(&fed, 0)?.broadcast_mul(&weights)?, 0)
+        let out = match &mixture.shared {
+            None => x.zeros_like()?,
+            Some((block, None)) => self.dense(block, x)?,
+            Some((block, Some(gate))) => self.dense(block, x)?.broadcast_mul(&sigmoid(&gate.forward(x)?)?)?,
+        };
+        out.index_add(&tokens, &Tensor::cat(&fed, 0)?.broadcast_mul(&weights)?, 0)
     }
 }
 

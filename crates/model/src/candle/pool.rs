@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use crate::spec::ModelSpec;
+use crate::spec::{AttentionSpec, ModelSpec};
 
 /// Number of positions in a block.
 pub(super) const BLOCK: usize = 64;
@@ -91,12 +91,11 @@ impl Table {
 impl Pool {
     /// Creates a pool whose keys and values have the type `dtype`.
     pub(super) fn new(spec: &ModelSpec, dtype: DType, device: &Device) -> Result<Self> {
-        let shape = (spec.kv_heads, FIRST * BLOCK, spec.head_dim);
-        let layer = || {
-            let zeros = || Tensor::zeros(shape, dtype, device);
+        let layer = |shape: AttentionSpec| {
+            let zeros = || Tensor::zeros((shape.kv_heads, FIRST * BLOCK, shape.head_dim), dtype, device);
             Ok(Layer { keys: zeros()?, values: zeros()? })
         };
-        let layers = spec.layers.iter().map(|_| layer()).collect::<Result<_>>()?;
+        let layers = spec.layers.iter().map(|spec| layer(spec.attention)).collect::<Result<_>>()?;
         let free = Free(Mutex::new((0..FIRST as u32).rev().collect()));
         Ok(Self { layers, free: Arc::new(free), blocks: FIRST })
     }

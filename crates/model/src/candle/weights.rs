@@ -43,7 +43,18 @@ pub(super) struct Layer {
 
 pub(super) enum FeedForward {
     Dense(GatedLinear),
-    Experts { spec: ExpertSpec, router: Linear, experts: Vec<GatedLinear> },
+    Experts(Mixture),
+}
+
+/// Weights of a mixture of experts.
+pub(super) struct Mixture {
+    pub(super) spec: ExpertSpec,
+    pub(super) router: Linear,
+    /// Bias of the experts' scores for the choice, which the host makes. Shape: `[experts]`.
+    pub(super) choice_bias: Option<Vec<f32>>,
+    pub(super) experts: Vec<GatedLinear>,
+    /// The expert that computes every token, and the projection that weights its output.
+    pub(super) shared: Option<(GatedLinear, Option<Linear>)>,
 }
 
 pub(super) struct GatedLinear {
@@ -122,12 +133,24 @@ impl Upload<'_> {
     fn feed_forward(&self, block: &weights::FeedForward) -> Result<FeedForward> {
         Ok(match block {
             weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
-            weights::FeedForward::Experts { spec, router, experts } => FeedForward::Experts {
-                spec: *spec,
-                // Rounded scores could select other experts.
-                router: Linear { weight: self.exact(&router.weight)?, bias: self.bias(router)? },
-                experts: experts.iter().map(|expert| self.gated(expert)).collect::<Result<_>>()?,
-            },
+            weights::FeedForward::Experts(mixture) => FeedForward::Experts(self.mixture(mixture)?),
+        })
+    }
+
+    fn mixture(&self, mixture: &weights::Mixture) -> Result<Mixture> {
+        // Rounded scores could select other experts.
+        let exact = |linear: &weights::Linear| -> Result<Linear> {
+            Ok(Linear { weight: self.exact(&linear.weight)?, bias: self.bias(linear)? })
+        };
+        let shared = |shared: &weights::SharedExpert| -> Result<_> {
+            Ok((self.gated(&shared.block)?, shared.gate.as_ref().map(exact).transpose()?))
+        };
+        Ok(Mixture {
+            spec: mixture.spec,
+            router: exact(&mixture.router)?,
+            choice_bias: mixture.choice_bias.clone(),
+            experts: mixture.experts.iter().map(|expert| self.gated(expert)).collect::<Result<_>>()?,
+            shared: mixture.shared.as_ref().map(shared).transpose()?,
         })
     }
 

@@ -65,6 +65,11 @@ impl Names {
             "ffn_up" if self.family == Family::Phi3 => "mlp.gate_up_proj",
             "ffn_up" => "mlp.up_proj",
             "ffn_down" => "mlp.down_proj",
+            "ffn_gate_shexp" => "mlp.shared_expert.gate_proj",
+            "ffn_up_shexp" => "mlp.shared_expert.up_proj",
+            "ffn_down_shexp" => "mlp.shared_expert.down_proj",
+            "ffn_gate_inp_shexp" => "mlp.shared_expert_gate",
+            "exp_probs_b" => "mlp.gate.e_score_correction_bias",
             "ffn_gate_inp" => match self.family {
                 Family::Mixtral => "block_sparse_moe.gate",
                 Family::GptOss => "mlp.router",
@@ -78,6 +83,13 @@ impl Names {
     pub(crate) fn sinks(self, index: usize) -> String {
         let name = self.layer(index, "attn_sinks");
         if self.in_config { name } else { name + ".weight" }
+    }
+
+    /// Returns the name of the tensor with the bias of the experts' scores for the choice, in the layer
+    /// at `index`.
+    pub(crate) fn choice_bias(self, index: usize) -> String {
+        let name = self.layer(index, "exp_probs_b");
+        if self.in_config { name } else { name + ".bias" }
     }
 
     /// Returns the name of the tensor that contains the matrix `part` of all experts of a layer.

@@ -3,18 +3,16 @@
 use super::layer::Pass;
 use super::product::{Input, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
+use crate::ops::{scale, sigmoid};
 use crate::routing::route;
-use crate::spec::ExpertSpec;
-use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Packed};
+use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Packed, SharedExpert};
 
 impl Pass<'_> {
     /// Computes the feed-forward block of a layer. Reads `workspace.normed` and writes
     /// `workspace.result`, both of shape `[tokens, hidden]`.
     pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, workspace: &mut Workspace) {
         match &weights.feed_forward {
-            FeedForward::Experts { spec, router, experts } => {
-                self.experts(*spec, router, experts, workspace);
-            }
+            FeedForward::Experts(mixture) => self.experts(mixture, workspace),
             FeedForward::Dense(dense) => self.dense(dense, &self.roundings, workspace),
         }
     }
@@ -35,24 +33,17 @@ impl Pass<'_> {
         products(self.team, rounded, input, [(&weights.down, room(result, len))]);
     }
 
-    fn experts(
-        &self,
-        spec: ExpertSpec,
-        router: &Linear<Packed>,
-        experts: &[GatedLinear<Packed>],
-        workspace: &mut Workspace,
-    ) {
+    fn experts(&self, mixture: &Mixture<Packed>, workspace: &mut Workspace) {
         let hidden = self.spec.hidden;
         let tokens = self.roundings.len();
-        let mut scores = vec![0.0; tokens * router.weight.rows];
-        let x = &workspace.normed[..tokens * hidden];
-        let input = Input { x, roundings: &self.roundings };
-        products(self.team, &mut workspace.rounded, input, [(router, &mut scores)]);
-        let x = x.to_vec();
-        let mut out = vec![0.0; x.len()];
-        for (expert, tokens) in
-            experts.iter().zip(route(spec, &scores)).filter(|(_, tokens)| !tokens.is_empty())
-        {
+        let x = workspace.normed[..tokens * hidden].to_vec();
+        let logits = self.projected(&mixture.router, &x, workspace);
+        let mut out = match &mixture.shared {
+            Some(shared) => self.shared_expert(shared, &x, workspace),
+            None => vec![0.0; x.len()],
+        };
+        let routes = route(mixture.spec, &logits, mixture.choice_bias.as_deref());
+        for (expert, tokens) in mixture.experts.iter().zip(routes).filter(|(_, tokens)| !tokens.is_empty()) {
             let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
             room(&mut workspace.normed, x.len()).iter_mut().zip(rows).for_each(|(to, from)| *to = *from);
             let roundings: Vec<Rounding> = tokens.iter().map(|&(token, _)| self.roundings[token]).collect();
@@ -64,5 +55,27 @@ impl Pass<'_> {
             }
         }
         room(&mut workspace.result, out.len()).copy_from_slice(&out);
+    }
+
+    /// Returns the products of the inputs `x` of a block with a small matrix. Shape: `[tokens, rows]`.
+    fn projected(&self, linear: &Linear<Packed>, x: &[f32], workspace: &mut Workspace) -> Vec<f32> {
+        let mut out = vec![0.0; self.roundings.len() * linear.weight.rows];
+        let input = Input { x, roundings: &self.roundings };
+        products(self.team, &mut workspace.rounded, input, [(linear, &mut out)]);
+        out
+    }
+
+    /// Returns the output of the shared expert for the inputs `x`, which are also in
+    /// `workspace.normed`. Shape of both: `[tokens, hidden]`.
+    fn shared_expert(&self, shared: &SharedExpert<Packed>, x: &[f32], workspace: &mut Workspace) -> Vec<f32> {
+        let factors = shared.gate.as_ref().map(|gate| self.projected(gate, x, workspace));
+        self.dense(&shared.block, &self.roundings, workspace);
+        let mut out = workspace.result[..x.len()].to_vec();
+        if let Some(factors) = factors {
+            for (out, factor) in out.chunks_exact_mut(self.spec.hidden).zip(factors) {
+                scale(out, sigmoid(factor));
+            }
+        }
+        out
     }
 }

@@ -1,4 +1,5 @@
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
@@ -11,28 +12,48 @@ pub(super) const BLOCK: usize = POSITIONS;
 /// Memory layout of a model's keys and values, and the pool from which caches take memory.
 #[derive(Clone, Debug)]
 pub(super) struct KvMemory {
-    layers: usize,
+    layers: Arc<[LayerMemory]>,
+    /// Pool of slots. A slot stores a block of positions for all layers, one after the other. Shape of
+    /// a layer: `[kv_heads, block]`.
+    pool: Arc<Pool>,
+}
+
+/// Memory layout of one layer's keys and values.
+#[derive(Clone, Copy, Debug)]
+struct LayerMemory {
     kv_heads: usize,
     shape: KvShape,
-    /// Pool of slots. A slot stores a block of positions for all layers. Shape: `[layers, kv_heads,
-    /// block]`.
-    pool: Arc<Pool>,
+    /// Offset of the layer in a slot.
+    start: usize,
+}
+
+impl LayerMemory {
+    /// Returns the elements of the layer in a slot.
+    const fn range(&self) -> Range<usize> {
+        self.start..self.start + self.kv_heads * self.shape.block_len()
+    }
 }
 
 impl KvMemory {
     pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
-        let shape = KvShape::new(format, spec.head_dim);
-        let (layers, kv_heads) = (spec.layers.len(), spec.kv_heads);
-        Self { layers, kv_heads, shape, pool: Pool::new(layers * kv_heads * shape.block_len()) }
+        let shapes = spec.layers.iter().map(|layer| layer.attention);
+        Self::of(shapes.map(|attention| (attention.kv_heads, KvShape::new(format, attention.head_dim))))
     }
 
-    pub(super) const fn bytes_per_position(&self) -> usize {
-        self.layers * self.kv_heads * self.shape.block_len() * size_of::<u32>() / POSITIONS
+    /// Creates the memory for layers with the given numbers of key-value heads and shapes.
+    fn of(shapes: impl Iterator<Item = (usize, KvShape)>) -> Self {
+        let mut end = 0;
+        let layer = |(kv_heads, shape)| {
+            let layer = LayerMemory { kv_heads, shape, start: end };
+            end = layer.range().end;
+            layer
+        };
+        let layers = shapes.map(layer).collect();
+        Self { layers, pool: Pool::new(end) }
     }
 
-    /// Returns the number of elements that one layer takes in a slot.
-    const fn layer_len(&self) -> usize {
-        self.kv_heads * self.shape.block_len()
+    pub(super) fn bytes_per_position(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.range().end) * size_of::<u32>() / POSITIONS
     }
 }
 
@@ -104,21 +125,22 @@ impl KvCache {
     /// tokens.
     pub(super) fn write(&mut self, team: &Team, index: usize, keys: &[f32], values: &[f32]) {
         let Self { memory, blocks, len: start } = self;
-        let (start, shape, layer_len) = (*start, memory.shape, memory.layer_len());
+        let (start, layer) = (*start, memory.layers[index]);
+        let shape = layer.shape;
         let head_dim = shape.head_dim();
-        let len = memory.kv_heads * head_dim;
+        let len = layer.kv_heads * head_dim;
         let end = start + keys.len() / len;
         let first = start / BLOCK;
         team.for_chunks(&mut blocks[first..end.div_ceil(BLOCK)], 1, |chunk, blocks| {
             let positions = (first + chunk) * BLOCK..(first + chunk + 1) * BLOCK;
             for block in blocks {
                 let Some(block) = Arc::get_mut(block) else { unreachable!("reserved for this sequence") };
-                let layer = &mut block[index * layer_len..][..layer_len];
+                let memory = &mut block[layer.range()];
                 for position in positions.start.max(start)..positions.end.min(end) {
                     let of_token = (position - start) * len..(position - start + 1) * len;
                     let keys = keys[of_token.clone()].chunks_exact(head_dim);
                     let values = values[of_token].chunks_exact(head_dim);
-                    let heads = layer.chunks_exact_mut(shape.block_len());
+                    let heads = memory.chunks_exact_mut(shape.block_len());
                     for (head, (key, value)) in heads.zip(keys.zip(values)) {
                         shape.write(head, position % BLOCK, key, value);
                     }
@@ -133,15 +155,15 @@ impl KvCache {
 }
 
 impl<'a> LayerCache<'a> {
-    pub(super) const fn format(self) -> KvFormat {
-        self.cache.memory.shape.format()
+    pub(super) fn format(self) -> KvFormat {
+        self.cache.memory.layers[self.index].shape.format()
     }
 
     /// Returns the block at index `block` of a key-value head. Only its positions before `end` are
     /// valid.
     pub(super) fn block(self, head: usize, block: usize, end: usize) -> KvBlock<'a> {
-        let &KvMemory { kv_heads, shape, .. } = &self.cache.memory;
-        let start = (self.index * kv_heads + head) * shape.block_len();
+        let LayerMemory { shape, start, .. } = self.cache.memory.layers[self.index];
+        let start = start + head * shape.block_len();
         let memory = &self.cache.blocks[block][start..start + shape.block_len()];
         KvBlock::new(shape, memory, (end - block * BLOCK).min(BLOCK))
     }
@@ -155,7 +177,7 @@ mod tests {
 
     fn cache() -> KvCache {
         let shape = KvShape::new(KvFormat::I16, 2);
-        KvCache::new(KvMemory { layers: 2, kv_heads: 1, shape, pool: Pool::new(2 * shape.block_len()) })
+        KvCache::new(KvMemory::of([(1, shape); 2].into_iter()))
     }
 
     fn fill(cache: &mut KvCache, to: usize, value: f32) {

@@ -87,7 +87,7 @@ impl<'a> Pass<'a> {
     ) {
         self.normed(x, weights.attention_norm.as_deref(), workspace);
         let Workspace { normed, keys, values, rounded, .. } = workspace;
-        let key_len = self.roundings.len() * self.spec.kv_heads * self.spec.head_dim;
+        let key_len = self.roundings.len() * self.spec.layers[index].attention.key_len();
         let (keys, values) = (room(keys, key_len), room(values, key_len));
         let input = Input { x: &normed[..x.len()], roundings: &self.roundings };
         let parts = [(&weights.key, &mut *keys), (&weights.value, &mut *values)];
@@ -126,8 +126,8 @@ impl<'a> Pass<'a> {
         workspace: &mut Workspace,
     ) {
         let spec = self.spec;
-        let tokens = self.roundings.len();
-        let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let (tokens, shape) = (self.roundings.len(), spec.layers[index].attention);
+        let (query_len, key_len) = (shape.query_len(), shape.key_len());
         let Workspace { normed, result, queries, keys, values, attended, parts, rounded, .. } = workspace;
         // Shapes: `[tokens, heads, head_dim]` for queries, and `[tokens, kv_heads, head_dim]` for
         // keys and values.
@@ -148,7 +148,7 @@ impl<'a> Pass<'a> {
         for segment in &*segments {
             runs.push(Run {
                 spec,
-                layer: spec.layers[index],
+                shape,
                 sinks: weights.sinks.as_deref(),
                 cache: segment.cache.layer(index),
                 queries: rest.split_off(..segment.tokens.len() * query_len).unwrap_or_default(),
@@ -202,10 +202,11 @@ impl<'a> Pass<'a> {
         (keys, values): (&mut [f32], &[f32]),
     ) {
         let Self { spec, team, .. } = *self;
-        if let Some(rope) = spec.layers[index].rope {
+        let shape = spec.layers[index].attention;
+        if let Some(rope) = shape.rope {
             let rotation = &segment.rotations[rope];
-            rotation.apply(team, queries, spec.heads * spec.head_dim, spec.head_dim);
-            rotation.apply(team, keys, spec.kv_heads * spec.head_dim, spec.head_dim);
+            rotation.apply(team, queries, shape.query_len(), shape.head_dim);
+            rotation.apply(team, keys, shape.key_len(), shape.head_dim);
         }
         segment.cache.write(team, index, keys, values);
     }

@@ -67,7 +67,8 @@ impl Network {
         let is_exact = |layer: &LayerWeights<Packed>| {
             [&layer.key, &layer.value].iter().all(|linear| linear.weight.operand() == Operand::Floats)
         };
-        let is_exact = weights.layers.iter().all(is_exact) || !KvFormat::I16.takes(spec.head_dim);
+        let is_exact = weights.layers.iter().all(is_exact)
+            || !spec.layers.iter().all(|layer| KvFormat::I16.takes(layer.attention.head_dim));
         let kv_memory = KvMemory::new(&spec, if is_exact { KvFormat::F32 } else { KvFormat::I16 });
         Ok(Self { spec, weights, rope, kv_memory, team })
     }
@@ -110,7 +111,7 @@ impl Backend for Network {
     /// Returns `None` for a mixture of experts, because a token then reads only some of the
     /// weights.
     fn read_weights(&self) -> Option<usize> {
-        self.spec.experts.is_none().then(|| self.sum_weights())
+        (!self.spec.has_experts()).then(|| self.sum_weights())
     }
 }
 

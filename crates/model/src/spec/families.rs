@@ -2,7 +2,10 @@
 
 use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
-use super::{Activation, ExpertSpec, Gating, LayerSpec, ModelSpec, NormPlacement, QkNorm, RopePairing};
+use super::{
+    Activation, AttentionSpec, ExpertSpec, FeedForwardSpec, Gating, LayerSpec, ModelSpec, NormPlacement,
+    QkNorm, RopePairing, Scores,
+};
 use crate::checkpoint::{Checkpoint, Family};
 use crate::error::Kind;
 
@@ -76,9 +79,8 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
 
 /// Adds a set of rotary frequencies and assigns it to all layers with a window.
 fn give_windowed(spec: &mut ModelSpec, rope: RopeSpec) {
-    for layer in spec.layers.iter_mut().filter(|layer| layer.window.is_some()) {
-        layer.rope = Some(spec.ropes.len());
-    }
+    let windowed = spec.layers.iter_mut().filter(|layer| layer.attention.window.is_some());
+    windowed.for_each(|layer| layer.attention.rope = Some(spec.ropes.len()));
     spec.ropes.push(rope);
 }
 
@@ -114,20 +116,17 @@ impl Reader<'_> {
         let enough = layers <= self.checkpoint.tensors().len();
         fields.rule(enough, LAYERS, layers, "it must not exceed the number of tensors")?;
         let context = fields.size(CONTEXT)?;
+        let attention = AttentionSpec { heads, kv_heads, head_dim, window: None, rope: Some(0) };
+        let feed_forward = FeedForwardSpec::Dense { width: fields.size(FEED_FORWARD)? };
         let mut spec = ModelSpec {
             architecture: architecture.to_owned(),
             hidden,
-            feed_forward: fields.size(FEED_FORWARD)?,
-            heads,
-            kv_heads,
-            head_dim,
             vocabulary: self.checkpoint.vocabulary()?,
             context,
             norm_epsilon: fields.positive(EPSILON)?.ok_or_else(|| fields.missing(EPSILON))?,
-            rope_dims,
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
-            layers: vec![LayerSpec { window: None, rope: Some(0) }; layers],
+            layers: vec![LayerSpec { attention, feed_forward }; layers],
             qk_norm: None,
             qkv_bias: false,
             norms: NormPlacement::Before,
@@ -139,9 +138,8 @@ impl Reader<'_> {
             logit_softcap: None,
             attention_sinks: false,
             activation: Activation::Silu,
-            experts: None,
         };
-        spec.ropes.push(self.rope(&spec)?);
+        spec.ropes.push(self.rope(&spec, rope_dims)?);
         Ok(spec)
     }
 
@@ -157,7 +155,7 @@ impl Reader<'_> {
                 }
                 let has_experts = family == Family::Mixtral || fields.size_or_none(EXPERTS)?.is_some();
                 if has_experts {
-                    self.experts(spec, EXPERTS, FEED_FORWARD, Gating::SoftmaxOverChosen)?;
+                    self.experts(spec, EXPERTS, FEED_FORWARD, Gating::plain(Scores::SoftmaxOverChosen))?;
                 }
             }
             Family::Qwen2 => {
@@ -182,8 +180,8 @@ impl Reader<'_> {
                 // OLMo 3 is OLMo 2 with windows. It stretches the frequencies of the layers without
                 // a window only.
                 self.windows(spec, |layer| !(layer + 1).is_multiple_of(OLMO3_GLOBAL_EVERY))?;
-                let theta = spec.ropes[0].theta;
-                give_windowed(spec, RopeSpec::plain(theta));
+                let RopeSpec { dims, theta, .. } = spec.ropes[0];
+                give_windowed(spec, RopeSpec::plain(dims, theta));
             }
             Family::Granite => {
                 self.pair_neighbours(spec);
@@ -194,9 +192,7 @@ impl Reader<'_> {
                 // In GGUF files of this architecture, the key states whether layers use rotary
                 // embeddings.
                 if fields.truth(FINETUNED)? == Some(false) {
-                    for layer in &mut spec.layers {
-                        layer.rope = None;
-                    }
+                    spec.layers.iter_mut().for_each(|layer| layer.attention.rope = None);
                 }
             }
             Family::GptOss => {
@@ -206,7 +202,7 @@ impl Reader<'_> {
                 let limit = fields.positive(Field("", "swiglu_limit"))?.unwrap_or(7.0);
                 spec.activation = Activation::ClampedSwiglu { limit };
                 let width = if fields.is_config() { FEED_FORWARD } else { EXPERT_WIDTH };
-                self.experts(spec, EXPERTS, width, Gating::SoftmaxOverChosen)?;
+                self.experts(spec, EXPERTS, width, Gating::plain(Scores::SoftmaxOverChosen))?;
             }
         }
         self.check_activation(spec)
@@ -260,7 +256,7 @@ impl Reader<'_> {
                 (.., Some(every)) => !(index + 1).is_multiple_of(every),
                 _ => is_local(index),
             };
-            layer.window = local.then_some(window);
+            layer.attention.window = local.then_some(window);
         }
         Ok(())
     }
@@ -291,16 +287,19 @@ impl Reader<'_> {
         fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), every)?;
         // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
         let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
-        let gating = if scaled { Gating::SoftmaxOverChosen } else { Gating::Softmax };
-        self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, gating)
+        let scores = if scaled { Scores::SoftmaxOverChosen } else { Scores::Softmax };
+        self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, Gating::plain(scores))
     }
 
     fn experts(&self, spec: &mut ModelSpec, count: Field, width: Field, gating: Gating) -> Result<(), Kind> {
         let fields = self.fields;
         let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
         fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
-        let feed_forward = fields.optional_size(width)?.unwrap_or(spec.feed_forward);
-        spec.experts = Some(ExpertSpec { count, used, feed_forward, gating });
+        let width = fields.optional_size(width)?.map_or_else(|| fields.size(FEED_FORWARD), Ok)?;
+        let experts = ExpertSpec { count, used, width, gating, shared: None };
+        for layer in &mut spec.layers {
+            layer.feed_forward = FeedForwardSpec::Experts(experts);
+        }
         Ok(())
     }
 
@@ -334,7 +333,7 @@ impl Reader<'_> {
         fields.rule(theta > 1.0, LOCAL_THETA, theta, "it must be above 1")?;
         fields.size(WINDOW)?;
         self.windows(spec, |layer| !(layer + 1).is_multiple_of(GEMMA3_GLOBAL_EVERY))?;
-        give_windowed(spec, RopeSpec::plain(theta));
+        give_windowed(spec, RopeSpec::plain(spec.ropes[0].dims, theta));
         spec.qk_norm = Some(QkNorm::PerHead);
         self.gemma(spec, GEMMA3_27B_LAYERS)
     }
@@ -347,7 +346,7 @@ impl Reader<'_> {
         } else if let Some(scale) = self.fields.positive(ATTENTION_SCALE)? {
             spec.attention_scale = scale;
         } else if spec.layers.len() == odd_layers {
-            spec.attention_scale = 1.0 / ((spec.hidden / spec.heads) as f32).sqrt();
+            spec.attention_scale = 1.0 / ((spec.hidden / spec.layers[0].attention.heads) as f32).sqrt();
         }
         spec.activation = Activation::GeluTanh;
         Ok(())
@@ -366,7 +365,7 @@ impl Reader<'_> {
                 Some(listed) => listed[index] != 0.0,
                 None => !(index + 1).is_multiple_of(every),
             };
-            layer.rope = rotates.then_some(0);
+            layer.attention.rope = rotates.then_some(0);
         }
         Ok(())
     }
@@ -398,7 +397,7 @@ impl Reader<'_> {
 
     /// Reads the frequencies of all layers, or of the layers with full attention if windowed layers
     /// have their own.
-    fn rope(&self, spec: &ModelSpec) -> Result<RopeSpec, Kind> {
+    fn rope(&self, spec: &ModelSpec, dims: usize) -> Result<RopeSpec, Kind> {
         let fields = self.fields;
         let nested = fields.within("rope_parameters");
         let nested = nested.map(|ropes| ropes.within("full_attention").unwrap_or(ropes));
@@ -410,17 +409,22 @@ impl Reader<'_> {
         let theta = theta.unwrap_or(10_000.0);
         fields.rule(theta > 1.0, THETA, theta, "it must be above 1")?;
         let scaling = match (scaling, fields) {
-            (Some(scaling), _) => self.scaling(scaling, theta, spec)?,
-            (None, Fields::Gguf(..)) => self.scaling(fields, theta, spec)?,
+            (Some(scaling), _) => self.scaling(scaling, (theta, dims), spec)?,
+            (None, Fields::Gguf(..)) => self.scaling(fields, (theta, dims), spec)?,
             (None, Fields::Config(_)) => RopeScaling::None,
         };
-        Ok(RopeSpec { theta, scaling })
+        Ok(RopeSpec { dims, theta, scaling })
     }
 
     /// Reads the scaling from `fields`. In a `config.json` the fields of the scaling are in a
     /// nested object.
-    fn scaling(&self, fields: Fields<'_>, theta: f32, spec: &ModelSpec) -> Result<RopeScaling, Kind> {
-        let pairs = spec.rope_dims / 2;
+    fn scaling(
+        &self,
+        fields: Fields<'_>,
+        (theta, dims): (f32, usize),
+        spec: &ModelSpec,
+    ) -> Result<RopeScaling, Kind> {
+        let pairs = dims / 2;
         if let Some(factors) = self.checkpoint.floats("rope_freqs.weight", pairs)? {
             return Ok(RopeScaling::Factors(factors));
         }
@@ -435,9 +439,9 @@ impl Reader<'_> {
             // Older GGUF files have a factor but no type. Their scaling is linear.
             None if !fields.is_config() => match fields.positive(FACTOR)? {
                 Some(factor) => RopeScaling::Linear { factor },
-                None => {
-                    self.long_factors(fields, original()?, spec)?.map_or(RopeScaling::None, RopeScaling::Long)
-                }
+                None => self
+                    .long_factors(fields, original()?, (spec, pairs))?
+                    .map_or(RopeScaling::None, RopeScaling::Long),
             },
             // A factor without a type is an error: computing without scaling would silently give
             // wrong results.
@@ -449,11 +453,11 @@ impl Reader<'_> {
                 let high = fields.positive(Field("", "high_freq_factor"))?.unwrap_or(4.0);
                 let field = Field("", "high_freq_factor");
                 fields.rule(low < high, field, high, "it must be above low_freq_factor")?;
-                RopeScaling::llama3((theta, spec.rope_dims), factor()?, (low, high), original()?)
+                RopeScaling::llama3((theta, dims), factor()?, (low, high), original()?)
             }
             Some("yarn") => RopeScaling::Yarn(self.yarn(fields, factor()?, original()?)?),
             Some("longrope" | "su") => {
-                let factors = self.long_factors(fields, original()?, spec)?;
+                let factors = self.long_factors(fields, original()?, (spec, pairs))?;
                 let missing = || {
                     if fields.is_config() {
                         fields.missing(Field("", "long_factor"))
@@ -494,9 +498,8 @@ impl Reader<'_> {
         &self,
         fields: Fields<'_>,
         original: usize,
-        spec: &ModelSpec,
+        (spec, pairs): (&ModelSpec, usize),
     ) -> Result<Option<LongFactors>, Kind> {
-        let pairs = spec.rope_dims / 2;
         let factors = |tensor: &str, key: &'static str| match self.checkpoint.floats(tensor, pairs)? {
             Some(factors) => Ok(Some(factors)),
             None => fields.numbers(key),

@@ -41,12 +41,51 @@ pub enum Activation {
 }
 
 /// Properties that can differ from layer to layer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LayerSpec {
+    /// Shape of the attention block.
+    pub attention: AttentionSpec,
+    /// Kind and width of the feed-forward block.
+    pub feed_forward: FeedForwardSpec,
+}
+
+/// Shape of an attention block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttentionSpec {
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key-value heads. Divides `heads`.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
     /// Number of positions that a token attends to, including its own. `None` means all.
     pub window: Option<usize>,
     /// Index into [`ModelSpec::ropes`]. `None` for a layer without rotary embeddings.
     pub rope: Option<usize>,
+}
+
+impl AttentionSpec {
+    /// Returns the number of elements of the queries of a token.
+    pub const fn query_len(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Returns the number of elements of the keys of a token, which is also that of the values.
+    pub const fn key_len(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+}
+
+/// Kind and width of a feed-forward block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FeedForwardSpec {
+    /// One gated block for all tokens.
+    Dense {
+        /// Width of the hidden layer.
+        width: usize,
+    },
+    /// A mixture of experts.
+    Experts(ExpertSpec),
 }
 
 /// Placement of the norms in a layer.
@@ -69,27 +108,74 @@ pub enum QkNorm {
     Whole,
 }
 
-/// Computation of the experts' weights from the router's scores.
+/// Scores of the experts, computed from the router's logits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gating {
+pub enum Scores {
     /// Softmax over all experts.
     Softmax,
     /// Softmax over the chosen experts only. This equals softmax over all experts, scaled so that
     /// the chosen weights sum to 1.
     SoftmaxOverChosen,
+    /// The logistic function of each logit.
+    Sigmoid,
+}
+
+/// Groups of adjacent experts. Only experts of the best groups are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExpertGroups {
+    /// Number of groups. Divides the number of experts.
+    pub count: usize,
+    /// Number of groups per token.
+    pub used: usize,
+    /// Number of an expert's best scores whose sum is the score of a group: 1 or 2.
+    pub best: usize,
+}
+
+/// Choice of a token's experts, and computation of their weights.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Gating {
+    /// Computation of the scores, which are the weights of the chosen experts.
+    pub scores: Scores,
+    /// True if a learned bias is added to each score for the choice only, not for the weight.
+    pub has_bias: bool,
+    /// Groups of experts, if only those of the best groups are chosen.
+    pub groups: Option<ExpertGroups>,
+    /// If given, the weights are divided by their sum plus this number.
+    pub normalised: Option<f32>,
+    /// Factor for the weights.
+    pub scale: f32,
+}
+
+impl Gating {
+    /// Creates a gating without bias, groups, normalisation and factor.
+    pub const fn plain(scores: Scores) -> Self {
+        Self { scores, has_bias: false, groups: None, normalised: None, scale: 1.0 }
+    }
+}
+
+/// An expert that computes every token, beside the chosen ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedExpertSpec {
+    /// Width of the hidden layer.
+    pub width: usize,
+    /// True if the output is multiplied by the logistic function of a learned projection of the
+    /// input.
+    pub is_gated: bool,
 }
 
 /// A mixture of experts, which replaces the feed-forward block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ExpertSpec {
     /// Number of experts in a layer.
     pub count: usize,
     /// Number of experts per token.
     pub used: usize,
     /// Width of an expert's hidden layer.
-    pub feed_forward: usize,
-    /// Computation of the experts' weights.
+    pub width: usize,
+    /// Choice of the experts, and computation of their weights.
     pub gating: Gating,
+    /// The expert that computes every token, if there is one.
+    pub shared: Option<SharedExpertSpec>,
 }
 
 /// The shape and the conventions of a decoder.
@@ -99,22 +185,12 @@ pub struct ModelSpec {
     pub architecture: String,
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Width of the feed-forward block.
-    pub feed_forward: usize,
-    /// Number of query heads.
-    pub heads: usize,
-    /// Number of key-value heads. Divides `heads`.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
     /// Number of rows of the embedding and of the head.
     pub vocabulary: usize,
     /// Number of positions that the model was trained for.
     pub context: usize,
     /// Added to the mean square before the square root.
     pub norm_epsilon: f32,
-    /// Number of elements of a head that are rotated.
-    pub rope_dims: usize,
     /// Pairing of the rotated elements.
     pub rope_pairing: RopePairing,
     /// The distinct sets of rotary frequencies.
@@ -145,11 +221,14 @@ pub struct ModelSpec {
     pub attention_sinks: bool,
     /// Activation of the feed-forward block.
     pub activation: Activation,
-    /// The mixture of experts, if the model has one.
-    pub experts: Option<ExpertSpec>,
 }
 
 impl ModelSpec {
+    /// Reports whether a layer has a mixture of experts.
+    pub fn has_experts(&self) -> bool {
+        self.layers.iter().any(|layer| matches!(layer.feed_forward, FeedForwardSpec::Experts(_)))
+    }
+
     /// Reads the specification from a checkpoint's metadata. Tensor shapes are checked later, when
     /// the weights are bound.
     ///

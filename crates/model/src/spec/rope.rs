@@ -2,11 +2,11 @@
 
 use std::f32::consts::PI;
 
-use super::ModelSpec;
-
 /// A set of rotary frequencies, used by some or all layers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RopeSpec {
+    /// Number of elements of a head that are rotated.
+    pub dims: usize,
     /// Base of the geometric series of wavelengths.
     pub theta: f32,
     /// Scaling of the series.
@@ -23,7 +23,7 @@ pub enum RopeScaling {
         /// The divisor.
         factor: f32,
     },
-    /// Divides each frequency by its own factor. Shape: `[rope_dims / 2]`.
+    /// Divides each frequency by its own factor. Shape: `[dims / 2]`.
     Factors(Vec<f32>),
     /// Divides each frequency by its own factor, which depends on the context length.
     Long(LongFactors),
@@ -32,7 +32,7 @@ pub enum RopeScaling {
 }
 
 /// Factors of models that were trained in two steps (`longrope`). Shape of both lists:
-/// `[rope_dims / 2]`.
+/// `[dims / 2]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LongFactors {
     /// Factors for contexts of at most `original` positions.
@@ -65,15 +65,15 @@ pub struct Yarn {
 
 impl RopeSpec {
     /// Creates frequencies without scaling.
-    pub const fn plain(theta: f32) -> Self {
-        Self { theta, scaling: RopeScaling::None }
+    pub const fn plain(dims: usize, theta: f32) -> Self {
+        Self { dims, theta, scaling: RopeScaling::None }
     }
 
     /// Returns the radians per position of each pair of elements, for a context of `context`
     /// positions.
-    pub(crate) fn frequencies(&self, spec: &ModelSpec, context: usize) -> Vec<f32> {
-        let dims = spec.rope_dims as f32;
-        let plain = (0..spec.rope_dims / 2).map(|pair| 1.0 / self.theta.powf((2 * pair) as f32 / dims));
+    pub(crate) fn frequencies(&self, context: usize) -> Vec<f32> {
+        let dims = self.dims as f32;
+        let plain = (0..self.dims / 2).map(|pair| 1.0 / self.theta.powf((2 * pair) as f32 / dims));
         match &self.scaling {
             RopeScaling::None => plain.collect(),
             RopeScaling::Linear { factor } => plain.map(|frequency| frequency / factor).collect(),

@@ -3,10 +3,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::matrix::{Matrix, RowFormat};
-use super::{FeedForward, GatedLinear, LayerWeights, Linear, QkNormWeights, Weights};
+use super::{FeedForward, GatedLinear, LayerWeights, Linear, Mixture, QkNormWeights, SharedExpert, Weights};
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
-use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
+use crate::spec::{
+    AttentionSpec, ExpertSpec, Family, FeedForwardSpec, ModelSpec, NormPlacement, QkNorm, SharedExpertSpec,
+};
 use formwork_kernels::{Encoding, quantizer};
 
 /// Target type for converting float matrices on load.
@@ -70,21 +72,22 @@ impl Binder<'_> {
             wanted.then(|| self.norm(&(name(part) + ".weight"), spec.hidden)).transpose()
         };
         let (before, after) = (spec.norms != NormPlacement::After, spec.norms != NormPlacement::Before);
-        let [query, key, value] = self.projections(index)?;
-        let sinks = spec.attention_sinks.then(|| self.vector(&self.names.sinks(index), spec.heads));
+        let attention = spec.layers[index].attention;
+        let [query, key, value] = self.projections(index, attention)?;
+        let sinks = spec.attention_sinks.then(|| self.vector(&self.names.sinks(index), attention.heads));
         Ok(LayerWeights {
             attention_norm: norm(before, "attn_norm")?,
             query,
             key,
             value,
-            qk_norm: self.qk_norm(index)?,
+            qk_norm: self.qk_norm(index, attention)?,
             sinks: sinks.transpose()?,
-            output: self.linear(&name("attn_output"), spec.heads * spec.head_dim, spec.hidden)?,
+            output: self.linear(&name("attn_output"), attention.query_len(), spec.hidden)?,
             post_attention_norm: norm(after, "post_attention_norm")?,
             feed_forward_norm: norm(before, "ffn_norm")?,
-            feed_forward: match spec.experts {
-                Some(experts) => self.experts(index, experts)?,
-                None => FeedForward::Dense(self.gated(index)?),
+            feed_forward: match spec.layers[index].feed_forward {
+                FeedForwardSpec::Experts(experts) => self.experts(index, experts)?,
+                FeedForwardSpec::Dense { width } => FeedForward::Dense(self.gated(index, width)?),
             },
             post_feed_forward_norm: norm(after, "post_ffw_norm")?,
         })
@@ -92,9 +95,9 @@ impl Binder<'_> {
 
     /// Reads the query, key and value projections of a layer, from three tensors or from one that
     /// contains all three.
-    fn projections(&self, index: usize) -> Result<[Linear; 3], Kind> {
+    fn projections(&self, index: usize, attention: AttentionSpec) -> Result<[Linear; 3], Kind> {
         let spec = self.spec;
-        let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let (queries, keys) = (attention.query_len(), attention.key_len());
         let fused = self.names.layer(index, "attn_qkv");
         if self.checkpoint.tensor(&format!("{fused}.weight")).is_some() {
             let all = self.linear(&fused, spec.hidden, queries + 2 * keys)?;
@@ -112,12 +115,11 @@ impl Binder<'_> {
         Ok([projection("attn_q", queries)?, projection("attn_k", keys)?, projection("attn_v", keys)?])
     }
 
-    fn qk_norm(&self, index: usize) -> Result<Option<QkNormWeights>, Kind> {
-        let spec = self.spec;
-        let (query, key) = match spec.qk_norm {
+    fn qk_norm(&self, index: usize, attention: AttentionSpec) -> Result<Option<QkNormWeights>, Kind> {
+        let (query, key) = match self.spec.qk_norm {
             None => return Ok(None),
-            Some(QkNorm::PerHead) => (spec.head_dim, spec.head_dim),
-            Some(QkNorm::Whole) => (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim),
+            Some(QkNorm::PerHead) => (attention.head_dim, attention.head_dim),
+            Some(QkNorm::Whole) => (attention.query_len(), attention.key_len()),
         };
         let norm = |part: &str, len| self.norm(&(self.names.layer(index, part) + ".weight"), len);
         Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key: norm("attn_k_norm", key)? }))
@@ -125,8 +127,8 @@ impl Binder<'_> {
 
     /// Reads a dense feed-forward block. Gate and up are two tensors, or one tensor that contains
     /// both.
-    fn gated(&self, index: usize) -> Result<GatedLinear, Kind> {
-        let (hidden, width) = (self.spec.hidden, self.spec.feed_forward);
+    fn gated(&self, index: usize, width: usize) -> Result<GatedLinear, Kind> {
+        let hidden = self.spec.hidden;
         let name = |part: &str| self.names.layer(index, part);
         let down = self.linear(&name("ffn_down"), width, hidden)?;
         let (gate, up) = (name("ffn_gate"), name("ffn_up"));
@@ -151,17 +153,51 @@ impl Binder<'_> {
         // Routers are never converted: rounded scores could select other experts.
         let exact = Binder { quantize: None, ..*self };
         let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
-        if let Some(prefix) = self.names.transposed_experts(index) {
-            let experts = self.transposed_experts(&prefix, spec)?;
-            return Ok(FeedForward::Experts { spec, router, experts });
+        let choice_bias =
+            spec.gating.has_bias.then(|| self.vector(&self.names.choice_bias(index), spec.count));
+        let choice_bias = choice_bias.transpose()?;
+        let shared = spec.shared.map(|shared| self.shared_expert(index, shared)).transpose()?;
+        let experts = match self.names.transposed_experts(index) {
+            Some(prefix) => self.transposed_experts(&prefix, spec)?,
+            None => self.plain_experts(index, spec)?,
+        };
+        Ok(FeedForward::Experts(Mixture { spec, router, choice_bias, experts, shared }))
+    }
+
+    fn shared_expert(&self, index: usize, spec: SharedExpertSpec) -> Result<SharedExpert, Kind> {
+        let hidden = self.spec.hidden;
+        let linear = |part: &str, columns, rows| self.linear(&self.names.layer(index, part), columns, rows);
+        let block = GatedLinear {
+            gate: linear("ffn_gate_shexp", hidden, spec.width)?,
+            up: linear("ffn_up_shexp", hidden, spec.width)?,
+            down: linear("ffn_down_shexp", spec.width, hidden)?,
+        };
+        let gate = spec.is_gated.then(|| self.shared_gate(index));
+        Ok(SharedExpert { block, gate: gate.transpose()? })
+    }
+
+    /// Reads the projection that weights the shared expert of a layer. In GGUF files it is a vector.
+    fn shared_gate(&self, index: usize) -> Result<Linear, Kind> {
+        let name = self.names.layer(index, "ffn_gate_inp_shexp");
+        let tensor = format!("{name}.weight");
+        let hidden = self.spec.hidden;
+        // Like routers, the projection is never converted.
+        let exact = Binder { quantize: None, ..*self };
+        if self.checkpoint.tensor(&tensor).is_some_and(|info| info.shape.len() == 1) {
+            let weight = exact.stacked(&tensor, &[hidden as u64], hidden, 1)?;
+            return Ok(Linear { weight, bias: None });
         }
+        exact.linear(&name, hidden, 1)
+    }
+
+    fn plain_experts(&self, index: usize, spec: ExpertSpec) -> Result<Vec<GatedLinear>, Kind> {
+        let hidden = self.spec.hidden;
         let matrices = |part, columns, rows| self.expert_matrices(index, part, spec.count, (columns, rows));
-        let gates = matrices("ffn_gate", hidden, spec.feed_forward)?;
-        let ups = matrices("ffn_up", hidden, spec.feed_forward)?;
-        let downs = matrices("ffn_down", spec.feed_forward, hidden)?;
+        let gates = matrices("ffn_gate", hidden, spec.width)?;
+        let ups = matrices("ffn_up", hidden, spec.width)?;
+        let downs = matrices("ffn_down", spec.width, hidden)?;
         let experts = gates.into_iter().zip(ups).zip(downs);
-        let experts = experts.map(|((gate, up), down)| GatedLinear { gate, up, down }).collect();
-        Ok(FeedForward::Experts { spec, router, experts })
+        Ok(experts.map(|((gate, up), down)| GatedLinear { gate, up, down }).collect())
     }
 
     /// Reads the matrices `part` of all experts of a layer: `rows` by `columns` each. They are one
@@ -192,7 +228,7 @@ impl Binder<'_> {
     /// Reads experts whose matrices are stored transposed. Gate and up are one tensor in which
     /// their outputs alternate.
     fn transposed_experts(&self, prefix: &str, spec: ExpertSpec) -> Result<Vec<GatedLinear>, Kind> {
-        let ExpertSpec { count, feed_forward: width, .. } = spec;
+        let ExpertSpec { count, width, .. } = spec;
         let hidden = self.spec.hidden;
         // The result has all rows of the gate before those of the up matrix.
         let unravelled = |row: usize| if row < width { 2 * row } else { 2 * (row - width) + 1 };

@@ -53,7 +53,26 @@ pub(crate) struct QkNormWeights {
 #[derive(Debug)]
 pub(crate) enum FeedForward<M = Matrix> {
     Dense(GatedLinear<M>),
-    Experts { spec: ExpertSpec, router: Linear<M>, experts: Vec<GatedLinear<M>> },
+    Experts(Mixture<M>),
+}
+
+/// Weights of a mixture of experts.
+#[derive(Debug)]
+pub(crate) struct Mixture<M = Matrix> {
+    pub(crate) spec: ExpertSpec,
+    pub(crate) router: Linear<M>,
+    /// Bias of the experts' scores for the choice. Shape: `[experts]`.
+    pub(crate) choice_bias: Option<Vec<f32>>,
+    pub(crate) experts: Vec<GatedLinear<M>>,
+    pub(crate) shared: Option<SharedExpert<M>>,
+}
+
+/// An expert that computes every token.
+#[derive(Debug)]
+pub(crate) struct SharedExpert<M = Matrix> {
+    pub(crate) block: GatedLinear<M>,
+    /// Projection to one number, whose logistic function is the factor of the output.
+    pub(crate) gate: Option<Linear<M>>,
 }
 
 /// The three matrices of a gated feed-forward block.
@@ -102,12 +121,7 @@ impl<M> Weights<M> {
             }
             match &layer.feed_forward {
                 FeedForward::Dense(dense) => dense.each(&mut plain),
-                FeedForward::Experts { router, experts, .. } => {
-                    plain(&router.weight);
-                    for expert in experts {
-                        expert.each(&mut plain);
-                    }
-                }
+                FeedForward::Experts(mixture) => mixture.each(&mut plain),
             }
         }
         see(&self.head, Packing::split_bits);
@@ -137,13 +151,37 @@ impl<M> LayerWeights<M> {
             feed_forward_norm: self.feed_forward_norm,
             feed_forward: match self.feed_forward {
                 FeedForward::Dense(dense) => FeedForward::Dense(dense.map(into)),
-                FeedForward::Experts { spec, router, experts } => FeedForward::Experts {
-                    spec,
-                    router: router.map(into),
-                    experts: experts.into_iter().map(|expert| expert.map(into)).collect(),
-                },
+                FeedForward::Experts(mixture) => FeedForward::Experts(mixture.map(into)),
             },
             post_feed_forward_norm: self.post_feed_forward_norm,
+        }
+    }
+}
+
+impl<M> Mixture<M> {
+    fn each(&self, see: &mut impl FnMut(&M)) {
+        see(&self.router.weight);
+        for expert in &self.experts {
+            expert.each(see);
+        }
+        if let Some(shared) = &self.shared {
+            shared.block.each(see);
+            if let Some(gate) = &shared.gate {
+                see(&gate.weight);
+            }
+        }
+    }
+
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> Mixture<T> {
+        Mixture {
+            spec: self.spec,
+            router: self.router.map(into),
+            choice_bias: self.choice_bias,
+            experts: self.experts.into_iter().map(|expert| expert.map(into)).collect(),
+            shared: self.shared.map(|SharedExpert { block, gate }| SharedExpert {
+                block: block.map(into),
+                gate: gate.map(|gate| gate.map(into)),
+            }),
         }
     }
 }

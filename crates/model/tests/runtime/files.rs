@@ -294,7 +294,10 @@ fn odd_fields_of_real_files_are_understood() {
     config.insert("sliding_window".to_owned(), 0.into());
     let none = Golden { config, ..golden };
     let model = tiny::open(&converted::gguf(&none)).unwrap();
-    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.window.is_none()), "zero is no window");
+    assert!(
+        model.spec().unwrap().layers.iter().all(|layer| layer.attention.window.is_none()),
+        "zero is no window"
+    );
 }
 
 /// In Granite 4, the number of heads is given per layer, and a key states whether layers use rotary
@@ -313,8 +316,8 @@ fn accepts_equal_fields_of_all_layers() {
         tiny::open(&writer.finish())
     };
     let model = with([2; 4]).unwrap();
-    assert_eq!(model.spec().unwrap().kv_heads, 2);
-    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.rope.is_none()));
+    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.attention.kv_heads == 2));
+    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.attention.rope.is_none()));
     let error = with([2, 2, 4, 2]).unwrap_err().to_string();
     let expected = "granite.attention.head_count_kv\" is 4: the value must be the same in all layers";
     assert!(error.contains(expected), "{error}");

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use self::span::{Head, Heads, Part, Span, bring_together};
 use super::kv::{BLOCK, LayerCache};
 use super::workspace::room;
-use crate::spec::{LayerSpec, ModelSpec};
+use crate::spec::{AttentionSpec, ModelSpec};
 
 /// Minimum number of multiply-adds for using several threads. Less work takes about 3 µs on one
 /// thread, so sharing it would cost more time than it saves.
@@ -43,7 +43,7 @@ const SPANS: usize = 4;
 /// already.
 pub(super) struct Run<'a> {
     pub(super) spec: &'a ModelSpec,
-    pub(super) layer: LayerSpec,
+    pub(super) shape: AttentionSpec,
     pub(super) sinks: Option<&'a [f32]>,
     pub(super) cache: LayerCache<'a>,
     /// Queries of the tokens. Shape: `[tokens, heads, head_dim]`.
@@ -77,16 +77,16 @@ struct Room {
 /// Computes attention for all runs. Writes the results to `out`, run by run. Shape: `[tokens,
 /// heads, head_dim]`.
 pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &mut [f32]) {
-    let Some(Run { spec, .. }) = runs.first() else { return };
-    let token_len = spec.heads * spec.head_dim;
+    let Some(&Run { shape, .. }) = runs.first() else { return };
+    let token_len = shape.query_len();
     // A single short run is divided so that each thread gets about the same number of heads.
     // Key-value heads are kept whole if possible.
     let is_alone = runs.len() == 1 && runs[0].tokens() <= TOKENS;
     let shares = if is_alone { team.threads() } else { 1 };
-    if is_alone && !spec.kv_heads.is_multiple_of(shares) {
-        let whole = Piece { run: &runs[0], heads: 0..spec.heads, tokens: 0..runs[0].tokens() };
+    if is_alone && !shape.kv_heads.is_multiple_of(shares) {
+        let whole = Piece { run: &runs[0], heads: 0..shape.heads, tokens: 0..runs[0].tokens() };
         let spans = whole.spans().len();
-        if spans > 1 && spec.kv_heads * spans >= SPANS * shares {
+        if spans > 1 && shape.kv_heads * spans >= SPANS * shares {
             return whole.attend_by_spans(team, parts, out);
         }
     }
@@ -97,10 +97,10 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
         for first in (0..run.tokens()).step_by(TOKENS) {
             let tokens = first..(first + TOKENS).min(run.tokens());
             let (mut own, after) = rest.split_at_token(tokens.len());
-            for heads in head_shares(spec.heads, spec.kv_heads, shares) {
+            for heads in head_shares(shape.heads, shape.kv_heads, shares) {
                 // The output of these heads, of shape `[tokens, heads * head_dim]`. The task takes
                 // it out of the option.
-                outs.push(Some(own.split_off(heads.len() * spec.head_dim)));
+                outs.push(Some(own.split_off(heads.len() * shape.head_dim)));
                 pieces.push(Piece { run, heads, tokens: tokens.clone() });
             }
             rest = after;
@@ -135,13 +135,13 @@ fn head_shares(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<It
 
 impl Run<'_> {
     fn tokens(&self) -> usize {
-        self.queries.len() / (self.spec.heads * self.spec.head_dim)
+        self.queries.len() / self.shape.query_len()
     }
 
     /// Returns the positions that a token attends to. `token` is the index of the token in the run.
     fn seen(&self, token: usize) -> Range<usize> {
         let to = self.start + token + 1;
-        self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
+        self.shape.window.map_or(0, |window| to.saturating_sub(window))..to
     }
 }
 
@@ -164,8 +164,8 @@ impl Piece<'_> {
     }
 
     fn block(&self, index: usize) -> KvBlock<'_> {
-        let spec = self.run.spec;
-        self.run.cache.block(self.heads.start * spec.kv_heads / spec.heads, index, self.end())
+        let shape = self.run.shape;
+        self.run.cache.block(self.heads.start * shape.kv_heads / shape.heads, index, self.end())
     }
 
     /// Returns the keys of the first block that is read in a span, for prefetching.
@@ -176,14 +176,14 @@ impl Piece<'_> {
     /// Returns the query heads of all tokens, token by token. `words` is memory for the converted
     /// queries.
     fn heads<'w>(&'w self, words: &'w mut Vec<Pair>) -> Heads<'w> {
-        let &Run { spec, sinks, queries, cache, .. } = self.run;
-        let pairs = Query::pairs(spec.head_dim);
+        let &Run { spec, shape, sinks, queries, cache, .. } = self.run;
+        let pairs = Query::pairs(shape.head_dim);
         let mut words = room(words, self.tokens.len() * self.heads.len() * pairs);
         let mut heads = Heads::new();
         for token in self.tokens.clone() {
             for index in self.heads.clone() {
-                let at = (token * spec.heads + index) * spec.head_dim;
-                let values = &queries[at..at + spec.head_dim];
+                let at = (token * shape.heads + index) * shape.head_dim;
+                let values = &queries[at..at + shape.head_dim];
                 let words = words.split_off_mut(..pairs).unwrap_or_default();
                 heads.push(Head {
                     query: Query::new(cache.format(), values, spec.attention_scale, words),
@@ -206,7 +206,7 @@ impl Piece<'_> {
     /// Computes attention for this unit of work and writes the results to `out`. `next` is the unit
     /// that probably follows on this thread, and whose keys are prefetched.
     fn attend(&self, out: MatrixMut<'_>, next: Option<&Piece<'_>>) {
-        let head_dim = self.run.spec.head_dim;
+        let head_dim = self.run.shape.head_dim;
         let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(head_dim));
         let (spans, next) = (self.spans(), next.map(|next| next.first_keys(0)));
         ROOM.with_borrow_mut(|Room { scores, words, parts }| {
@@ -232,8 +232,8 @@ impl Piece<'_> {
 
     /// Computes attention with all threads. Each task computes one span of one key-value head.
     fn attend_by_spans(&self, team: &Team, parts: &mut Vec<f32>, out: &mut [f32]) {
-        let &Run { spec, sinks, .. } = self.run;
-        let (spans, group) = (self.spans(), spec.heads / spec.kv_heads);
+        let &Run { shape, sinks, .. } = self.run;
+        let (spans, group) = (self.spans(), shape.heads / shape.kv_heads);
         let piece = |kv_head: usize| Piece {
             run: self.run,
             heads: kv_head * group..(kv_head + 1) * group,
@@ -241,11 +241,11 @@ impl Piece<'_> {
         };
         let len = piece(0).parts_len();
         // Shape: `[kv_heads, spans, len]`.
-        let parts = room(parts, spec.kv_heads * spans.len() * len);
+        let parts = room(parts, shape.kv_heads * spans.len() * len);
         team.for_chunks(parts, len, |index, parts| {
             let at = |index: usize| {
                 let kv_head = index / spans.len();
-                (kv_head < spec.kv_heads).then(|| (piece(kv_head), spans.start + index % spans.len()))
+                (kv_head < shape.kv_heads).then(|| (piece(kv_head), spans.start + index % spans.len()))
             };
             let (Some((piece, span)), next) = (at(index), at(index + 1)) else { return };
             let next = next.as_ref().map(|(piece, span)| piece.first_keys(*span));
@@ -253,17 +253,17 @@ impl Piece<'_> {
                 piece.span(span, next).attend_in_part(&piece.heads(words), parts, scores);
             });
         });
-        for (index, out) in out.chunks_exact_mut(spec.head_dim).enumerate() {
-            let (token, head) = (index / spec.heads, index % spec.heads);
+        for (index, out) in out.chunks_exact_mut(shape.head_dim).enumerate() {
+            let (token, head) = (index / shape.heads, index % shape.heads);
             let parts = parts[head / group * spans.len() * len..][..spans.len() * len].chunks_exact(len);
-            let parts = parts.map(|parts| Part::of(parts, token * group + head % group, spec.head_dim));
+            let parts = parts.map(|parts| Part::of(parts, token * group + head % group, shape.head_dim));
             bring_together(parts, sinks.map(|sinks| sinks[head]), out);
         }
     }
 
     /// Returns the number of elements that the [`Part`]s of all heads in one span take.
     fn parts_len(&self) -> usize {
-        self.tokens.len() * self.heads.len() * Part::len(self.run.spec.head_dim)
+        self.tokens.len() * self.heads.len() * Part::len(self.run.shape.head_dim)
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::cpu::kv::{KvCache, KvMemory};
-    use crate::spec::{Activation, NormPlacement, RopePairing};
+    use crate::spec::{Activation, FeedForwardSpec, LayerSpec, NormPlacement, RopePairing};
 
     #[test]
     fn distributes_heads_evenly_and_by_groups() {
@@ -297,7 +297,7 @@ mod tests {
     /// Computes attention of one token directly from the definition. Shape of the result: `[heads,
     /// head_dim]`.
     fn by_definition(
-        spec: &ModelSpec,
+        (spec, shape): (&ModelSpec, AttentionSpec),
         seen: Range<usize>,
         query: &[f32],
         rows: [&[f32]; 2],
@@ -305,12 +305,12 @@ mod tests {
     ) -> Vec<f64> {
         let [keys, values] = rows.map(|rows| {
             move |position: usize, head: usize| {
-                let at = (position * spec.kv_heads + head) * spec.head_dim;
-                rows[at..at + spec.head_dim].iter().map(|x| f64::from(*x))
+                let at = (position * shape.kv_heads + head) * shape.head_dim;
+                rows[at..at + shape.head_dim].iter().map(|x| f64::from(*x))
             }
         });
         let attend = |(head, query): (usize, &[f32])| {
-            let kv_head = head * spec.kv_heads / spec.heads;
+            let kv_head = head * shape.kv_heads / shape.heads;
             let score = |position| {
                 let product: f64 = keys(position, kv_head).zip(query).map(|(k, q)| k * f64::from(*q)).sum();
                 let score = product * f64::from(spec.attention_scale);
@@ -319,7 +319,7 @@ mod tests {
             let weights: Vec<f64> = seen.clone().map(|position| score(position).exp()).collect();
             let sink = sinks.map_or(0.0, |sinks| f64::from(sinks[head]).exp());
             let all = weights.iter().sum::<f64>() + sink;
-            let mut out = vec![0.0; spec.head_dim];
+            let mut out = vec![0.0; shape.head_dim];
             for (position, weight) in seen.clone().zip(&weights) {
                 for (out, value) in out.iter_mut().zip(values(position, kv_head)) {
                     *out += weight / all * value;
@@ -327,7 +327,7 @@ mod tests {
             }
             out
         };
-        query.chunks(spec.head_dim).enumerate().flat_map(attend).collect()
+        query.chunks(shape.head_dim).enumerate().flat_map(attend).collect()
     }
 
     /// Test cases: position of the first token, attention window, and number of key-value heads.
@@ -362,22 +362,24 @@ mod tests {
         let kinds = [KvFormat::I16, KvFormat::F32].map(|format| kinds.map(|kind| (format, kind)));
         for (start, window, kv_heads) in CASES {
             for (format, (has_sinks, softcap)) in kinds.into_iter().flatten() {
-                let heads = 2 * kv_heads;
-                let spec = ModelSpec { attention_softcap: softcap, kv_heads, heads, ..spec() };
+                let mut spec = ModelSpec { attention_softcap: softcap, ..spec() };
+                let shape =
+                    AttentionSpec { heads: 2 * kv_heads, kv_heads, window, ..spec.layers[0].attention };
+                spec.layers[0].attention = shape;
                 let case = format!(
                     "{format:?}, {kv_heads} heads, from {start}, {window:?}, {has_sinks} {softcap:?}"
                 );
                 let most = if format == KvFormat::I16 { 5e-4 } else { 1e-5 };
-                let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+                let (query_len, key_len) = (shape.query_len(), shape.key_len());
                 let queries = floats(COUNT * query_len);
                 let [keys, values] = [(start + COUNT) * key_len; 2].map(&mut floats);
-                let sinks = has_sinks.then(|| floats(spec.heads));
+                let sinks = has_sinks.then(|| floats(shape.heads));
                 let mut cache = KvCache::new(KvMemory::new(&spec, format));
                 cache.reserve(start + COUNT).unwrap();
                 cache.write(&teams[0], 0, &keys, &values);
                 let run = |tokens: Range<usize>| Run {
                     spec: &spec,
-                    layer: LayerSpec { window, rope: None },
+                    shape,
                     sinks: sinks.as_deref(),
                     cache: cache.layer(0),
                     queries: &queries[tokens.start * query_len..tokens.end * query_len],
@@ -403,7 +405,7 @@ mod tests {
                 for (token, given) in whole.chunks(query_len).enumerate() {
                     let run = run(token..token + 1);
                     let expected =
-                        by_definition(&spec, run.seen(0), run.queries, [&keys, &values], run.sinks);
+                        by_definition((&spec, shape), run.seen(0), run.queries, [&keys, &values], run.sinks);
                     for (given, expected) in given.iter().zip(expected) {
                         let error = (f64::from(*given) - expected).abs();
                         assert!(error < most, "{case}, token {token}: {given} {expected}");
@@ -418,17 +420,15 @@ mod tests {
         ModelSpec {
             architecture: "llama".to_owned(),
             hidden: 192,
-            feed_forward: 64,
-            heads: 6,
-            kv_heads: 3,
-            head_dim: 32,
             vocabulary: 100,
             context: 10_000,
             norm_epsilon: 1e-5,
-            rope_dims: 32,
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
-            layers: vec![LayerSpec { window: None, rope: None }],
+            layers: vec![LayerSpec {
+                attention: AttentionSpec { heads: 6, kv_heads: 3, head_dim: 32, window: None, rope: None },
+                feed_forward: FeedForwardSpec::Dense { width: 64 },
+            }],
             qk_norm: None,
             qkv_bias: false,
             norms: NormPlacement::Before,
@@ -440,7 +440,6 @@ mod tests {
             logit_softcap: None,
             attention_sinks: false,
             activation: Activation::Silu,
-            experts: None,
         }
     }
 }
