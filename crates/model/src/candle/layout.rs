@@ -32,6 +32,8 @@ pub(super) struct Layout {
     /// Cosines and sines for each set of rotary frequencies. Shape of each tensor:
     /// `[tokens, pairs]`.
     pub(super) rotations: Vec<(Tensor, Tensor)>,
+    /// Factor of the queries of each token, if it depends on the position. Shape: `[1, tokens, 1]`.
+    pub(super) temperatures: Option<Tensor>,
     /// For each distinct attention window of the layers, the positions to attend to. A window of
     /// `None` contains all positions up to the token.
     views: Vec<(Option<usize>, View)>,
@@ -67,6 +69,11 @@ impl Layout {
         device: &Device,
     ) -> Result<Self> {
         let positions = segments.iter().flat_map(Segment::positions);
+        let temperatures = spec.temperature.map(|temperature| {
+            let factors: Vec<f32> = positions.clone().map(|position| temperature.at(position)).collect();
+            let count = factors.len();
+            Tensor::from_vec(factors, (1, count, 1), device)
+        });
         let slots = segments.iter().flat_map(|segment| segment.positions().map(|at| segment.table.slot(at)));
         let slots: Vec<u32> = slots.collect();
         let tokens = slots.len();
@@ -92,7 +99,15 @@ impl Layout {
             }
         }
         let padding = Padding::new(segments, longest, device)?;
-        Ok(Self { segments: segments.len(), longest, padding, written, rotations, views })
+        Ok(Self {
+            segments: segments.len(),
+            longest,
+            padding,
+            written,
+            rotations,
+            temperatures: temperatures.transpose()?,
+            views,
+        })
     }
 
     /// Returns the slots to which the keys and values of a layer are written.

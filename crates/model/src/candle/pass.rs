@@ -47,6 +47,10 @@ impl Pass<'_> {
             (weights.query.forward(x)?, weights.key.forward(x)?, weights.value.forward(x)?);
         let (query_norm, key_norm) = weights.qk_norm.as_ref().map(|(query, key)| (query, key)).unzip();
         let queries = self.rotated(index, &self.heads(&queries, (heads, head_dim), query_norm)?)?;
+        let queries = match &self.layout.temperatures {
+            Some(temperatures) => queries.broadcast_mul(temperatures)?,
+            None => queries,
+        };
         let keys = self.rotated(index, &self.heads(&keys, (kv_heads, head_dim), key_norm)?)?;
         let values = self.heads(&values, (kv_heads, head_dim), None)?;
         self.pool.write(index, self.layout.written(shape), &keys, &values)?;

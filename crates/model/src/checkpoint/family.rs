@@ -30,12 +30,15 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("llama", "llama", Family::Llama),
     ("llama", "mistral", Family::Mistral),
     ("llama", "mixtral", Family::Mixtral),
+    ("mistral3", "ministral3", Family::Mistral),
     ("olmo2", "olmo2", Family::Olmo2),
     ("olmo2", "olmo3", Family::Olmo2),
     ("phi3", "phi3", Family::Phi3),
     ("qwen2", "qwen2", Family::Qwen2),
     ("qwen3", "qwen3", Family::Qwen3),
     ("qwen3moe", "qwen3_moe", Family::Qwen3Moe),
+    ("qwen3vl", "qwen3_vl_text", Family::Qwen3),
+    ("qwen3vlmoe", "qwen3_vl_moe_text", Family::Qwen3Moe),
     ("smollm3", "smollm3", Family::SmolLm3),
 ];
 

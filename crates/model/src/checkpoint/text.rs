@@ -1,4 +1,4 @@
-//! Text model of a multimodal checkpoint, such as Gemma 3 with its vision tower.
+//! Text model of a multimodal checkpoint, such as Gemma 3 or Mistral 3 with their vision towers.
 //!
 //! In the `config.json` of a multimodal checkpoint, the object `text_config` contains the fields of
 //! the text model. The names of its tensors contain an additional component. This module converts
@@ -7,6 +7,9 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
+
+/// Fields of a whole model that also apply to its text model.
+const WHOLE: [&str; 2] = ["eos_token_id", "tie_word_embeddings"];
 
 /// Returns the defaults of fields that the published text configurations of Gemma 3 omit. The
 /// values are those of `Gemma3TextConfig` in transformers.
@@ -34,15 +37,17 @@ fn gemma3_defaults() -> Value {
 pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
     let is_gemma3 = config.get("model_type").and_then(Value::as_str) == Some("gemma3");
     match config.remove("text_config") {
-        Some(Value::Object(text)) if is_gemma3 => {
+        Some(Value::Object(text)) => {
             let mut own = match gemma3_defaults() {
-                Value::Object(defaults) => defaults,
+                Value::Object(defaults) if is_gemma3 => defaults,
                 _ => Map::new(),
             };
-            // The end tokens are given at the top level, for the whole model.
-            own.extend(config.into_iter().filter(|(key, _)| key == "eos_token_id"));
+            // These fields may be given at the top level, for the whole model.
+            own.extend(config.into_iter().filter(|(key, _)| WHOLE.contains(&key.as_str())));
             own.extend(text.into_iter().filter(|(_, value)| !value.is_null()));
-            own.insert("model_type".to_owned(), "gemma3_text".into());
+            if is_gemma3 {
+                own.insert("model_type".to_owned(), "gemma3_text".into());
+            }
             own
         }
         Some(other) => {

@@ -6,7 +6,7 @@ use super::attention::{Run, attend};
 use super::kv::KvCache;
 use super::product::{Input, Rounding, products};
 use super::workspace::{Workspace, room};
-use crate::ops::{add_scaled, rms_norm, rms_norm_in_place};
+use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale};
 use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Packed};
@@ -207,6 +207,12 @@ impl<'a> Pass<'a> {
             let rotation = &segment.rotations[rope];
             rotation.apply(team, queries, shape.query_len(), shape.head_dim);
             rotation.apply(team, keys, shape.key_len(), shape.head_dim);
+        }
+        if let Some(temperature) = spec.temperature {
+            // `queries` is empty if only keys and values are computed.
+            for (token, queries) in queries.chunks_exact_mut(shape.query_len()).enumerate() {
+                scale(queries, temperature.at(segment.cache.len() + token));
+            }
         }
         segment.cache.write(team, index, keys, values);
     }

@@ -4,7 +4,7 @@ use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use super::{
     Activation, AttentionSpec, ExpertSpec, FeedForwardSpec, Gating, LayerSpec, ModelSpec, NormPlacement,
-    QkNorm, RopePairing, Scores,
+    QkNorm, RopePairing, Scores, Temperature,
 };
 use crate::checkpoint::{Checkpoint, Family};
 use crate::error::Kind;
@@ -27,6 +27,9 @@ const SCALING: Field = Field("rope.scaling.type", "rope_type");
 const FACTOR: Field = Field("rope.scaling.factor", "factor");
 const ORIGINAL: Field = Field("rope.scaling.original_context_length", "original_max_position_embeddings");
 const MAGNITUDE: Field = Field("rope.scaling.attn_factor", "attention_factor");
+const MAGNITUDE_OWN: Field = Field("", "mscale");
+const MAGNITUDE_ALL: Field = Field("rope.scaling.yarn_log_multiplier", "mscale_all_dim");
+const TEMPERATURE: Field = Field("attention.temperature_scale", "llama_4_scaling_beta");
 const FINETUNED: Field = Field("rope.scaling.finetuned", "");
 const BETA_FAST: Field = Field("rope.scaling.yarn_beta_fast", "beta_fast");
 const BETA_SLOW: Field = Field("rope.scaling.yarn_beta_slow", "beta_slow");
@@ -132,6 +135,7 @@ impl Reader<'_> {
             norms: NormPlacement::Before,
             embedding_scale: 1.0,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
+            temperature: None,
             residual_scale: 1.0,
             logit_scale: 1.0,
             attention_softcap: None,
@@ -152,6 +156,9 @@ impl Reader<'_> {
                 // Mistral and Mixtral, so there the window is read.
                 if family != Family::Llama || !fields.is_config() {
                     self.windows(spec, |_| true)?;
+                }
+                if family == Family::Mistral {
+                    self.temperature(spec)?;
                 }
                 let has_experts = family == Family::Mixtral || fields.size_or_none(EXPERTS)?.is_some();
                 if has_experts {
@@ -206,6 +213,17 @@ impl Reader<'_> {
             }
         }
         self.check_activation(spec)
+    }
+
+    /// Reads the growth of the attention scores in long contexts.
+    fn temperature(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        let ropes =
+            fields.within("rope_parameters").or_else(|| fields.within("rope_scaling")).unwrap_or(fields);
+        if let Some(beta) = ropes.positive(TEMPERATURE)? {
+            spec.temperature = Some(Temperature { beta, original: ropes.size(ORIGINAL)? });
+        }
+        Ok(())
     }
 
     /// Selects the pairing of GGUF files for these architectures. The converter permutes the rows
@@ -476,7 +494,17 @@ impl Reader<'_> {
     }
 
     fn yarn(&self, fields: Fields<'_>, factor: f32, original: usize) -> Result<Yarn, Kind> {
-        let usual = Yarn::usual_magnitude(factor);
+        // Some models state the exponents of two magnitudes, whose ratio is the magnitude.
+        let all = fields.float(MAGNITUDE_ALL)?.filter(|all| *all != 0.0);
+        let own = if fields.is_config() {
+            fields.float(MAGNITUDE_OWN)?.filter(|own| *own != 0.0)
+        } else {
+            Some(1.0)
+        };
+        let usual = match (own, all) {
+            (Some(own), Some(all)) => Yarn::magnitude_of(factor, own) / Yarn::magnitude_of(factor, all),
+            _ => Yarn::magnitude_of(factor, 1.0),
+        };
         let given = fields.positive(MAGNITUDE)?;
         // A GGUF file's factor multiplies the usual magnitude; a `config.json` states the final
         // value.

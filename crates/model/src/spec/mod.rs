@@ -163,6 +163,23 @@ pub struct SharedExpertSpec {
     pub is_gated: bool,
 }
 
+/// Factor of the attention scores that grows with the position of the query, for long contexts:
+/// `1 + beta · ln(1 + ⌊position / original⌋)`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Temperature {
+    /// Growth of the factor.
+    pub beta: f32,
+    /// Number of positions from which the factor grows.
+    pub original: usize,
+}
+
+impl Temperature {
+    /// Returns the factor for the query at `position`.
+    pub(crate) fn at(self, position: usize) -> f32 {
+        self.beta.mul_add(((position / self.original) as f32).ln_1p(), 1.0)
+    }
+}
+
 /// A mixture of experts, which replaces the feed-forward block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ExpertSpec {
@@ -208,6 +225,8 @@ pub struct ModelSpec {
     pub embedding_scale: f32,
     /// Factor for the attention scores.
     pub attention_scale: f32,
+    /// Factor of the attention scores that depends on the position.
+    pub temperature: Option<Temperature>,
     /// Factor for the outputs of the two blocks before they are added to the residual stream.
     pub residual_scale: f32,
     /// Factor for the logits.

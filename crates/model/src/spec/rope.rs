@@ -122,9 +122,10 @@ impl RopeScaling {
 }
 
 impl Yarn {
-    /// Returns the magnitude that the authors of `YaRN` recommend.
-    pub(crate) fn usual_magnitude(factor: f32) -> f32 {
-        if factor > 1.0 { 0.1f32.mul_add(factor.ln(), 1.0) } else { 1.0 }
+    /// Returns the magnitude `1 + 0.1 · scale · ln(factor)`, which the authors of `YaRN` recommend with
+    /// a scale of 1.
+    pub(crate) fn magnitude_of(factor: f32, scale: f32) -> f32 {
+        if factor > 1.0 { (0.1 * scale).mul_add(factor.ln(), 1.0) } else { 1.0 }
     }
 
     /// Returns the range of pairs whose frequencies are interpolated.

@@ -30,9 +30,11 @@ fn architecture(model_type: &str) -> &str {
     match model_type {
         "gemma3_text" => "gemma3",
         "gpt_oss" => "gpt-oss",
+        "ministral3" => "mistral3",
         "mistral" | "mixtral" => "llama",
         "olmo3" => "olmo2",
         "qwen3_moe" => "qwen3moe",
+        "qwen3_vl_text" => "qwen3vl",
         other => other,
     }
 }
@@ -62,7 +64,7 @@ struct Converter<'a> {
 
 impl Converter<'_> {
     fn config(&self, key: &str) -> Option<&Value> {
-        self.golden.config.get(key).filter(|value| !value.is_null())
+        self.golden.text_config().get(key).filter(|value| !value.is_null())
     }
 
     fn size(&self, key: &str) -> Option<u32> {
@@ -70,7 +72,8 @@ impl Converter<'_> {
     }
 
     fn float(&self, key: &str) -> Option<f32> {
-        self.config(key).and_then(Value::as_f64).map(|float| float as f32)
+        let nested = || self.config("rope_parameters").and_then(|ropes| ropes.get(key));
+        self.config(key).or_else(nested).and_then(Value::as_f64).map(|float| float as f32)
     }
 
     fn metadata(&self, writer: &mut Writer) {
@@ -135,7 +138,7 @@ impl Converter<'_> {
 
     fn scaling(&self, writer: &mut Writer) {
         let key = |name: &str| format!("{}.rope.scaling.{name}", self.architecture);
-        let Some(scaling) = self.config("rope_scaling") else { return };
+        let Some(scaling) = self.config("rope_scaling").or(self.config("rope_parameters")) else { return };
         let kind = scaling.get("rope_type").or(scaling.get("type")).and_then(Value::as_str).unwrap();
         if !matches!(kind, "linear" | "yarn" | "longrope") {
             return;
@@ -147,6 +150,12 @@ impl Converter<'_> {
         let original = scaling["original_max_position_embeddings"].as_u64();
         if let Some(original) = original.or(self.size("original_max_position_embeddings").map(u64::from)) {
             writer.u32(&key("original_context_length"), original as u32);
+        }
+        if let Some(all) = scaling["mscale_all_dim"].as_f64() {
+            writer.f32(&key("yarn_log_multiplier"), all as f32);
+        }
+        if let Some(beta) = scaling["llama_4_scaling_beta"].as_f64() {
+            writer.f32(&format!("{}.attention.temperature_scale", self.architecture), beta as f32);
         }
         if kind == "longrope" {
             let original = self.float("original_max_position_embeddings").unwrap();
@@ -160,7 +169,7 @@ impl Converter<'_> {
         let Some(own) = self.name(name) else { return };
         let mut values = self.golden.values(name);
         let shape = &self.golden.tensors[name];
-        let interleaves = matches!(self.architecture, "llama" | "smollm3" | "granite");
+        let interleaves = matches!(self.architecture, "llama" | "mistral3" | "smollm3" | "granite");
         let heads = if own.contains("attn_q.") { "num_attention_heads" } else { "num_key_value_heads" };
         if interleaves && (own.contains("attn_q.") || own.contains("attn_k.")) {
             let heads = self.size(heads).unwrap_or(2) as usize;
@@ -180,7 +189,14 @@ impl Converter<'_> {
         writer.tensor(name, shape, dtype, values);
     }
 
+    /// Returns the name of a tensor in the GGUF file. Returns `None` for experts, which are written
+    /// together, and for what belongs to images.
     fn name(&self, name: &str) -> Option<String> {
+        let whole = name.replacen("model.language_model.", "model.", 1);
+        let name = whole.strip_prefix("language_model.").unwrap_or(&whole);
+        if ["visual", "vision_tower", "multi_modal_projector"].iter().any(|other| name.contains(other)) {
+            return None;
+        }
         let global = match name {
             "model.embed_tokens.weight" => Some("token_embd.weight"),
             "model.norm.weight" => Some("output_norm.weight"),

@@ -67,8 +67,19 @@ pub(crate) fn goldens_in(folder: &str) -> Vec<(String, Golden)> {
 }
 
 impl Golden {
+    /// Returns the type of the text model.
     pub(crate) fn model_type(&self) -> &str {
-        self.config["model_type"].as_str().unwrap()
+        self.text_config()["model_type"].as_str().unwrap()
+    }
+
+    /// Returns the configuration of the text model, which a model with images contains.
+    pub(crate) fn text_config(&self) -> &Map<String, Value> {
+        self.config.get("text_config").and_then(Value::as_object).unwrap_or(&self.config)
+    }
+
+    /// Reports whether the model adds one to the weights of the norm `name`.
+    fn adds_one(&self, name: &str) -> bool {
+        ["gemma2", "gemma3_text"].contains(&self.model_type()) && !name.ends_with("linear_attn.norm.weight")
     }
 
     /// Computes the elements of a tensor. `generate.py` has the same formula.
@@ -85,9 +96,11 @@ impl Golden {
             ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         let (base, scale) = match shape[..] {
-            [_] if name.ends_with("norm.weight") && !self.model_type().starts_with("gemma") => (1.0, 0.25),
-            [_] => (0.0, 0.25),
-            _ if name.ends_with("embed_tokens.weight") => (0.0, 1.0),
+            _ if name.ends_with("embed_tokens.weight") || name.ends_with("embeddings.weight") => (0.0, 1.0),
+            // One is added to the weights of these norms.
+            [_] if name.ends_with("bias") || name.ends_with("sinks") || self.adds_one(name) => (0.0, 0.25),
+            [_] if name.ends_with("A_log") => (-2.0, 1.0),
+            [_] => (1.0, 0.25),
             [.., columns] => (0.0, (-(columns as f64).sqrt().log2().round()).exp2() as f32),
             [] => panic!("{name} is a scalar"),
         };

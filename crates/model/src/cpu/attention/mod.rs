@@ -434,6 +434,7 @@ mod tests {
             norms: NormPlacement::Before,
             embedding_scale: 1.0,
             attention_scale: 1.0,
+            temperature: None,
             residual_scale: 1.0,
             logit_scale: 1.0,
             attention_softcap: None,
