@@ -99,13 +99,6 @@ impl Reader<'_> {
         let fields = self.fields;
         let hidden = fields.size(HIDDEN)?;
         let heads = fields.size(HEADS)?;
-        let kv_heads = fields.optional_size(KV_HEADS)?.unwrap_or(heads);
-        fields.rule(
-            heads.is_multiple_of(kv_heads),
-            KV_HEADS,
-            kv_heads,
-            "it must divide the number of heads",
-        )?;
         let head_dim = fields.optional_size(HEAD_DIM)?.unwrap_or(hidden / heads);
         let sound = head_dim.is_multiple_of(2) && (2..=MAX_HEAD_DIM).contains(&head_dim);
         fields.rule(sound, HEAD_DIM, head_dim, "it must be even, positive and at most 65536")?;
@@ -118,9 +111,17 @@ impl Reader<'_> {
         // Each layer has several tensors.
         let enough = layers <= self.checkpoint.tensors().len();
         fields.rule(enough, LAYERS, layers, "it must not exceed the number of tensors")?;
+        let kv_heads = fields.sizes(KV_HEADS, layers)?.unwrap_or_else(|| vec![heads; layers]);
+        let odd = kv_heads.iter().find(|&&kv_heads| kv_heads == 0 || !heads.is_multiple_of(kv_heads));
+        let rule = "it must divide the number of heads";
+        fields.rule(odd.is_none(), KV_HEADS, odd.copied().unwrap_or(0), rule)?;
+        let widths = fields.sizes(FEED_FORWARD, layers)?.ok_or_else(|| fields.missing(FEED_FORWARD))?;
+        fields.rule(!widths.contains(&0), FEED_FORWARD, 0, "it must be positive in each layer")?;
         let context = fields.size(CONTEXT)?;
-        let attention = AttentionSpec { heads, kv_heads, head_dim, window: None, rope: Some(0) };
-        let feed_forward = FeedForwardSpec::Dense { width: fields.size(FEED_FORWARD)? };
+        let layer = |(kv_heads, width)| LayerSpec {
+            attention: AttentionSpec { heads, kv_heads, head_dim, window: None, rope: Some(0) },
+            feed_forward: FeedForwardSpec::Dense { width },
+        };
         let mut spec = ModelSpec {
             architecture: architecture.to_owned(),
             hidden,
@@ -129,7 +130,7 @@ impl Reader<'_> {
             norm_epsilon: fields.positive(EPSILON)?.ok_or_else(|| fields.missing(EPSILON))?,
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
-            layers: vec![LayerSpec { attention, feed_forward }; layers],
+            layers: kv_heads.into_iter().zip(widths).map(layer).collect(),
             qk_norm: None,
             qkv_bias: false,
             norms: NormPlacement::Before,

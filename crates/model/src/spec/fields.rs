@@ -102,26 +102,43 @@ impl<'a> Fields<'a> {
         Ok(Some(given as usize))
     }
 
+    /// Reads a size for each of `layers` layers. The field is one size for all layers, or an array with
+    /// one size per layer. The value 0 is allowed in an array.
+    pub(crate) fn sizes(self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Kind> {
+        let given: Vec<u64> = match self.look_up(field) {
+            Some(Found::Gguf(Value::Array(array))) => self.integers(field, array)?,
+            Some(found @ Found::Json(Json::Array(values))) => {
+                let integer = |value: &Json| value.as_u64();
+                let integers = values.iter().map(integer).collect::<Option<_>>();
+                integers.ok_or_else(|| self.wrong_type(field, found, "unsigned integers"))?
+            }
+            _ => return Ok(self.optional_size(field)?.map(|size| vec![size; layers])),
+        };
+        self.rule(given.len() == layers, field, given.len(), "expected one entry per layer")?;
+        let odd = given.iter().find(|size| **size >= 1 << 31);
+        self.rule(odd.is_none(), field, odd.copied().unwrap_or(0), "it must be below 2^31")?;
+        Ok(Some(given.into_iter().map(|size| size as usize).collect()))
+    }
+
     fn same_everywhere(self, field: Field, array: &Array) -> Result<u64, Kind> {
+        let given = self.integers(field, array)?;
+        let differs = given.iter().find(|size| **size != given[0]);
+        let rule = "the value must be the same in all layers";
+        self.rule(differs.is_none(), field, differs.copied().unwrap_or(0), rule)?;
+        Ok(given.first().copied().unwrap_or(0))
+    }
+
+    /// Returns the integers in an array of a GGUF file. Negative ones count as 0.
+    fn integers(self, field: Field, array: &Array) -> Result<Vec<u64>, Kind> {
         let Self::Gguf(file, _) = self else { return Err(self.missing(field)) };
-        let mut same = None;
-        for value in file.array_values(array) {
-            let given = match value {
-                Ok(Value::Unsigned(given)) => given,
-                Ok(Value::Signed(given)) => given.max(0) as u64,
-                _ => {
-                    return Err(self.wrong_type(
-                        field,
-                        Found::Gguf(&Value::Array(array.clone())),
-                        "an unsigned integer",
-                    ));
-                }
-            };
-            let differs = same.is_some_and(|same| same != given);
-            self.rule(!differs, field, given, "the value must be the same in all layers")?;
-            same = Some(given);
-        }
-        Ok(same.unwrap_or(0))
+        let integer = |value| match value {
+            Ok(Value::Unsigned(given)) => Ok(given),
+            Ok(Value::Signed(given)) => Ok(given.max(0) as u64),
+            _ => {
+                Err(self.wrong_type(field, Found::Gguf(&Value::Array(array.clone())), "an unsigned integer"))
+            }
+        };
+        file.array_values(array).map(integer).collect()
     }
 
     pub(crate) fn float(self, field: Field) -> Result<Option<f32>, Kind> {

@@ -104,7 +104,7 @@ fn metadata_faults_are_named() {
     unknown.raw_tensor("t", &[1], (0, 0), &[0; 4]);
     let message = fault(&unknown.finish());
     let known =
-        "gemma2, gemma3, glm4, gpt-oss, granite, llama, olmo2, phi2, phi3, qwen2, qwen3, qwen3moe, smollm3";
+        "gemma2, gemma3, glm4, gpt-oss, granite, llama, mistral3, olmo2, phi2, phi3, qwen2, qwen3, qwen3moe, qwen3vl, qwen3vlmoe, smollm3";
     assert_eq!(message, format!("unsupported architecture \"mamba\"; expected one of {known}"));
     let mut missing = Writer::default();
     missing.string("general.architecture", "llama");

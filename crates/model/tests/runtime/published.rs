@@ -79,7 +79,7 @@ impl Golden {
 
     /// Reports whether the model adds one to the weights of the norm `name`.
     fn adds_one(&self, name: &str) -> bool {
-        ["gemma2", "gemma3_text"].contains(&self.model_type()) && !name.ends_with("linear_attn.norm.weight")
+        ["gemma", "gemma2", "gemma3_text"].contains(&self.model_type()) && !name.ends_with("linear_attn.norm.weight")
     }
 
     /// Computes the elements of a tensor. `generate.py` has the same formula.
