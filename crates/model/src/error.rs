@@ -95,6 +95,8 @@ pub(crate) enum Kind {
     UnsupportedType { tensor: String, given: &'static str },
     #[error("unsupported architecture {given:?}; expected one of {}{}", known.join(", "), more_architectures())]
     Architecture { given: String, known: Vec<&'static str> },
+    #[error("the architecture {architecture:?} runs on the CPU only; use the device `cpu`")]
+    NativeOnly { architecture: String },
     #[error("tensor {tensor:?} has {given} at index {index}; expected a factor above 0")]
     RopeFactor { tensor: String, index: usize, given: f32 },
     #[error("this is part {index} of {count}; open the first part, {first}")]

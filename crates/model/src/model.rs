@@ -134,6 +134,8 @@ impl Model {
             }
             spec => spec.map_err(|kind| checkpoint.error(kind))?,
         };
+        // Without a request for a GPU, what no GPU computes runs on the CPU.
+        let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
         let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
         // Conversion has already read the weights, so read-ahead is useful only without it.
         if options.quantize.is_none() {

@@ -4,15 +4,20 @@ use crate::ops::{sigmoid, softmax};
 use crate::spec::{ExpertGroups, ExpertSpec, Scores};
 
 /// Selects the experts of each token by `logits`, of shape `[tokens, experts]`. `bias` is added to the
-/// scores for the choice only. Shape: `[experts]`.
+/// scores for the choice only, and `scales` are factors of the weights. Shape of both: `[experts]`.
 ///
 /// Element `e` of the result lists the tokens that are routed to expert `e`, each with the weight
 /// of the expert's output.
-pub(crate) fn route(spec: ExpertSpec, logits: &[f32], bias: Option<&[f32]>) -> Vec<Vec<(usize, f32)>> {
+pub(crate) fn route(
+    spec: ExpertSpec,
+    logits: &[f32],
+    bias: Option<&[f32]>,
+    scales: Option<&[f32]>,
+) -> Vec<Vec<(usize, f32)>> {
     let mut chosen = vec![Vec::new(); spec.count];
     for (token, logits) in logits.chunks_exact(spec.count).enumerate() {
         for (expert, weight) in choose(spec, logits, bias) {
-            chosen[expert].push((token, weight));
+            chosen[expert].push((token, scales.map_or(weight, |scales| weight * scales[expert])));
         }
     }
     chosen

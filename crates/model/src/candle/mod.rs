@@ -64,6 +64,9 @@ pub(crate) fn open(
     context: usize,
     (wanted, device): (crate::Device, TensorDevice),
 ) -> std::result::Result<Arc<dyn Backend>, Kind> {
+    if spec.is_native_only() {
+        return Err(Kind::NativeOnly { architecture: spec.architecture });
+    }
     let network = Network::new(spec, weights, context, device);
     Ok(Arc::new(network.map_err(|error| Kind::device(wanted, error))?))
 }

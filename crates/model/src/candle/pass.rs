@@ -160,7 +160,7 @@ impl Pass<'_> {
     /// tokens to experts.
     fn experts(&self, mixture: &Mixture, x: &Tensor) -> Result<Tensor> {
         let logits: Vec<f32> = mixture.router.forward(x)?.flatten_all()?.to_vec1()?;
-        let routes = route(mixture.spec, &logits, mixture.choice_bias.as_deref());
+        let routes = route(mixture.spec, &logits, mixture.choice_bias.as_deref(), None);
         let (tokens, weights): (Vec<u32>, Vec<f32>) =
             routes.iter().flatten().map(|&(token, weight)| (token as u32, weight)).unzip();
         let count = tokens.len();

@@ -118,8 +118,8 @@ impl Upload<'_> {
         Ok(Layer {
             attention_norm: norm(&layer.attention_norm)?,
             query: self.linear(&layer.query)?,
-            key: self.linear(&layer.key)?,
-            value: self.linear(&layer.value)?,
+            key: self.key_or_value(layer.key.as_ref())?,
+            value: self.key_or_value(layer.value.as_ref())?,
             qk_norm: qk_norm.transpose()?,
             sinks: norm(&layer.sinks)?,
             output: self.linear(&layer.output)?,
@@ -130,10 +130,18 @@ impl Upload<'_> {
         })
     }
 
+    /// Uploads the projection of keys or values. Models whose layers lack it were refused before.
+    fn key_or_value(&self, linear: Option<&weights::Linear>) -> Result<Linear> {
+        self.linear(linear.ok_or_else(|| candle_core::Error::msg("the layer has no keys of its own"))?)
+    }
+
     fn feed_forward(&self, block: &weights::FeedForward) -> Result<FeedForward> {
         Ok(match block {
             weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
             weights::FeedForward::Experts(mixture) => FeedForward::Experts(self.mixture(mixture)?),
+            weights::FeedForward::DenseAndExperts(_) => {
+                return Err(candle_core::Error::msg("a dense block beside a mixture is not supported"));
+            }
         })
     }
 

@@ -14,6 +14,7 @@ pub(crate) enum Family {
     Qwen3Moe,
     Gemma2,
     Gemma3,
+    Gemma4,
     Phi3,
     SmolLm3,
     Olmo2,
@@ -25,6 +26,7 @@ pub(crate) enum Family {
 const NAMES: &[(&str, &str, Family)] = &[
     ("gemma2", "gemma2", Family::Gemma2),
     ("gemma3", "gemma3_text", Family::Gemma3),
+    ("gemma4", "gemma4_text", Family::Gemma4),
     ("gpt-oss", "gpt_oss", Family::GptOss),
     ("granite", "granite", Family::Granite),
     ("llama", "llama", Family::Llama),

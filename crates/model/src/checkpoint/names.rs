@@ -27,6 +27,9 @@ impl Names {
             "token_embd.weight" => "model.embed_tokens.weight",
             "output_norm.weight" => "model.norm.weight",
             "output.weight" => "lm_head.weight",
+            "per_layer_token_embd.weight" => "model.embed_tokens_per_layer.weight",
+            "per_layer_model_proj" => "model.per_layer_model_projection",
+            "per_layer_proj_norm.weight" => "model.per_layer_projection_norm.weight",
             _ => name,
         };
         if self.in_config { own.to_owned() } else { name.to_owned() }
@@ -47,7 +50,7 @@ impl Names {
     }
 
     fn in_layer(self, part: &str) -> &str {
-        let has_post_norms = matches!(self.family, Family::Gemma2 | Family::Gemma3);
+        let has_post_norms = matches!(self.family, Family::Gemma2 | Family::Gemma3 | Family::Gemma4);
         match part {
             "attn_norm" => "input_layernorm",
             "attn_q" => "self_attn.q_proj",
@@ -65,6 +68,12 @@ impl Names {
             "ffn_up" if self.family == Family::Phi3 => "mlp.gate_up_proj",
             "ffn_up" => "mlp.up_proj",
             "ffn_down" => "mlp.down_proj",
+            "inp_gate" => "per_layer_input_gate",
+            "proj" => "per_layer_projection",
+            "post_norm" => "post_per_layer_input_norm",
+            "pre_ffw_norm_2" => "pre_feedforward_layernorm_2",
+            "post_ffw_norm_1" => "post_feedforward_layernorm_1",
+            "post_ffw_norm_2" => "post_feedforward_layernorm_2",
             "ffn_gate_shexp" => "mlp.shared_expert.gate_proj",
             "ffn_up_shexp" => "mlp.shared_expert.up_proj",
             "ffn_down_shexp" => "mlp.shared_expert.down_proj",
@@ -73,6 +82,7 @@ impl Names {
             "ffn_gate_inp" => match self.family {
                 Family::Mixtral => "block_sparse_moe.gate",
                 Family::GptOss => "mlp.router",
+                Family::Gemma4 => "router.proj",
                 _ => "mlp.gate",
             },
             _ => part,
@@ -83,6 +93,39 @@ impl Names {
     pub(crate) fn sinks(self, index: usize) -> String {
         let name = self.layer(index, "attn_sinks");
         if self.in_config { name } else { name + ".weight" }
+    }
+
+    /// Returns the name of the factor for the output of the layer at `index`.
+    pub(crate) fn layer_scale(self, index: usize) -> String {
+        if self.in_config {
+            format!("model.layers.{index}.layer_scalar")
+        } else {
+            self.layer(index, "layer_output_scale.weight")
+        }
+    }
+
+    /// Returns the names of the norm of the router's input and of the factors of the experts' outputs,
+    /// in the layer at `index`.
+    pub(crate) fn router_scales(self, index: usize) -> [String; 2] {
+        if self.in_config {
+            ["scale", "per_expert_scale"].map(|part| format!("model.layers.{index}.router.{part}"))
+        } else {
+            ["ffn_gate_inp.scale", "ffn_down_exps.scale"].map(|part| self.layer(index, part))
+        }
+    }
+
+    /// Returns the names of the two tensors that contain the matrices of all experts of a layer: gates
+    /// and ups together, and downs. Returns `None` if the family has no such tensors.
+    pub(crate) fn stacked_experts(self, index: usize) -> Option<[String; 2]> {
+        match (self.in_config, self.family) {
+            (true, Family::Gemma4) => {
+                Some(["gate_up_proj", "down_proj"].map(|part| format!("model.layers.{index}.experts.{part}")))
+            }
+            (false, Family::Gemma4) => {
+                Some(["ffn_gate_up_exps.weight", "ffn_down_exps.weight"].map(|part| self.layer(index, part)))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the name of the tensor with the bias of the experts' scores for the choice, in the layer

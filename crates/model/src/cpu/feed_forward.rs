@@ -3,16 +3,24 @@
 use super::layer::Pass;
 use super::product::{Input, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
-use crate::ops::{scale, sigmoid};
+use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale, sigmoid};
 use crate::routing::route;
-use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Packed, SharedExpert};
+use crate::weights::{
+    DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Packed, SharedExpert,
+};
 
 impl Pass<'_> {
-    /// Computes the feed-forward block of a layer. Reads `workspace.normed` and writes
-    /// `workspace.result`, both of shape `[tokens, hidden]`.
-    pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, workspace: &mut Workspace) {
+    /// Computes the feed-forward block of a layer. Reads `workspace.normed`, which is the residual
+    /// stream `x` after the layer's norm, and writes `workspace.result`. Shape of all three:
+    /// `[tokens, hidden]`.
+    pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, x: &[f32], workspace: &mut Workspace) {
         match &weights.feed_forward {
-            FeedForward::Experts(mixture) => self.experts(mixture, workspace),
+            FeedForward::Experts(mixture) => {
+                let input = workspace.normed[..x.len()].to_vec();
+                let logits = self.projected(&mixture.router, &input, workspace);
+                self.experts(mixture, &logits, workspace);
+            }
+            FeedForward::DenseAndExperts(both) => self.dense_and_experts(both, x, workspace),
             FeedForward::Dense(dense) => self.dense(dense, &self.roundings, workspace),
         }
     }
@@ -33,16 +41,34 @@ impl Pass<'_> {
         products(self.team, rounded, input, [(&weights.down, room(result, len))]);
     }
 
-    fn experts(&self, mixture: &Mixture<Packed>, workspace: &mut Workspace) {
+    /// Computes a dense block and a mixture side by side, as [`Pass::feed_forward`] does.
+    fn dense_and_experts(&self, both: &DenseAndExperts<Packed>, x: &[f32], workspace: &mut Workspace) {
+        let epsilon = self.spec.norm_epsilon;
+        self.dense(&both.dense, &self.roundings, workspace);
+        let mut sum = workspace.result[..x.len()].to_vec();
+        rms_norm_in_place(self.team, &mut sum, &both.dense_norm, epsilon);
+        let mut routed = vec![0.0; x.len()];
+        rms_norm(self.team, x, &both.router_norm, epsilon, &mut routed);
+        let logits = self.projected(&both.mixture.router, &routed, workspace);
+        rms_norm(self.team, x, &both.experts_norm, epsilon, room(&mut workspace.normed, x.len()));
+        self.experts(&both.mixture, &logits, workspace);
+        let result = room(&mut workspace.result, x.len());
+        rms_norm_in_place(self.team, result, &both.mixture_norm, epsilon);
+        add_scaled(self.team, result, &sum, 1.0);
+    }
+
+    /// Computes a mixture with the router's `logits`, of shape `[tokens, experts]`. Reads
+    /// `workspace.normed` and writes `workspace.result`.
+    fn experts(&self, mixture: &Mixture<Packed>, logits: &[f32], workspace: &mut Workspace) {
         let hidden = self.spec.hidden;
         let tokens = self.roundings.len();
         let x = workspace.normed[..tokens * hidden].to_vec();
-        let logits = self.projected(&mixture.router, &x, workspace);
         let mut out = match &mixture.shared {
             Some(shared) => self.shared_expert(shared, &x, workspace),
             None => vec![0.0; x.len()],
         };
-        let routes = route(mixture.spec, &logits, mixture.choice_bias.as_deref());
+        let (bias, scales) = (mixture.choice_bias.as_deref(), mixture.output_scales.as_deref());
+        let routes = route(mixture.spec, logits, bias, scales);
         for (expert, tokens) in mixture.experts.iter().zip(routes).filter(|(_, tokens)| !tokens.is_empty()) {
             let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
             room(&mut workspace.normed, x.len()).iter_mut().zip(rows).for_each(|(to, from)| *to = *from);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
 
-use crate::spec::ModelSpec;
+use crate::spec::{AttentionSpec, KeyValues, ModelSpec};
 
 /// Number of positions in a block of the cache.
 pub(super) const BLOCK: usize = POSITIONS;
@@ -21,6 +21,7 @@ pub(super) struct KvMemory {
 /// Memory layout of one layer's keys and values.
 #[derive(Clone, Copy, Debug)]
 struct LayerMemory {
+    /// Number of key-value heads; 0 if the layer reads those of another layer.
     kv_heads: usize,
     shape: KvShape,
     /// Offset of the layer in a slot.
@@ -36,8 +37,11 @@ impl LayerMemory {
 
 impl KvMemory {
     pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
-        let shapes = spec.layers.iter().map(|layer| layer.attention);
-        Self::of(shapes.map(|attention| (attention.kv_heads, KvShape::new(format, attention.head_dim))))
+        let shape = |attention: AttentionSpec| {
+            let has_own = !matches!(attention.key_values, KeyValues::OfLayer(_));
+            (if has_own { attention.kv_heads } else { 0 }, KvShape::new(format, attention.head_dim))
+        };
+        Self::of(spec.layers.iter().map(|layer| shape(layer.attention)))
     }
 
     /// Creates the memory for layers with the given numbers of key-value heads and shapes.

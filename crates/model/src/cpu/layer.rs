@@ -1,3 +1,5 @@
+use std::f32::consts::FRAC_1_SQRT_2;
+
 use formwork_kernels::Team;
 use formwork_vocab::TokenId;
 use smallvec::SmallVec;
@@ -6,10 +8,10 @@ use super::attention::{Run, attend};
 use super::kv::KvCache;
 use super::product::{Input, Rounding, products};
 use super::workspace::{Workspace, room};
-use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale};
+use crate::ops::{add_scaled, gated, rms_norm, rms_norm_in_place, scale};
 use crate::rope::Rotation;
-use crate::spec::ModelSpec;
-use crate::weights::{LayerWeights, Packed};
+use crate::spec::{KeyValues, ModelSpec};
+use crate::weights::{LayerWeights, Packed, PerLayerInput, PerLayerInputs};
 
 /// Minimum number of tokens in a segment for all threads to share the work of writing its keys and
 /// values.
@@ -23,6 +25,9 @@ pub(super) struct Pass<'a> {
     pub(super) team: &'a Team,
     /// One rounding for each token of the pass.
     pub(super) roundings: Vec<Rounding>,
+    /// Index of each token among those with which the pass began. Tokens whose output is not needed
+    /// leave before the last layer.
+    pub(super) tokens: Vec<usize>,
 }
 
 /// Tokens of one sequence that are computed in a forward pass, following the tokens in its cache.
@@ -49,12 +54,17 @@ impl Segment<'_> {
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(spec: &'a ModelSpec, team: &'a Team, segments: &[Segment<'_>]) -> Self {
+    pub(super) fn new(
+        spec: &'a ModelSpec,
+        team: &'a Team,
+        segments: &[Segment<'_>],
+        tokens: Vec<usize>,
+    ) -> Self {
         let rounding = |segment: &Segment<'_>| {
             let start = segment.cache.len();
             (start..start + segment.tokens.len()).map(Rounding::at)
         };
-        Self { spec, team, roundings: segments.iter().flat_map(rounding).collect() }
+        Self { spec, team, roundings: segments.iter().flat_map(rounding).collect(), tokens }
     }
 
     /// Computes the layer at `index`: updates the residual stream `x`, and writes the layer's keys
@@ -72,8 +82,38 @@ impl<'a> Pass<'a> {
         self.attention(index, weights, segments, workspace);
         self.add(x, &mut workspace.result[..x.len()], weights.post_attention_norm.as_deref());
         self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
-        self.feed_forward(weights, workspace);
+        self.feed_forward(weights, x, workspace);
         self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
+        if let Some(input) = &weights.per_layer_input {
+            self.per_layer_input((index, input), x, workspace);
+        }
+        if let Some(factor) = weights.scale {
+            scale(x, factor);
+        }
+    }
+
+    /// Adds the layer's additional input to the residual stream `x`.
+    fn per_layer_input(
+        &self,
+        (index, weights): (usize, &PerLayerInput<Packed>),
+        x: &mut [f32],
+        workspace: &mut Workspace,
+    ) {
+        let Workspace { result, gate, rounded, per_layer_inputs, .. } = workspace;
+        let width = weights.gate.weight.rows;
+        let gate = room(gate, self.roundings.len() * width);
+        let input = Input { x, roundings: &self.roundings };
+        products(self.team, rounded, input, [(&weights.gate, &mut *gate)]);
+        let all = self.spec.layers.len() * width;
+        for (gate, &token) in gate.chunks_exact_mut(width).zip(&self.tokens) {
+            let input = &per_layer_inputs[token * all + index * width..][..width];
+            gated(self.spec.activation, gate, input);
+        }
+        let result = room(result, x.len());
+        let input = Input { x: gate, roundings: &self.roundings };
+        products(self.team, rounded, input, [(&weights.projection, &mut *result)]);
+        rms_norm_in_place(self.team, result, &weights.norm, self.spec.norm_epsilon);
+        add_scaled(self.team, x, result, 1.0);
     }
 
     /// Computes only the keys and values of the layer at `index`, and writes them to the caches of
@@ -85,17 +125,58 @@ impl<'a> Pass<'a> {
         x: &[f32],
         workspace: &mut Workspace,
     ) {
+        let Some(key) = &weights.key else { return };
         self.normed(x, weights.attention_norm.as_deref(), workspace);
         let Workspace { normed, keys, values, rounded, .. } = workspace;
         let key_len = self.roundings.len() * self.spec.layers[index].attention.key_len();
         let (keys, values) = (room(keys, key_len), room(values, key_len));
         let input = Input { x: &normed[..x.len()], roundings: &self.roundings };
-        let parts = [(&weights.key, &mut *keys), (&weights.value, &mut *values)];
-        products(self.team, rounded, input, parts);
+        match &weights.value {
+            Some(value) => {
+                products(self.team, rounded, input, [(key, &mut *keys), (value, &mut *values)]);
+            }
+            None => {
+                products(self.team, rounded, input, [(key, &mut *keys)]);
+                values.copy_from_slice(keys);
+            }
+        }
+        self.norm_keys_and_values(weights, keys, values);
+        self.write(index, segments, &mut [], (keys, values));
+    }
+
+    fn norm_keys_and_values(&self, weights: &LayerWeights<Packed>, keys: &mut [f32], values: &mut [f32]) {
         if let Some(norm) = &weights.qk_norm {
             rms_norm_in_place(self.team, keys, &norm.key, self.spec.norm_epsilon);
         }
-        self.write(index, segments, &mut [], (keys, values));
+        if let Some(norm) = &weights.value_norm {
+            rms_norm_in_place(self.team, values, norm, self.spec.norm_epsilon);
+        }
+    }
+
+    /// Computes the additional inputs of all layers from the tokens and from their embeddings `x`, of
+    /// shape `[tokens, hidden]`.
+    pub(super) fn per_layer_inputs(
+        &self,
+        weights: &PerLayerInputs<Packed>,
+        segments: &[Segment<'_>],
+        x: &[f32],
+        workspace: &mut Workspace,
+    ) {
+        let Workspace { per_layer_inputs, rounded, .. } = workspace;
+        let (width, all) = (weights.norm.len(), weights.projection.weight.rows);
+        let inputs = room(per_layer_inputs, self.roundings.len() * all);
+        let input = Input { x, roundings: &self.roundings };
+        products(self.team, rounded, input, [(&weights.projection, &mut *inputs)]);
+        scale(inputs, 1.0 / (self.spec.hidden as f32).sqrt());
+        rms_norm_in_place(self.team, inputs, &weights.norm, self.spec.norm_epsilon);
+        let tokens = segments.iter().flat_map(|segment| segment.tokens);
+        let mut row = vec![0.0; all];
+        for (token, inputs) in tokens.zip(inputs.chunks_exact_mut(all)) {
+            weights.embedding.dequantize(token.index()..token.index() + 1, &mut row);
+            for (input, embedded) in inputs.iter_mut().zip(&row) {
+                *input = (*input + embedded * (width as f32).sqrt()) * FRAC_1_SQRT_2;
+            }
+        }
     }
 
     /// Normalises the input `x` of a block, and writes the result to `workspace.normed`.
@@ -127,21 +208,36 @@ impl<'a> Pass<'a> {
     ) {
         let spec = self.spec;
         let (tokens, shape) = (self.roundings.len(), spec.layers[index].attention);
-        let (query_len, key_len) = (shape.query_len(), shape.key_len());
+        let query_len = shape.query_len();
+        let key_len = if weights.key.is_some() { shape.key_len() } else { 0 };
         let Workspace { normed, result, queries, keys, values, attended, parts, rounded, .. } = workspace;
         // Shapes: `[tokens, heads, head_dim]` for queries, and `[tokens, kv_heads, head_dim]` for
         // keys and values.
         let queries = room(queries, tokens * query_len);
         let keys = room(keys, tokens * key_len);
         let values = room(values, tokens * key_len);
-        let factors =
-            [(&weights.query, &mut *queries), (&weights.key, &mut *keys), (&weights.value, &mut *values)];
         let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
-        products(self.team, rounded, input, factors);
+        let query = (&weights.query, &mut *queries);
+        match (&weights.key, &weights.value) {
+            (Some(key), Some(value)) => {
+                products(self.team, rounded, input, [query, (key, &mut *keys), (value, &mut *values)]);
+            }
+            (Some(key), None) => {
+                products(self.team, rounded, input, [query, (key, &mut *keys)]);
+                values.copy_from_slice(keys);
+            }
+            (None, _) => products(self.team, rounded, input, [query]),
+        }
         if let Some(norm) = &weights.qk_norm {
             rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
-            rms_norm_in_place(self.team, keys, &norm.key, spec.norm_epsilon);
         }
+        if weights.key.is_some() {
+            self.norm_keys_and_values(weights, keys, values);
+        }
+        let source = match shape.key_values {
+            KeyValues::OfLayer(source) => source,
+            KeyValues::Own | KeyValues::OneProjection => index,
+        };
         self.write(index, segments, queries, (keys, values));
         let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
         let mut rest = &*queries;
@@ -150,7 +246,7 @@ impl<'a> Pass<'a> {
                 spec,
                 shape,
                 sinks: weights.sinks.as_deref(),
-                cache: segment.cache.layer(index),
+                cache: segment.cache.layer(source),
                 queries: rest.split_off(..segment.tokens.len() * query_len).unwrap_or_default(),
                 start: segment.cache.len(),
             });
@@ -214,6 +310,8 @@ impl<'a> Pass<'a> {
                 scale(queries, temperature.at(segment.cache.len() + token));
             }
         }
-        segment.cache.write(team, index, keys, values);
+        if !keys.is_empty() {
+            segment.cache.write(team, index, keys, values);
+        }
     }
 }

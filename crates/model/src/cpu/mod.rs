@@ -65,7 +65,8 @@ impl Network {
         // Keys and values that come from `f32` weights are computed in `f32`, and are then also
         // stored in `f32`.
         let is_exact = |layer: &LayerWeights<Packed>| {
-            [&layer.key, &layer.value].iter().all(|linear| linear.weight.operand() == Operand::Floats)
+            let mut linears = [&layer.key, &layer.value].into_iter().flatten();
+            linears.all(|linear| linear.weight.operand() == Operand::Floats)
         };
         let is_exact = weights.layers.iter().all(is_exact)
             || !spec.layers.iter().all(|layer| KvFormat::I16.takes(layer.attention.head_dim));
@@ -231,17 +232,22 @@ impl Network {
             scale(x, spec.embedding_scale);
         }
         visit(x);
-        let mut pass = Pass::new(spec, &self.team, &segments);
+        let count = x.len() / spec.hidden;
+        let mut pass = Pass::new(spec, &self.team, &segments, (0..count).collect());
+        if let Some(inputs) = &self.weights.per_layer_inputs {
+            pass.per_layer_inputs(inputs, &segments, x, workspace);
+        }
         for layer in self.weights.layers.iter().enumerate() {
             let is_last = layer.0 + 1 == self.weights.layers.len();
             if is_last && segments.iter().any(|segment| segment.wanted < segment.tokens.len()) {
                 // Later tokens need only the keys and values of the skipped tokens.
                 pass.keys_and_values(layer, &mut segments, x, workspace);
+                let tokens = wanted_tokens(&segments);
                 x = leave_wanted(&mut segments, x, spec.hidden);
                 if x.is_empty() {
                     break;
                 }
-                pass = Pass::new(spec, &self.team, &segments);
+                pass = Pass::new(spec, &self.team, &segments, tokens);
             }
             pass.layer(layer, &mut segments, x, workspace);
             visit(x);
@@ -267,6 +273,16 @@ impl Network {
         }
         Ok(states)
     }
+}
+
+/// Returns the indices of the tokens whose output is needed.
+fn wanted_tokens(segments: &[Segment<'_>]) -> Vec<usize> {
+    let mut first = 0;
+    let wanted = segments.iter().flat_map(|segment| {
+        first += segment.tokens.len();
+        first - segment.wanted..first
+    });
+    wanted.collect()
 }
 
 /// Removes the tokens whose output is not needed from `segments` and from the residual stream `x`.

@@ -20,6 +20,8 @@ pub(super) struct Workspace {
     pub(super) parts: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
+    /// Additional inputs of all layers. Shape: `[tokens, layers, width]`.
+    pub(super) per_layer_inputs: Vec<f32>,
     pub(super) rounded: Rounded,
     pub(super) head: Outlook,
     /// Products of several tokens with the head. Shape: `[tokens, vocabulary]`.

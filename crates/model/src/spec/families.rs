@@ -3,16 +3,20 @@
 use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use super::{
-    Activation, AttentionSpec, ExpertSpec, FeedForwardSpec, Gating, LayerSpec, ModelSpec, NormPlacement,
-    QkNorm, RopePairing, Scores, Temperature,
+    Activation, AttentionSpec, ExpertSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, ModelSpec,
+    NormPlacement, QkNorm, RopePairing, Scores, Temperature,
 };
-use crate::checkpoint::{Checkpoint, Family};
+use crate::checkpoint::{Checkpoint, Family, Names};
 use crate::error::Kind;
 
 const HIDDEN: Field = Field("embedding_length", "hidden_size");
 const HEADS: Field = Field("attention.head_count", "num_attention_heads");
 const KV_HEADS: Field = Field("attention.head_count_kv", "num_key_value_heads");
 const HEAD_DIM: Field = Field("attention.key_length", "head_dim");
+const FULL_HEAD_DIM: Field = Field("", "global_head_dim");
+const LOCAL_HEAD_DIM: Field = Field("attention.key_length_swa", "head_dim");
+const PER_LAYER_INPUT: Field = Field("embedding_length_per_layer_input", "hidden_size_per_layer_input");
+const SHARED_KV: Field = Field("attention.shared_kv_layers", "num_kv_shared_layers");
 const VALUE_DIM: Field = Field("attention.value_length", "v_head_dim");
 const ROPE_DIMS: Field = Field("rope.dimension_count", "partial_rotary_factor");
 const LAYERS: Field = Field("block_count", "num_hidden_layers");
@@ -99,7 +103,8 @@ impl Reader<'_> {
         let fields = self.fields;
         let hidden = fields.size(HIDDEN)?;
         let heads = fields.size(HEADS)?;
-        let head_dim = fields.optional_size(HEAD_DIM)?.unwrap_or(hidden / heads);
+        let full = if self.family == Family::Gemma4 { fields.optional_size(FULL_HEAD_DIM)? } else { None };
+        let head_dim = full.or(fields.optional_size(HEAD_DIM)?).unwrap_or(hidden / heads);
         let sound = head_dim.is_multiple_of(2) && (2..=MAX_HEAD_DIM).contains(&head_dim);
         fields.rule(sound, HEAD_DIM, head_dim, "it must be even, positive and at most 65536")?;
         let value_dim = fields.optional_size(VALUE_DIM)?.unwrap_or(head_dim);
@@ -119,7 +124,14 @@ impl Reader<'_> {
         fields.rule(!widths.contains(&0), FEED_FORWARD, 0, "it must be positive in each layer")?;
         let context = fields.size(CONTEXT)?;
         let layer = |(kv_heads, width)| LayerSpec {
-            attention: AttentionSpec { heads, kv_heads, head_dim, window: None, rope: Some(0) },
+            attention: AttentionSpec {
+                heads,
+                kv_heads,
+                head_dim,
+                key_values: KeyValues::Own,
+                window: None,
+                rope: Some(0),
+            },
             feed_forward: FeedForwardSpec::Dense { width },
         };
         let mut spec = ModelSpec {
@@ -132,6 +144,9 @@ impl Reader<'_> {
             ropes: Vec::new(),
             layers: kv_heads.into_iter().zip(widths).map(layer).collect(),
             qk_norm: None,
+            value_norm: false,
+            layer_scales: false,
+            per_layer_input: None,
             qkv_bias: false,
             norms: NormPlacement::Before,
             embedding_scale: 1.0,
@@ -177,6 +192,7 @@ impl Reader<'_> {
             Family::Qwen3Moe => self.qwen3_moe(spec)?,
             Family::Gemma2 => self.gemma2(spec)?,
             Family::Gemma3 => self.gemma3(spec)?,
+            Family::Gemma4 => self.gemma4(spec)?,
             Family::Phi3 => self.windows(spec, |_| true)?,
             Family::SmolLm3 => {
                 self.pair_neighbours(spec);
@@ -357,6 +373,87 @@ impl Reader<'_> {
         self.gemma(spec, GEMMA3_27B_LAYERS)
     }
 
+    fn gemma4(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        spec.norms = NormPlacement::Both;
+        spec.embedding_scale = (spec.hidden as f32).sqrt();
+        spec.attention_scale = 1.0;
+        spec.activation = Activation::GeluTanh;
+        spec.qk_norm = Some(QkNorm::PerHead);
+        (spec.value_norm, spec.layer_scales) = (true, true);
+        spec.logit_softcap = fields.positive(LOGIT_SOFTCAP)?;
+        spec.per_layer_input = fields.size_or_none(PER_LAYER_INPUT)?;
+        fields.size(WINDOW)?;
+        self.windows(spec, |layer| !(layer + 1).is_multiple_of(GEMMA3_GLOBAL_EVERY))?;
+        let full_dim = spec.layers[0].attention.head_dim;
+        let local_dim = fields.optional_size(LOCAL_HEAD_DIM)?.unwrap_or(full_dim);
+        let sound = local_dim.is_multiple_of(2) && local_dim <= MAX_HEAD_DIM;
+        fields.rule(sound, LOCAL_HEAD_DIM, local_dim, "it must be even and at most 65536")?;
+        for layer in spec.layers.iter_mut().filter(|layer| layer.attention.window.is_some()) {
+            layer.attention.head_dim = local_dim;
+        }
+        let ropes = fields.within("rope_parameters").and_then(|ropes| ropes.within("sliding_attention"));
+        let theta = ropes.unwrap_or(fields).positive(if ropes.is_some() { THETA } else { LOCAL_THETA })?;
+        give_windowed(spec, RopeSpec::plain(local_dim, theta.unwrap_or(10_000.0)));
+        self.gemma4_keys(spec)?;
+        self.gemma4_experts(spec)
+    }
+
+    /// Sets the key-value heads of the layers of Gemma 4, and the layers that read those of others.
+    fn gemma4_keys(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        let names = Names::new(self.checkpoint, self.family);
+        let has_values =
+            |layer: usize| self.checkpoint.tensor(&(names.layer(layer, "attn_v") + ".weight")).is_some();
+        let one_projection = fields.truth(Field("", "attention_k_eq_v"))?.unwrap_or(!fields.is_config());
+        let full_heads = fields.optional_size(Field("", "num_global_key_value_heads"))?;
+        for (index, layer) in spec.layers.iter_mut().enumerate() {
+            let attention = &mut layer.attention;
+            if one_projection && attention.window.is_none() {
+                attention.kv_heads = full_heads.unwrap_or(attention.kv_heads);
+                let divides = attention.kv_heads > 0 && attention.heads.is_multiple_of(attention.kv_heads);
+                fields.rule(divides, KV_HEADS, attention.kv_heads, "it must divide the number of heads")?;
+                if !has_values(index) {
+                    attention.key_values = KeyValues::OneProjection;
+                }
+            }
+        }
+        let shared = fields.size_or_none(SHARED_KV)?.unwrap_or(0);
+        let own = spec.layers.len().saturating_sub(shared);
+        let is_double = fields.truth(Field("", "use_double_wide_mlp"))? == Some(true);
+        for index in own..spec.layers.len() {
+            let is_local = |layer: &LayerSpec| layer.attention.window.is_some();
+            let of = is_local(&spec.layers[index]);
+            let source = spec.layers[..own].iter().rposition(|layer| is_local(layer) == of);
+            let rule = "a layer of each kind must have keys and values";
+            let Some(source) = source else {
+                return Err(Kind::KeyValue { key: fields.name(SHARED_KV), given: shared.to_string(), rule });
+            };
+            spec.layers[index].attention.kv_heads = spec.layers[source].attention.kv_heads;
+            spec.layers[index].attention.key_values = KeyValues::OfLayer(source);
+            if let FeedForwardSpec::Dense { width } = &mut spec.layers[index].feed_forward {
+                *width *= if is_double { 2 } else { 1 };
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the mixture that some sizes of Gemma 4 have beside the dense block.
+    fn gemma4_experts(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        let Some(count) = fields.size_or_none(QWEN_EXPERTS)? else { return Ok(()) };
+        let used = fields.size(Field("expert_used_count", "top_k_experts"))?;
+        fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
+        let gating = Gating::plain(Scores::SoftmaxOverChosen);
+        let experts = ExpertSpec { count, used, width: fields.size(EXPERT_WIDTH)?, gating, shared: None };
+        for layer in &mut spec.layers {
+            if let FeedForwardSpec::Dense { width } = layer.feed_forward {
+                layer.feed_forward = FeedForwardSpec::DenseAndExperts { width, experts };
+            }
+        }
+        Ok(())
+    }
+
     fn gemma(&self, spec: &mut ModelSpec, odd_layers: usize) -> Result<(), Kind> {
         spec.norms = NormPlacement::Both;
         spec.embedding_scale = (spec.hidden as f32).sqrt();
@@ -466,6 +563,13 @@ impl Reader<'_> {
             // wrong results.
             None if fields.positive(FACTOR)?.is_some() => return Err(fields.missing(SCALING)),
             None | Some("none" | "default") => RopeScaling::None,
+            // A part of the pairs of a whole head rotates; the frequencies are those of the whole head.
+            Some("proportional") => {
+                let fraction = fields.positive(ROPE_DIMS)?.unwrap_or(1.0);
+                let rotated = (pairs as f32 * fraction) as usize;
+                let factor = |pair: usize| if pair < rotated { 1.0 } else { f32::INFINITY };
+                RopeScaling::Factors((0..pairs).map(factor).collect())
+            }
             Some("linear") => RopeScaling::Linear { factor: factor()? },
             Some("llama3") => {
                 let low = fields.positive(Field("", "low_freq_factor"))?.unwrap_or(1.0);

@@ -49,6 +49,17 @@ pub struct LayerSpec {
     pub feed_forward: FeedForwardSpec,
 }
 
+/// Origin of the keys and values of an attention block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyValues {
+    /// Two projections of the block.
+    Own,
+    /// One projection of the block. The values are the keys before their norm and rotation.
+    OneProjection,
+    /// The keys and values of the earlier layer at this index, which has the same shape.
+    OfLayer(usize),
+}
+
 /// Shape of an attention block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttentionSpec {
@@ -58,6 +69,8 @@ pub struct AttentionSpec {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
+    /// Origin of the keys and values.
+    pub key_values: KeyValues,
     /// Number of positions that a token attends to, including its own. `None` means all.
     pub window: Option<usize>,
     /// Index into [`ModelSpec::ropes`]. `None` for a layer without rotary embeddings.
@@ -86,6 +99,24 @@ pub enum FeedForwardSpec {
     },
     /// A mixture of experts.
     Experts(ExpertSpec),
+    /// A dense block and a mixture side by side. Each has its own norms, and their outputs are added.
+    /// The router has a norm of its own, and each expert a factor for its output. Used by Gemma 4.
+    DenseAndExperts {
+        /// Width of the hidden layer of the dense block.
+        width: usize,
+        /// The mixture.
+        experts: ExpertSpec,
+    },
+}
+
+impl FeedForwardSpec {
+    /// Returns the mixture of experts, if there is one.
+    pub const fn experts(&self) -> Option<&ExpertSpec> {
+        match self {
+            Self::Dense { .. } => None,
+            Self::Experts(experts) | Self::DenseAndExperts { experts, .. } => Some(experts),
+        }
+    }
 }
 
 /// Placement of the norms in a layer.
@@ -216,6 +247,13 @@ pub struct ModelSpec {
     pub layers: Vec<LayerSpec>,
     /// Scope of the norm of queries and keys. `None` if they are not normalised.
     pub qk_norm: Option<QkNorm>,
+    /// True if the values of each head are normalised, without weights.
+    pub value_norm: bool,
+    /// True if the output of each layer, the residual stream, has a learned factor.
+    pub layer_scales: bool,
+    /// Width of the additional input of each layer, which depends on the token. `None` if the layers
+    /// have no such input. Used by the small models of Gemma 4.
+    pub per_layer_input: Option<usize>,
     /// True if the query, key and value projections must have biases. If false, biases are
     /// optional.
     pub qkv_bias: bool,
@@ -245,7 +283,21 @@ pub struct ModelSpec {
 impl ModelSpec {
     /// Reports whether a layer has a mixture of experts.
     pub fn has_experts(&self) -> bool {
-        self.layers.iter().any(|layer| matches!(layer.feed_forward, FeedForwardSpec::Experts(_)))
+        self.layers.iter().any(|layer| layer.feed_forward.experts().is_some())
+    }
+
+    /// Reports whether only the native CPU decoder computes the model. The decoder with tensors, which
+    /// GPUs use, has no layers that share keys and values, no additional inputs of layers, and none of
+    /// their further norms and factors.
+    pub(crate) fn is_native_only(&self) -> bool {
+        let is_native = |layer: &LayerSpec| {
+            layer.attention.key_values != KeyValues::Own
+                || matches!(layer.feed_forward, FeedForwardSpec::DenseAndExperts { .. })
+        };
+        self.value_norm
+            || self.layer_scales
+            || self.per_layer_input.is_some()
+            || self.layers.iter().any(is_native)
     }
 
     /// Reads the specification from a checkpoint's metadata. Tensor shapes are checked later, when

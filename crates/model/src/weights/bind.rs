@@ -3,11 +3,15 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::matrix::{Matrix, RowFormat};
-use super::{FeedForward, GatedLinear, LayerWeights, Linear, Mixture, QkNormWeights, SharedExpert, Weights};
+use super::{
+    DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, PerLayerInput, PerLayerInputs,
+    QkNormWeights, SharedExpert, Weights,
+};
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
 use crate::spec::{
-    AttentionSpec, ExpertSpec, Family, FeedForwardSpec, ModelSpec, NormPlacement, QkNorm, SharedExpertSpec,
+    AttentionSpec, ExpertSpec, Family, FeedForwardSpec, KeyValues, ModelSpec, NormPlacement, QkNorm,
+    SharedExpertSpec,
 };
 use formwork_kernels::{Encoding, quantizer};
 
@@ -52,6 +56,7 @@ impl Binder<'_> {
             if has_head { (Some(embedding), self.vocabulary_matrix(&head)?) } else { (None, embedding) };
         Ok(Weights {
             embedding,
+            per_layer_inputs: spec.per_layer_input.map(|width| self.per_layer_inputs(width)).transpose()?,
             layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,
             output_norm: self.norm(&self.names.global("output_norm.weight"), spec.hidden)?,
             head,
@@ -65,6 +70,28 @@ impl Binder<'_> {
         Binder { quantize, ..*self }.matrix(name, self.spec.hidden, self.spec.vocabulary)
     }
 
+    fn per_layer_inputs(&self, width: usize) -> Result<PerLayerInputs, Kind> {
+        let (hidden, all) = (self.spec.hidden, self.spec.layers.len() * width);
+        // The table is only read by row, so a conversion would only cost time.
+        let exact = Binder { quantize: None, ..*self };
+        let table = self.names.global("per_layer_token_embd.weight");
+        Ok(PerLayerInputs {
+            embedding: exact.matrix(&table, all, self.spec.vocabulary)?,
+            projection: self.linear(&self.names.global("per_layer_model_proj"), hidden, all)?,
+            norm: self.norm(&self.names.global("per_layer_proj_norm.weight"), width)?,
+        })
+    }
+
+    fn per_layer_input(&self, index: usize, width: usize) -> Result<PerLayerInput, Kind> {
+        let hidden = self.spec.hidden;
+        let name = |part: &str| self.names.layer(index, part);
+        Ok(PerLayerInput {
+            gate: self.linear(&name("inp_gate"), hidden, width)?,
+            projection: self.linear(&name("proj"), width, hidden)?,
+            norm: self.norm(&(name("post_norm") + ".weight"), hidden)?,
+        })
+    }
+
     fn layer(&self, index: usize) -> Result<LayerWeights, Kind> {
         let spec = self.spec;
         let name = |part: &str| self.names.layer(index, part);
@@ -73,36 +100,52 @@ impl Binder<'_> {
         };
         let (before, after) = (spec.norms != NormPlacement::After, spec.norms != NormPlacement::Before);
         let attention = spec.layers[index].attention;
-        let [query, key, value] = self.projections(index, attention)?;
+        let (query, key, value) = self.projections(index, attention)?;
         let sinks = spec.attention_sinks.then(|| self.vector(&self.names.sinks(index), attention.heads));
         Ok(LayerWeights {
             attention_norm: norm(before, "attn_norm")?,
             query,
             key,
             value,
+            value_norm: spec.value_norm.then(|| vec![1.0; attention.head_dim]),
             qk_norm: self.qk_norm(index, attention)?,
             sinks: sinks.transpose()?,
             output: self.linear(&name("attn_output"), attention.query_len(), spec.hidden)?,
             post_attention_norm: norm(after, "post_attention_norm")?,
             feed_forward_norm: norm(before, "ffn_norm")?,
             feed_forward: match spec.layers[index].feed_forward {
-                FeedForwardSpec::Experts(experts) => self.experts(index, experts)?,
+                FeedForwardSpec::Experts(experts) => FeedForward::Experts(self.experts(index, experts)?),
+                FeedForwardSpec::DenseAndExperts { width, experts } => {
+                    FeedForward::DenseAndExperts(Box::new(self.dense_and_experts(index, width, experts)?))
+                }
                 FeedForwardSpec::Dense { width } => FeedForward::Dense(self.gated(index, width)?),
             },
             post_feed_forward_norm: norm(after, "post_ffw_norm")?,
+            per_layer_input: spec
+                .per_layer_input
+                .map(|width| self.per_layer_input(index, width))
+                .transpose()?,
+            scale: match spec.layer_scales {
+                true => Some(self.vector(&self.names.layer_scale(index), 1)?[0]),
+                false => None,
+            },
         })
     }
 
     /// Reads the query, key and value projections of a layer, from three tensors or from one that
     /// contains all three.
-    fn projections(&self, index: usize, attention: AttentionSpec) -> Result<[Linear; 3], Kind> {
+    fn projections(
+        &self,
+        index: usize,
+        attention: AttentionSpec,
+    ) -> Result<(Linear, Option<Linear>, Option<Linear>), Kind> {
         let spec = self.spec;
         let (queries, keys) = (attention.query_len(), attention.key_len());
         let fused = self.names.layer(index, "attn_qkv");
         if self.checkpoint.tensor(&format!("{fused}.weight")).is_some() {
             let all = self.linear(&fused, spec.hidden, queries + 2 * keys)?;
-            return Ok([0..queries, queries..queries + keys, queries + keys..queries + 2 * keys]
-                .map(|rows| all.slice(rows)));
+            let (key, value) = (queries..queries + keys, queries + keys..queries + 2 * keys);
+            return Ok((all.slice(0..queries), Some(all.slice(key)), Some(all.slice(value))));
         }
         let projection = |part: &str, rows: usize| {
             let name = self.names.layer(index, part);
@@ -112,7 +155,10 @@ impl Binder<'_> {
             }
             Ok(bound)
         };
-        Ok([projection("attn_q", queries)?, projection("attn_k", keys)?, projection("attn_v", keys)?])
+        let has = attention.key_values;
+        let key = (!matches!(has, KeyValues::OfLayer(_))).then(|| projection("attn_k", keys));
+        let value = (has == KeyValues::Own).then(|| projection("attn_v", keys));
+        Ok((projection("attn_q", queries)?, key.transpose()?, value.transpose()?))
     }
 
     fn qk_norm(&self, index: usize, attention: AttentionSpec) -> Result<Option<QkNormWeights>, Kind> {
@@ -122,7 +168,9 @@ impl Binder<'_> {
             Some(QkNorm::Whole) => (attention.query_len(), attention.key_len()),
         };
         let norm = |part: &str, len| self.norm(&(self.names.layer(index, part) + ".weight"), len);
-        Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key: norm("attn_k_norm", key)? }))
+        let has_keys = !matches!(attention.key_values, KeyValues::OfLayer(_));
+        let key = if has_keys { norm("attn_k_norm", key)? } else { Vec::new() };
+        Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key }))
     }
 
     /// Reads a dense feed-forward block. Gate and up are two tensors, or one tensor that contains
@@ -148,7 +196,50 @@ impl Binder<'_> {
         })
     }
 
-    fn experts(&self, index: usize, spec: ExpertSpec) -> Result<FeedForward, Kind> {
+    fn dense_and_experts(
+        &self,
+        index: usize,
+        width: usize,
+        spec: ExpertSpec,
+    ) -> Result<DenseAndExperts, Kind> {
+        let hidden = self.spec.hidden;
+        let norm = |part: &str| self.norm(&(self.names.layer(index, part) + ".weight"), hidden);
+        let [router_scale, output_scales] = self.names.router_scales(index);
+        let mut router_norm = self.vector(&router_scale, hidden)?;
+        crate::ops::scale(&mut router_norm, 1.0 / (hidden as f32).sqrt());
+        let mut mixture = self.experts(index, spec)?;
+        mixture.output_scales = Some(self.vector(&output_scales, spec.count)?);
+        Ok(DenseAndExperts {
+            dense: self.gated(index, width)?,
+            dense_norm: norm("post_ffw_norm_1")?,
+            mixture,
+            router_norm,
+            experts_norm: norm("pre_ffw_norm_2")?,
+            mixture_norm: norm("post_ffw_norm_2")?,
+        })
+    }
+
+    /// Reads experts whose gates and ups are rows of one tensor, gates first.
+    fn stacked_experts(
+        &self,
+        [both, downs]: [String; 2],
+        spec: ExpertSpec,
+    ) -> Result<Vec<GatedLinear>, Kind> {
+        let (hidden, ExpertSpec { count, width, .. }) = (self.spec.hidden, spec);
+        let stacked = |name: &str, columns: usize, rows: usize| -> Result<Linear, Kind> {
+            let shape = [columns as u64, rows as u64, count as u64];
+            Ok(Linear { weight: self.stacked(name, &shape, columns, rows * count)?, bias: None })
+        };
+        let (both, downs) = (stacked(&both, hidden, 2 * width)?, stacked(&downs, width, hidden)?);
+        let expert = |expert: usize| GatedLinear {
+            gate: both.slice(2 * expert * width..(2 * expert + 1) * width),
+            up: both.slice((2 * expert + 1) * width..(2 * expert + 2) * width),
+            down: downs.slice(expert * hidden..(expert + 1) * hidden),
+        };
+        Ok((0..count).map(expert).collect())
+    }
+
+    fn experts(&self, index: usize, spec: ExpertSpec) -> Result<Mixture, Kind> {
         let hidden = self.spec.hidden;
         // Routers are never converted: rounded scores could select other experts.
         let exact = Binder { quantize: None, ..*self };
@@ -157,11 +248,14 @@ impl Binder<'_> {
             spec.gating.has_bias.then(|| self.vector(&self.names.choice_bias(index), spec.count));
         let choice_bias = choice_bias.transpose()?;
         let shared = spec.shared.map(|shared| self.shared_expert(index, shared)).transpose()?;
-        let experts = match self.names.transposed_experts(index) {
-            Some(prefix) => self.transposed_experts(&prefix, spec)?,
-            None => self.plain_experts(index, spec)?,
+        let stacked =
+            self.names.stacked_experts(index).filter(|[both, _]| self.checkpoint.tensor(both).is_some());
+        let experts = match (self.names.transposed_experts(index), stacked) {
+            (Some(prefix), _) => self.transposed_experts(&prefix, spec)?,
+            (None, Some(names)) => self.stacked_experts(names, spec)?,
+            (None, None) => self.plain_experts(index, spec)?,
         };
-        Ok(FeedForward::Experts(Mixture { spec, router, choice_bias, experts, shared }))
+        Ok(Mixture { spec, router, choice_bias, output_scales: None, experts, shared })
     }
 
     fn shared_expert(&self, index: usize, spec: SharedExpertSpec) -> Result<SharedExpert, Kind> {

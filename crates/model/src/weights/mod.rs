@@ -26,8 +26,12 @@ pub(crate) struct Linear<M = Matrix> {
 pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) attention_norm: Option<Vec<f32>>,
     pub(crate) query: Linear<M>,
-    pub(crate) key: Linear<M>,
-    pub(crate) value: Linear<M>,
+    /// `None` if the keys and values are those of another layer.
+    pub(crate) key: Option<Linear<M>>,
+    /// `None` if the values are the keys, or those of another layer.
+    pub(crate) value: Option<Linear<M>>,
+    /// Norm weights of values, which are all 1. `None` if the model does not normalise values.
+    pub(crate) value_norm: Option<Vec<f32>>,
     /// Norm weights of queries and keys. `None` if the model does not normalise them. Each vector
     /// has the length `head_dim`, or the length of all heads if the heads of a token are normalised
     /// together.
@@ -40,12 +44,40 @@ pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) feed_forward_norm: Option<Vec<f32>>,
     pub(crate) feed_forward: FeedForward<M>,
     pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
+    /// Weights for the layer's additional input.
+    pub(crate) per_layer_input: Option<PerLayerInput<M>>,
+    /// Factor for the output of the layer.
+    pub(crate) scale: Option<f32>,
+}
+
+/// Weights for the additional input of a layer.
+#[derive(Debug)]
+pub(crate) struct PerLayerInput<M = Matrix> {
+    /// Projection of the residual stream to the gate of the input.
+    pub(crate) gate: Linear<M>,
+    /// Projection of the gated input to the residual stream.
+    pub(crate) projection: Linear<M>,
+    /// Norm of the projected input.
+    pub(crate) norm: Vec<f32>,
+}
+
+/// Weights that compute the additional inputs of all layers from a token.
+#[derive(Debug)]
+pub(crate) struct PerLayerInputs<M = Matrix> {
+    /// Embedding, of shape `[vocabulary, layers * width]`. A forward pass reads only the rows of its
+    /// tokens.
+    pub(crate) embedding: Matrix,
+    /// Projection of the model's embedding. Shape: `[layers * width, hidden]`.
+    pub(crate) projection: Linear<M>,
+    /// Norm of the projection of each layer. Shape: `[width]`.
+    pub(crate) norm: Vec<f32>,
 }
 
 /// Norm weights for queries and for keys.
 #[derive(Debug)]
 pub(crate) struct QkNormWeights {
     pub(crate) query: Vec<f32>,
+    /// Empty if the keys are those of another layer.
     pub(crate) key: Vec<f32>,
 }
 
@@ -54,6 +86,22 @@ pub(crate) struct QkNormWeights {
 pub(crate) enum FeedForward<M = Matrix> {
     Dense(GatedLinear<M>),
     Experts(Mixture<M>),
+    DenseAndExperts(Box<DenseAndExperts<M>>),
+}
+
+/// Weights of a dense block and a mixture side by side.
+#[derive(Debug)]
+pub(crate) struct DenseAndExperts<M = Matrix> {
+    pub(crate) dense: GatedLinear<M>,
+    /// Norm of the output of the dense block.
+    pub(crate) dense_norm: Vec<f32>,
+    pub(crate) mixture: Mixture<M>,
+    /// Norm of the router's input.
+    pub(crate) router_norm: Vec<f32>,
+    /// Norm of the experts' input.
+    pub(crate) experts_norm: Vec<f32>,
+    /// Norm of the output of the mixture.
+    pub(crate) mixture_norm: Vec<f32>,
 }
 
 /// Weights of a mixture of experts.
@@ -63,6 +111,8 @@ pub(crate) struct Mixture<M = Matrix> {
     pub(crate) router: Linear<M>,
     /// Bias of the experts' scores for the choice. Shape: `[experts]`.
     pub(crate) choice_bias: Option<Vec<f32>>,
+    /// Factors of the experts' outputs. Shape: `[experts]`.
+    pub(crate) output_scales: Option<Vec<f32>>,
     pub(crate) experts: Vec<GatedLinear<M>>,
     pub(crate) shared: Option<SharedExpert<M>>,
 }
@@ -92,6 +142,7 @@ pub(crate) struct Weights<M = Matrix> {
     /// Embedding, of shape `[vocabulary, hidden]`. `None` if the head is also the embedding. A
     /// forward pass reads only the rows of its tokens.
     pub(crate) embedding: Option<Matrix>,
+    pub(crate) per_layer_inputs: Option<PerLayerInputs<M>>,
     pub(crate) layers: Vec<LayerWeights<M>>,
     pub(crate) output_norm: Vec<f32>,
     /// Output head, of shape `[vocabulary, hidden]`.
@@ -115,13 +166,25 @@ impl<M> Weights<M> {
     /// selects the packing of the matrix.
     fn each(&self, see: &mut impl FnMut(&M, Order)) {
         let mut plain = |matrix: &M| see(matrix, Packing::plain);
+        if let Some(inputs) = &self.per_layer_inputs {
+            plain(&inputs.projection.weight);
+        }
         for layer in &self.layers {
-            for linear in [&layer.query, &layer.key, &layer.value, &layer.output] {
+            let key_values = [&layer.key, &layer.value].into_iter().flatten();
+            for linear in [&layer.query].into_iter().chain(key_values).chain([&layer.output]) {
                 plain(&linear.weight);
             }
             match &layer.feed_forward {
                 FeedForward::Dense(dense) => dense.each(&mut plain),
                 FeedForward::Experts(mixture) => mixture.each(&mut plain),
+                FeedForward::DenseAndExperts(both) => {
+                    both.dense.each(&mut plain);
+                    both.mixture.each(&mut plain);
+                }
+            }
+            if let Some(input) = &layer.per_layer_input {
+                plain(&input.gate.weight);
+                plain(&input.projection.weight);
             }
         }
         see(&self.head, Packing::split_bits);
@@ -131,9 +194,14 @@ impl<M> Weights<M> {
     /// [`Weights::each`].
     fn map<T>(self, into: &mut impl FnMut(M, Order) -> T) -> Weights<T> {
         let mut plain = |matrix| into(matrix, Packing::plain);
+        let per_layer_inputs = self.per_layer_inputs.map(|inputs| PerLayerInputs {
+            embedding: inputs.embedding,
+            projection: inputs.projection.map(&mut plain),
+            norm: inputs.norm,
+        });
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();
         let head = into(self.head, Packing::split_bits);
-        Weights { embedding: self.embedding, layers, output_norm: self.output_norm, head }
+        Weights { embedding: self.embedding, per_layer_inputs, layers, output_norm: self.output_norm, head }
     }
 }
 
@@ -142,8 +210,9 @@ impl<M> LayerWeights<M> {
         LayerWeights {
             attention_norm: self.attention_norm,
             query: self.query.map(into),
-            key: self.key.map(into),
-            value: self.value.map(into),
+            key: self.key.map(|key| key.map(into)),
+            value: self.value.map(|value| value.map(into)),
+            value_norm: self.value_norm,
             qk_norm: self.qk_norm,
             sinks: self.sinks,
             output: self.output.map(into),
@@ -152,8 +221,28 @@ impl<M> LayerWeights<M> {
             feed_forward: match self.feed_forward {
                 FeedForward::Dense(dense) => FeedForward::Dense(dense.map(into)),
                 FeedForward::Experts(mixture) => FeedForward::Experts(mixture.map(into)),
+                FeedForward::DenseAndExperts(both) => FeedForward::DenseAndExperts(Box::new(both.map(into))),
             },
             post_feed_forward_norm: self.post_feed_forward_norm,
+            per_layer_input: self.per_layer_input.map(|input| PerLayerInput {
+                gate: input.gate.map(into),
+                projection: input.projection.map(into),
+                norm: input.norm,
+            }),
+            scale: self.scale,
+        }
+    }
+}
+
+impl<M> DenseAndExperts<M> {
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> DenseAndExperts<T> {
+        DenseAndExperts {
+            dense: self.dense.map(into),
+            dense_norm: self.dense_norm,
+            mixture: self.mixture.map(into),
+            router_norm: self.router_norm,
+            experts_norm: self.experts_norm,
+            mixture_norm: self.mixture_norm,
         }
     }
 }
@@ -177,6 +266,7 @@ impl<M> Mixture<M> {
             spec: self.spec,
             router: self.router.map(into),
             choice_bias: self.choice_bias,
+            output_scales: self.output_scales,
             experts: self.experts.into_iter().map(|expert| expert.map(into)).collect(),
             shared: self.shared.map(|SharedExpert { block, gate }| SharedExpert {
                 block: block.map(into),

@@ -29,6 +29,7 @@ pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>)
 fn architecture(model_type: &str) -> &str {
     match model_type {
         "gemma3_text" => "gemma3",
+        "gemma4_text" => "gemma4",
         "gpt_oss" => "gpt-oss",
         "ministral3" => "mistral3",
         "mistral" | "mixtral" => "llama",
@@ -80,17 +81,32 @@ impl Converter<'_> {
         let key = |name: &str| format!("{}.{name}", self.architecture);
         writer.string("general.architecture", self.architecture);
         let size = |name: &str| self.size(name).unwrap_or_else(|| panic!("{name} is missing"));
-        let head_dim = self.size("head_dim").unwrap_or(size("hidden_size") / size("num_attention_heads"));
+        let head_dim = self
+            .size("global_head_dim")
+            .or(self.size("head_dim"))
+            .unwrap_or(size("hidden_size") / size("num_attention_heads"));
         let mut sizes = vec![
             ("block_count", size("num_hidden_layers")),
             ("context_length", self.context.unwrap_or(size("max_position_embeddings"))),
             ("embedding_length", size("hidden_size")),
-            ("feed_forward_length", size("intermediate_size")),
             ("attention.head_count", size("num_attention_heads")),
             ("attention.key_length", head_dim),
             ("attention.value_length", head_dim),
         ];
-        sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
+        if self.architecture == "gemma4" {
+            self.gemma4(writer);
+            sizes.extend([
+                ("attention.key_length_swa", size("head_dim")),
+                ("attention.value_length_swa", size("head_dim")),
+            ]);
+            let shared = self.size("num_kv_shared_layers").filter(|&shared| shared > 0);
+            sizes.extend(shared.map(|shared| ("attention.shared_kv_layers", shared)));
+            let width = self.size("hidden_size_per_layer_input").filter(|&width| width > 0);
+            sizes.extend(width.map(|width| ("embedding_length_per_layer_input", width)));
+        } else {
+            sizes.push(("feed_forward_length", size("intermediate_size")));
+            sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
+        }
         let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
         sizes.push(("rope.dimension_count", (head_dim as f32 * fraction) as u32));
         // The configurations of Qwen contain a window that is not used.
@@ -105,7 +121,8 @@ impl Converter<'_> {
         let experts = self.size("num_local_experts").or(self.size("num_experts"));
         if let Some(experts) = experts {
             sizes.push(("expert_count", experts));
-            sizes.push(("expert_used_count", size("num_experts_per_tok")));
+            let used = self.size("num_experts_per_tok").or(self.size("top_k_experts"));
+            sizes.push(("expert_used_count", used.expect("a number of experts")));
             let width = self.size("moe_intermediate_size").unwrap_or(size("intermediate_size"));
             if self.golden.model_type() != "mixtral" {
                 sizes.push(("expert_feed_forward_length", width));
@@ -139,7 +156,10 @@ impl Converter<'_> {
     fn scaling(&self, writer: &mut Writer) {
         let key = |name: &str| format!("{}.rope.scaling.{name}", self.architecture);
         let Some(scaling) = self.config("rope_scaling").or(self.config("rope_parameters")) else { return };
-        let kind = scaling.get("rope_type").or(scaling.get("type")).and_then(Value::as_str).unwrap();
+        // In models with windows, each kind of layer has an object of its own.
+        let Some(kind) = scaling.get("rope_type").or(scaling.get("type")).and_then(Value::as_str) else {
+            return;
+        };
         if !matches!(kind, "linear" | "yarn" | "longrope") {
             return;
         }
@@ -175,7 +195,8 @@ impl Converter<'_> {
             let heads = self.size(heads).unwrap_or(2) as usize;
             values = interleaved(&values, heads, shape);
         }
-        if self.architecture.starts_with("gemma") && name.ends_with("norm.weight") {
+        let adds_one = self.architecture.starts_with("gemma") && self.architecture != "gemma4";
+        if adds_one && name.ends_with("norm.weight") {
             for value in &mut values {
                 *value += 1.0;
             }
@@ -185,7 +206,9 @@ impl Converter<'_> {
     }
 
     fn write(&self, writer: &mut Writer, name: &str, shape: &[u64], values: &[f32]) {
-        let dtype = if shape.len() > 1 && name.ends_with("weight") { self.dtype } else { GgmlDType::F32 };
+        let is_whole = shape[0].is_multiple_of(self.dtype.block_size() as u64);
+        let is_matrix = shape.len() > 1 && name.ends_with("weight");
+        let dtype = if is_matrix && is_whole { self.dtype } else { GgmlDType::F32 };
         writer.tensor(name, shape, dtype, values);
     }
 
@@ -201,6 +224,9 @@ impl Converter<'_> {
             "model.embed_tokens.weight" => Some("token_embd.weight"),
             "model.norm.weight" => Some("output_norm.weight"),
             "lm_head.weight" => Some("output.weight"),
+            "model.embed_tokens_per_layer.weight" => Some("per_layer_token_embd.weight"),
+            "model.per_layer_model_projection.weight" => Some("per_layer_model_proj.weight"),
+            "model.per_layer_projection_norm.weight" => Some("per_layer_proj_norm.weight"),
             _ => None,
         };
         if let Some(global) = global {
@@ -209,6 +235,8 @@ impl Converter<'_> {
         let (layer, part) = name.strip_prefix("model.layers.").unwrap().split_once('.').unwrap();
         let (part, kind) = match part {
             "self_attn.sinks" => (part, "weight"),
+            "layer_scalar" => ("layer_output_scale", "weight"),
+            "router.per_expert_scale" => ("ffn_down_exps", "scale"),
             _ => part.rsplit_once('.').unwrap(),
         };
         let four_norms = self.architecture.starts_with("gemma");
@@ -228,6 +256,14 @@ impl Converter<'_> {
             }
             "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
             "post_feedforward_layernorm" => "post_ffw_norm",
+            "pre_feedforward_layernorm_2" => "pre_ffw_norm_2",
+            "post_feedforward_layernorm_1" => "post_ffw_norm_1",
+            "post_feedforward_layernorm_2" => "post_ffw_norm_2",
+            "per_layer_input_gate" => "inp_gate",
+            "per_layer_projection" => "proj",
+            "post_per_layer_input_norm" => "post_norm",
+            "router" | "router.proj" => "ffn_gate_inp",
+            "layer_output_scale" | "ffn_down_exps" => part,
             "mlp.gate_proj" => "ffn_gate",
             "mlp.up_proj" | "mlp.gate_up_proj" => "ffn_up",
             "mlp.down_proj" => "ffn_down",
@@ -246,6 +282,14 @@ impl Converter<'_> {
         for layer in 0..self.size("num_hidden_layers").unwrap() {
             if self.architecture == "gpt-oss" {
                 self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));
+                continue;
+            }
+            if self.architecture == "gemma4" {
+                let values = |name: &str| self.golden.values(&format!("model.layers.{layer}.experts.{name}"));
+                let name = |part: &str| format!("blk.{layer}.ffn_{part}_exps.weight");
+                let experts = u64::from(count);
+                self.write(writer, &name("gate_up"), &[hidden, 2 * width, experts], &values("gate_up_proj"));
+                self.write(writer, &name("down"), &[width, hidden, experts], &values("down_proj"));
                 continue;
             }
             let mixtral = self.golden.model_type() == "mixtral";
@@ -288,9 +332,41 @@ impl Converter<'_> {
         self.write(writer, &format!("{name}.bias"), &shape[1..], &down_bias);
     }
 
+    /// Writes what differs from layer to layer in Gemma 4, and the frequencies of the windowed layers.
+    fn gemma4(&self, writer: &mut Writer) {
+        let key = |name: &str| format!("gemma4.{name}");
+        let types = self.config("layer_types").and_then(Value::as_array).unwrap();
+        let is_local: Vec<bool> = types.iter().map(|kind| kind == "sliding_attention").collect();
+        let layers = is_local.len();
+        let own = layers - self.size("num_kv_shared_layers").unwrap_or(0) as usize;
+        let heads = self.size("num_key_value_heads").unwrap();
+        let full_heads = self.size("num_global_key_value_heads").unwrap_or(heads);
+        let heads: Vec<u32> =
+            is_local.iter().map(|&is_local| if is_local { heads } else { full_heads }).collect();
+        let width = self.size("intermediate_size").unwrap();
+        let is_double = self.config("use_double_wide_mlp").and_then(Value::as_bool).unwrap_or(false);
+        let width = |layer: usize| if is_double && layer >= own { 2 * width } else { width };
+        writer.u32s(&key("attention.head_count_kv"), &heads);
+        writer.u32s(&key("feed_forward_length"), &(0..layers).map(width).collect::<Vec<_>>());
+        writer.bools(&key("attention.sliding_window_pattern"), &is_local);
+        let theta =
+            |kind: &str| self.config("rope_parameters").unwrap()[kind]["rope_theta"].as_f64().unwrap();
+        writer.f32(&key("rope.freq_base"), theta("full_attention") as f32);
+        writer.f32(&key("rope.freq_base_swa"), theta("sliding_attention") as f32);
+        writer.u32(&key("rope.dimension_count_swa"), self.size("head_dim").unwrap());
+    }
+
     /// Writes the divisors of the rotary frequencies, for models whose GGUF files have them as
     /// tensors.
     fn rope_factors(&self, writer: &mut Writer) {
+        if self.architecture == "gemma4" {
+            let full = &self.config("rope_parameters").unwrap()["full_attention"];
+            let pairs = self.size("global_head_dim").unwrap() as usize / 2;
+            let rotated = (pairs as f64 * full["partial_rotary_factor"].as_f64().unwrap()) as usize;
+            let factors: Vec<f32> = (0..pairs).map(|pair| if pair < rotated { 1.0 } else { 1e30 }).collect();
+            self.write(writer, "rope_freqs.weight", &[pairs as u64], &factors);
+            return;
+        }
         let Some(scaling) = self.config("rope_scaling") else { return };
         for (own, key) in
             [("rope_factors_long.weight", "long_factor"), ("rope_factors_short.weight", "short_factor")]

@@ -79,7 +79,13 @@ impl Golden {
 
     /// Reports whether the model adds one to the weights of the norm `name`.
     fn adds_one(&self, name: &str) -> bool {
-        ["gemma", "gemma2", "gemma3_text"].contains(&self.model_type()) && !name.ends_with("linear_attn.norm.weight")
+        ["gemma", "gemma2", "gemma3_text"].contains(&self.model_type())
+            && !name.ends_with("linear_attn.norm.weight")
+    }
+
+    /// Reports whether only the native decoder computes the model.
+    pub(crate) fn is_native_only(&self) -> bool {
+        self.model_type() == "gemma4_text"
     }
 
     /// Computes the elements of a tensor. `generate.py` has the same formula.

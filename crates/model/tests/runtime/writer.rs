@@ -52,6 +52,13 @@ impl Writer {
         self.entry(key, 9, &bytes);
     }
 
+    pub(crate) fn bools(&mut self, key: &str, values: &[bool]) {
+        let mut bytes = 7u32.to_le_bytes().to_vec();
+        bytes.extend((values.len() as u64).to_le_bytes());
+        bytes.extend(values.iter().map(|&value| u8::from(value)));
+        self.entry(key, 9, &bytes);
+    }
+
     pub(crate) fn bool(&mut self, key: &str, value: bool) {
         self.entry(key, 7, &[value.into()]);
     }

@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::cpu::kv::{KvCache, KvMemory};
-    use crate::spec::{Activation, FeedForwardSpec, LayerSpec, NormPlacement, RopePairing};
+    use crate::spec::{Activation, FeedForwardSpec, KeyValues, LayerSpec, NormPlacement, RopePairing};
 
     #[test]
     fn distributes_heads_evenly_and_by_groups() {
@@ -426,10 +426,20 @@ mod tests {
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
             layers: vec![LayerSpec {
-                attention: AttentionSpec { heads: 6, kv_heads: 3, head_dim: 32, window: None, rope: None },
+                attention: AttentionSpec {
+                    heads: 6,
+                    kv_heads: 3,
+                    head_dim: 32,
+                    key_values: KeyValues::Own,
+                    window: None,
+                    rope: None,
+                },
                 feed_forward: FeedForwardSpec::Dense { width: 64 },
             }],
             qk_norm: None,
+            value_norm: false,
+            layer_scales: false,
+            per_layer_input: None,
             qkv_bias: false,
             norms: NormPlacement::Before,
             embedding_scale: 1.0,
