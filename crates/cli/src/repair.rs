@@ -25,6 +25,7 @@ const PROMPT: &str = "Answer with JSON.";
 
 /// Arguments of `formwork repair`.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct RepairArgs {
     /// Files with one answer each; `-` for standard input [default: standard input].
     #[arg(value_name = "FILE")]
