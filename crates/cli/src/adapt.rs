@@ -24,11 +24,11 @@ use crate::{files, load, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
-    /// JSON Schema file that outputs must match.
-    #[arg(long, value_name = "FILE", required_unless_present = "fields")]
+    /// JSON Schema file that outputs must match; either this option or --fields is required.
+    #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
-    /// Fields file (JSON, YAML or TOML) whose schema outputs must match, instead of a JSON Schema.
+    /// Fields file (JSON, YAML, TOML or C#) whose schema outputs must match, instead of a JSON Schema.
     #[arg(long, value_name = "FILE", conflicts_with = "schema")]
     fields: Option<PathBuf>,
 
@@ -335,19 +335,20 @@ fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> R
         .iter()
         .map(|violation| in_line(&violation.path, &violation.message, line))
         .collect();
+    // The text may have been mended before it failed, so its reason comes first: it decides.
+    let reason = failed(adaptation, line)
+        .filter(|reason| Verdict::of(adaptation) == Verdict::Invalid && !wrong.contains(reason));
+    if let Some(reason) = &reason {
+        writeln!(told, "formwork: {place}not adapted: {reason}")?;
+    }
+    let as_it_is = if reason.is_some() && adaptation.value().is_none() { "as it is: " } else { "" };
     for violation in &wrong {
-        writeln!(told, "formwork: {place}{violation}")?;
+        writeln!(told, "formwork: {place}{as_it_is}{violation}")?;
     }
     if adaptation.is_truncated() && adaptation.is_valid() {
         writeln!(told, "formwork: {place}the text ends inside the value; some of it may be missing")?;
     } else if Verdict::of(adaptation) == Verdict::Truncated {
         writeln!(told, "formwork: {place}`--allow-truncated` accepts what was read")?;
-    }
-    // The reason for a failed adaptation explains more than the violations do.
-    if let Some(reason) = failed(adaptation, line)
-        .filter(|reason| Verdict::of(adaptation) == Verdict::Invalid && !wrong.contains(reason))
-    {
-        writeln!(told, "formwork: {place}not adapted: {reason}")?;
     }
     if let Some(shadow) = adaptation.shadow() {
         would(shadow, line, told)?;

@@ -88,7 +88,7 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) gbnf: Option<PathBuf>,
 
-    /// Field definition file (JSON, YAML or TOML).
+    /// Field definition file (JSON, YAML, TOML or C#).
     #[arg(long, value_name = "FILE")]
     pub(crate) fields: Option<PathBuf>,
 

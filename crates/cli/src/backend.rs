@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use formwork_model::Device;
 use formwork_protocol::config::Config;
 use formwork_protocol::{
     Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, Notice, Retry,
@@ -63,6 +64,41 @@ impl BackendArgs {
     /// Reads the configuration that `--config` names, or else ./formwork.toml.
     pub(crate) fn configuration(&self) -> Result<ConfigFile> {
         config::load(self.config.as_deref())
+    }
+
+    /// Refuses `--model` and `--base-url` if a run with the models `names` uses neither. `None` stands
+    /// for the model of the command line, and `named` says where the other names come from.
+    pub(crate) fn check_named(&self, config: &Config, names: &[Option<&str>], named: &str) -> Result<()> {
+        if names.contains(&None) {
+            return Ok(());
+        }
+        // A name that is not in the configuration is a model of the server.
+        let has_server = names.iter().flatten().any(|name| !config.models.contains_key(*name));
+        if self.base_url.is_some() && !has_server {
+            bail!("--base-url has no effect: {named}");
+        }
+        let is_named = |model: &String| self.base_url.is_some() && names.contains(&Some(model.as_str()));
+        if self.model.as_ref().is_some_and(|model| !is_named(model)) {
+            bail!("--model has no effect: {named}");
+        }
+        Ok(())
+    }
+
+    /// Refuses the options that only a model in this process uses.
+    pub(crate) fn check_remote(&self) -> Result<()> {
+        let OpenArgs { ctx, quantize, device, threads } = &self.open;
+        let options = [
+            ("--ctx", ctx.is_some()),
+            ("--quantize", quantize.is_some()),
+            ("--device", *device != Device::Auto),
+            ("--threads", threads.is_some()),
+        ];
+        for (option, is_given) in options {
+            if is_given {
+                bail!("{option} has no effect: no model of this run is loaded into this process");
+            }
+        }
+        Ok(())
     }
 
     /// Opens the model of the command line; returns its backend with the model's name there. A

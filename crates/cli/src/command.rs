@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Prints valid values to standard output, one per line. Prints invalid values and their errors to
     /// standard error. Loads and calls a model only if an answer does not match the schema. Exit code 0: all
     /// answers are valid; 1: at least one answer stays invalid; 2: the schema, an option or a file cannot be
-    /// used, or the model cannot be called.
+    /// used, or the model cannot be called; 3: answers are invalid only because they are truncated.
     Repair(Box<RepairArgs>),
     /// Generate a grammar, template, JSON Schema or C# records from a field definition.
     #[command(subcommand)]
@@ -97,6 +97,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Eval(EvalCommand),
     /// Report from traces how often outputs need repair, with recommendations.
+    ///
+    /// Columns of the table: runs: runs of steps; coercions: times that a stage corrected an output; per 100:
+    /// coercions per 100 runs; uncorrected: times that a stage failed and no later stage, repair or attempt
+    /// made up for it. The lines "failed runs" count runs of steps that ended with an error.
     HealthCheck(HealthArgs),
     /// Other names of commands, for scripts.
     #[command(subcommand, hide = true)]

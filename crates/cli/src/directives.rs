@@ -1,6 +1,7 @@
 //! `formwork directives`
 
 mod args;
+mod check;
 mod target;
 
 use std::ffi::OsStr;
@@ -13,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use formwork_protocol::directives::{
-    DirectiveResult, Mode, Preset, ProblemCategory, Registry, Requirement, RunRequest, Runner,
-    StructuredOutputOptions, presets, read,
+    Attempt, DirectiveResult, Mode, Preset, Problem, ProblemCategory, Registry, Requirement, RunRequest,
+    Runner, StructuredOutputOptions, presets, read,
 };
 use formwork_protocol::{Body, ChatBackend, PromptRunner};
 use serde_json::Value;
@@ -48,13 +49,39 @@ pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<b
         eprintln!("formwork: warning: {warning}");
     }
     tell(&result, as_json, std::io::stdout().lock())?;
-    for error in &result.errors {
-        if error.category == ProblemCategory::Transport {
-            bail!("{}: {}", error.code, error.message);
-        }
-        eprintln!("formwork: {}: {}", error.code, error.message);
+    for skipped in &result.skipped {
+        eprintln!("formwork: the mode {} was skipped: {}", skipped.mode.name(), skipped.reason);
+    }
+    // If the run failed, the refusals are among its errors.
+    for refused in result.attempts.iter().filter(|_| result.ok).filter_map(refused) {
+        eprintln!("formwork: {refused}");
+    }
+    let errors: Vec<String> = result.errors.iter().map(in_words).collect();
+    // Without any answer there is no negative result.
+    let is_answered = result.attempts.iter().any(|attempt| attempt.content.is_some());
+    let is_failed = result.errors.iter().any(|error| error.category == ProblemCategory::Transport);
+    if is_failed && !is_answered && !result.ok {
+        bail!("{}", errors.join("\nformwork: "));
+    }
+    for error in errors {
+        eprintln!("formwork: {error}");
     }
     Ok(result.ok)
+}
+
+/// Describes an attempt whose mode the server refused, if the run went on without an error.
+fn refused(attempt: &Attempt) -> Option<String> {
+    let error = attempt.error.as_ref().filter(|error| error.category == ProblemCategory::Unsupported)?;
+    Some(format!("the server refused {}: {}", attempt.mode.name(), error.message))
+}
+
+/// Describes a problem with its reasons.
+fn in_words(error: &Problem) -> String {
+    let reasons = error.details.as_ref().and_then(|details| details.get("reasons")?.as_array().cloned());
+    let reasons: Vec<String> =
+        reasons.into_iter().flatten().filter_map(|reason| reason.as_str().map(str::to_owned)).collect();
+    let told = format!("{}: {}", error.code, error.message);
+    if reasons.is_empty() { told } else { format!("{told}: {}", reasons.join("; ")) }
 }
 
 fn run(args: &RunArgs) -> Result<DirectiveResult> {
@@ -99,6 +126,7 @@ async fn ask(
 fn request(args: &RunArgs, target: &Target) -> Result<RunRequest> {
     let mut options = options(&args.rules)?;
     let modes = args.modes.as_deref().or(target.preset.modes.as_deref()).unwrap_or(&Mode::ALL);
+    check::check_modes(args, modes)?;
     if target.is_local && modes.contains(&Mode::JsonSchema) {
         check_payloads(options.registry()).with_context(|| args.rules.registry.display().to_string())?;
     }
@@ -107,6 +135,8 @@ fn request(args: &RunArgs, target: &Target) -> Result<RunRequest> {
         options = options.with_schema_name(name).context("--schema-name")?;
     }
     let history = args.history.as_deref().map(history).transpose()?.unwrap_or_default();
+    let sampling = sampling(args, target.is_local);
+    check::check(args, target.is_local, &history, &sampling)?;
     let prompt = match &args.prompt {
         Some(prompt) => prompt.clone(),
         None => files::read_input_text(None)?,
@@ -117,7 +147,7 @@ fn request(args: &RunArgs, target: &Target) -> Result<RunRequest> {
     let mut request = RunRequest { history, ..RunRequest::new(prompt, options) };
     request.system.clone_from(&args.system);
     request.overrides.clone_from(&target.sampling);
-    request.overrides.extend(sampling(args, target.is_local));
+    request.overrides.extend(sampling);
     Ok(request)
 }
 

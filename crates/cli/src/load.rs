@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_fields::{Definition, Format, TemplateOptions};
@@ -226,7 +226,13 @@ pub(crate) fn tokenizer_of(option: &'static str, name: &str) -> Result<Tokenizer
 /// file, or `None` if neither is given.
 pub(crate) fn read_schema(schema: Option<&Path>, fields: Option<&Path>) -> Result<Option<(Value, PathBuf)>> {
     Ok(match (schema, fields) {
-        (Some(path), _) => Some((read_json_option("--schema", path)?, path.to_owned())),
+        (Some(path), _) => {
+            let read = read_json_option("--schema", path);
+            let is_of_fields = matches!(Format::of(path), Some(Format::Yaml | Format::Toml | Format::CSharp));
+            let hint = || anyhow!("--schema requires JSON; a definition of fields is given with --fields");
+            let read = read.map_err(|error| if is_of_fields { error.context(hint()) } else { error });
+            Some((read?, path.to_owned()))
+        }
         (None, Some(path)) => {
             Some((read_definition(Some("--fields"), path, None, "")?.schema(), path.to_owned()))
         }
@@ -265,5 +271,18 @@ pub(crate) fn read_definition(
             None => Format::Yaml,
         },
     };
-    Definition::parse(&text, format).with_context(|| name)
+    Definition::parse(&text, format).with_context(|| name).map_err(|error| {
+        let is_hinted = option == Some("--fields") && is_schema(&text);
+        if is_hinted {
+            error.context("the file is a JSON Schema, which is given with --schema")
+        } else {
+            error
+        }
+    })
+}
+
+/// Reports whether a text is a JSON Schema of an object instead of a field definition.
+fn is_schema(text: &str) -> bool {
+    let value: Value = formwork_json::from_str(text).unwrap_or_default();
+    value.get("$schema").is_some() || value.get("properties").is_some()
 }

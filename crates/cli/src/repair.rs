@@ -8,21 +8,24 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use formwork_adapt::{AdaptOptions, AnyOfStrategy, Tolerance};
 use formwork_protocol::config::Config;
-use formwork_protocol::directives::Mode;
-use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict, response_format};
+use formwork_protocol::directives::{Mode, repeated};
+use formwork_protocol::repair::{
+    Answer, MOST_ATTEMPTS, RepairOptions, Repairer, Shape, Stats, Verdict, response_format,
+};
 use formwork_protocol::{Body, Plan, PromptRunner, ScriptedBackend};
 use serde_json::{Value, json};
 
 use crate::adapt::{LevelArg, PreferArg};
 use crate::backend::{BackendArgs, models, tell_retry};
 use crate::step::steps;
-use crate::{files, load};
+use crate::{NEGATIVE, TRUNCATED, files, load};
 
 /// Prompt of answers whose prompt is unknown.
 const PROMPT: &str = "Answer with JSON.";
 
 /// Arguments of `formwork repair`.
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct RepairArgs {
     /// Files with one answer each; `-` for standard input [default: standard input].
     #[arg(value_name = "FILE")]
@@ -35,7 +38,7 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step"])]
     schema: Option<PathBuf>,
 
-    /// Fields file (JSON, YAML or TOML) whose schema answers must match, instead of a JSON Schema.
+    /// Fields file (JSON, YAML, TOML or C#) whose schema answers must match, instead of a JSON Schema.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["schema", "steps", "step"])]
     fields: Option<PathBuf>,
 
@@ -56,16 +59,20 @@ pub(crate) struct RepairArgs {
     /// Accepted syntax: 0 JSON, 1 also JSON5, 2 also broken JSON; 1 and 2 have an effect only at level full.
     ///
     /// Up to 1, nothing is guessed and nothing is dropped. At 2, text that was cut off is closed at its end,
-    /// and no model is called to complete it.
+    /// and no model is called to complete it. The closed value is not accepted without --allow-truncated.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "steps")]
     tolerant: u8,
+
+    /// Accept an answer that ends inside its value; requires `--tolerant 2`.
+    #[arg(long, conflicts_with = "steps")]
+    allow_truncated: bool,
 
     /// Choice among several different values in an answer that match the schema [default: only].
     #[arg(long, value_enum, conflicts_with = "steps")]
     prefer: Option<PreferArg>,
 
-    /// Ask the model with `--prompt` instead of reading answers. An answer that is invalid after its repairs
-    /// is asked for again in the next of the modes.
+    /// Ask the model with `--prompt` instead of reading answers. If an answer has no usable value after its
+    /// repairs, the next of the modes is tried; with --strict, also after an invalid value.
     #[arg(long, requires = "prompt", conflicts_with = "files")]
     ask: bool,
 
@@ -77,16 +84,17 @@ pub(crate) struct RepairArgs {
     #[command(flatten)]
     backend: BackendArgs,
 
-    /// Maximum number of repair requests per answer; 0 only validates [default: 2, or the step's value].
-    #[arg(long, value_name = "N")]
+    /// Maximum number of repair requests per answer; 0 only validates, and 8 is the limit [default: 2, or the step's
+    /// value].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(MOST_ATTEMPTS)))]
     max_attempts: Option<u32>,
 
     /// Reject an invalid answer even if some of its fields are usable.
     #[arg(long)]
     strict: bool,
 
-    /// Prompt that produced the answers, as context for the model, or the prompt of `--ask` [default: Answer
-    /// with JSON.].
+    /// Prompt that produced the answers, as context for the model [default: Answer with JSON.]; the prompt of
+    /// `--ask`, which requires it.
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
 
@@ -118,13 +126,14 @@ struct Outcome {
     unanswered: Option<anyhow::Error>,
 }
 
-pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
+pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<u8> {
     // Check the cheap inputs before loading a model.
     if args.backend.config.is_some() && args.steps.is_none() && args.backend.model.is_none() {
         bail!("--config has no effect without --steps or --model");
     }
     let given = if args.ask { Vec::new() } else { read(args)? };
     let config = args.backend.configuration()?.config;
+    check(args, &config)?;
     let checker = repairer(args, &config, nobody())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
@@ -148,8 +157,36 @@ pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
     }
     match unanswered {
         Some(error) => Err(error),
-        None => Ok(answers.iter().all(|answer| answer.verdict == Verdict::Valid)),
+        None => Ok(answers.iter().map(exit_code).max_by_key(|&code| severity(code)).unwrap_or(0)),
     }
+}
+
+const fn exit_code(answer: &Answer) -> u8 {
+    match answer {
+        Answer { verdict: Verdict::Valid, .. } => 0,
+        Answer { is_truncated: true, .. } => TRUNCATED,
+        _ => NEGATIVE,
+    }
+}
+
+/// Orders exit codes: a truncated answer is less severe than an invalid one, as in `formwork adapt`.
+const fn severity(code: u8) -> u8 {
+    match code {
+        0 => 0,
+        TRUNCATED => 1,
+        _ => 2,
+    }
+}
+
+/// Refuses options that would have no effect.
+fn check(args: &RepairArgs, config: &Config) -> Result<()> {
+    if let Some(mode) = repeated(&args.modes) {
+        bail!("--modes: `{}` occurs twice", mode.name());
+    }
+    let (Some(path), Some(name)) = (&args.steps, &args.step) else { return Ok(()) };
+    let model = steps(path)?.step(name)?.model.clone();
+    let named = format!("step `{name}` names its model in {}", path.display());
+    args.backend.check_named(config, &[model.as_deref()], &named)
 }
 
 /// Reports whether a model is needed: repairs are allowed and at least one answer does not fit.
@@ -217,9 +254,6 @@ fn open(args: &RepairArgs, config: &Config) -> Result<PromptRunner> {
         (Some(path), Some(step)) => steps(path)?.step(step)?.model.clone(),
         _ => None,
     };
-    if named.is_some() && args.backend.model.is_some() && args.backend.base_url.is_none() {
-        bail!("--model has no effect: the step names its model");
-    }
     let opened = models::open(&args.backend, config, [named.as_deref()])?;
     opened.get(&named).map(|opened| opened.prompts(Body::new())).context("no model")
 }
@@ -248,7 +282,11 @@ fn adaptation(args: &RepairArgs) -> Result<AdaptOptions> {
     let tolerance = Tolerance::try_from(args.tolerant).context("--tolerant")?;
     let options = AdaptOptions::of_level(args.level.into()).with_tolerance(tolerance);
     let prefer = args.prefer.map_or(options.prefer, Into::into);
-    Ok(AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, prefer, ..options })
+    if args.allow_truncated && options.tolerance != Tolerance::Repair {
+        bail!("--allow-truncated has no effect below tolerance 2; add `--tolerant 2`");
+    }
+    let allow_truncated = args.allow_truncated;
+    Ok(AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, prefer, allow_truncated, ..options })
 }
 
 fn of_step(
@@ -300,6 +338,9 @@ fn tell(names: &[&str], answers: &[Answer], stats: Stats, as_json: bool, mut out
         }
         for error in &answer.errors {
             eprintln!("formwork: {name}: {error}");
+        }
+        if answer.is_truncated && !answer.adapted.is_empty() {
+            eprintln!("formwork: {name}: `--allow-truncated` accepts what was read");
         }
     }
     Ok(())

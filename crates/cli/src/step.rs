@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits};
 use formwork_protocol::config::Config;
@@ -15,7 +15,7 @@ use formwork_trace::{Status, Tracer};
 use serde_json::json;
 
 use crate::backend::{BackendArgs, models, tell_retry};
-use crate::{files, traces};
+use crate::{NEGATIVE, TRUNCATED, files, load, traces};
 
 #[derive(Subcommand)]
 pub(crate) enum StepCommand {
@@ -23,7 +23,7 @@ pub(crate) enum StepCommand {
     ///
     /// Prints the value to standard output, and the progress to standard error. Steps, validators and planners
     /// call the `model` that they name; --model is for those that name none. Exit code 1: the step produced
-    /// no value; 2: the model did not answer, or the input is invalid.
+    /// no value; 2: the model did not answer, or the input is invalid; 3: the token limit cut off the answer.
     Run(Box<RunArgs>),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
     prompt: Option<String>,
 }
 
-pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
+pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<u8> {
     let StepCommand::Run(args) = command;
     // Check the cheap inputs before loading a model.
     let config = args.backend.configuration()?;
@@ -82,29 +82,71 @@ pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
     runtime.shutdown_background();
     traces::flush(&tracer);
     match ran? {
-        Ok(output) if as_json => {
-            let StepOutput { value, text, attempts, repairs } = output;
-            let told = json!({ "value": value, "text": text, "attempts": attempts, "repairs": repairs });
-            println!("{}", json!({ "output": told, "context": context }));
-            Ok(true)
-        }
         Ok(output) => {
-            println!("{}", output.value);
-            Ok(true)
+            let code = exit_code(&Ok(&output), &file, &args.step);
+            if as_json {
+                let StepOutput { value, text, attempts, repairs, is_truncated } = output;
+                let told = json!({
+                    "value": value,
+                    "text": text,
+                    "attempts": attempts,
+                    "repairs": repairs,
+                    "truncated": is_truncated,
+                });
+                println!("{}", json!({ "output": told, "context": context }));
+            } else {
+                println!("{}", output.value);
+            }
+            Ok(code)
         }
         Err(error) => {
             if as_json {
-                let told = json!({ "message": error.to_string(), "errors": error.errors(), "attempts": error.attempts() });
+                let told = json!({
+                    "message": error.to_string(),
+                    "errors": error.errors(),
+                    "attempts": error.attempts(),
+                    "withheld": error.withheld(),
+                    "truncated": error.is_truncated(),
+                });
                 println!("{}", json!({ "output": null, "error": told, "context": context }));
             }
             // As in the other commands: without an answer there is no negative result.
             if error.backend().is_some() {
                 bail!("{error}");
             }
+            if !error.undefined().is_empty() {
+                return Err(undefined(args, &file, &error));
+            }
             eprintln!("formwork: {error}");
-            Ok(false)
+            Ok(exit_code(&Err(&error), &file, &args.step))
         }
     }
+}
+
+/// Returns the exit code of a run that ended with an answer. A value is whole even if the text after
+/// it was cut off; the text of a step without a schema may lack its end.
+fn exit_code(ran: &Result<&StepOutput, &StepError>, file: &StepsFile, step: &str) -> u8 {
+    match ran {
+        Ok(StepOutput { is_truncated: false, .. }) => 0,
+        Ok(StepOutput { is_truncated: true, .. }) => {
+            let has_schema = file.step(step).is_ok_and(|step| {
+                step.processing.as_ref().is_some_and(|processing| processing.schema.is_some())
+            });
+            if has_schema { 0 } else { TRUNCATED }
+        }
+        Err(error) if error.is_truncated() => TRUNCATED,
+        Err(_) => NEGATIVE,
+    }
+}
+
+/// Returns the error of a prompt that needs values which the context lacks.
+fn undefined(args: &RunArgs, file: &StepsFile, error: &StepError) -> anyhow::Error {
+    let wrong = file.undefined(&args.step, error.undefined());
+    let hint = match &args.context {
+        Some(path) => format!("--context {} does not set it", path.display()),
+        None => "--context FILE sets such values".to_owned(),
+    };
+    anyhow!("{}: {wrong}; {hint}", args.steps.display())
 }
 
 async fn run(
@@ -130,13 +172,8 @@ fn check(args: &RunArgs, file: &StepsFile, config: &Config) -> Result<()> {
         bail!("--keep-failures has no effect without a trace database; add --trace DATABASE");
     }
     let models = file.models(&args.step, &config.aros)?;
-    if args.backend.model.is_some() && args.backend.base_url.is_none() && !models.contains(&None) {
-        bail!(
-            "--model has no effect: step `{}` and its agents name their models in {}",
-            args.step,
-            args.steps.display()
-        );
-    }
+    let named = format!("step `{}` and its agents name their models in {}", args.step, args.steps.display());
+    args.backend.check_named(config, &models, &named)?;
     if args.prompt.is_none() && file.step(&args.step)?.prompt.is_none() {
         bail!("step `{}` has no prompt of its own; give one as an argument", args.step);
     }
@@ -159,11 +196,17 @@ fn open(args: &RunArgs, file: &StepsFile, config: &Config) -> Result<Step> {
     Ok(step.on_progress(move |progress| eprintln!("formwork: step {name}: {progress}")))
 }
 
-/// Reads a steps file and checks that its grammars compile.
+/// Reads a steps file with the definitions of fields that it names, and checks that its grammars
+/// compile. Paths in the file are relative to its folder.
 pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
     let place = || path.display().to_string();
     let file = StepsFile::parse(&files::read_option("--steps", path)?, format).with_context(place)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let fields =
+        |name: &str| load::read_definition(None, &folder.join(name), None, "").map(|fields| fields.schema());
+    let fields = |name: &str| fields(name).map_err(|error| crate::one_line(&error));
+    let file = file.with_fields(fields).with_context(place)?;
     file.check_grammars(|gbnf| Grammar::gbnf(gbnf, &Limits::default()).map(drop)).with_context(place)?;
     Ok(file)
 }
@@ -255,6 +298,17 @@ agents:
         std::fs::write(&path, format!("\u{feff}{grammar}")).unwrap();
         let error = format!("{:#}", steps(&path).unwrap_err());
         assert!(error.contains("steps.yaml: line 6, `agents.count.processing.grammar`: "), "{error}");
+        let fields = STEPS.lines().filter(|line| !line.contains("schema:")).collect::<Vec<_>>().join("\n");
+        std::fs::write(&path, format!("{fields}\n      fields: count.yaml\n")).unwrap();
+        let error = format!("{:#}", steps(&path).unwrap_err());
+        assert!(
+            error.contains("`agents.count.processing.fields`: ") && error.contains("count.yaml"),
+            "{error}"
+        );
+        let count = "name: Count\nfields: [{ name: count, type: int, min: 1, max: 9 }]\n";
+        std::fs::write(folder.path().join("count.yaml"), count).unwrap();
+        let processing = steps(&path).unwrap().step("count").unwrap().processing.clone().unwrap();
+        assert!(processing.schema.unwrap()["properties"]["count"].is_object());
         std::fs::write(&path, "[]").unwrap();
         assert!(format!("{:#}", context(&path).unwrap_err()).contains("not a JSON object"));
     }
@@ -280,5 +334,40 @@ agents:
         check(&args, &read, &Config::default()).unwrap();
         let alone = ["--steps", &file, "--step", "b", "-m", "m", "--base-url", "http://x", "--threads", "2"];
         assert!(parse(&alone).is_err(), "a server has its own threads");
+    }
+    #[tokio::test]
+    async fn exit_codes_follow_the_end_of_the_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("steps.yaml");
+        let text = "agents:\n  count: { prompt: Count., retries: 0, processing: { schema: { type: integer } } }\n  \
+                    text: { prompt: Write. }\n  open: { prompt: 'Write {{ letter }}.' }\n";
+        std::fs::write(&path, text).unwrap();
+        let (file, steps) = (path.display().to_string(), steps(&path).unwrap());
+        let answered = async |step: &str, text: &str, reason: &str| {
+            let answer = json!({ "choices": [{ "message": { "content": text }, "finish_reason": reason }] });
+            let backend = Arc::new(ScriptedBackend::new([Ok(answer)]));
+            let prompts = PromptRunner::new(backend, "m");
+            let args = parse(&["--steps", &file, "--step", step]).unwrap();
+            let step = build(&args, &steps, &Config::default(), &|_| prompts.clone()).unwrap();
+            let ran = run(&args, &step, &mut Body::new(), &Tracer::default()).await;
+            if let Err(error) = &ran
+                && !error.undefined().is_empty()
+            {
+                return Err(crate::one_line(&undefined(&args, &steps, error)));
+            }
+            Ok(exit_code(&ran.as_ref(), &steps, &args.step))
+        };
+        assert_eq!(answered("count", "12", "stop").await, Ok(0));
+        assert_eq!(answered("count", "12", "length").await, Ok(TRUNCATED));
+        assert_eq!(answered("count", "no", "stop").await, Ok(NEGATIVE));
+        assert_eq!(answered("text", "Once", "stop").await, Ok(0));
+        assert_eq!(answered("text", "Onc", "length").await, Ok(TRUNCATED));
+        assert_eq!(
+            answered("open", "Hi", "stop").await.unwrap_err(),
+            format!(
+                "{file}: line 4, `agents.open.prompt`: undefined variable `letter`; the context has no such value; \
+                 --context FILE sets such values"
+            )
+        );
     }
 }

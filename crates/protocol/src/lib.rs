@@ -16,12 +16,15 @@
 pub mod catalogue;
 pub mod config;
 pub mod directives;
+mod ending;
 pub mod precheck;
+mod process;
 pub mod repair;
 pub mod sampling;
 pub mod step;
 pub mod tools;
 
+pub use ending::Withheld;
 pub use formwork_adapt as adapt;
 pub use formwork_trace as trace;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use formwork_protocol::config::{Config, LOCAL_PROVIDER, Model, Provider};
 use formwork_protocol::directives::{Preset, presets};
-use formwork_protocol::{BackendError, ChatBackend, PromptRunner};
+use formwork_protocol::{BackendError, Body, ChatBackend, PromptRunner};
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
@@ -50,6 +50,8 @@ pub struct RemoteProvider {
     pub settings: Provider,
     /// Models of the provider in the configuration.
     pub models: Vec<Model>,
+    /// Sampling parameters of the profile of each model, by the model's name at the provider.
+    pub sampling: BTreeMap<String, Body>,
 }
 
 impl RemoteProvider {
@@ -79,6 +81,7 @@ impl Providers {
     /// Returns the name of the first provider with an invalid URL, header or key, and the error.
     pub fn from_config(config: &Config, key: impl Fn(&str) -> Option<String>) -> Result<Self, ProviderError> {
         let mut by_name = BTreeMap::new();
+        let profiles = config.profiles();
         for (name, settings) in &config.providers {
             let found = settings.api_key_env.as_deref().map(|variable| {
                 let key = key(variable).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
@@ -92,12 +95,19 @@ impl Providers {
                         .map_err(|source| ProviderError { name: name.clone(), source })?;
                     let (name, settings) = (name.clone(), settings.clone());
                     let of_provider = config.models.values().filter(|model| model.provider == name);
-                    let models = of_provider.cloned().collect();
+                    let models: Vec<Model> = of_provider.cloned().collect();
+                    let sampling = models.iter().map(|model| {
+                        let profile = profiles.get(model.profile());
+                        let sampling = profile.map(|profile| profile.sampling.options());
+                        (model.model.clone(), sampling.unwrap_or_default())
+                    });
+                    let sampling = sampling.collect();
                     Entry::Ready(Box::new(RemoteProvider {
                         name,
                         backend: Arc::new(backend),
                         settings,
                         models,
+                        sampling,
                     }))
                 }
             };

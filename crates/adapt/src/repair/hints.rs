@@ -122,6 +122,23 @@ mod tests {
     }
 
     #[test]
+    fn hints_have_the_documented_texts() {
+        for (text, told) in [
+            (
+                "<function_calls>x</function_calls>",
+                "Remove the <function_calls> XML wrapper. Return pure JSON only.",
+            ),
+            ("```json\n{}\n```", "Remove markdown code block markers. Return pure JSON only."),
+            ("{a: 1}", "Property names and string values must be in double quotes."),
+            ("[1,]", "Remove trailing commas before closing braces/brackets."),
+            ("{'a': 1}", "Use double quotes for strings, not single quotes."),
+            ("[\"a\nb\"]", "Escape newlines in strings as \\n"),
+        ] {
+            assert_eq!(hints(text, false), [told], "{text}");
+        }
+    }
+
+    #[test]
     fn valid_json_has_no_hints() {
         for text in
             ["{\"a\": [true, null, -1.5e+3, \"it's, }\"]}", "[]", "no JSON, it's {\"a\": 1}, and, more"]

@@ -314,13 +314,15 @@ pub struct Reading {
     /// Number of key fields with content.
     telling: usize,
     /// Content that a repair must preserve.
-    content: Content,
+    pub(super) content: Content,
     /// Source text of the value on a single line, if no conversion was needed.
     pub(super) written: Option<String>,
     /// Transforms applied to the text.
     pub(super) adapted: Vec<String>,
     /// True if adaptation would lose a call of the text.
     pub(super) is_final: bool,
+    /// True if the text ends inside the value, which was closed there.
+    pub(super) is_truncated: bool,
 }
 
 impl Reading {
@@ -334,6 +336,7 @@ impl Reading {
             written: None,
             adapted: Vec::new(),
             is_final: false,
+            is_truncated: false,
         }
     }
 
@@ -359,6 +362,12 @@ impl Reading {
     /// `toolCalls` and `content`.
     pub fn is_partial(&self) -> bool {
         self.value.is_some() && !self.errors.is_empty() && self.telling > 0
+    }
+
+    /// Reports whether the value is invalid because the text ends inside it, at tolerance 2. The
+    /// value has everything up to the end of the text.
+    pub const fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Returns the source text of the value on a single line, with all digits of its numbers.

@@ -187,3 +187,17 @@ proptest! {
         let _ = repair_prompt(&shape, &text, &reading, (1, 2));
     }
 }
+
+#[test]
+fn names_unrecognized_keys_of_inner_objects() {
+    let inner = json!({ "type": "object", "properties": { "b": {} }, "additionalProperties": false });
+    let schema =
+        json!({ "type": "object", "properties": { "a": inner.clone(), "list": { "items": inner } } });
+    let shape = Shape::of_schema(schema, "outer").expect("a schema");
+    let errors = |text: &str| shape.read(text).errors;
+    assert_eq!(errors(r#"{"a": {"x": 1}}"#), [r#"Field "a": Object has unrecognized keys: x"#]);
+    assert_eq!(
+        errors(r#"{"list": [{}, {"x": 1, "y": 2}]}"#),
+        [r#"Field "list.1": Object has unrecognized keys: x, y"#]
+    );
+}

@@ -60,6 +60,9 @@ pub(crate) fn open<'n>(
         let (place, model) = place(args, config, name.as_deref())?;
         places.push((name, place, model));
     }
+    if !places.iter().any(|(_, place, _)| matches!(place, Place::Local { .. })) {
+        args.check_remote()?;
+    }
     let (mut opened, mut served, mut local) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (name, place, model) in places {
         let defaults = model.map(|model| sampling(config, model)).transpose()?.unwrap_or_default();
@@ -242,6 +245,33 @@ mod tests {
         let error = of(&none, Some("glmm")).unwrap_err().to_string();
         assert!(error.starts_with("unknown model `glmm`; expected a name in `[models]`"), "{error}");
         assert!(error.contains("(glm, small)"), "{error}");
+    }
+
+    #[test]
+    fn refuses_options_of_local_models_for_remote_ones() {
+        let config = config();
+        let given = [["--threads", "2"], ["--ctx", "64"], ["--device", "cpu"], ["--quantize", "q8_0"]];
+        for [option, value] in given {
+            for model in [None, Some("glm")] {
+                let error = open(&args(&["-m", "glm", option, value]), &config, [model]).err().unwrap();
+                assert!(error.to_string().starts_with(&format!("{option} has no effect: ")), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_a_model_and_a_server_that_a_run_does_not_use() {
+        let config = config();
+        let (plain, server) = (args(&["-m", "foo"]), args(&["--base-url", "http://x", "-m", "foo"]));
+        let told = |args: &BackendArgs, names: &[Option<&str>]| {
+            args.check_named(&config, names, "here").err().map(|error| error.to_string())
+        };
+        assert_eq!(told(&plain, &[Some("glm"), None]), None);
+        assert_eq!(told(&plain, &[Some("glm")]).unwrap(), "--model has no effect: here");
+        assert_eq!(told(&server, &[Some("glm")]).unwrap(), "--base-url has no effect: here");
+        assert_eq!(told(&server, &[Some("bar")]).unwrap(), "--model has no effect: here");
+        assert_eq!(told(&server, &[Some("foo")]), None);
+        assert_eq!(told(&args(&[]), &[Some("glm")]), None);
     }
 
     #[test]

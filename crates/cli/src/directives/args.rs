@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     pub(super) modes: Option<Vec<Mode>>,
 
-    /// Maximum number of repair attempts per mode [default: 1].
+    /// Maximum number of repair attempts per mode, at most 8 [default: 1].
     #[arg(long, value_name = "N")]
     pub(super) repairs: Option<u32>,
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use formwork_protocol::config::{Config, Provider};
+use formwork_protocol::config::{Config, Model, Provider};
 use formwork_protocol::directives::{Preset, presets};
 use formwork_protocol::{Body, ChatBackend};
 
@@ -43,14 +43,12 @@ impl Target {
         let known = quirks.unwrap_or_else(|| {
             provider.as_ref().map_or_else(|| presets::provider_defaults("local"), Provider::directives)
         });
-        let profiles = config.profiles();
-        let sampling = profiles.get(model.profile()).map(|profile| profile.sampling.options());
         Ok(Self {
             is_local: provider.is_none(),
             provider,
             model: Some(model.model.clone()),
             preset: presets::merge([known, model.directives()]),
-            sampling: sampling.unwrap_or_default(),
+            sampling: sampling(&config, model),
         })
     }
 
@@ -63,11 +61,12 @@ impl Target {
         };
         let name = args.provider.as_deref().unwrap_or_default();
         let known = config.models.values().find(|model| model.provider == name && model.model == *id);
-        let of_model = known.map(formwork_protocol::config::Model::directives).unwrap_or_default();
+        let of_model = known.map(Model::directives).unwrap_or_default();
         Ok(Self {
             provider: Some(provider.clone()),
             model: Some(id.clone()),
             preset: presets::merge([provider.directives(), of_model]),
+            sampling: known.map(|model| sampling(config, model)).unwrap_or_default(),
             ..Self::default()
         })
     }
@@ -80,11 +79,20 @@ impl Target {
     /// Opens the backend; returns it with the model's name there.
     pub(super) fn open(&self, args: &RunArgs) -> Result<(Arc<dyn ChatBackend>, String)> {
         match (&self.provider, &self.model) {
-            (Some(provider), Some(model)) => Ok((Arc::new(models::of_provider(provider)?), model.clone())),
+            (Some(provider), Some(model)) => {
+                args.backend.check_remote()?;
+                Ok((Arc::new(models::of_provider(provider)?), model.clone()))
+            }
             (_, Some(model)) => args.backend.open_local(model),
             (_, None) => args.backend.open(),
         }
     }
+}
+
+/// Returns the sampling parameters of a model's profile.
+fn sampling(config: &Config, model: &Model) -> Body {
+    let profiles = config.profiles();
+    profiles.get(model.profile()).map(|profile| profile.sampling.options()).unwrap_or_default()
 }
 
 /// Returns the settings for the provider `name`.

@@ -226,6 +226,9 @@ async fn takes_models_and_providers_of_the_configuration() {
     let (asked, _) = run(&args, answers()).await.unwrap();
     assert_eq!((asked.len(), asked[0].get("temperature")), (3, None));
     assert_eq!(asked[0]["provider"], json!({ "require_parameters": true }));
+    let args = ["--registry", REGISTRY, "--config", config, "--provider", "up", "-m", "x-ai/grok-4", "Hi"];
+    let (asked, _) = run(&args, answers()).await.unwrap();
+    assert_eq!(asked[0]["temperature"], json!(0.3), "the profile of the entry with this model");
     let told = |args: &[&str]| {
         let args = [&["--registry", REGISTRY], args, &["Hi"]].concat();
         crate::one_line(&parse(&args).and_then(|args| built(&args)).err().unwrap())
@@ -235,4 +238,38 @@ async fn takes_models_and_providers_of_the_configuration() {
         "--provider: unknown provider u; expected one of up, openrouter, openai, volcanoengine, formwork, local"
     );
     assert!(told(&["--config", config, "--provider", "up"]).starts_with("--provider requires --model"));
+}
+
+#[test]
+fn values_have_the_limits_of_the_http_api() {
+    let told = |args: &[&str]| {
+        let args = [&["--registry", REGISTRY], args, &["Hi"]].concat();
+        crate::one_line(&parse(&args).and_then(|args| built(&args)).err().unwrap())
+    };
+    for (args, start) in [
+        (&["--temperature", "5"][..], "--temperature: 5"),
+        (&["--top-p", "7"], "--top-p: 7"),
+        (&["--min-p", "9"], "--min-p: 9"),
+        (&["--repairs", "100000"], "--repairs: 100000 is out of range; expected 0..=8"),
+        (&["--modes", "json_object,json_object"], "--modes: `json_object` occurs twice"),
+        (&["--schema-name", "x", "--modes", "prompt_only"], "--schema-name has no effect: "),
+    ] {
+        assert!(told(args).starts_with(start), "{args:?}: {}", told(args));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.json");
+    std::fs::write(&path, r#"[{"role": "wizard", "content": "Hi"}]"#).unwrap();
+    let path = path.to_str().unwrap();
+    let error = told(&["--history", path]);
+    assert!(error.starts_with(&format!("--history: {path}: `messages[0].role`: ")), "{error}");
+}
+
+#[test]
+fn unmet_requirements_are_named() {
+    let registry = Registry::new(vec![formwork_protocol::directives::Definition::new("toast")]).unwrap();
+    let options = StructuredOutputOptions::new(registry);
+    let options = options.with_required([Requirement::at_least_one("toast")]).unwrap();
+    let result = read(r#"{"assistant_text": "Hi", "directives": []}"#, &options);
+    let told = in_words(&result.errors[0]);
+    assert!(told.starts_with("REQUIREMENT_NOT_MET: ") && told.contains("toast"), "{told}");
 }

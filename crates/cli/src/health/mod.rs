@@ -14,6 +14,9 @@ use crate::config::{self, ConfigFile, FILE};
 use args::ExportArg;
 pub(crate) use args::HealthArgs;
 
+/// Maximum number of names in an error.
+const NAMES: usize = 20;
+
 /// Analyzes a trace database and writes the result to a file or to standard output.
 pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
     let export = match (args.export, as_json) {
@@ -21,7 +24,11 @@ pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
         (_, true) => ExportArg::Json,
         (export, false) => export.unwrap_or(ExportArg::Table),
     };
-    let health = Health::read(&database(args)?, &options(args, Timestamp::now()))?;
+    let database = database(args)?;
+    let health = Health::read(&database, &options(args, Timestamp::now()))?;
+    if health.overall.runs == 0 {
+        check_names(args, &database)?;
+    }
     let text = match export {
         ExportArg::Table => table::table(&health, args.limit),
         ExportArg::Json => serde_json::to_string_pretty(&health)? + "\n",
@@ -33,6 +40,27 @@ pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
         std::fs::write(&args.output, text).with_context(|| format!("--output: {}", args.output.display()))?;
     }
     Ok(true)
+}
+
+/// Refuses a filter for a name that no trace of the database has.
+fn check_names(args: &HealthArgs, database: &Path) -> Result<()> {
+    let all = Health::read(database, &HealthOptions::at(Timestamp::now()))?;
+    let filters = [
+        ("pipeline", &args.pipeline, &all.pipelines),
+        ("step", &args.step, &all.steps),
+        ("agent", &args.agent, &all.agents),
+        ("model", &args.model, &all.models),
+    ];
+    for (part, given, known) in filters {
+        let Some(given) = given.as_ref().filter(|given| !known.iter().any(|named| named.name == **given))
+        else {
+            continue;
+        };
+        let names: Vec<&str> = known.iter().take(NAMES).map(|named| named.name.as_str()).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        bail!("--{part}: no traces of {part} `{given}`; expected one of {names}");
+    }
+    Ok(())
 }
 
 fn options(args: &HealthArgs, now: Timestamp) -> HealthOptions {

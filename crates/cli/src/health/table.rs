@@ -15,8 +15,8 @@ pub(super) fn table(health: &Health, limit: usize) -> String {
     let _ = writeln!(text, "{from} to {until}: {} {runs}\n", health.traces);
     let _ = writeln!(
         text,
-        "{:<40} {:>8} {:>9} {:>7} {:>7}  stages",
-        "", "runs", "coercions", "per 100", "failed"
+        "{:<40} {:>8} {:>9} {:>7} {:>11}  stages",
+        "", "runs", "coercions", "per 100", "uncorrected"
     );
     row(&mut text, "all", &health.overall);
     let lists = [
@@ -45,7 +45,7 @@ fn row(text: &mut String, name: &str, tally: &Tally) {
     let stages: Vec<_> =
         stages.map(|(stage, coercions)| format!("{stage} {}", coercions.successes)).collect();
     let line = format!(
-        "{name:<40} {:>8} {:>9} {rate:>7} {:>7}  {}",
+        "{name:<40} {:>8} {:>9} {rate:>7} {:>11}  {}",
         tally.runs,
         tally.coercions.successes,
         tally.coercions.failures,

@@ -80,7 +80,7 @@ fn writes_a_table_json_or_csv() {
     traces(&folder.path().join("traces.db"));
     let table = written(folder.path(), &["--trend-buckets", "2"]);
     for line in [
-        "step plan                                       2         2   100.0       0  semantic 1, tolerant 1",
+        "step plan                                       2         2   100.0           0  semantic 1, tolerant 1",
         "recommendations",
     ] {
         assert!(table.lines().any(|of_table| of_table == line), "{table}");
@@ -88,6 +88,8 @@ fn writes_a_table_json_or_csv() {
     assert!(table.lines().next().unwrap().ends_with(": 3 pipeline runs"), "{table}");
     let one = written(folder.path(), &["--model", "large"]);
     assert!(one.lines().next().unwrap().ends_with(": 1 pipeline run"), "{one}");
+    let heads = table.lines().any(|line| line.ends_with("runs coercions per 100 uncorrected  stages"));
+    assert!(heads, "failed runs are another number: {table}");
     assert!(!written(folder.path(), &["--limit", "1"]).contains("step chat"));
     let csv = written(folder.path(), &["--export", "csv"]);
     assert_eq!(written(folder.path(), &["--format", "csv"]), csv);

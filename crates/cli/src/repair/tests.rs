@@ -95,10 +95,11 @@ async fn adapts_before_calling_the_model() {
         assert_eq!((counted, answers[0].verdict), (asked, Verdict::Valid), "{args:?}");
         assert_eq!(answers[0].value, Some(json!({ "count": 2 })));
     }
-    // The model completes text that was cut off, and text that tolerance 1 does not read.
+    // Below tolerance 2, the model completes text that was cut off, and text that tolerance 1 does not
+    // read. At 2, such a text is closed at its end.
     for (text, level, asked) in [
         (r#"{"count": 2, "name": "a p"#, "1", 1),
-        (r#"{"count": 2, "name": "a p"#, "2", 1),
+        (r#"{"count": 2, "name": "a p"#, "2", 0),
         (r#"{"count": 2 "name": "a pen"}"#, "1", 1),
         (r#"{"count": 2 "name": "a pen"}"#, "2", 0),
     ] {
@@ -234,4 +235,32 @@ async fn reads_fields_and_prefers_a_value() {
     assert_eq!(verdicts[..2], [Verdict::Valid, Verdict::Valid]);
     assert_eq!(answers[1].value, Some(json!({ "count": 4 })));
     assert_ne!(verdicts[2], Verdict::Valid);
+}
+
+#[tokio::test]
+async fn text_that_was_cut_off_has_its_own_exit_code() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let code = async |more: &[&str], texts: &[&str]| {
+        let args = [&["--schema", &schema, "--tolerant", "2"], more].concat();
+        let (asked, answers, _) = repaired(&args, texts, &[]).await.unwrap();
+        assert_eq!(asked, 0, "{more:?}");
+        answers.iter().map(exit_code).max_by_key(|&code| severity(code)).unwrap()
+    };
+    assert_eq!(code(&[], &[r#"{"count": 2"#, r#"{"count": 2}"#]).await, TRUNCATED);
+    assert_eq!(code(&["--allow-truncated"], &[r#"{"count": 2"#]).await, 0);
+    assert_eq!(code(&["--max-attempts", "0"], &[r#"{"count": 2"#, "none"]).await, NEGATIVE);
+    let error =
+        repairer(&parse(&["--allow-truncated"]).unwrap(), &Config::default(), nobody()).err().unwrap();
+    assert!(error.to_string().starts_with("--allow-truncated has no effect below tolerance 2"), "{error}");
+    assert!(parse(&["--max-attempts", "9"]).is_err());
+    let twice = parse(&["--ask", "--prompt", "x", "--modes", "json_object,json_object"]).unwrap();
+    let error = repair(&twice, false).unwrap_err().to_string();
+    assert_eq!(error, "--modes: `json_object` occurs twice");
+}
+
+#[test]
+fn refuses_a_model_and_a_server_beside_a_step_that_names_its_model() {
+    let args = ["--steps", STEPS, "--step", "extract_order", "-m", "foo"];
+    let error = check(&parse(&args).unwrap(), &Config::default()).unwrap_err().to_string();
+    assert!(error.starts_with("--model has no effect: step `extract_order` names its model in "), "{error}");
 }

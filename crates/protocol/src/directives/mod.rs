@@ -60,7 +60,7 @@ mod validator;
 
 pub use error::RegistryError;
 pub use options::{PayloadNormalizer, PayloadValidator, StructuredOutputOptions};
-pub use presets::{Mode, PayloadSchemas, Preset};
+pub use presets::{Mode, PayloadSchemas, Preset, repeated};
 pub use read::read;
 pub use registry::{Definition, Registry};
 pub use requirement::Requirement;

@@ -70,6 +70,11 @@ impl Mode {
     }
 }
 
+/// Returns the first mode that a list has twice.
+pub fn repeated(modes: &[Mode]) -> Option<Mode> {
+    modes.iter().enumerate().find(|(at, mode)| modes[..*at].contains(mode)).map(|(_, mode)| *mode)
+}
+
 impl std::str::FromStr for Mode {
     type Err = NoSuchMode;
 

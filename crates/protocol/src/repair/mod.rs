@@ -17,6 +17,15 @@
 //! repair never makes an answer worse. A response format that the backend rejects is not requested
 //! again.
 //!
+//! A repair request contains the whole invalid answer as the message of the model, up to 200,000
+//! characters. Only the prompt after it is limited to the first 2,000 characters of the answer.
+//!
+//! An answer that the model refused or a content filter withheld ends the run ([`Withheld`]), and
+//! so do tool calls without text. A number or an open bracket at the end of an answer that the token
+//! limit cut off is not accepted.
+//!
+//! [`Withheld`]: crate::Withheld
+//!
 //! Repairs are independent of the retries of failed requests ([`RetryPolicy`](crate::RetryPolicy)).
 //! Both are reported as [`Retry`](crate::Retry). [`Counters`] hold statistics about repairs.
 //!
@@ -56,8 +65,9 @@ mod runner;
 pub use crate::adapt::repair::{Envelope, EnvelopeCall, Reading, RepairError, SHOWN, Shape, repair_prompt};
 pub(crate) use counters::Tally;
 pub use counters::{Counters, Stats, Target};
-pub use options::{MAX_ATTEMPTS, RepairOptions};
+pub use options::{MAX_ATTEMPTS, MOST_ATTEMPTS, RepairOptions};
 pub use response_format::response_format;
+pub(crate) use runner::SENT;
 pub use runner::{Answer, Attempt, AttemptKind, Reader, Repaired, Repairer, Verdict};
 
 #[cfg(test)]

@@ -5,6 +5,10 @@ use crate::directives::Mode;
 /// Default limit on repair attempts.
 pub const MAX_ATTEMPTS: u32 = 2;
 
+/// Highest limit on repair attempts, and on further attempts of a step, that files and commands
+/// accept. The HTTP API has the same limit.
+pub const MOST_ATTEMPTS: u32 = 8;
+
 /// Options for repairing invalid answers.
 ///
 /// ```

@@ -6,11 +6,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::counters::Tally;
-use super::{Counters, Reading, RepairOptions, SHOWN, Shape, repair_prompt, response_format};
+use super::{Counters, Reading, RepairOptions, Shape, repair_prompt, response_format};
 use crate::adapt::repair::truncated;
 use crate::adapt::{AdaptError, AdaptOptions, Adapter};
 use crate::directives::Mode;
+use crate::ending::{CUT, Withheld, is_whole};
 use crate::{BackendError, Plan, PromptRunner, Reply, Retry, RetryCause};
+
+/// Maximum number of characters of an invalid answer in the messages of the next request.
+pub(crate) const SENT: usize = 200_000;
 
 /// Reads the value in a text. An error ends the run and is passed on unchanged.
 pub type Reader = Arc<dyn Fn(&str) -> Result<Reading, BackendError> + Send + Sync>;
@@ -86,6 +90,9 @@ pub struct Repaired {
     pub attempts: Vec<Attempt>,
     /// Error of the last repair, if the backend did not answer that repair.
     pub unanswered: Option<BackendError>,
+    /// Reason why the last repair has no answer, if the model refused or a content filter withheld
+    /// that repair.
+    pub withheld: Option<Withheld>,
 }
 
 /// Final answer of a run.
@@ -112,6 +119,13 @@ pub struct Answer {
     pub repairs: u32,
     /// All requests, in order.
     pub attempts: Vec<Attempt>,
+    /// True if the only error is that the text ends inside the value.
+    #[serde(rename = "truncated", skip_serializing_if = "std::ops::Not::not")]
+    pub is_truncated: bool,
+    /// Reason that ended the run early: the model refused to answer, or a content filter withheld
+    /// the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
     /// Error that ended the run early. A further request might have given a better answer.
     #[serde(skip)]
     pub unanswered: Option<BackendError>,
@@ -194,7 +208,7 @@ impl Repairer {
 
     /// Asks in one mode after the other. An invalid answer is repaired while repairs are left; all
     /// modes share one limit. The first valid answer ends the run, and so does a usable answer
-    /// unless [`RepairOptions::strict`] is set.
+    /// unless [`RepairOptions::strict`] is set. A refusal ends the run as well.
     ///
     /// If a later mode is not answered, the best answer so far is returned.
     ///
@@ -222,11 +236,15 @@ impl Repairer {
                 Err(error) => return Err(error),
             };
             self.remember(refused.drain(..));
+            if run.withheld.is_some() {
+                run.offer(mode, text, reading);
+                break;
+            }
             run.says(mode, mode == Mode::PromptOnly, (&text, &reading));
             let (text, reading) = self.mend(&plan, mode, (text, reading), &mut run).await?;
             run.offer(mode, text, reading);
             // A valid answer ends the run. So does a usable one, unless `strict` is set.
-            if run.best.as_ref().is_some_and(|best| self.will_do(&best.reading)) {
+            if run.withheld.is_some() || run.best.as_ref().is_some_and(|best| self.will_do(&best.reading)) {
                 break;
             }
         }
@@ -256,7 +274,8 @@ impl Repairer {
     pub async fn repaired(&self, plan: &Plan, read: (String, Reading)) -> Result<Repaired, BackendError> {
         let mut run = RepairRun::new(self.options.attempts());
         let (text, reading) = self.mend(plan, Mode::PromptOnly, read, &mut run).await?;
-        Ok(Repaired { text, reading, attempts: run.attempts, unanswered: run.unanswered })
+        let RepairRun { attempts, unanswered, withheld, .. } = run;
+        Ok(Repaired { text, reading, attempts, unanswered, withheld })
     }
 
     /// Requests repairs until an answer is valid or no attempts are left. Returns the best answer.
@@ -273,7 +292,8 @@ impl Repairer {
         let mut latest = (text.clone(), reading.clone());
         let started_at = SystemTime::now();
         run.unanswered = None;
-        while !reading.is_valid() && run.left > 0 {
+        // A text that was closed at its end is not completed by a model.
+        while !reading.is_valid() && !reading.is_truncated() && run.left > 0 {
             run.left -= 1;
             let attempt = most - run.left;
             (self.progress)(&Retry {
@@ -297,8 +317,9 @@ impl Repairer {
                 }
             };
             let answered = reply.content();
-            let read = self.read(&answered)?;
-            let is_discarded = self.is_discarded((&text, &reading), &read);
+            run.withheld = Withheld::of(&reply);
+            let read = self.reading(&reply, run.withheld.as_ref())?;
+            let is_discarded = run.withheld.is_some() || self.is_discarded((&text, &reading), &read);
             run.attempts.push(Attempt {
                 mode,
                 kind: AttemptKind::Repair,
@@ -308,6 +329,10 @@ impl Repairer {
                 usage: usage(&reply.body),
                 latency: reply.latency,
             });
+            if run.withheld.is_some() {
+                // The previous answer is kept.
+                break;
+            }
             latest = (answered.clone(), if is_discarded { lossy(read.clone()) } else { read.clone() });
             if !is_discarded {
                 (text, reading) = (answered, read);
@@ -366,6 +391,18 @@ impl Repairer {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).extend(formats);
     }
 
+    /// Reads a reply. A reply that was withheld has no value, and a value that the token limit may
+    /// have cut off is invalid.
+    fn reading(&self, reply: &Reply, withheld: Option<&Withheld>) -> Result<Reading, BackendError> {
+        if let Some(withheld) = withheld {
+            return Ok(Reading::of_nothing(vec![withheld.to_string()]));
+        }
+        let text = reply.content();
+        let reading = self.read(&text)?;
+        let is_cut = reply.is_truncated() && reading.is_valid() && !is_whole(&text);
+        Ok(if is_cut { reading.with_errors(vec![CUT.to_owned()]) } else { reading })
+    }
+
     async fn first(
         &self,
         plan: &Plan,
@@ -380,7 +417,8 @@ impl Repairer {
             }
         };
         let text = reply.content();
-        let reading = self.read(&text)?;
+        run.withheld = Withheld::of(&reply);
+        let reading = self.reading(&reply, run.withheld.as_ref())?;
         run.attempts.push(Attempt {
             mode,
             kind: AttemptKind::First,
@@ -411,7 +449,7 @@ impl Repairer {
         let mut plan = plan.clone();
         // Some servers reject an empty message.
         if !text.trim().is_empty() {
-            plan.messages.push(json!({ "role": "assistant", "content": truncated(text, SHOWN) }));
+            plan.messages.push(json!({ "role": "assistant", "content": truncated(text, SENT) }));
         }
         let told = repair_prompt(&self.shape, text, reading, attempt);
         plan.messages.push(json!({ "role": "user", "content": told }));
@@ -420,7 +458,7 @@ impl Repairer {
     }
 
     fn answer(&self, run: RepairRun) -> Answer {
-        let RepairRun { best, said, attempts, unanswered, .. } = run;
+        let RepairRun { best, said, attempts, unanswered, withheld, .. } = run;
         let nothing = || Reading::of_nothing(vec!["`modes` is empty; expected at least one mode".to_owned()]);
         let (mode, text, reading) = match best {
             Some(Best { mode, text, reading }) => (Some(mode), text, reading),
@@ -429,6 +467,8 @@ impl Repairer {
         let is_parsed = reading.value.is_some();
         let (is_valid, will_do) = (reading.is_valid(), self.will_do(&reading));
         let (written, adapted) = (reading.written().map(str::to_owned), reading.adapted().to_vec());
+        let is_cut = reading.is_truncated() || reading.errors.first().is_some_and(|error| error == CUT);
+        let is_truncated = is_cut && reading.errors.len() == 1;
         let Reading { value, errors, .. } = reading;
         let (verdict, mode, text, value, written, adapted) = if will_do {
             let verdict = if is_valid { Verdict::Valid } else { Verdict::Partial };
@@ -437,15 +477,29 @@ impl Repairer {
             // In prompt-only mode, the model's text is the answer. If the best answer has no value,
             // the first text is the answer.
             let said = said.filter(|said| said.is_asked_for || !is_parsed);
+            let is_answer = said.is_some() || withheld.is_none();
             let (mode, text) = said.map_or((mode, text), |said| (Some(said.mode), said.text));
-            let value = self.shape.of_text(text.trim());
+            let value = self.shape.of_text(text.trim()).filter(|_| is_answer);
             (Verdict::Text, mode, text, value, None, Vec::new())
         };
         let is_repair = |attempt: &&Attempt| attempt.kind == AttemptKind::Repair;
         let repairs = attempts.iter().filter(is_repair).count() as u32;
         let discarded = attempts.iter().filter(|attempt| attempt.is_discarded).count() as u64;
         self.counters.count(&Tally { verdict, is_parsed, repairs: repairs.into(), discarded });
-        Answer { verdict, value, written, adapted, text, errors, mode, repairs, attempts, unanswered }
+        Answer {
+            verdict,
+            value,
+            written,
+            adapted,
+            text,
+            errors,
+            mode,
+            repairs,
+            attempts,
+            is_truncated,
+            withheld,
+            unanswered,
+        }
     }
 }
 
@@ -466,6 +520,7 @@ struct RepairRun {
     best: Option<Best>,
     said: Option<Said>,
     unanswered: Option<BackendError>,
+    withheld: Option<Withheld>,
 }
 
 /// Best answer so far.
@@ -485,7 +540,7 @@ struct Said {
 
 impl RepairRun {
     const fn new(left: u32) -> Self {
-        Self { left, attempts: Vec::new(), best: None, said: None, unanswered: None }
+        Self { left, attempts: Vec::new(), best: None, said: None, unanswered: None, withheld: None }
     }
 
     /// Reports whether any reply had content.

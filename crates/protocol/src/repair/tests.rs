@@ -1,5 +1,6 @@
 mod adapted;
 mod better;
+mod endings;
 mod refusals;
 
 use std::sync::{Arc, Mutex};

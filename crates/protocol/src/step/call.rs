@@ -8,14 +8,20 @@ use super::constraint::{Constraint, Ladder, Sent};
 use super::cost::Cost;
 use super::error::Kind;
 use super::{Context, Progress, Step};
-use crate::tools::{ToolLoopRunner, Turn};
+use crate::adapt::repair::truncated;
+use crate::tools::{ToolLoopRunner, Turn, codes};
 use crate::trace::Span;
-use crate::{Body, Plan};
+use crate::{Body, Plan, Withheld};
+
+/// Maximum number of characters of a refusal in an error.
+const REFUSAL: usize = 500;
 
 /// Result of a model call.
 pub(super) enum CallResult {
     /// Text of the answer, and the request that it answers.
     Text(Box<Called>),
+    /// The model refused to answer, or a content filter withheld the answer.
+    Withheld { withheld: Withheld, cost: Cost },
     /// No usable answer, for these reasons.
     Failed { text: String, errors: Vec<String>, cost: Cost },
 }
@@ -30,6 +36,8 @@ pub(super) struct Called {
     pub(super) shows_schema: bool,
     /// True if the limit of tokens cut off the answer.
     pub(super) is_truncated: bool,
+    /// True if the backend closed the value early, because the limit of tokens was near.
+    pub(super) is_closed_early: bool,
     pub(super) cost: Cost,
 }
 
@@ -69,13 +77,19 @@ impl Step {
                     let reply = answered?;
                     constraint.tell(span);
                     let cost = Cost::of_usage(reply.body.get("usage"), reply.latency);
+                    if let Some(withheld) = Withheld::of(&reply) {
+                        return Ok(CallResult::Withheld { withheld, cost });
+                    }
                     let (text, is_truncated) = (reply.content(), reply.is_truncated());
+                    let closed = reply.body.pointer("/choices/0/closed_by_budget");
+                    let is_closed_early = closed == Some(&Value::Bool(true));
                     return Ok(CallResult::Text(Box::new(Called {
                         text,
                         plan,
                         sent,
                         shows_schema,
                         is_truncated,
+                        is_closed_early,
                         cost,
                     })));
                 }
@@ -143,6 +157,16 @@ impl Step {
             tokens: run.stats.prompt_tokens.saturating_add(run.stats.completion_tokens),
             time: Duration::from_millis(run.stats.latency_ms),
         };
+        let is_withheld = |code: &str| [codes::REFUSED, codes::CONTENT_FILTER].contains(&code);
+        if let Some(problem) =
+            run.errors.iter().chain(&run.warnings).find(|problem| is_withheld(&problem.code))
+        {
+            let refusal = problem.details.get("refusal").and_then(Value::as_str);
+            let refusal =
+                refusal.map(|refusal| format!(": {}", truncated(refusal, REFUSAL))).unwrap_or_default();
+            let withheld = Withheld::new(&problem.code, &format!("{}{refusal}", problem.message));
+            return Ok(CallResult::Withheld { withheld, cost });
+        }
         if !run.ok {
             let errors =
                 run.errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
@@ -155,6 +179,14 @@ impl Step {
             messages.pop();
         }
         let plan = Plan { messages, options };
-        Ok(CallResult::Text(Box::new(Called { text, plan, sent: None, shows_schema, is_truncated, cost })))
+        Ok(CallResult::Text(Box::new(Called {
+            text,
+            plan,
+            sent: None,
+            shows_schema,
+            is_truncated,
+            is_closed_early: false,
+            cost,
+        })))
     }
 }

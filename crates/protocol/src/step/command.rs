@@ -1,31 +1,30 @@
 //! Programs that process outputs.
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use process_wrap::tokio::{CommandWrap, KillOnDrop};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::error::Fault;
 use super::{Context, Interrupted, StepProcessor};
 use crate::adapt::{Input, ProcessorError};
+use crate::process::{self, Finished, ProcessLimits};
 
 /// Default timeout of a program, in seconds.
 const TIMEOUT: f64 = 30.0;
 /// Maximum number of bytes on standard output.
-const OUTPUT: u64 = 16 << 20;
-/// Maximum number of bytes of standard error that a fault shows.
-const COMPLAINT: u64 = 500;
+const OUTPUT: usize = 16 << 20;
 
 /// Program that reads an output on standard input and writes a JSON value to standard output, as a
 /// [`StepProcessor`].
 ///
-/// The program is started without a shell. A program that fails, runs too long or writes no JSON
-/// leaves the value unchanged, and the fault is recorded. While it runs, the thread of the step is
-/// blocked.
+/// The program is started without a shell. While it runs, the thread of the step is blocked.
+///
+/// A program that cannot be started, fails, runs too long or writes no JSON leaves the value
+/// unchanged. If the unchanged value is valid, the step fails, unless the program is
+/// [`optional`](Self::optional). To reject a value, a program writes one that does not match the
+/// schema.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandProcessor {
@@ -36,6 +35,9 @@ pub struct CommandProcessor {
     pub input: ProcessorInput,
     /// Timeout in seconds; 30 by default.
     pub timeout: Option<f64>,
+    /// True to accept the unchanged value if the program fails. The failure is reported.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// Input of a [`CommandProcessor`].
@@ -70,50 +72,14 @@ impl CommandProcessor {
 async fn run(processor: &CommandProcessor, input: Vec<u8>) -> Result<Value, String> {
     let (program, arguments) = processor.command.split_first().ok_or("no program is named")?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut command = CommandWrap::from(command);
-    command.wrap(KillOnDrop);
-    #[cfg(unix)]
-    command.wrap(process_wrap::tokio::ProcessGroup::leader());
-    let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
-    let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
-    let write = async {
-        if let Some(mut stdin) = stdin {
-            // A program may ignore its input.
-            let _ = stdin.write_all(&input).await;
-        }
-    };
-    let talk = async {
-        let (output, complaint, ()) = tokio::join!(whole(stdout, OUTPUT), whole(stderr, COMPLAINT), write);
-        (output, complaint, child.wait().await)
-    };
-    let limit = Duration::try_from_secs_f64(processor.timeout.unwrap_or(TIMEOUT)).unwrap_or(Duration::MAX);
-    let Ok((output, complaint, status)) = tokio::time::timeout(limit, talk).await else {
-        // Kills the whole process group.
-        let _ = child.start_kill();
-        return Err(format!("did not end within {} seconds", limit.as_secs_f64()));
-    };
-    let status = status.map_err(|error| format!("could not be waited for: {error}"))?;
+    command.args(arguments);
+    let timeout = Duration::try_from_secs_f64(processor.timeout.unwrap_or(TIMEOUT)).unwrap_or(Duration::MAX);
+    let finished = process::run(command, &input, ProcessLimits { timeout, output: OUTPUT }).await;
+    let Finished { status, output, complaint } = finished.map_err(|error| error.to_string())?;
     if !status.success() {
-        let complaint = String::from_utf8_lossy(&complaint);
-        return Err(format!("failed ({status}): {}", complaint.trim()));
-    }
-    if output.len() as u64 > OUTPUT {
-        return Err(format!("wrote more than {OUTPUT} bytes"));
+        return Err(format!("failed ({status}): {complaint}"));
     }
     serde_json::from_slice(&output).map_err(|error| format!("wrote no JSON value: {error}"))
-}
-
-/// Reads a pipe to its end. Keeps at most `limit` bytes and one more, which shows that there are
-/// more.
-async fn whole(pipe: Option<impl AsyncRead + Unpin>, limit: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        // An unreadable pipe counts as one that has ended.
-        let _ = (&mut pipe).take(limit + 1).read_to_end(&mut bytes).await;
-        let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
-    }
-    bytes
 }
 
 impl StepProcessor for CommandProcessor {
@@ -134,5 +100,9 @@ impl StepProcessor for CommandProcessor {
         });
         let program = self.command.first().map_or("", String::as_str);
         ran.map(Some).map_err(|reason| ProcessorError::fault("", format!("`{program}` {reason}")))
+    }
+
+    fn is_required(&self) -> bool {
+        !self.optional
     }
 }

@@ -83,6 +83,9 @@ pub struct StepOutput {
     pub attempts: u32,
     /// Number of requests for a repair in the successful attempt.
     pub repairs: u32,
+    /// True if the token limit cut off the text. A value was whole, but a text of a step without a
+    /// schema may lack its end.
+    pub is_truncated: bool,
 }
 
 /// Custom stage that can change outputs and use the context. Closures with the signature of
@@ -101,6 +104,12 @@ pub trait StepProcessor: Send + Sync {
         input: Input<'_>,
         context: &Context,
     ) -> Result<Option<Value>, ProcessorError<Interrupted>>;
+
+    /// Reports whether the step fails if this processor fails and its input is otherwise valid. The
+    /// default is false: the value is kept.
+    fn is_required(&self) -> bool {
+        false
+    }
 }
 
 impl<F> StepProcessor for F

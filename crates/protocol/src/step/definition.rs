@@ -16,14 +16,17 @@ use super::read::{Source, read};
 use super::{RETRIES, Step};
 use crate::adapt::Coercion;
 use crate::config::{Aros, OutputProcessing, StructuredOutput};
-use crate::directives::Mode;
+use crate::directives::{Mode, repeated};
 use crate::precheck::{InjectFeedback, PrecheckOptions, PromptPlanner, PromptValidator};
 use crate::quota::Quota;
-use crate::repair::{RepairOptions, Shape};
+use crate::repair::{MOST_ATTEMPTS, RepairOptions, Shape};
 use crate::{Body, PromptRunner};
 
 /// Error of a file without steps.
 const NO_STEPS: &str = "the file has no steps; expected `agents` with at least one step, or `processing`";
+
+/// Limit on attempts, for errors. See [`MOST_ATTEMPTS`].
+const AT_MOST: &str = "an integer from 0 to 8";
 
 /// Step name for a file that has only a `processing` block.
 const ONLY: &str = "step";
@@ -91,7 +94,7 @@ pub struct StepDefinition {
     /// Additional request fields, such as `temperature`. They override the defaults of the prompt
     /// runner.
     pub options: Body,
-    /// Maximum number of attempts after the first one; the default is 1.
+    /// Maximum number of attempts after the first one, from 0 to 8; the default is 1.
     pub retries: Option<u32>,
     /// Limit on all requests of the step, including those of its validator and planner. All runs of
     /// a built step share it.
@@ -124,6 +127,9 @@ pub struct Processing {
     pub reasoning_precheck: PrecheckOptions,
     /// JSON Schema of the output. If `None`, the step keeps the schema that was set before, if any.
     pub schema: Option<Value>,
+    /// File with a definition of fields whose schema the output must match, instead of `schema`.
+    /// [`StepsFile::with_fields`] reads the file.
+    pub fields: Option<String>,
     /// GBNF grammar that constrains the output instead of the schema.
     pub grammar: Option<String>,
     /// True to accept only outputs that match the schema without adaptation. Requires a schema.
@@ -221,6 +227,38 @@ impl StepsFile {
             check()?;
         }
         Ok(file)
+    }
+
+    /// Reads the definitions of fields that steps name. `read` returns the JSON Schema for the path in
+    /// the option `fields`, since this crate reads no files.
+    ///
+    /// ```
+    /// use formwork_protocol::step::{Format, StepsFile};
+    /// use serde_json::json;
+    /// let text = "agents: { a: { processing: { fields: order.yaml } } }";
+    /// let file = StepsFile::parse(text, Format::Yaml)?;
+    /// let file = file.with_fields(|_| Ok::<_, String>(json!({"type": "object"})))?;
+    /// let processing = file.step("a")?.processing.as_ref().unwrap();
+    /// assert_eq!(processing.schema, Some(json!({"type": "object"})));
+    /// # Ok::<(), formwork_protocol::step::StepsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error with the key path of the first definition that `read` rejects, and its reason.
+    pub fn with_fields<E: fmt::Display>(
+        mut self,
+        read: impl Fn(&str) -> Result<Value, E>,
+    ) -> Result<Self, StepsError> {
+        for (name, step) in &mut self.agents {
+            let Some(processing) = &mut step.processing else { continue };
+            let Some(path) = processing.fields.take() else { continue };
+            let fault = |fault| StepsError::at(&["agents", name, "processing", "fields"], fault);
+            let schema = read(&path)
+                .map_err(|reason| self.source.locate(fault(Fault::Grammar { reason: reason.to_string() })))?;
+            processing.schema = Some(schema);
+            processing.check().map_err(|(_, wrong)| self.source.locate(fault(wrong)))?;
+        }
+        Ok(self)
     }
 
     /// Checks the grammars of all steps with `compile`, since this crate has no grammar compiler.
@@ -323,6 +361,13 @@ impl StepsFile {
         Ok(models)
     }
 
+    /// Returns the error of a prompt whose context lacks values with these `names`, with the position
+    /// of the prompt of step `step`. See [`StepError::undefined`](super::StepError::undefined).
+    pub fn undefined(&self, step: &str, names: &[String]) -> StepsError {
+        let fault = Fault::Undefined { names: names.to_vec() };
+        self.source.locate(StepsError::at(&["agents", step, "prompt"], fault))
+    }
+
     /// Returns the definition of an agent. `name` may have the prefix `agents.`.
     fn agent(&self, name: Option<&str>) -> Option<&StepDefinition> {
         let name = name?;
@@ -345,6 +390,9 @@ impl StepsFile {
         {
             let (given, wanted) = (given.to_string(), "a non-negative number of seconds");
             return Err((vec!["quota", "seconds"], Fault::Number { given, wanted }));
+        }
+        if let Some(given) = step.retries.filter(|&given| given > MOST_ATTEMPTS) {
+            return Err((vec!["retries"], Fault::Number { given: given.to_string(), wanted: AT_MOST }));
         }
         let Some(processing) = &step.processing else { return Ok(()) };
         let within = |(path, fault): (Vec<&'static str>, Fault)| ([vec!["processing"], path].concat(), fault);
@@ -418,7 +466,11 @@ impl Processing {
         if let Some(schema) = &self.schema {
             Shape::of_schema(schema.clone(), "output")
                 .map_err(|error| (vec!["schema"], Fault::Repair(error)))?;
-        } else if self.enforce_grammar {
+            if self.fields.is_some() {
+                let reason = "`schema` is given as well";
+                return Err((vec!["fields"], Fault::NoEffect { reason }));
+            }
+        } else if self.enforce_grammar && self.fields.is_none() {
             return Err((vec!["enforce_grammar"], Fault::Needs { wanted: "a schema" }));
         }
         if self.grammar.as_ref().is_some_and(|grammar| grammar.trim().is_empty()) {
@@ -426,6 +478,14 @@ impl Processing {
         }
         if self.modes.as_ref().is_some_and(Vec::is_empty) {
             return Err((vec!["modes"], Fault::Needs { wanted: "at least one mode" }));
+        }
+        if let Some(mode) = self.modes.as_deref().and_then(repeated) {
+            return Err((vec!["modes"], Fault::Repeated { given: mode.name() }));
+        }
+        let repair = self.repair.as_ref().map(|repair| repair.max_attempts);
+        if let Some(given) = repair.filter(|&given| given > MOST_ATTEMPTS) {
+            let fault = Fault::Number { given: given.to_string(), wanted: AT_MOST };
+            return Err((vec!["repair", "max_attempts"], fault));
         }
         for processor in &self.processors {
             processor.check().map_err(|(key, fault)| (vec!["processors", key], fault))?;

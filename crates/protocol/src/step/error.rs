@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::adapt::{AdaptError, ProcessorError};
 use crate::repair::RepairError;
 use crate::tools::ToolsError;
-use crate::{BackendError, Interruption};
+use crate::{BackendError, Interruption, Withheld};
 
 /// Error in a steps file or a `processing` block, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -27,6 +27,8 @@ pub(super) enum Fault {
     Unknown { given: String, known: Vec<String> },
     #[error("{given} is invalid; expected {wanted}")]
     Number { given: String, wanted: &'static str },
+    #[error("`{given}` occurs twice")]
+    Repeated { given: &'static str },
     #[error("requires {wanted}")]
     Needs { wanted: &'static str },
     #[error("this option has no effect: {reason}")]
@@ -35,12 +37,19 @@ pub(super) enum Fault {
     Reserved { field: &'static str },
     #[error("invalid template: {reason}")]
     Template { reason: String },
+    #[error("undefined variable {}; the context has no such value", quoted(names))]
+    Undefined { names: Vec<String> },
     #[error("{reason}")]
     Grammar { reason: String },
     #[error(transparent)]
     Adapt(AdaptError),
     #[error(transparent)]
     Repair(RepairError),
+}
+
+fn quoted(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }
 
 impl StepsError {
@@ -84,13 +93,19 @@ pub struct StepError(Box<Kind>);
 #[derive(Debug, Error)]
 pub(super) enum Kind {
     #[error("{}", errors.join("; "))]
-    Output { attempts: u32, errors: Vec<String> },
+    Output { attempts: u32, errors: Vec<String>, is_truncated: bool },
+    #[error(transparent)]
+    Withheld(#[from] Withheld),
+    #[error("the processor {reason}")]
+    Processor { reason: String },
     #[error("no mode of `modes` can be used ({modes}): {reason}")]
     Modes { modes: String, reason: &'static str },
     #[error("the step has no prompt: neither the step nor its input has a message")]
     NoPrompt,
     #[error("the prompt template cannot be rendered: {reason}")]
     Prompt { reason: String },
+    #[error("the prompt template cannot be rendered: undefined variable {}", quoted(names))]
+    Undefined { names: Vec<String> },
     #[error(transparent)]
     Tools(#[from] ToolsError),
     #[error(transparent)]
@@ -105,7 +120,9 @@ impl Kind {
         match self {
             Self::Output { .. } => "output",
             Self::Modes { .. } => "modes",
-            Self::NoPrompt | Self::Prompt { .. } => "prompt",
+            Self::Withheld(_) => "withheld",
+            Self::Processor { .. } => "processor",
+            Self::NoPrompt | Self::Prompt { .. } | Self::Undefined { .. } => "prompt",
             Self::Tools(_) => "tools",
             Self::Backend(_) => "backend",
             Self::Interrupted(_) => "interrupted",
@@ -152,6 +169,29 @@ impl StepError {
             Kind::Output { errors, .. } => errors,
             _ => &[],
         }
+    }
+
+    /// Returns the names of the context values that the prompt template needs and the context lacks.
+    /// Empty if the step has no output for another reason.
+    pub fn undefined(&self) -> &[String] {
+        match &*self.0 {
+            Kind::Undefined { names } => names,
+            _ => &[],
+        }
+    }
+
+    /// Returns the reason if the model refused to answer or a content filter withheld the answer.
+    /// Such an answer ends the step without further attempts.
+    pub fn withheld(&self) -> Option<&Withheld> {
+        match &*self.0 {
+            Kind::Withheld(withheld) => Some(withheld),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the token limit cut off the last answer inside its value.
+    pub fn is_truncated(&self) -> bool {
+        matches!(&*self.0, Kind::Output { is_truncated: true, .. })
     }
 
     /// Returns the number of attempts if all had unusable outputs. Returns 0 if the step has no

@@ -173,6 +173,10 @@ impl Step {
         processing
             .check()
             .map_err(|(path, reason)| StepsError::at(&[&["processing"], &path[..]].concat(), reason))?;
+        if processing.fields.is_some() {
+            let wanted = "`StepsFile::with_fields`, which reads the definition";
+            return Err(StepsError::at(&["processing", "fields"], Fault::Needs { wanted }));
+        }
         self.settings = Settings::resolved(processing, aros).map_err(|error| fault(Fault::Adapt(error)))?;
         self.traces_failures = self.settings.is_on;
         self.precheck = self.settings.precheck.clone().map(Precheck::new);

@@ -29,6 +29,16 @@ pub enum Progress<'a> {
         /// Error of the backend.
         error: &'a BackendError,
     },
+    /// The output is used, although a limit of tokens affected the answer.
+    CutShort {
+        /// Description, such as `the answer was cut off after its value`.
+        reason: &'static str,
+    },
+    /// A processor failed.
+    Processor {
+        /// Fault of the processor.
+        error: &'a str,
+    },
     /// An attempt gave no usable output.
     Failed {
         /// Number of the attempt, from 1.
@@ -61,6 +71,8 @@ impl fmt::Display for Progress<'_> {
                 write!(f, "structured output is skipped: {told}")
             }
             Self::Refused { sent, error } => write!(f, "the server refused {sent}: {error}"),
+            Self::CutShort { reason } => write!(f, "{reason}"),
+            Self::Processor { error } => write!(f, "the processor {error}"),
             Self::Failed { attempt, attempts, errors } => {
                 write!(f, "attempt {attempt}/{attempts} failed: {}", errors.join("; "))
             }

@@ -1,5 +1,5 @@
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::Value;
 
 use super::error::{Fault, Kind};
@@ -46,7 +46,34 @@ impl Template {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(100_000));
-        let fault = |error: minijinja::Error| Kind::Prompt { reason: error.to_string() };
-        environment.render_str(&self.text, Serde(context)).map_err(fault)
+        environment.render_str(&self.text, Serde(context)).map_err(|error| {
+            let names = self.missing(context);
+            if error.kind() == ErrorKind::UndefinedError && !names.is_empty() {
+                return Kind::Undefined { names };
+            }
+            Kind::Prompt { reason: error.to_string() }
+        })
+    }
+
+    /// Returns the variables of the template that the context lacks, such as `user.name`, in
+    /// alphabetical order.
+    fn missing(&self, context: &Body) -> Vec<String> {
+        let environment = Environment::new();
+        let Ok(template) = environment.template_from_str(&self.text) else { return Vec::new() };
+        let is_known = |name: &String| {
+            let mut keys = name.split('.');
+            let first = keys.next().and_then(|key| context.get(key));
+            // An element of an array has no name here.
+            keys.try_fold(first, |value, key| match value {
+                Some(Value::Object(members)) => Ok(members.get(key)),
+                Some(_) => Err(()),
+                None => Ok(None),
+            })
+            .map_or(true, |value| value.is_some())
+        };
+        let mut names: Vec<String> =
+            template.undeclared_variables(true).into_iter().filter(|name| !is_known(name)).collect();
+        names.sort_unstable();
+        names
     }
 }

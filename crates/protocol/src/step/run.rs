@@ -13,13 +13,14 @@ use super::error::{Kind, StepError};
 use super::{Context, Interrupted, Output, Progress, Step, StepProcessor, events};
 use crate::adapt::repair::{dotted, first_errors, truncated};
 use crate::adapt::{Adaptation, Input, Processor, ProcessorError};
+use crate::ending::{CUT, is_whole};
 use crate::precheck::{InjectFeedback, PrecheckInput, plan_snippet};
-use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict};
+use crate::repair::{Reader, Reading, Repairer, SENT, Tally, Verdict};
 use crate::trace::{Span, Status};
-use crate::{BackendError, Body};
+use crate::{BackendError, Body, Interruption};
 
-/// Slot for the interruption of a processor during a repair.
-type Stopped = Arc<Mutex<Option<Interrupted>>>;
+/// Slot for the reason why a text could not be read during a repair.
+type Stopped = Arc<Mutex<Option<Kind>>>;
 
 /// Failed attempt.
 struct Failed {
@@ -27,11 +28,13 @@ struct Failed {
     value: Option<Value>,
     errors: Vec<String>,
     asked: RepairCount,
+    /// True if the limit of tokens cut off the text.
+    is_truncated: bool,
 }
 
 /// Result of an attempt.
 enum Ended {
-    Good { value: Value, text: String, asked: RepairCount, context: Context },
+    Good { value: Value, text: String, asked: RepairCount, context: Context, is_truncated: bool },
     Bad(Failed),
 }
 
@@ -51,6 +54,8 @@ struct Read {
     asked: RepairCount,
     /// Context after the processors.
     context: Context,
+    /// True if the limit of tokens cut off the text.
+    is_truncated: bool,
 }
 
 impl Step {
@@ -107,11 +112,12 @@ impl Step {
             spent.record(&attempt);
             cost.add(spent);
             match ended {
-                Ok(Ended::Good { value, text, asked, context: own }) => {
+                Ok(Ended::Good { value, text, asked, context: own, is_truncated }) => {
                     *context = own.snapshot();
                     attempt.end(Status::Ok);
                     self.count(Verdict::Valid, number, all.and(asked));
-                    return Ok(StepOutput { value, text, attempts: number, repairs: asked.repairs });
+                    let repairs = asked.repairs;
+                    return Ok(StepOutput { value, text, attempts: number, repairs, is_truncated });
                 }
                 Ok(Ended::Bad(failed)) => {
                     all = all.and(failed.asked);
@@ -139,11 +145,12 @@ impl Step {
         let has_value = last.as_ref().is_some_and(|failed| failed.value.is_some());
         self.count(if has_value { Verdict::Partial } else { Verdict::Text }, attempts, all);
         let text = last.as_ref().filter(|_| self.keeps_failures).map(|failed| failed.text.clone());
+        let is_truncated = last.as_ref().is_some_and(|failed| failed.is_truncated);
         let errors = last.map(|failed| failed.errors).unwrap_or_default();
         if self.traces_failures {
             events::failed(span, ("output", &errors), cost, text.as_deref());
         }
-        Err(Kind::Output { attempts, errors })
+        Err(Kind::Output { attempts, errors, is_truncated })
     }
 
     /// Adds a run to the counters. Does nothing if the step has no schema.
@@ -184,29 +191,50 @@ impl Step {
         let called = self.call((messages, feedback), &input.options, &context, (ladder, span)).await?;
         let called = match called {
             CallResult::Text(called) => *called,
+            CallResult::Withheld { withheld, cost: spent } => {
+                cost.add(spent);
+                return Err(withheld.into());
+            }
             CallResult::Failed { text, errors, cost: spent } => {
                 cost.add(spent);
-                return Ok(Ended::Bad(Failed { text, value: None, errors, asked: RepairCount::default() }));
+                let (value, asked, is_truncated) = (None, RepairCount::default(), false);
+                return Ok(Ended::Bad(Failed { text, value, errors, asked, is_truncated }));
             }
         };
         cost.add(called.cost);
         let text = called.text.clone();
         let Some(output) = &self.output else {
-            let value = Value::String(text.clone());
-            return self.validated(Read {
-                text,
-                value: Some(value),
-                errors: Vec::new(),
-                asked: RepairCount::default(),
-                context,
-            });
+            self.report_cut(&called);
+            let value = Some(Value::String(text.clone()));
+            let (errors, asked, is_truncated) = (Vec::new(), RepairCount::default(), called.is_truncated);
+            return self.validated(Read { text, value, errors, asked, context, is_truncated });
         };
         let mut read = self.read(output, text, &context, Some((span, called.cost)))?;
+        read.is_truncated = called.is_truncated;
         self.learn(output, &called, !read.errors.is_empty(), ladder);
-        if !read.errors.is_empty() && self.settings.repair.is_some() {
+        let may_be_cut = called.is_truncated && !self.settings.adapt.allow_truncated;
+        if read.errors.is_empty() && may_be_cut && !is_whole(&read.text) {
+            read.errors = vec![CUT.to_owned()];
+        }
+        if read.errors.is_empty() {
+            self.report_cut(&called);
+        } else if self.settings.repair.is_some() {
             read = self.repaired(output, read, (called, &context), (span, cost)).await?;
         }
         self.validated(read)
+    }
+
+    /// Reports that a limit of tokens affected an answer that is used.
+    fn report_cut(&self, called: &Called) {
+        let reason = match called {
+            Called { is_truncated: true, .. } if self.output.is_none() => CUT,
+            Called { is_truncated: true, .. } => {
+                "the answer was cut off at its length limit, after its value"
+            }
+            Called { is_closed_early: true, .. } => "the length limit forced the answer to close early",
+            _ => return,
+        };
+        (self.reports)(&Progress::CutShort { reason });
     }
 
     /// Learns from an answer whether the backend enforces the constraint of the request.
@@ -286,15 +314,17 @@ impl Step {
         text: String,
         context: &Context,
         span: Option<(&Span, Cost)>,
-    ) -> Result<Read, Interrupted> {
+    ) -> Result<Read, Kind> {
         let context = context.copied();
+        let (asked, is_truncated) = (RepairCount::default(), false);
         if self.settings.enforce_grammar
             && let Some(errors) = as_it_came(output, &text)
         {
-            return Ok(Read { text, value: None, errors, asked: RepairCount::default(), context });
+            return Ok(Read { text, value: None, errors, asked, context, is_truncated });
         }
+        let faults = Mutex::default();
         let adaptation = {
-            let bind = |processor| Bound { processor, context: &context };
+            let bind = |processor| Bound { processor, context: &context, faults: &faults };
             let bound: Vec<Bound<'_>> = self.processors.iter().map(|processor| bind(&**processor)).collect();
             let processors: Vec<&dyn Processor<Interrupted>> = bound.iter().map(|bound| bound as _).collect();
             output.adapter.adapt_with(&text, &processors)?
@@ -302,8 +332,19 @@ impl Step {
         if let Some((span, cost)) = span.filter(|_| self.settings.is_on) {
             events::adaptation(span, &adaptation, output, (&self.settings, &cost));
         }
+        for ProcessorFault { reason, is_required } in
+            faults.into_inner().unwrap_or_else(PoisonError::into_inner)
+        {
+            // An invalid value does not reach the caller, and the model may repair it.
+            if is_required && adaptation.is_valid() {
+                return Err(Kind::Processor { reason });
+            }
+            if span.is_some() {
+                (self.reports)(&Progress::Processor { error: &reason });
+            }
+        }
         let errors = errors(output, &adaptation);
-        Ok(Read { text, value: adaptation.into_value(), errors, asked: RepairCount::default(), context })
+        Ok(Read { text, value: adaptation.into_value(), errors, asked, context, is_truncated })
     }
 
     /// Requests repairs for an output that does not match its schema.
@@ -322,7 +363,7 @@ impl Step {
         }
         // Keeps a processor's interruption, since a backend error cannot carry its details.
         let stopped: Stopped = Arc::default();
-        let reader = self.reader(output, context, Arc::clone(&stopped));
+        let reader = self.reader(output, context, Some(Arc::clone(&stopped)));
         let progress = Arc::clone(&self.progress);
         let repairer = Repairer::new(self.prompts.clone(), output.shape.clone())
             .with_options(options.clone())
@@ -334,7 +375,7 @@ impl Step {
             Ok(repaired) => repaired,
             Err(error) => {
                 let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
-                return Err(stopped.map_or(Kind::Backend(error), Kind::Interrupted));
+                return Err(stopped.unwrap_or(Kind::Backend(error)));
             }
         };
         for (attempt, number) in repaired.attempts.iter().zip(1..) {
@@ -342,10 +383,18 @@ impl Step {
         }
         let discarded = repaired.attempts.iter().filter(|attempt| attempt.is_discarded).count();
         let asked = RepairCount { repairs: repaired.attempts.len() as u32, discarded: discarded as u32 };
-        if repaired.text == read.text {
+        if let Some(withheld) = repaired.withheld {
+            return Err(withheld.into());
+        }
+        if repaired.text == read.text && !repaired.reading.is_valid() {
             return Ok(Read { asked, ..read });
         }
-        let read = self.read(output, repaired.text, context, Some((span, of_call)))?;
+        let mut read = self.read(output, repaired.text, context, Some((span, of_call)))?;
+        if read.errors.is_empty() {
+            // The token limit may have cut off the repair.
+            read.errors = repaired.reading.errors;
+            read.is_truncated = !read.errors.is_empty();
+        }
         Ok(Read { asked, ..read })
     }
 
@@ -355,31 +404,37 @@ impl Step {
     /// Returns `None` if the step has no schema.
     pub fn repairer(&self) -> Option<Repairer> {
         let output = self.output.as_ref()?;
-        let reader = self.reader(output, &Context::default(), Arc::default());
+        let reader = self.reader(output, &Context::default(), None);
         let repairer = Repairer::new(self.prompts.clone(), output.shape.clone());
         let options = self.settings.repair.clone().unwrap_or_default();
         Some(repairer.with_options(options).with_counters(Arc::clone(&self.counters)).with_reader(reader))
     }
 
     /// Returns a reader that parses each text with its own copy of the context.
-    fn reader(&self, output: &Output, context: &Context, stopped: Stopped) -> Reader {
+    fn reader(&self, output: &Output, context: &Context, stopped: Option<Stopped>) -> Reader {
         let (step, output, context) = (self.clone(), output.clone(), context.clone());
         Arc::new(move |text| match step.read(&output, text.to_owned(), &context, None) {
             Ok(read) => Ok(reading(&output, read)),
-            Err(interrupted) => {
-                let error = BackendError::from(interrupted.reason);
-                *stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupted);
-                Err(error)
+            // Without a slot for the reason, the caller gets the reason as an error of the text.
+            Err(Kind::Processor { reason }) if stopped.is_none() => {
+                Ok(output.shape.unread(text, vec![format!("the processor {reason}")]))
+            }
+            Err(kind) => {
+                let reason = kind.interruption().unwrap_or(Interruption::Cancelled);
+                if let Some(stopped) = &stopped {
+                    *stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind);
+                }
+                Err(BackendError::from(reason))
             }
         })
     }
 
     /// Ends an attempt: a valid output must also pass the caller's validators.
     fn validated(&self, read: Read) -> Result<Ended, Kind> {
-        let Read { text, value, mut errors, asked, context } = read;
+        let Read { text, value, mut errors, asked, context, is_truncated } = read;
         let value = match value {
             Some(value) if errors.is_empty() => value,
-            value => return Ok(Ended::Bad(Failed { text, value, errors, asked })),
+            value => return Ok(Ended::Bad(Failed { text, value, errors, asked, is_truncated })),
         };
         for validator in &self.validators {
             match validator.validate(&value, &context) {
@@ -389,9 +444,10 @@ impl Step {
             }
         }
         if errors.is_empty() {
-            return Ok(Ended::Good { value, text, asked, context });
+            return Ok(Ended::Good { value, text, asked, context, is_truncated });
         }
-        Ok(Ended::Bad(Failed { text, value: Some(value), errors, asked }))
+        let is_truncated = false;
+        Ok(Ended::Bad(Failed { text, value: Some(value), errors, asked, is_truncated }))
     }
 }
 
@@ -412,6 +468,7 @@ impl Read {
             errors: self.errors.clone(),
             asked: self.asked,
             context: self.context.clone(),
+            is_truncated: self.is_truncated,
         }
     }
 }
@@ -420,11 +477,26 @@ impl Read {
 struct Bound<'a> {
     processor: &'a dyn StepProcessor,
     context: &'a Context,
+    /// Faults of all processors.
+    faults: &'a Mutex<Vec<ProcessorFault>>,
+}
+
+/// Fault of a processor.
+struct ProcessorFault {
+    reason: String,
+    /// True if the step fails unless the value is invalid.
+    is_required: bool,
 }
 
 impl Processor<Interrupted> for Bound<'_> {
     fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError<Interrupted>> {
-        self.processor.process(input, self.context)
+        let processed = self.processor.process(input, self.context);
+        if let Err(ProcessorError::Fault { path, message }) = &processed {
+            let (reason, is_required) = (fault(path, message), self.processor.is_required());
+            let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+            faults.push(ProcessorFault { reason, is_required });
+        }
+        processed
     }
 }
 
@@ -469,7 +541,7 @@ fn feedback(failed: &Failed) -> Vec<Value> {
     let mut messages = Vec::new();
     // Some servers reject an empty message.
     if !failed.text.trim().is_empty() {
-        messages.push(json!({ "role": "assistant", "content": truncated(&failed.text, SHOWN) }));
+        messages.push(json!({ "role": "assistant", "content": truncated(&failed.text, SENT) }));
     }
     let errors: Vec<String> =
         first_errors(&failed.errors).into_iter().map(|error| format!("- {error}")).collect();

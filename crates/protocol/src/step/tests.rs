@@ -1,7 +1,9 @@
 mod constraints;
+mod endings;
 mod files;
 mod interruptions;
 mod isolation;
+mod traces;
 
 use std::sync::Arc;
 

@@ -34,7 +34,9 @@ pub(super) fn prepare(
     options.output_instructions = request.output_instructions;
     options.inject_response_format = request.inject_response_format;
     let mut run = RunRequest::of_history(request.messages, options);
-    run.overrides = merge(&request.fields, &request.request_overrides);
+    let sampling = provider.and_then(|provider| provider.sampling.get(&*request.chat.model));
+    let fields = merge(&sampling.cloned().unwrap_or_default(), &request.fields);
+    run.overrides = merge(&fields, &request.request_overrides);
     run.modes = modes;
     let bounded = |given: usize| u32::try_from(given).unwrap_or(u32::MAX);
     let own = Preset {

@@ -52,6 +52,24 @@ async fn the_ladder_runs_over_a_provider() {
 }
 
 #[tokio::test]
+async fn a_model_of_a_provider_has_its_sampling_profile() {
+    let upstream = Upstream::start(vec![Reply::Says(SAVED), Reply::Says(SAVED)]).await;
+    let app = upstream.app(
+        "[models.mine]\nprovider = \"up\"\nmodel = \"m\"\nprofile = \"warm\"\n[sampling_profiles.warm]\ntemperature = 0.9\ntop_p = 0.8",
+    );
+    for fields in [json!({ "provider": "up" }), json!({ "provider": "up", "temperature": 0.25 })] {
+        let answer = ask(&app, &fields).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    }
+    let sampling = upstream
+        .asked()
+        .iter()
+        .map(|body| (body["temperature"].clone(), body["top_p"].clone()))
+        .collect::<Vec<_>>();
+    assert_eq!(sampling, [(json!(0.9), json!(0.8)), (json!(0.25), json!(0.8))]);
+}
+
+#[tokio::test]
 async fn messages_to_a_provider_may_have_any_content() {
     let upstream = Upstream::start(vec![Reply::Says(SAVED)]).await;
     let messages =

@@ -113,8 +113,8 @@ fn basic(health: &Health) -> Vec<Recommendation> {
     }
     if overall.soe.skipped > 0 {
         say(format!(
-            "structured output was skipped {} times: use models and servers that support it, or the local engine",
-            overall.soe.skipped
+            "structured output was skipped {}: use models and servers that support it, or the local engine",
+            times(overall.soe.skipped)
         ));
     }
     if overall.precheck.failure_rate().is_some_and(|rate| rate >= FAILING) {
@@ -125,6 +125,10 @@ fn basic(health: &Health) -> Vec<Recommendation> {
         ));
     }
     all
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 fn targeted(health: &Health) -> Vec<Recommendation> {
@@ -145,8 +149,9 @@ fn targeted(health: &Health) -> Vec<Recommendation> {
     }
     if let Some(skips) = health.soe_skips.iter().find(|skips| !skips.name.is_empty()) {
         let text = format!(
-            "structured output of model `{}` was skipped {} times: its server does not support it, or the support is unknown",
-            skips.name, skips.count
+            "structured output of model `{}` was skipped {}: its server does not support it, or the support is unknown",
+            skips.name,
+            times(skips.count)
         );
         all.push(Recommendation::new(Advice::Targeted, text).of_model(&skips.name));
     }

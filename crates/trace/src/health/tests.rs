@@ -562,3 +562,18 @@ fn counts_failed_runs_retries_repairs_and_cost() {
     assert_eq!(health.overall, *plan);
     assert!(health.recommendations.iter().any(|advice| advice.text.starts_with("1 of 2 runs failed: ")));
 }
+
+#[test]
+fn counts_applied_and_skipped_constraints() {
+    let world = World::new();
+    world.step("plan", "large", |attempt| {
+        attempt.event(Event::SoeEnabled, attributes(json!({ "mode": "auto" })));
+        attempt.event(Event::GrammarApplied, attributes(json!({ "mode": "auto", "schema_hash": "0" })));
+    });
+    world.step("plan", "small", |attempt| {
+        attempt.event(Event::SoeSkipped, attributes(json!({ "reason": "unsupported" })));
+    });
+    let health = world.health(HealthOptions::default());
+    assert_eq!((health.overall.soe.applied, health.overall.soe.skipped), (1, 1));
+    assert!(health.recommendations.iter().any(|advice| advice.text.contains("was skipped once: ")));
+}
