@@ -92,7 +92,7 @@ pub mod schema;
 mod strict;
 pub mod subschemas;
 mod tape;
-mod thoughts;
+pub mod thoughts;
 mod tolerant;
 mod typed;
 mod xml;

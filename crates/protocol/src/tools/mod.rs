@@ -63,6 +63,7 @@ mod dispatcher;
 mod envelope;
 mod error;
 mod executor;
+mod members;
 mod options;
 mod presets;
 mod record;

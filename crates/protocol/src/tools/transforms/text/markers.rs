@@ -15,6 +15,8 @@ pub(super) struct Marker {
 enum Form {
     /// JSON, or a list of Python calls.
     Values,
+    /// As `Values`, or Python calls without brackets, such as `f.call(a=1)`.
+    Python,
     /// `call:f{…}`, repeated with the same markers.
     Gemma,
     /// `[TOOL_CALLS]f[CALL_ID]id[ARGS]{…}`, or JSON.
@@ -36,7 +38,7 @@ const fn marker(open: &'static str, close: &'static str, form: Form) -> Marker {
 }
 
 /// All markers. A marker that begins with another one is before it.
-pub(super) const MARKERS: [Marker; 17] = [
+pub(super) const MARKERS: [Marker; 18] = [
     marker("<|tool_call_start|>", "<|tool_call_end|>", Form::Values),
     marker("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", Form::Kimi),
     marker("<|tool_call_begin|>", "", Form::Kimi),
@@ -48,7 +50,8 @@ pub(super) const MARKERS: [Marker; 17] = [
     marker("<|START_ACTION|>", "<|END_ACTION|>", Form::Values),
     marker("<|action_start|><|plugin|>", "<|action_end|>", Form::Values),
     marker("<|function_call|>", "", Form::Values),
-    marker("<|python_tag|>", "<|eom_id|>", Form::Values),
+    marker("<|python_tag|>", "<|eom_id|>", Form::Python),
+    marker("<|python_start|>", "<|python_end|>", Form::Python),
     marker("functools", "", Form::Values),
     marker("[TOOL_CALLS]", "", Form::Mistral),
     marker("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", Form::DeepSeek),
@@ -64,6 +67,7 @@ impl Marker {
         let mut calls = Vec::new();
         match self.form {
             Form::Values => calls = input.values(tools)?,
+            Form::Python => calls = input.values(tools).or_else(|| input.python())?,
             Form::Gemma => loop {
                 let (call, len) = gemma::call(input.rest())?;
                 calls.push(call);
@@ -112,6 +116,25 @@ impl Marker {
     }
 }
 
+/// Parses Mistral's calls without their marker as the whole text, such as `f[ARGS]{…}` or `f{…}`.
+/// Servers strip control tokens from the text.
+pub(super) fn stripped(text: &str) -> Option<Vec<Call>> {
+    let mut input = Input { text, at: 0 };
+    let mut calls = Vec::new();
+    while !input.rest().trim().is_empty() {
+        let end = input.rest().find('{')?;
+        let head = &input.rest()[..end];
+        let name = head.strip_suffix("[ARGS]").unwrap_or(head).split("[CALL_ID]").next()?.trim();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if name.is_empty() || !name.chars().all(is_name) {
+            return None;
+        }
+        input.at += end;
+        calls.push(input.with_arguments(name)?);
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
 struct Input<'a> {
     text: &'a str,
     at: usize,
@@ -140,13 +163,25 @@ impl<'a> Input<'a> {
         Some(calls)
     }
 
+    fn python(&mut self) -> Option<Vec<Call>> {
+        let (mut calls, len) = python::bare(self.rest())?;
+        for call in &mut calls {
+            // Llama calls its built-in tools by a method.
+            if let Some(name) = call.name.strip_suffix(".call") {
+                call.name = name.to_owned();
+            }
+        }
+        self.at += len;
+        Some(calls)
+    }
+
     /// Reads the JSON arguments of the call to `name`.
     fn with_arguments(&mut self, name: &str) -> Option<Call> {
         let name = name.trim();
         let start = self.text.len() - self.rest().trim_start().len();
         let (value, len) = json::first(&self.text[start..]).filter(|(value, _)| value.is_object())?;
         self.at = start + len;
-        (!name.is_empty()).then(|| Call { name: name.to_owned(), arguments: value.to_string() })
+        (!name.is_empty()).then(|| Call { name: name.to_owned(), arguments: value.text() })
     }
 
     fn mistral(&mut self, tools: &dyn ToolSource) -> Option<Vec<Call>> {
