@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Case, StructuredTrial, Verdict};
+use super::{Case, StructuredTrial, Verdict, Violation};
 
 /// Name of the row about a plain schema, which tests whether a server reads schemas at all.
 pub const ANY_SCHEMA: &str = "(any schema)";
@@ -196,6 +196,8 @@ pub struct KeywordRow {
     pub inconclusive: usize,
     /// Number of answers to cases without `violates` that satisfy the keyword.
     pub kept: usize,
+    /// Number of answers with text around the JSON value, such as a fence. Their values count above.
+    pub not_closed: usize,
 }
 
 impl KeywordRow {
@@ -210,16 +212,83 @@ impl KeywordRow {
     }
 }
 
+/// Results of a model that decide how its other trials count.
+#[derive(Default)]
+struct Control {
+    /// True if a request with a schema was answered: a refusal of another one is about its schema.
+    is_answered: bool,
+    /// True if the answer to a plain schema is not its JSON: the server reads no schemas.
+    is_ignored: bool,
+    /// Keywords that probes show as enforced.
+    enforced: BTreeSet<String>,
+}
+
+impl Control {
+    /// Returns the results of a model. Without a trial of the plain schema, any answer counts.
+    fn of(trials: &[(&Case, &StructuredTrial)]) -> Self {
+        let probes = |name: &str| {
+            let name = name.to_owned();
+            trials
+                .iter()
+                .filter(move |(case, _)| case.violates.as_ref() == Some(&name))
+                .map(|(_, trial)| trial)
+        };
+        let is_answered = |trial: &StructuredTrial| trial.valid.is_some();
+        let mut plain = probes(ANY_SCHEMA).peekable();
+        let is_answered = match plain.peek() {
+            Some(_) => plain.any(|trial| is_answered(trial)),
+            None => trials.iter().any(|(_, trial)| is_answered(trial)),
+        };
+        let is_ignored = probes(ANY_SCHEMA).any(|trial| trial.verdict == Some(Verdict::Ignored));
+        let probed: BTreeSet<&String> =
+            trials.iter().filter_map(|(case, _)| case.violates.as_ref()).collect();
+        let is_enforced = |keyword: &&String| {
+            let direct = |trial: &StructuredTrial| {
+                trial.verdict == Some(Verdict::Ignored) && is_direct(trial, keyword)
+            };
+            probes(keyword).any(|trial| trial.verdict == Some(Verdict::Enforced))
+                && !probes(keyword).any(|trial| direct(trial))
+        };
+        let enforced = probed.into_iter().filter(is_enforced).cloned().collect();
+        Self { is_answered, is_ignored, enforced }
+    }
+
+    /// Returns the verdict of a probe. A refusal counts only if the server accepts other schemas. A
+    /// violation of another keyword inside of the probed one, such as `enum` in `propertyNames`,
+    /// counts only if the server enforces that keyword elsewhere.
+    fn verdict(&self, verdict: Verdict, keyword: &str, trial: &StructuredTrial) -> Verdict {
+        let is_inner = |inner: &Violation| self.enforced.contains(&inner.keyword);
+        match verdict {
+            Verdict::Refused if keyword != ANY_SCHEMA && !self.is_answered => Verdict::Inconclusive,
+            Verdict::Ignored
+                if !(self.is_ignored
+                    || keyword == ANY_SCHEMA
+                    || is_direct(trial, keyword)
+                    || trial.violations.iter().any(is_inner)) =>
+            {
+                Verdict::Inconclusive
+            }
+            other => other,
+        }
+    }
+}
+
+/// Reports whether an answer violates the keyword itself, or has no JSON value.
+fn is_direct(trial: &StructuredTrial, keyword: &str) -> bool {
+    trial.violations.is_empty() || trial.violations.iter().any(|violation| violation.keyword == keyword)
+}
+
 /// Adds the result of one trial to a row.
-fn count(case: &Case, trial: &StructuredTrial, row: &mut KeywordRow) {
+fn count(case: &Case, trial: &StructuredTrial, control: &Control, row: &mut KeywordRow) {
     if let (Some(verdict), Some(probed)) = (trial.verdict, case.violates.as_ref()) {
         if *probed == row.keyword {
-            match verdict {
+            match control.verdict(verdict, probed, trial) {
                 Verdict::Enforced => row.enforced += 1,
                 Verdict::Ignored => row.ignored += 1,
                 Verdict::Refused => row.refused += 1,
                 Verdict::Inconclusive => row.inconclusive += 1,
             }
+            row.not_closed += usize::from(is_not_closed(trial));
         }
         return;
     }
@@ -233,25 +302,64 @@ fn count(case: &Case, trial: &StructuredTrial, row: &mut KeywordRow) {
     } else if trial.refused && mentions(reason, &row.keyword) {
         row.refused += 1;
     }
+    row.not_closed += usize::from(is_not_closed(trial));
 }
 
-/// Reports whether a message names a keyword as a whole word.
+/// Reports whether a complete answer has text around its JSON value.
+fn is_not_closed(trial: &StructuredTrial) -> bool {
+    let has_value = trial.valid == Some(true) || !trial.violations.is_empty();
+    has_value && trial.complete == Some(true) && trial.closed == Some(false)
+}
+
+/// Reports whether a message names a keyword. A name that is also an English word, such as `required`,
+/// counts only in quotes, on a path, or in a list after the word "keyword".
 pub(super) fn mentions(message: &str, keyword: &str) -> bool {
-    let words: Vec<&str> = match keyword.strip_prefix("format: ") {
-        Some(format) => vec!["format", format],
-        None => keyword.split('/').collect(),
-    };
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
-    let has = |word: &str| {
-        message.match_indices(word).any(|(at, _)| {
-            !message[..at].ends_with(is_part) && !message[at + word.len()..].starts_with(is_part)
-        })
-    };
-    if keyword.starts_with("format: ") {
-        words.iter().all(|word| has(word))
-    } else {
-        words.iter().any(|word| has(word))
+    if let Some(format) = keyword.strip_prefix("format: ") {
+        let is_format = |before: &str| {
+            let before = before.trim_end_matches([':', ' ', '=']).to_lowercase();
+            before.ends_with("format") || before.ends_with("formats")
+        };
+        let has_format = message.to_lowercase().contains("format");
+        return has_format
+            && words(message, format).any(|(before, after)| is_quoted(before, after) || is_format(before));
     }
+    keyword.split('/').any(|word| {
+        let is_name = word.contains('$') || word.bytes().any(|byte| byte.is_ascii_uppercase());
+        words(message, word).any(|(before, after)| {
+            is_name || is_quoted(before, after) || is_listed(before) || after.starts_with(" keyword")
+        })
+    })
+}
+
+/// Reports whether a message has `word` as a whole word.
+pub(super) fn has_word(message: &str, word: &str) -> bool {
+    words(message, word).next().is_some()
+}
+
+/// Returns the texts before and after each occurrence of a whole word.
+fn words<'m>(message: &'m str, word: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
+    message.match_indices(word).filter_map(move |(at, _)| {
+        let (before, after) = (&message[..at], &message[at + word.len()..]);
+        (!before.ends_with(is_part) && !after.starts_with(is_part)).then_some((before, after))
+    })
+}
+
+/// Reports whether a word is in quotes, or the last part of a path such as `/properties/a/required`.
+fn is_quoted(before: &str, after: &str) -> bool {
+    const QUOTES: [char; 9] = ['\'', '"', '`', '\\', '“', '”', '‘', '’', '´'];
+    (before.ends_with(QUOTES) && after.starts_with(QUOTES))
+        || (before.ends_with(['/', '.']) && !before.ends_with(". ") && !after.starts_with('/'))
+}
+
+/// Reports whether a word is in a list after "keyword" or "keywords", such as `keywords: minimum, not`.
+fn is_listed(before: &str) -> bool {
+    let lower = before.to_lowercase();
+    let Some((_, list)) = lower.rsplit_once("keyword") else { return false };
+    let list = list.strip_prefix('s').unwrap_or(list);
+    let names = list.split(|c: char| c.is_whitespace() || ",:".contains(c)).filter(|name| !name.is_empty());
+    let mut names = names.map(|name| name.trim_matches(['\'', '"', '`']));
+    names.all(|name| ["and", "or"].contains(&name) || ALL.iter().any(|known| known.to_lowercase() == name))
 }
 
 /// Returns a row for each keyword and model that has trials, in the order of
@@ -270,6 +378,14 @@ pub(super) fn table(cases: &[Case], models: &[String], trials: &[StructuredTrial
     let mut names: Vec<String> = sets.values().flat_map(|(_, set)| set.iter().cloned()).collect();
     names.sort_by(|one, other| (place(one), one).cmp(&(place(other), other)));
     names.dedup();
+    let controls: std::collections::HashMap<&str, Control> = models
+        .iter()
+        .map(|model| {
+            let of_model = trials.iter().filter(|trial| trial.key.model == *model);
+            let with_case = of_model.filter_map(|trial| Some((sets.get(trial.key.case.as_str())?.0, trial)));
+            (model.as_str(), Control::of(&with_case.collect::<Vec<_>>()))
+        })
+        .collect();
     let mut rows = Vec::new();
     for keyword in names {
         for model in models {
@@ -282,6 +398,7 @@ pub(super) fn table(cases: &[Case], models: &[String], trials: &[StructuredTrial
                 refused: 0,
                 inconclusive: 0,
                 kept: 0,
+                not_closed: 0,
             };
             let of_model = trials.iter().filter(|trial| trial.key.model == *model);
             let mut any = false;
@@ -289,7 +406,7 @@ pub(super) fn table(cases: &[Case], models: &[String], trials: &[StructuredTrial
                 let Some((case, set)) = sets.get(trial.key.case.as_str()) else { continue };
                 if set.contains(&keyword) {
                     any = true;
-                    count(case, trial, &mut row);
+                    count(case, trial, &controls[model.as_str()], &mut row);
                 }
             }
             if any {
@@ -354,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_names_keywords_as_whole_words() {
+    fn a_message_names_keywords_in_quotes_and_lists() {
         for (message, keyword, wanted) in [
             ("'minLength' is not permitted", "minLength", true),
             ("'minLength' is not permitted", "min", false),
@@ -363,6 +480,19 @@ mod tests {
             ("unknown format \"date-time\"", "format: date", false),
             ("`then` is unsupported", "if/then/else", true),
             ("$ref is unsupported", "$ref", true),
+            ("minLength is not permitted", "minLength", true),
+            ("Unsupported keyword: pattern", "pattern", true),
+            ("Unsupported keywords: minimum, not and maximum", "maximum", true),
+            ("the keyword minimum is required", "required", false),
+            ("the minimum keyword is unsupported", "minimum", true),
+            ("error at /properties/value/not", "not", true),
+            ("{\\\"keyword\\\": \\\"required\\\"}", "required", true),
+            ("'seed' is not supported, the field is required", "not", false),
+            ("'seed' is not supported, the field is required", "required", false),
+            ("if the schema contains items of this type, then retry", "if/then/else", false),
+            ("if the schema contains items of this type, then retry", "contains", false),
+            ("Unsupported format: time", "format: time", true),
+            ("the time format is wrong", "format: time", false),
         ] {
             assert_eq!(mentions(message, keyword), wanted, "{message} {keyword}");
         }
