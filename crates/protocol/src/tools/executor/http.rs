@@ -201,8 +201,8 @@ impl UrlPrefix {
     /// its path. The last part of the prefix's path must match as a whole.
     ///
     /// A server may decode a path, or remove parts of it, before it resolves `..`. So a path is refused
-    /// if a part of it may become `.` or `..`, or if it has control characters, text that is encoded
-    /// twice, or bytes that are not UTF-8.
+    /// if a part of it may become `.` or `..`. A path with control characters, with text that is encoded
+    /// twice, or with bytes that are not UTF-8 is refused as well.
     pub fn covers(&self, url: &str) -> bool {
         let Ok(url) = parse_url(url) else { return false };
         let (allowed, path) = (self.0.path().trim_end_matches('/'), url.path());

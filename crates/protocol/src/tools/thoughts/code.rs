@@ -14,9 +14,12 @@ pub(super) struct Code {
     is_strict: bool,
     has_fences: bool,
     len: usize,
-    /// Last result of [`Code::next`], which holds up to the start of the range.
-    cached: Option<Option<Range<usize>>>,
+    /// Last result of [`Code::next`], which holds up to its start. `None` if it is not computed yet.
+    cached: Option<Found>,
 }
+
+/// First code after a place, if there is one.
+struct Found(Option<Range<usize>>);
 
 impl Code {
     /// Finds the fences and backticks of `text`. If `is_strict` is true, a fence that is not closed
@@ -53,19 +56,19 @@ impl Code {
             (at + indent, c, at + line.len())
         });
         let after = self.fences.len() - self.fences.partition_point(|(fence, ..)| *fence < at);
-        let is_closed = (after + usize::from(self.first.is_some())) % 2 == 0;
+        let is_closed = (after + usize::from(self.first.is_some())).is_multiple_of(2);
         self.has_fences = is_closed || (self.is_strict && !is_thought);
     }
 
     /// Returns the first code that begins at `from` or after it.
     pub(super) fn next(&mut self, from: usize) -> Option<Range<usize>> {
-        if let Some(found) = &self.cached
+        if let Some(Found(found)) = &self.cached
             && found.as_ref().is_none_or(|range| range.start >= from)
         {
             return found.clone();
         }
         let found = self.find(from);
-        self.cached = Some(found.clone());
+        self.cached = Some(Found(found.clone()));
         found
     }
 
@@ -79,8 +82,8 @@ impl Code {
         });
         let limit = block.as_ref().map_or(self.len, |block| block.start);
         let start = self.runs.partition_point(|(run, ..)| *run < from);
-        let spans = self.runs[start..].iter().take_while(|(run, ..)| *run < limit);
-        let span = spans.filter_map(|(run, _, close)| Some(*run..self.runs.get((*close)?)?.0)).next();
+        let mut spans = self.runs[start..].iter().take_while(|(run, ..)| *run < limit);
+        let span = spans.find_map(|(run, _, close)| Some(*run..self.runs.get((*close)?)?.0));
         let span = span.map(|span| span.start..span.end + self.length_at(span.end));
         span.or(block)
     }

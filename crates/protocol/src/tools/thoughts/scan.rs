@@ -41,6 +41,8 @@ pub(in crate::tools) struct Scanner<'a> {
     /// `text` in lower case if it differs. Positions are the same.
     lower: Option<String>,
     tags: Vec<Needle>,
+    /// Place of the last closing tag.
+    last_close: Option<usize>,
     code: Code,
     /// JSON value at the start of the segment, if it is not skipped yet.
     value: Option<Range<usize>>,
@@ -66,16 +68,17 @@ impl<'a> Scanner<'a> {
         let lower = has_upper.then(|| text.to_ascii_lowercase());
         let families = TAGS.iter().enumerate();
         let tags = families.flat_map(|(family, (open, close))| {
-            let open = Some(Needle { family, word: *open, is_closing: false, next: Some(0) });
+            let open = Some(Needle { family, word: open, is_closing: false, next: Some(0) });
             // `<|end|>` and `<channel|>` end other messages as well.
             let is_own = close.contains('/') || close.contains("THINKING");
-            let close = is_own.then_some(Needle { family, word: *close, is_closing: true, next: Some(0) });
+            let close = is_own.then_some(Needle { family, word: close, is_closing: true, next: Some(0) });
             open.into_iter().chain(close)
         });
         let mut scanner = Self {
             text,
             lower,
             tags: tags.collect(),
+            last_close: None,
             code: Code::of(text, is_strict),
             value: None,
             is_broken: false,
@@ -85,15 +88,15 @@ impl<'a> Scanner<'a> {
             scanner.tags[at].next = scanner.find(scanner.tags[at].word, 0);
         }
         scanner.tags.retain(|tag| tag.next.is_some());
+        let closes = scanner.tags.iter().filter(|tag| tag.is_closing);
+        scanner.last_close = closes.filter_map(|tag| scanner.rfind(tag.word)).max();
         scanner.begin(0);
         scanner
     }
 
     /// Begins a segment at `at`, the end of a thought.
     pub(in crate::tools) fn begin(&mut self, at: usize) {
-        let closes = self.tags.iter().filter(|tag| tag.is_closing);
-        let last = closes.filter_map(|tag| self.rfind(tag.word)).max();
-        self.code.begin(self.text, at, last.is_some_and(|last| last >= at));
+        self.code.begin(self.text, at, self.last_close.is_some_and(|last| last >= at));
         let start = self.text.len() - self.text[at..].trim_start().len();
         (self.value, self.is_broken, self.depth) = (None, false, (0, start));
         if self.text[start..].starts_with(['{', '[']) {
@@ -168,7 +171,7 @@ impl<'a> Scanner<'a> {
     /// Reports whether more brackets open than close between the start of the segment and `at`.
     fn is_open(&mut self, at: usize) -> bool {
         let (depth, counted) = &mut self.depth;
-        for byte in self.text.as_bytes()[*counted..at.max(*counted)].iter() {
+        for byte in &self.text.as_bytes()[*counted..at.max(*counted)] {
             match byte {
                 b'{' | b'[' => *depth += 1,
                 b'}' | b']' => *depth -= 1,

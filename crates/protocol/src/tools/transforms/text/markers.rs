@@ -1,7 +1,7 @@
 //! Calls between markers that are control tokens of a model's vocabulary.
 
 use super::super::super::registry::ToolSource;
-use super::{Call, gemma, json, python, tagged};
+use super::{Call, gemma, is_known, json, python, short, tagged};
 
 /// Marker that begins calls, with the marker that ends them. The end may be missing or empty.
 pub(super) struct Marker {
@@ -67,7 +67,7 @@ impl Marker {
         let mut calls = Vec::new();
         match self.form {
             Form::Values => calls = input.values(tools)?,
-            Form::Python => calls = input.values(tools).or_else(|| input.python())?,
+            Form::Python => calls = input.values(tools).or_else(|| input.python(tools))?,
             Form::Gemma => loop {
                 let (call, len) = gemma::call(input.rest())?;
                 calls.push(call);
@@ -122,14 +122,11 @@ pub(super) fn stripped(text: &str) -> Option<Vec<Call>> {
     let mut input = Input { text, at: 0 };
     let mut calls = Vec::new();
     while !input.rest().trim().is_empty() {
-        let end = input.rest().find('{')?;
-        let head = &input.rest()[..end];
-        let name = head.strip_suffix("[ARGS]").unwrap_or(head).split("[CALL_ID]").next()?.trim();
+        let name = input.name()?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        if name.is_empty() || !name.chars().all(is_name) {
+        if !name.chars().all(is_name) {
             return None;
         }
-        input.at += end;
         calls.push(input.with_arguments(name)?);
     }
     (!calls.is_empty()).then_some(calls)
@@ -163,7 +160,8 @@ impl<'a> Input<'a> {
         Some(calls)
     }
 
-    fn python(&mut self) -> Option<Vec<Call>> {
+    /// Reads Python calls without brackets, which must name known tools: other text may be a program.
+    fn python(&mut self, tools: &dyn ToolSource) -> Option<Vec<Call>> {
         let (mut calls, len) = python::bare(self.rest())?;
         for call in &mut calls {
             // Llama calls its built-in tools by a method.
@@ -172,7 +170,7 @@ impl<'a> Input<'a> {
             }
         }
         self.at += len;
-        Some(calls)
+        calls.iter().all(|call| is_known(tools, short(&call.name))).then_some(calls)
     }
 
     /// Reads the JSON arguments of the call to `name`.
@@ -190,21 +188,20 @@ impl<'a> Input<'a> {
         }
         let mut calls = Vec::new();
         loop {
-            let (head, rest) = match self.rest().split_once("[ARGS]") {
-                Some(split) => split,
-                // Servers strip control tokens from the text.
-                None => self.rest().split_at(self.rest().find('{')?),
-            };
-            if head.len() > 200 {
-                return None;
-            }
-            self.at = self.text.len() - rest.len();
-            let name = head.split("[CALL_ID]").next().unwrap_or_default();
+            let name = self.name()?;
             calls.push(self.with_arguments(name)?);
             if !self.accept("[TOOL_CALLS]") {
                 return Some(calls);
             }
         }
+    }
+
+    /// Reads the name before the arguments, such as `f[CALL_ID]id[ARGS]` or `f`.
+    fn name(&mut self) -> Option<&'a str> {
+        let end = self.rest().find('{').filter(|end| *end <= 200)?;
+        let head = self.rest()[..end].trim_end();
+        self.at += end;
+        head.strip_suffix("[ARGS]").unwrap_or(head).split("[CALL_ID]").next().map(str::trim)
     }
 
     fn deepseek(&mut self) -> Option<Call> {
