@@ -123,8 +123,7 @@ fn read(text: &str) -> (Option<Value>, bool) {
 /// were cut off extend to the end.
 fn after_thoughts(text: &str) -> &str {
     let mut rest = text.trim_start();
-    loop {
-        let Some((open, close)) = TAGS.into_iter().find(|(open, _)| rest.starts_with(open)) else { break };
+    while let Some((open, close)) = TAGS.into_iter().find(|(open, _)| rest.starts_with(open)) {
         let inside = &rest[open.len()..];
         rest = inside.split_once(close).map_or("", |(_, after)| after).trim_start();
     }
