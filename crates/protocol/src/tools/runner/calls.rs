@@ -55,7 +55,9 @@ impl Loop<'_> {
             calls.iter().zip(arguments.iter().map(String::as_str)).collect();
         self.push(shaped.with_calls(&calls));
         self.messages.extend(results);
-        Ok(stopped)
+        // The message of the calls counts as well.
+        let is_large = stopped.as_ref().is_some_and(|problem| problem.code == codes::CONVERSATION_TOO_LARGE);
+        if is_large { Ok(self.too_large()) } else { Ok(stopped) }
     }
 
     /// Returns a problem if `call` has the name and the arguments of the call before it.
