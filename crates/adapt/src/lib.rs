@@ -94,7 +94,7 @@ pub mod schema;
 mod strict;
 pub mod subschemas;
 mod tape;
-mod thoughts;
+pub mod thoughts;
 mod tolerant;
 mod typed;
 mod xml;

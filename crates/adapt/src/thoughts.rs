@@ -1,4 +1,20 @@
-//! Removal of a model's reasoning from a text.
+//! A model's reasoning in a text: the tags around it, and its removal.
+
+/// Opening and closing tags in which model families write their thoughts.
+pub const TAGS: [(&str, &str); 12] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<think:opensource>", "</think:opensource>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|end|>"),
+    ("◁think▷", "◁/think▷"),
+];
 
 /// Returns the text after a model's reasoning, which some servers leave in the text.
 ///

@@ -61,6 +61,7 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<u8> {
 fn exit_code(run: &ToolRun) -> u8 {
     match run {
         run if run.is_unanswered() => ERROR,
+        run if run.is_filtered() => TRUNCATED,
         run if !run.ok => NEGATIVE,
         run if run.is_truncated() => TRUNCATED,
         _ => 0,

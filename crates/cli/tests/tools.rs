@@ -161,6 +161,12 @@ fn exit_codes_match_those_of_other_commands() {
     let (code, out, err, _) = run(vec![cut("The weather is")], &["Go."]);
     assert_eq!((code, out.as_str()), (Some(3), "The weather is\n"), "{err}");
     assert!(err.contains("formwork: warning: TRUNCATED: the final text was cut off"), "{err}");
+    // 3: a content filter cut off the text.
+    let mut filtered = says("The weather is");
+    filtered["choices"][0]["finish_reason"] = json!("content_filter");
+    let (code, out, err, _) = run(vec![filtered], &["Go."]);
+    assert_eq!((code, out.as_str()), (Some(3), "The weather is\n"), "{err}");
+    assert!(err.contains("formwork: CONTENT_FILTER_CUT: ") && !err.contains("withheld"), "{err}");
     // 1: a negative result counts more than a cut.
     let (code, ..) = run(vec![cut("No.")], &["--mode", "enforced", "Go."]);
     assert_eq!(code, Some(1));

@@ -6,6 +6,7 @@ use formwork_eval::{EvalMode, Strategy};
 use formwork_protocol::Body;
 use formwork_protocol::config::PROVIDER_PRESETS;
 use formwork_protocol::sampling::Sampling;
+use formwork_protocol::tools::RESERVED;
 
 use crate::args::OpenArgs;
 
@@ -275,8 +276,13 @@ impl StrategyArg {
     }
 }
 
+/// Parses default values of request fields. Fields that the evaluation sets are refused.
 fn object(text: &str) -> Result<Body, String> {
-    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
+    let fields: Body = serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))?;
+    match RESERVED.iter().find(|name| fields.contains_key(**name)) {
+        Some(name) => Err(format!("`{name}`: the evaluation sets this field")),
+        None => Ok(fields),
+    }
 }
 
 fn share(text: &str) -> Result<f64, &'static str> {

@@ -8,10 +8,10 @@ mod structured;
 mod table;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use formwork_eval::{EvalSettings, Evaluation, Harness, Journal, JournalEntry, Summary, select_scenarios};
 use formwork_protocol::BackendError;
 use formwork_protocol::config::Config;
@@ -74,7 +74,7 @@ fn run(args: &EvalArgs, config: &Config, mut settings: EvalSettings) -> Result<S
     let shared = &args.shared;
     let Subjects { models, backends } = models::subjects(shared, config, args.provider.as_deref())?;
     settings.models = models;
-    let folder = shared.out.clone().unwrap_or_else(|| new_folder(settings.harness.name()));
+    let folder = shared.out.clone().map_or_else(|| new_folder(settings.harness.name()), Ok)?;
     let (mut store, Journal { mut trials, .. }) = Store::open(&folder, &settings)?;
     let evaluation = Evaluation::new(settings, backends)?;
     let done = trials.iter().map(|trial| trial.key.clone()).collect();
@@ -110,9 +110,26 @@ fn drive<T: JournalEntry>(
     Ok(())
 }
 
-fn new_folder(harness: &str) -> PathBuf {
+/// Creates a folder for the results of an evaluation. Its name has the time in seconds, and a number if
+/// another evaluation began in the same second.
+fn new_folder(harness: &str) -> Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    PathBuf::from("formwork-eval").join(format!("{harness}-{now}"))
+    new_folder_in(Path::new("formwork-eval"), &format!("{harness}-{now}"))
+}
+
+fn new_folder_in(parent: &Path, name: &str) -> Result<PathBuf> {
+    std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+    let mut folder = parent.join(name);
+    for number in 2.. {
+        match std::fs::create_dir(&folder) {
+            Ok(()) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                folder = parent.join(format!("{name}-{number}"));
+            }
+            Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+        }
+    }
+    Ok(folder)
 }
 
 #[cfg(test)]

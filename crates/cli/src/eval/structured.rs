@@ -58,7 +58,7 @@ fn run(args: &EvalStructuredArgs) -> Result<StructuredSummary> {
         ..StructuredSettings::new()
     };
     let evaluation = StructuredEvaluation::new(settings, &backends)?;
-    let folder = shared.out.clone().unwrap_or_else(|| new_folder("structured"));
+    let folder = shared.out.clone().map_or_else(|| new_folder("structured"), Ok)?;
     let (mut store, Journal { mut trials, .. }) = Store::open(&folder, evaluation.settings())?;
     let done = trials.iter().map(|trial| trial.key.clone()).collect();
     let planned = evaluation.settings().plan().len();
@@ -70,7 +70,8 @@ fn run(args: &EvalStructuredArgs) -> Result<StructuredSummary> {
 }
 
 /// Reads the cases of a file, or of all `.json` and `.jsonl` files in a folder and its subfolders. A
-/// case without `id` is named by its path in the folder, and in a `.jsonl` file by its line as well.
+/// case without `id` is named by its path in the folder without the ending, and in a `.jsonl` file by
+/// its line as well.
 ///
 /// An error names the file and the place in the file.
 fn read(path: &Path) -> Result<Vec<Case>> {
@@ -172,13 +173,19 @@ fn text(summary: &StructuredSummary) -> String {
     for row in &summary.keywords {
         let model = if is_single { String::new() } else { format!("  {}", row.model) };
         let counts = match row.verdict {
-            KeywordVerdict::Kept => format!("{} answers, no probe", row.kept),
+            KeywordVerdict::Kept => {
+                format!("{} {}, no probe", row.kept, if row.kept == 1 { "answer" } else { "answers" })
+            }
             _ => format!(
                 "{} enforced, {} ignored, {} refused, {} inconclusive",
                 row.enforced, row.ignored, row.refused, row.inconclusive
             ),
         };
-        let _ = writeln!(text, "{:<24} {:<12} {counts}{model}", row.keyword, row.verdict.name());
+        let closed = match row.not_closed {
+            0 => String::new(),
+            count => format!(", {count} not closed"),
+        };
+        let _ = writeln!(text, "{:<24} {:<12} {counts}{closed}{model}", row.keyword, row.verdict.name());
     }
     text
 }

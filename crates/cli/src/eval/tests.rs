@@ -224,6 +224,10 @@ fn reports_invalid_arguments_and_configurations() -> Result<()> {
         vec!["directives", "--min-ok", "1.5"],
         vec!["directives", "--seed", "1", "--no-seed"],
         vec!["directives", "--llm-options-defaults", "[]"],
+        vec!["directives", "--llm-options-defaults", r#"{"response_format": {}}"#],
+        vec!["tools", "--llm-options-defaults", r#"{"tools": [], "model": "x"}"#],
+        vec!["structured", "--keywords", "--llm-options-defaults", r#"{"response_format": {}}"#],
+        vec!["structured", "--keywords", "--llm-options-defaults", r#"{"messages": []}"#],
         vec!["tools", "--full", "--scenarios", "simple"],
         vec!["structured"],
         vec!["structured", "--keywords", "--trials", "0"],
@@ -233,5 +237,14 @@ fn reports_invalid_arguments_and_configurations() -> Result<()> {
     ] {
         assert!(Args::try_parse_from([&["formwork", "eval"], &wrong[..]].concat()).is_err(), "{wrong:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn each_evaluation_gets_a_new_folder() -> Result<()> {
+    let parent = tempfile::tempdir()?;
+    let parent = parent.path().join("formwork-eval");
+    let folders = (0..3).map(|_| new_folder_in(&parent, "tools-1")).collect::<Result<Vec<_>>>()?;
+    assert_eq!(folders, ["tools-1", "tools-1-2", "tools-1-3"].map(|name| parent.join(name)));
     Ok(())
 }

@@ -13,7 +13,7 @@ pub(crate) enum ToolsCommand {
     ///
     /// Prints the answer to standard output and the calls to standard error. Exit code 1: the run failed,
     /// because a required call is missing, a tool failed, or there is no text; 2: the model did not answer, or
-    /// the input is invalid; 3: the token limit cut off the text.
+    /// the input is invalid; 3: the token limit or a content filter cut off the text.
     Run(Box<RunArgs>),
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) backend: BackendArgs,
 
-    /// Provider whose presets to apply: openrouter, openai or local [default: by the URL of the server].
+    /// Provider whose presets to apply [default: by the URL of the server].
     #[arg(long, value_name = "NAME", value_parser = PROVIDERS)]
     pub(super) provider: Option<String>,
 
@@ -115,6 +115,10 @@ pub(super) struct OptionArgs {
     /// Maximum number of requests [default: 12].
     #[arg(long, value_name = "N")]
     pub(super) max_turns: Option<NonZeroUsize>,
+
+    /// Maximum size of the messages of the conversation, in bytes [default: 8000000].
+    #[arg(long, value_name = "BYTES")]
+    pub(super) max_conversation_bytes: Option<usize>,
 
     /// Reaction to the same call twice in a row [default: warn].
     #[arg(long, value_enum)]

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use formwork_protocol::Body;
 use formwork_protocol::config::Config;
 use formwork_protocol::sampling::Sampling;
-use formwork_protocol::tools::{Preset, RESERVED, ToolCallingOptions, Transforms};
+use formwork_protocol::tools::{Preset, RESERVED, ToolCallingOptions, ToolUseMode, Transforms};
 use serde_json::{Value, json};
 
 use super::args::{ModeArg, OptionArgs, PolicyArg, RepeatedArg, RunArgs, SamplingArgs};
@@ -44,9 +44,27 @@ pub(super) fn options(args: &RunArgs, config: &Config, subject: &Subject) -> Res
     merged = merged.merge(&Preset::new(own(&args.options))?);
     merged = merged.merge(&Preset::of_overrides(sampling(&args.sampling)?));
     let options = merged.options()?;
+    check_effect(&args.options, options.tool_use_mode)?;
     // Unknown transforms are reported before a model is loaded.
     Transforms::default().resolve(&options)?;
     Ok(options)
+}
+
+/// Refuses options that have no effect in the mode of the run.
+fn check_effect(args: &OptionArgs, mode: ToolUseMode) -> Result<()> {
+    let name = match mode {
+        ToolUseMode::Enforced => return Ok(()),
+        ToolUseMode::Relaxed => "relaxed",
+        ToolUseMode::Disabled => "disabled",
+    };
+    let given = [
+        ("--failure-policy", args.failure_policy.is_some()),
+        ("--force-first-call", args.force_first_call.is_some()),
+    ];
+    if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        anyhow::bail!("{flag} has no effect in the mode {name}; add --mode enforced");
+    }
+    Ok(())
 }
 
 /// Returns the fields that the command line sets.
@@ -80,6 +98,7 @@ fn own(args: &OptionArgs) -> Value {
         ("fix_empty_final_disable_tools", args.fix_empty_final_disable_tools.map(Value::from)),
         ("fix_empty_final_prompt", args.fix_empty_final_prompt.clone().map(Value::from)),
         ("max_turns", args.max_turns.map(|turns| turns.get().into())),
+        ("max_conversation_bytes", args.max_conversation_bytes.map(Value::from)),
         ("repeated_calls", repeated.map(Value::from)),
         ("tool_timeout_ms", args.tool_timeout_ms.map(Value::from)),
         ("tool_choice", choice),
@@ -145,6 +164,7 @@ mod tests {
             "--fix-empty-final-disable-tools=false",
             "--fix-empty-final-prompt=Well?",
             "--max-turns=4",
+            "--max-conversation-bytes=6",
             "--repeated-calls=stop",
             "--tool-timeout-ms=5",
             "--tool-choice=f",
@@ -202,6 +222,17 @@ mod tests {
             fault(&["--profile", "grok_default"])
                 .starts_with("--profile: the sampling profile `grok_default` does not")
         );
+        for (flag, mode) in [
+            (&["--failure-policy", "tolerated"][..], "relaxed"),
+            (&["--failure-policy", "fatal", "--mode", "disabled"], "disabled"),
+            (&["--force-first-call", "true"], "relaxed"),
+            (&["--force-first-call", "true", "--mode", "disabled"], "disabled"),
+        ] {
+            let expected = format!("{} has no effect in the mode {mode}; add --mode enforced", flag[0]);
+            assert_eq!(fault(flag), expected);
+        }
+        let enforced = "[tool_calling]\ntool_use_mode = \"enforced\"";
+        assert!(read(&["--failure-policy", "tolerated"], enforced).is_ok());
         assert!(fault(&["--top-p", "2"]).starts_with("`top_p` is 2; expected a number from 0 to 1"));
     }
 }

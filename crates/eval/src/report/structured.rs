@@ -93,6 +93,7 @@ fn counted(row: &KeywordRow) -> String {
         (row.refused, "refused"),
         (row.kept, "kept"),
         (row.inconclusive, "inconclusive"),
+        (row.not_closed, "not closed"),
     ];
     let parts: Vec<_> = counts
         .iter()

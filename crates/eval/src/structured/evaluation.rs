@@ -33,7 +33,8 @@ pub struct StructuredSettings {
     pub cases: Vec<Case>,
     /// Number of trials for each combination of model, profile and case.
     pub trials: u32,
-    /// Base seed, from which the seed of each trial is derived. If `None`, requests have no seed.
+    /// Base seed, from which the seed of each trial is derived. If `None`, or if the server refuses
+    /// `seed`, requests have no seed.
     pub seed: Option<u64>,
     /// Maximum number of tokens in an answer. If `None`, requests have no such limit.
     pub max_tokens: Option<u32>,
@@ -122,6 +123,8 @@ struct Subject {
     backend: Arc<dyn ChatBackend>,
     /// True after the first answer or refusal.
     is_reached: AtomicBool,
+    /// True after the server refused `seed`: later requests have none.
+    refuses_seed: AtomicBool,
 }
 
 /// An evaluation of structured outputs that is ready to run.
@@ -164,7 +167,8 @@ impl StructuredEvaluation {
         }
         let subject = |model: &EvalModel| {
             let backend = Arc::clone(backends.get(&model.name)?);
-            Some(Subject { model: model.clone(), backend, is_reached: AtomicBool::new(false) })
+            let (is_reached, refuses_seed) = (AtomicBool::new(false), AtomicBool::new(false));
+            Some(Subject { model: model.clone(), backend, is_reached, refuses_seed })
         };
         let subjects = settings.models.iter().filter_map(subject).collect();
         Ok(Self { settings, subjects, cases })
@@ -199,15 +203,30 @@ impl StructuredEvaluation {
         let Some(((subject, profile), (case, validator))) = parts else {
             return Err(BackendError::cancelled());
         };
-        let options = self.settings.options(&subject.model, profile, &key);
-        let runner =
-            PromptRunner::new(Arc::clone(&subject.backend), subject.model.id.clone()).with_defaults(options);
+        let mut options = self.settings.options(&subject.model, profile, &key);
+        let runner = |options: &Body| {
+            PromptRunner::new(Arc::clone(&subject.backend), subject.model.id.clone())
+                .with_defaults(options.clone())
+        };
         let mut plan =
             Plan { messages: vec![json!({ "role": "user", "content": case.prompt })], ..Plan::default() };
         plan.options.insert("response_format".to_owned(), self.settings.response_format(case));
         let started = Instant::now();
         let limit = Duration::from_secs(self.settings.timeout_seconds);
-        let result = tokio::time::timeout(limit, runner.run(&plan)).await;
+        let result = tokio::time::timeout(limit, async {
+            if subject.refuses_seed.load(Ordering::Relaxed) {
+                options.shift_remove("seed");
+            }
+            match runner(&options).run(&plan).await {
+                Err(error) if options.contains_key("seed") && is_about_seed(&error) => {
+                    subject.refuses_seed.store(true, Ordering::Relaxed);
+                    options.shift_remove("seed");
+                    runner(&options).run(&plan).await
+                }
+                result => result,
+            }
+        })
+        .await;
         let latency_ms = milliseconds(started.elapsed());
         let seed = self.settings.seed_of(&key);
         let trial = match result {
@@ -303,15 +322,8 @@ fn failed(
     Ok(trial)
 }
 
-/// Parts of messages, in lower case, by which servers say that a schema is not supported.
-const REFUSALS: [&str; 15] = [
-    "support",
-    "not permitted",
-    "not allowed",
-    "not implemented",
-    "unimplemented",
-    "unknown keyword",
-    "unrecognized",
+/// Parts of messages, in lower case, that are about schemas.
+const REFUSALS: [&str; 9] = [
     "schema",
     "grammar",
     "response_format",
@@ -320,6 +332,7 @@ const REFUSALS: [&str; 15] = [
     "structured output",
     "guided",
     "regex",
+    "json mode",
 ];
 
 /// Reports whether a server refused a request because of its schema: by its status, and because its
@@ -331,4 +344,9 @@ fn is_refusal(case: &Case, error: &BackendError) -> bool {
         || error.code().is_some_and(|code| code.contains("schema"))
         || keywords::of_schema(&case.schema).iter().any(|keyword| keywords::mentions(&message, keyword));
     error.is_of_mode() && is_about_schema
+}
+
+/// Reports whether a server refused a request because of its `seed`.
+fn is_about_seed(error: &BackendError) -> bool {
+    error.is_of_mode() && keywords::has_word(&error.to_string(), "seed")
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::keywords::{self, ANY_SCHEMA};
 use super::{Case, Verdict, Violation};
 use crate::Failure;
+use formwork_protocol::adapt::thoughts::TAGS;
 
 /// Maximum number of violations that are recorded for an answer.
 const VIOLATIONS: usize = 20;
@@ -56,9 +57,10 @@ pub(super) fn judge(case: &Case, validator: &Validator, text: &str, is_complete:
         let is_other = !probed && *wanted != ANY_SCHEMA;
         // A value may be missing only because the text was cut off.
         let is_cut_off = !closed && !is_complete;
-        if valid && closed {
+        // Text around the value says nothing about the keyword.
+        if valid && !is_cut_off {
             Verdict::Enforced
-        } else if text.trim().is_empty() || is_cut_off || (closed && is_other) {
+        } else if text.trim().is_empty() || is_cut_off || (value.is_some() && is_other) {
             Verdict::Inconclusive
         } else {
             Verdict::Ignored
@@ -104,16 +106,33 @@ fn failure(text: &str, has_value: bool, judged: &Judgement) -> Option<Failure> {
 }
 
 /// Returns the JSON value of an answer, and whether the answer consists of nothing else. If there is
-/// text around the value, returns the first object or array in the text, or a value at its start.
+/// text around the value, returns the first object or array after thoughts, or a value at the start.
 fn read(text: &str) -> (Option<Value>, bool) {
     if let Ok(value) = formwork_json::from_str(text) {
         return (Some(value), true);
     }
+    let text = after_thoughts(text);
     let at_start =
         |text: &str| formwork_json::from_start::<Value>(text).ok().flatten().map(|(value, _)| value);
     let trimmed = text.trim_start();
     let mut starts = trimmed.match_indices(['{', '[']).map(|(at, _)| &trimmed[at..]).take(STARTS);
     (at_start(trimmed).or_else(|| starts.find_map(at_start)), false)
+}
+
+/// Returns the text after the thoughts at its beginning, which the prompt may have begun. Thoughts that
+/// were cut off extend to the end.
+fn after_thoughts(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    while let Some((open, close)) = TAGS.into_iter().find(|(open, _)| rest.starts_with(open)) {
+        let inside = &rest[open.len()..];
+        rest = inside.split_once(close).map_or("", |(_, after)| after).trim_start();
+    }
+    if rest.starts_with(['{', '[']) {
+        return rest;
+    }
+    let closes = TAGS.iter().map(|(_, close)| *close).filter(|close| close.contains('/'));
+    let closes = closes.filter_map(|close| rest.split_once(close));
+    closes.map(|(_, after)| after.trim_start()).min_by_key(|after| after.len()).unwrap_or(rest)
 }
 
 /// Returns the name of the violated keyword.

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
 use serde_json::Value;
-
-use super::{Case, StructuredTrial, Verdict};
 
 /// Name of the row about a plain schema, which tests whether a server reads schemas at all.
 pub const ANY_SCHEMA: &str = "(any schema)";
@@ -37,7 +34,7 @@ const SCHEMAS: [&str; 11] = [
     "unevaluatedItems",
 ];
 /// All keywords that values can violate, in the order of the table.
-const ALL: [&str; 41] = [
+pub(super) const ALL: [&str; 41] = [
     "type",
     "enum",
     "const",
@@ -148,157 +145,55 @@ pub(super) fn on_path(path: &str) -> Vec<String> {
     found
 }
 
-/// Overall result for a keyword.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeywordVerdict {
-    /// At least one probe was enforced, and no answer or refusal says otherwise.
-    Enforced,
-    /// At least one answer violates the keyword.
-    Ignored,
-    /// At least one request was refused because of the keyword, and no answer violates it.
-    Refused,
-    /// No probe tested the keyword, but the answers of other cases satisfy it.
-    Kept,
-    /// The trials do not show whether the keyword is enforced.
-    Inconclusive,
-}
-
-impl KeywordVerdict {
-    /// Returns the name in results, such as `enforced`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Enforced => "enforced",
-            Self::Ignored => "ignored",
-            Self::Refused => "refused",
-            Self::Kept => "kept",
-            Self::Inconclusive => "inconclusive",
-        }
-    }
-}
-
-/// Results for one keyword and one model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeywordRow {
-    /// Name of the keyword, such as `maximum`, `format: date` or `if/then/else`.
-    pub keyword: String,
-    /// Name of the model.
-    pub model: String,
-    /// Overall result.
-    pub verdict: KeywordVerdict,
-    /// Number of probes that were enforced.
-    pub enforced: usize,
-    /// Number of answers that violate the keyword.
-    pub ignored: usize,
-    /// Number of requests that were refused because of the keyword.
-    pub refused: usize,
-    /// Number of probes that show nothing about the keyword.
-    pub inconclusive: usize,
-    /// Number of answers to cases without `violates` that satisfy the keyword.
-    pub kept: usize,
-}
-
-impl KeywordRow {
-    fn overall(&self) -> KeywordVerdict {
-        match self {
-            Self { ignored: 1.., .. } => KeywordVerdict::Ignored,
-            Self { refused: 1.., .. } => KeywordVerdict::Refused,
-            Self { enforced: 1.., .. } => KeywordVerdict::Enforced,
-            Self { inconclusive: 0, kept: 1.., .. } => KeywordVerdict::Kept,
-            _ => KeywordVerdict::Inconclusive,
-        }
-    }
-}
-
-/// Adds the result of one trial to a row.
-fn count(case: &Case, trial: &StructuredTrial, row: &mut KeywordRow) {
-    if let (Some(verdict), Some(probed)) = (trial.verdict, case.violates.as_ref()) {
-        if *probed == row.keyword {
-            match verdict {
-                Verdict::Enforced => row.enforced += 1,
-                Verdict::Ignored => row.ignored += 1,
-                Verdict::Refused => row.refused += 1,
-                Verdict::Inconclusive => row.inconclusive += 1,
-            }
-        }
-        return;
-    }
-    let is_violated = trial.violations.iter().any(|violation| violation.keyword == row.keyword);
-    let is_judged = trial.valid.is_some() && trial.complete == Some(true);
-    let reason = trial.failure.as_ref().map_or("", |failure| failure.message.as_str());
-    if is_judged && is_violated {
-        row.ignored += 1;
-    } else if is_judged && (trial.valid == Some(true) || !trial.violations.is_empty()) {
-        row.kept += 1;
-    } else if trial.refused && mentions(reason, &row.keyword) {
-        row.refused += 1;
-    }
-}
-
-/// Reports whether a message names a keyword as a whole word.
+/// Reports whether a message names a keyword. A name that is also an English word, such as `required`,
+/// counts only in quotes, on a path, or in a list after the word "keyword".
 pub(super) fn mentions(message: &str, keyword: &str) -> bool {
-    let words: Vec<&str> = match keyword.strip_prefix("format: ") {
-        Some(format) => vec!["format", format],
-        None => keyword.split('/').collect(),
-    };
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
-    let has = |word: &str| {
-        message.match_indices(word).any(|(at, _)| {
-            !message[..at].ends_with(is_part) && !message[at + word.len()..].starts_with(is_part)
-        })
-    };
-    if keyword.starts_with("format: ") {
-        words.iter().all(|word| has(word))
-    } else {
-        words.iter().any(|word| has(word))
+    if let Some(format) = keyword.strip_prefix("format: ") {
+        let is_format = |before: &str| {
+            let before = before.trim_end_matches([':', ' ', '=']).to_lowercase();
+            before.ends_with("format") || before.ends_with("formats")
+        };
+        let has_format = message.to_lowercase().contains("format");
+        return has_format
+            && words(message, format).any(|(before, after)| is_quoted(before, after) || is_format(before));
     }
+    keyword.split('/').any(|word| {
+        let is_name = word.contains('$') || word.bytes().any(|byte| byte.is_ascii_uppercase());
+        words(message, word).any(|(before, after)| {
+            is_name || is_quoted(before, after) || is_listed(before) || after.starts_with(" keyword")
+        })
+    })
 }
 
-/// Returns a row for each keyword and model that has trials, in the order of
-/// [`ALL`].
-pub(super) fn table(cases: &[Case], models: &[String], trials: &[StructuredTrial]) -> Vec<KeywordRow> {
-    let of_case = |case: &Case| match &case.violates {
-        Some(probed) => BTreeSet::from([probed.clone()]),
-        None => of_schema(&case.schema),
-    };
-    let sets: std::collections::HashMap<&str, (&Case, BTreeSet<String>)> =
-        cases.iter().map(|case| (case.id.as_str(), (case, of_case(case)))).collect();
-    let place = |keyword: &str| {
-        let name = keyword.split(": ").next().unwrap_or(keyword);
-        ALL.iter().position(|known| *known == name).map_or(0, |at| at + 1)
-    };
-    let mut names: Vec<String> = sets.values().flat_map(|(_, set)| set.iter().cloned()).collect();
-    names.sort_by(|one, other| (place(one), one).cmp(&(place(other), other)));
-    names.dedup();
-    let mut rows = Vec::new();
-    for keyword in names {
-        for model in models {
-            let mut row = KeywordRow {
-                keyword: keyword.clone(),
-                model: model.clone(),
-                verdict: KeywordVerdict::Inconclusive,
-                enforced: 0,
-                ignored: 0,
-                refused: 0,
-                inconclusive: 0,
-                kept: 0,
-            };
-            let of_model = trials.iter().filter(|trial| trial.key.model == *model);
-            let mut any = false;
-            for trial in of_model {
-                let Some((case, set)) = sets.get(trial.key.case.as_str()) else { continue };
-                if set.contains(&keyword) {
-                    any = true;
-                    count(case, trial, &mut row);
-                }
-            }
-            if any {
-                row.verdict = row.overall();
-                rows.push(row);
-            }
-        }
-    }
-    rows
+/// Reports whether a message has `word` as a whole word.
+pub(super) fn has_word(message: &str, word: &str) -> bool {
+    words(message, word).next().is_some()
+}
+
+/// Returns the texts before and after each occurrence of a whole word.
+fn words<'m>(message: &'m str, word: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
+    message.match_indices(word).filter_map(move |(at, _)| {
+        let (before, after) = (&message[..at], &message[at + word.len()..]);
+        (!before.ends_with(is_part) && !after.starts_with(is_part)).then_some((before, after))
+    })
+}
+
+/// Reports whether a word is in quotes, or the last part of a path such as `/properties/a/required`.
+fn is_quoted(before: &str, after: &str) -> bool {
+    const QUOTES: [char; 9] = ['\'', '"', '`', '\\', '“', '”', '‘', '’', '´'];
+    (before.ends_with(QUOTES) && after.starts_with(QUOTES))
+        || (before.ends_with(['/', '.']) && !before.ends_with(". ") && !after.starts_with('/'))
+}
+
+/// Reports whether a word is in a list after "keyword" or "keywords", such as `keywords: minimum, not`.
+fn is_listed(before: &str) -> bool {
+    let lower = before.to_lowercase();
+    let Some((_, list)) = lower.rsplit_once("keyword") else { return false };
+    let list = list.strip_prefix('s').unwrap_or(list);
+    let names = list.split(|c: char| c.is_whitespace() || ",:".contains(c)).filter(|name| !name.is_empty());
+    let mut names = names.map(|name| name.trim_matches(['\'', '"', '`']));
+    names.all(|name| ["and", "or"].contains(&name) || ALL.iter().any(|known| known.to_lowercase() == name))
 }
 
 #[cfg(test)]
@@ -354,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_names_keywords_as_whole_words() {
+    fn a_message_names_keywords_in_quotes_and_lists() {
         for (message, keyword, wanted) in [
             ("'minLength' is not permitted", "minLength", true),
             ("'minLength' is not permitted", "min", false),
@@ -363,6 +258,19 @@ mod tests {
             ("unknown format \"date-time\"", "format: date", false),
             ("`then` is unsupported", "if/then/else", true),
             ("$ref is unsupported", "$ref", true),
+            ("minLength is not permitted", "minLength", true),
+            ("Unsupported keyword: pattern", "pattern", true),
+            ("Unsupported keywords: minimum, not and maximum", "maximum", true),
+            ("the keyword minimum is required", "required", false),
+            ("the minimum keyword is unsupported", "minimum", true),
+            ("error at /properties/value/not", "not", true),
+            ("{\\\"keyword\\\": \\\"required\\\"}", "required", true),
+            ("'seed' is not supported, the field is required", "not", false),
+            ("'seed' is not supported, the field is required", "required", false),
+            ("if the schema contains items of this type, then retry", "if/then/else", false),
+            ("if the schema contains items of this type, then retry", "contains", false),
+            ("Unsupported format: time", "format: time", true),
+            ("the time format is wrong", "format: time", false),
         ] {
             assert_eq!(mentions(message, keyword), wanted, "{message} {keyword}");
         }

@@ -14,13 +14,15 @@ mod judge;
 mod keywords;
 mod probes;
 mod summary;
+mod table;
 mod trial;
 
 pub use case::{Case, CaseError};
 pub use evaluation::{STRUCTURED_VERSION, StructuredEvaluation, StructuredSettings};
-pub use keywords::{ANY_SCHEMA, KeywordRow, KeywordVerdict};
+pub use keywords::ANY_SCHEMA;
 pub use probes::keyword_probes;
 pub use summary::{CaseRow, StructuredGroups, StructuredStats, StructuredSummary};
+pub use table::{KeywordRow, KeywordVerdict};
 pub use trial::{StructuredKey, StructuredTrial, Verdict, Violation};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::keywords;
+use super::table;
 use super::{KeywordRow, StructuredSettings, StructuredTrial};
 use crate::{Latency, Rate};
 
@@ -160,7 +160,7 @@ impl StructuredSummary {
             planned: settings.plan().len(),
             overall: StructuredStats::of(trials),
             by_model: StructuredGroups(models.iter().filter_map(of_model).collect()),
-            keywords: keywords::table(&settings.cases, &models, trials),
+            keywords: table::table(&settings.cases, &models, trials),
             cases: cases.collect(),
         }
     }

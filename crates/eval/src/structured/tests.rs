@@ -13,6 +13,7 @@ use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Ch
 use formwork_protocol::sampling::Sampling;
 
 mod judging;
+mod servers;
 
 fn case(schema: &Value, more: &Value) -> Case {
     let mut text = json!({ "schema": schema, "prompt": "?" });

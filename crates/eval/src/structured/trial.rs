@@ -22,7 +22,8 @@ pub struct StructuredKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The answer satisfies the schema, although the prompt asks for a violation.
+    /// The value of the answer satisfies the schema, although the prompt asks for a violation. Text around
+    /// the value does not matter.
     Enforced,
     /// The answer violates the keyword, or is not the schema's JSON at all.
     Ignored,
@@ -64,7 +65,7 @@ pub struct StructuredTrial {
     /// Key of the trial.
     #[serde(flatten)]
     pub key: StructuredKey,
-    /// Seed of the request. Not sent if the settings have no seed.
+    /// Seed of the request. Not sent if the settings have no seed, or if the server refuses `seed`.
     pub seed: u64,
     /// True if the answer is valid, complete and closed, and equals the expected value if there is one.
     pub ok: bool,

@@ -106,3 +106,27 @@ async fn a_required_directive_is_part_of_the_request() {
         assert_eq!(asked, require, "{body}");
     }
 }
+
+#[tokio::test]
+async fn a_row_has_the_most_frequent_failures() {
+    let trial = only(settings(Harness::Directives, "toast"), vec![says("No.")]).await;
+    let failed = |scenario: &str, category: &str| {
+        let mut trial = trial.clone();
+        trial.key.scenario = scenario.to_owned();
+        (trial.ok, trial.failure) = (false, Some(Failure::new(category, "")));
+        trial
+    };
+    let mut trials = Vec::new();
+    for (count, scenario, category) in
+        [(1, "toast", "A"), (4, "show_form", "B"), (2, "patch_draft", "C"), (3, "request_upload", "D")]
+    {
+        trials.extend((0..count).map(|_| failed(scenario, category)));
+    }
+    trials.push(failed("show_form", "D"));
+    let scenarios = ["toast", "show_form", "patch_draft", "request_upload"].map(str::to_owned).to_vec();
+    let settings = EvalSettings { scenarios, ..settings(Harness::Directives, "toast") };
+    let summary = Summary::of(&settings, &trials);
+    let expected =
+        [("show_form", 5), ("request_upload", 3), ("patch_draft", 2), ("B", 4), ("D", 4), ("C", 2)];
+    assert_eq!(summary.matrix[0].top_failures, expected.map(|(name, count)| (name.to_owned(), count)));
+}

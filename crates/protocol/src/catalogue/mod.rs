@@ -179,6 +179,43 @@ mod tests {
     }
 
     #[test]
+    fn each_model_of_the_table_has_its_profile_and_verdict() {
+        use Verdict::{Conditional, No, Yes};
+        for (model, profile, verdict) in [
+            ("anthropic/claude-opus-4.6:nitro", "default", Yes),
+            ("deepseek/deepseek-chat-v3-0324:nitro", "default", No),
+            ("deepseek/deepseek-v3.2:nitro", "deepseek_v3_2_local_recommended", Conditional),
+            ("google/gemini-2.5-flash:nitro", "gemini_2_5_flash_creative", Yes),
+            ("google/gemini-3-flash-preview:nitro", "default", Conditional),
+            ("google/gemini-3-pro-preview:nitro", "default", No),
+            ("moonshotai/kimi-k2.5:nitro", "kimi_k2_5_instant", Yes),
+            ("openai/gpt-5.2:nitro", "default", Yes),
+            ("openai/gpt-5.2-chat:nitro", "default", Yes),
+            ("qwen/qwen3-235b-a22b-2507:nitro", "default", Yes),
+            ("qwen/qwen3-30b-a3b-instruct-2507:nitro", "qwen_recommended", Yes),
+            ("qwen/qwen3-next-80b-a3b-instruct:nitro", "qwen_recommended", Yes),
+            ("x-ai/grok-4.1-fast", "grok_default", Conditional),
+            ("z-ai/glm-4.7:nitro", "default", Yes),
+            ("z-ai/glm-4.7-flash:nitro", "glm_4_7_flash_tool_calling", No),
+            ("minimax/minimax-m2.1:nitro", "minimax_m2_1_recommended", No),
+            ("minimax/minimax-m2-her", "default", No),
+        ] {
+            let entry = find(model).expect(model);
+            assert_eq!((entry.model, entry.profile(), entry.verdict), (model, profile, verdict));
+        }
+    }
+
+    #[test]
+    fn minimax_models_get_directives_in_prompt_only_mode() {
+        for model in ["minimax/minimax-m2-her", "minimax/minimax-m2.1:nitro"] {
+            let entry = find(model).expect(model);
+            assert!(entry.workarounds.contains(&Workaround::PromptOnly), "{model}");
+        }
+        let others = entries().iter().filter(|entry| !entry.model.starts_with("minimax/"));
+        assert!(others.into_iter().all(|entry| !entry.workarounds.contains(&Workaround::PromptOnly)));
+    }
+
+    #[test]
     fn names_match_their_serialized_form() {
         for workaround in Workaround::ALL {
             assert_eq!(serde_json::to_value(workaround).expect("a name"), workaround.name());

@@ -41,9 +41,15 @@ fn the_example_has_every_option_of_tool_loops() {
         names.sort();
         names
     };
-    assert_eq!((names(&given), names(&given).len()), (names(&every), 19));
+    assert_eq!((names(&given), names(&given).len()), (names(&every), 20));
     let message = error("[tool_calling]\nmax_turn = 1");
     assert!(message.starts_with("line ") && message.contains("unknown field `max_turn`"), "{message}");
+    for field in ["model = \"x\"", "tools = []", "response_format = {}"] {
+        let message = error(&format!("[tool_calling]\nmax_turns = 1\nrequest_overrides = {{ {field} }}"));
+        let name = field.split(' ').next().expect("a name");
+        assert!(message.starts_with("line "), "{message}");
+        assert!(message.contains(&format!("`request_overrides.{name}`: the loop sets this field")), "{message}");
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ mod tests {
     use super::super::Profiles;
 
     #[test]
-    fn values_match_their_publication() {
+    fn predefined_profiles_keep_their_values() {
         let values: Vec<_> = Profiles::predefined()
             .iter()
             .map(|profile| {

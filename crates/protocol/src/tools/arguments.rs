@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::envelope::{Problem, codes};
+use super::members::Tree;
 use crate::Body;
 
 /// Maximum number of characters of invalid arguments quoted in an error.
@@ -23,6 +24,29 @@ impl Arguments {
     fn of(object: Body) -> Self {
         let text = Value::Object(object.clone()).to_string();
         Self { object, text, warnings: Vec::new() }
+    }
+
+    /// Parses an object that was written as `given`. Equal members that occur twice are a warning.
+    /// With different values, the arguments are a problem.
+    fn of_tree(tree: &Tree, given: &str) -> Option<Result<Self, Problem>> {
+        let Value::Object(object) = tree.value() else { return None };
+        let repeated = tree.repeated();
+        if repeated.is_empty() {
+            return Some(Ok(Self { object, text: given.to_owned(), warnings: Vec::new() }));
+        }
+        if let Some(member) = repeated.iter().find(|member| !member.is_equal) {
+            let name = &member.name;
+            let message = format!(
+                "the arguments have `{name}` twice with different values; call the tool again with each name once"
+            );
+            let problem = Problem::new(codes::ARGUMENTS_INVALID, message);
+            return Some(Err(problem.with("name", name.as_str()).with("given", excerpt(given))));
+        }
+        let warn = |arguments: Self, name: &String| {
+            let message = format!("the arguments have `{name}` twice with equal values");
+            arguments.warn("ARGUMENTS_MEMBER_REPEATED", &message)
+        };
+        Some(Ok(repeated.iter().map(|member| &member.name).fold(Self::of(object), warn)))
     }
 
     fn warn(mut self, code: &str, message: &str) -> Self {
@@ -52,14 +76,19 @@ pub(super) fn read(given: &str, is_cut: bool, limit: usize) -> Result<Arguments,
     if text.is_empty() && !is_cut {
         return Ok(none());
     }
-    match serde_json::from_str(text) {
-        Ok(Value::Object(object)) => Ok(Arguments { object, text: text.to_owned(), warnings: Vec::new() }),
-        Ok(Value::Null) => Ok(none()),
-        Ok(Value::String(inner)) => twice(&inner).ok_or_else(|| no_object("a string", text)),
-        Ok(Value::Array(_)) => Err(no_object("an array", text)),
-        Ok(Value::Bool(_)) => Err(no_object("a boolean", text)),
-        Ok(Value::Number(_)) => Err(no_object("a number", text)),
-        Err(error) => fenced(text).ok_or_else(|| no_json(&error, text, is_cut)),
+    let tree = match serde_json::from_str::<Tree>(text) {
+        Ok(tree) => tree,
+        Err(error) => return fenced(text).unwrap_or_else(|| Err(no_json(&error, text, is_cut))),
+    };
+    if let Some(read) = Arguments::of_tree(&tree, text) {
+        return read;
+    }
+    match tree.value() {
+        Value::Null => Ok(none()),
+        Value::String(inner) => twice(&inner).unwrap_or_else(|| Err(no_object("a string", text))),
+        Value::Array(_) => Err(no_object("an array", text)),
+        Value::Bool(_) => Err(no_object("a boolean", text)),
+        _ => Err(no_object("a number", text)),
     }
 }
 
@@ -69,26 +98,23 @@ fn none() -> Arguments {
 
 /// Parses `inner`, the content of a JSON string, as an object. Blank text is an empty object.
 /// Returns `None` for any other content.
-fn twice(inner: &str) -> Option<Arguments> {
-    match serde_json::from_str(inner.trim()) {
-        Ok(Value::Object(object)) => Some(
-            Arguments::of(object)
-                .warn("ARGUMENTS_ENCODED_TWICE", "the arguments were an object encoded as a string"),
-        ),
-        _ if inner.trim().is_empty() => Some(none()),
-        _ => None,
+fn twice(inner: &str) -> Option<Result<Arguments, Problem>> {
+    let inner = inner.trim();
+    if inner.is_empty() {
+        return Some(Ok(none()));
     }
+    let read = Arguments::of_tree(&serde_json::from_str(inner).ok()?, inner)?;
+    let warn = |read: Arguments| {
+        read.warn("ARGUMENTS_ENCODED_TWICE", "the arguments were an object encoded as a string")
+    };
+    Some(read.map(warn))
 }
 
 /// Parses `text` if it is a single Markdown fence around one JSON object. Otherwise returns `None`.
-fn fenced(text: &str) -> Option<Arguments> {
-    let inner = fence(text)?.1;
-    match serde_json::from_str(inner.trim()) {
-        Ok(Value::Object(object)) => {
-            Some(Arguments::of(object).warn("ARGUMENTS_FENCED", "the arguments were in a Markdown fence"))
-        }
-        _ => None,
-    }
+fn fenced(text: &str) -> Option<Result<Arguments, Problem>> {
+    let inner = fence(text)?.1.trim();
+    let read = Arguments::of_tree(&serde_json::from_str(inner).ok()?, inner)?;
+    Some(read.map(|read| read.warn("ARGUMENTS_FENCED", "the arguments were in a Markdown fence")))
 }
 
 /// Returns the info string (such as `json`) and the content of `text` if it is a single Markdown
@@ -151,6 +177,37 @@ mod tests {
             assert_eq!(Value::Object(read.object), object, "{given}");
             assert_eq!(serde_json::from_str::<Value>(&read.text).expect("JSON"), object, "{given}");
             assert_eq!(read.warnings.first().map(|warning| warning.code.as_str()), warning, "{given}");
+        }
+    }
+
+    #[test]
+    fn repeated_members_are_a_warning_only_if_they_are_equal() {
+        for given in [
+            r#"{"a": 1, "a": 1.0}"#,
+            r#"{"b": {"a": [1], "a": [1]}}"#,
+            r#""{\"a\": 1, \"a\": 1}""#,
+            "```json\n{\"a\": 1, \"a\": 1}\n```",
+        ] {
+            let read = read(given, false, 100).expect(given);
+            let warning = &read.warnings[0];
+            assert_eq!(warning.code, "ARGUMENTS_MEMBER_REPEATED", "{given}");
+            assert!(warning.message.contains("`a`"), "{given}");
+        }
+        for given in [
+            r#"{"a": 1, "a": 2}"#,
+            r#"{"b": [{"a": 1, "a": null}]}"#,
+            r#""{\"a\": 1, \"a\": \"1\"}""#,
+            "```json\n{\"a\": 1, \"a\": 2}\n```",
+        ] {
+            let problem = read(given, false, 100).expect_err(given);
+            assert_eq!(
+                (problem.code.as_str(), &problem.details["name"]),
+                (codes::ARGUMENTS_INVALID, &json!("a"))
+            );
+            assert!(
+                problem.message.starts_with("the arguments have `a` twice with different values"),
+                "{given}"
+            );
         }
     }
 

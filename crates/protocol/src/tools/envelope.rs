@@ -44,6 +44,10 @@ pub mod codes {
     pub const REFUSED: &str = "REFUSED";
     /// For runs: the provider's content filter withheld the answer, or refused the request.
     pub const CONTENT_FILTER: &str = "CONTENT_FILTER";
+    /// For runs: the provider's content filter cut off the final text. The run has the part before.
+    pub const CONTENT_FILTER_CUT: &str = "CONTENT_FILTER_CUT";
+    /// For runs: the messages are larger than `max_conversation_bytes`.
+    pub const CONVERSATION_TOO_LARGE: &str = "CONVERSATION_TOO_LARGE";
     /// For runs: the model still called tools in the last permitted turn.
     pub const MAX_TURNS: &str = "MAX_TURNS";
 }

@@ -63,7 +63,9 @@ mod dispatcher;
 mod envelope;
 mod error;
 mod executor;
+mod members;
 mod options;
+mod plans;
 mod presets;
 mod record;
 mod registry;
@@ -82,6 +84,7 @@ pub use executor::{AsyncClosure, Closure, CommandTool, Environment, HttpTool, To
 #[cfg(feature = "mcp")]
 pub use executor::{McpClient, McpOptions};
 pub use options::{RESERVED, RepeatedCalls, ToolCallingOptions, ToolFailurePolicy, ToolUseMode};
+pub use plans::PlanDelta;
 pub use presets::Preset;
 pub use record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};
 pub use registry::{FilteredToolRegistry, Lookup, Tool, ToolDefinition, ToolRegistry, ToolSource};

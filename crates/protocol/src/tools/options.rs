@@ -103,6 +103,9 @@ pub struct ToolCallingOptions {
     /// Maximum number of requests of a run, not counting the request after an empty final message;
     /// 12 by default.
     pub max_turns: NonZeroUsize,
+    /// Maximum number of bytes of the messages of a conversation, as JSON; 8,000,000 by default. A
+    /// larger conversation ends the run with the code `CONVERSATION_TOO_LARGE`.
+    pub max_conversation_bytes: usize,
     /// Reaction to the same call twice in a row; `warn` by default.
     pub repeated_calls: RepeatedCalls,
     /// Timeout of each call in milliseconds, in addition to the executor's own timeout. `None` for
@@ -153,6 +156,7 @@ impl Default for ToolCallingOptions {
             fix_empty_final_prompt: "Your last message was empty. Answer now, from the results above."
                 .to_owned(),
             max_turns: const { NonZeroUsize::new(12).expect("not zero") },
+            max_conversation_bytes: Self::MAX_CONVERSATION_BYTES,
             repeated_calls: RepeatedCalls::default(),
             tool_timeout_ms: None,
             tool_choice: None,
@@ -168,6 +172,9 @@ impl Default for ToolCallingOptions {
 }
 
 impl ToolCallingOptions {
+    /// Default of `max_conversation_bytes`.
+    pub const MAX_CONVERSATION_BYTES: usize = 8_000_000;
+
     /// Returns the maximum number of calls to execute per message. `parallel` is the value of
     /// `parallel_tool_calls` in the requests.
     pub(super) fn calls_per_turn(&self, parallel: Option<&Value>) -> usize {
@@ -207,6 +214,7 @@ mod tests {
           "fix_empty_final_disable_tools": true,
           "fix_empty_final_prompt": "Your last message was empty. Answer now, from the results above.",
           "max_turns": 12,
+          "max_conversation_bytes": 8000000,
           "repeated_calls": "warn",
           "request_overrides": {},
           "message_transforms": [],

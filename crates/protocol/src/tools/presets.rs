@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::{Kind, ToolsError};
-use super::options::ToolCallingOptions;
+use super::options::{RESERVED, ToolCallingOptions};
 use crate::catalogue::{self, Workaround};
 use crate::{Body, merge};
 
@@ -44,9 +44,14 @@ impl Preset {
     ///
     /// # Errors
     /// Returns an error if `fields` is not an object, has an unknown field, or has a value of the
-    /// wrong type.
+    /// wrong type, or if `request_overrides` has a field in [`RESERVED`].
     pub fn new(fields: Value) -> Result<Self, ToolsError> {
         let fault = |error: serde_json::Error| Kind::Preset { reason: error.to_string() };
+        let overrides = fields.get("request_overrides").and_then(Value::as_object);
+        if let Some(name) = RESERVED.iter().find(|name| overrides.is_some_and(|of| of.contains_key(**name))) {
+            let reason = format!("`request_overrides.{name}`: the loop sets this field");
+            return Err(Kind::Preset { reason }.into());
+        }
         serde_json::from_value::<ToolCallingOptions>(fields.clone()).map_err(fault)?;
         Ok(Self(serde_json::from_value(fields).map_err(fault)?))
     }
@@ -250,6 +255,12 @@ mod tests {
         let fault = |fields| Preset::new(fields).expect_err("refused").to_string();
         assert!(fault(json!({ "max_turn": 1 })).starts_with("invalid tool preset: unknown field `max_turn`"));
         assert!(fault(json!({ "max_turns": "x" })).starts_with("invalid tool preset: invalid type"));
+        for name in RESERVED {
+            let told = fault(json!({ "request_overrides": { "temperature": 0, name: "x" } }));
+            let expected =
+                format!("invalid tool preset: `request_overrides.{name}`: the loop sets this field");
+            assert_eq!(told, expected);
+        }
         let read: Result<Preset, _> = serde_json::from_str(r#"{"max_turn": 1}"#);
         assert!(read.expect_err("refused").to_string().contains("`max_turn`"));
     }

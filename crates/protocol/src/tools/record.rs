@@ -3,6 +3,7 @@ use serde_json::Value;
 
 use super::envelope::{Problem, ToolResult, codes};
 use super::options::ToolCallingOptions;
+use super::plans::{self, PlanDelta};
 use super::registry::ToolDefinition;
 use super::shapes::ToolCall;
 use crate::{Body, Plan};
@@ -19,9 +20,8 @@ pub struct ToolRun {
     pub text: Option<String>,
     /// Reasons why the run failed; empty if `ok` is true.
     pub errors: Vec<Problem>,
-    /// Warnings about the result: `TRUNCATED` if the token limit cut off `text`, and `REFUSED` or
-    /// `CONTENT_FILTER` if the provider withheld a part of the answer. Warnings about single turns
-    /// are in [`Turn::warnings`].
+    /// Warnings about the result: `TRUNCATED` if the token limit cut off `text`, and `REFUSED` if the
+    /// model also states a refusal. Warnings about single turns are in [`Turn::warnings`].
     #[serde(default)]
     pub warnings: Vec<Problem>,
     /// Totals of the run.
@@ -29,6 +29,7 @@ pub struct ToolRun {
     /// Input of the run, from which [`replay`](super::replay) repeats it.
     pub setup: RunSetup,
     /// Requests with their answers and calls, in the order in which they were sent.
+    #[serde(deserialize_with = "plans::read")]
     pub turns: Vec<Turn>,
     /// Conversation at the end of the run: the initial messages, then the messages of the model and
     /// the results of its calls. Message transforms are not applied, so another run can continue
@@ -58,8 +59,9 @@ pub struct RunSetup {
 /// A request, its answer and the calls in the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The request after all transforms, without the model and the default fields.
-    pub plan: Plan,
+    /// The request after all transforms, without the model and the default fields, as the difference
+    /// from the turn before.
+    pub plan: PlanDelta,
     /// True if this is the additional request for a text after the final message was empty.
     pub is_finalization: bool,
     /// Time until the answer in milliseconds, including retries.
@@ -118,9 +120,24 @@ pub struct RunStats {
 }
 
 impl ToolRun {
+    /// Returns the whole request of a turn, counted from 0. Returns `None` if there is no such turn.
+    pub fn plan(&self, turn: usize) -> Option<Plan> {
+        let mut plan = Plan::default();
+        self.turns.get(..=turn)?.iter().for_each(|turn| turn.plan.apply(&mut plan));
+        Some(plan)
+    }
+
     /// Reports whether the token limit cut off the final text.
     pub fn is_truncated(&self) -> bool {
         self.warnings.iter().any(|warning| warning.code == codes::TRUNCATED)
+    }
+
+    /// Reports whether the run failed only because the provider's content filter cut off the final
+    /// text.
+    pub fn is_filtered(&self) -> bool {
+        self.text.is_some()
+            && !self.errors.is_empty()
+            && self.errors.iter().all(|error| error.code == codes::CONTENT_FILTER_CUT)
     }
 
     /// Reports whether the run ended because the backend did not answer.

@@ -36,7 +36,8 @@ pub fn replay(record: &ToolRun, transforms: &Transforms) -> Result<ToolRun, Tool
     }
     let tools = Masked { tools, masked: setup.masked.clone() };
     let dispatcher = ToolDispatcher::with_options(Arc::new(tools), &setup.options);
-    let mut world = Past { turns: record.turns.iter().collect(), calls: VecDeque::new(), turn: 0 };
+    let turns = record.turns.iter().collect();
+    let mut world = Past { turns, calls: VecDeque::new(), turn: 0, plan: Plan::default() };
     let run = Loop::new(setup, &dispatcher, &pipeline, &|_| {}).run(&mut world);
     // A replay has nothing to wait for.
     run.now_or_never().unwrap_or_else(|| Err(world_waits()))
@@ -54,6 +55,8 @@ struct Past<'a> {
     turns: VecDeque<&'a Turn>,
     calls: VecDeque<&'a CallRecord>,
     turn: usize,
+    /// Request of the last turn in the record.
+    plan: Plan,
 }
 
 impl Past<'_> {
@@ -62,7 +65,8 @@ impl Past<'_> {
         let Some(turn) = self.turns.pop_front() else {
             return Err(departs(self.turn, "the record has no further request"));
         };
-        if turn.plan != *plan {
+        turn.plan.apply(&mut self.plan);
+        if self.plan != *plan {
             return Err(departs(self.turn, "the request is different"));
         }
         self.calls = turn.calls.iter().collect();

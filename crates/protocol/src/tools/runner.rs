@@ -1,15 +1,18 @@
+mod calls;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::dispatcher::{Checked, ToolDispatcher};
-use super::envelope::{Problem, ToolResult, codes};
+use super::dispatcher::ToolDispatcher;
+use super::envelope::{Problem, codes};
 use super::error::ToolsError;
-use super::options::{RESERVED, RepeatedCalls, ToolCallingOptions, ToolUseMode};
-use super::record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};
+use super::options::{RESERVED, ToolCallingOptions, ToolUseMode};
+use super::plans::{PlanDelta, size};
+use super::record::{RunSetup, RunStats, ToolEvent, ToolRun, Turn};
 use super::registry::ToolSource;
-use super::shapes::{ReceivedCall, Shaped, ToolCall, shape};
+use super::shapes::{Shaped, shape};
 use super::thoughts::without_thoughts;
 use super::transforms::{Pipeline, Transforms};
 use super::verdict::refusal;
@@ -100,6 +103,10 @@ pub(super) struct Loop<'a> {
     pipeline: &'a Pipeline,
     events: &'a (dyn Fn(&ToolEvent) + Send + Sync),
     messages: Vec<Value>,
+    /// Size of `messages` as JSON, in bytes.
+    bytes: usize,
+    /// The last request.
+    sent: Plan,
     turns: Vec<Turn>,
     ids: HashSet<String>,
     /// For each tool name that the model called: true if the last call of the tool succeeded.
@@ -130,6 +137,8 @@ impl<'a> Loop<'a> {
     ) -> Self {
         Self {
             messages: setup.messages.clone(),
+            bytes: setup.messages.iter().map(size).sum(),
+            sent: Plan::default(),
             setup,
             dispatcher,
             pipeline,
@@ -158,6 +167,9 @@ impl<'a> Loop<'a> {
                 let problem = Problem::new(codes::MAX_TURNS, message).with("limit", limit);
                 return Ok(self.finish(None, vec![problem]));
             }
+            if let Some(problem) = self.too_large() {
+                return Ok(self.finish(None, vec![problem]));
+            }
             if let Next::End(text, errors) = self.turn(world).await? {
                 return Ok(self.finish(text, errors));
             }
@@ -179,9 +191,11 @@ impl<'a> Loop<'a> {
         let tools = plan.options.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
         let is_finalization = std::mem::take(&mut self.is_finalization);
         self.tell(&ToolEvent::Asking { turn: number, tools, is_finalization });
-        let TimedAnswer { answer, latency_ms } = world.ask(&plan).await?;
+        let delta = PlanDelta::between(&self.sent, &plan);
+        self.sent = plan;
+        let TimedAnswer { answer, latency_ms } = world.ask(&self.sent).await?;
         let mut turn = Turn {
-            plan,
+            plan: delta,
             is_finalization,
             latency_ms,
             reply: None,
@@ -284,7 +298,7 @@ impl<'a> Loop<'a> {
         turn.warnings.append(&mut shaped.warnings);
 
         let mut calls = std::mem::take(&mut shaped.calls);
-        let most = if turn.plan.options.contains_key("tools") { self.calls_per_turn() } else { 0 };
+        let most = if self.sent.options.contains_key("tools") { self.calls_per_turn() } else { 0 };
         turn.ignored_tool_calls_count = calls.len().saturating_sub(most);
         calls.truncate(most);
         if turn.ignored_tool_calls_count > 0 {
@@ -311,15 +325,19 @@ impl<'a> Loop<'a> {
     /// Handles a message without calls: ends the run, or asks once more after an empty message.
     fn last(&mut self, turn: &mut Turn, shaped: &Shaped) -> Next {
         let text = shaped.content().map(without_thoughts).filter(|text| !text.trim().is_empty());
-        let withheld = refusal(shaped, turn.finish_reason.as_deref());
+        let withheld = refusal(shaped, turn.finish_reason.as_deref(), text.is_some());
         if let Some(text) = text {
-            self.messages.push(shaped.with_calls(&[]));
+            self.push(shaped.with_calls(&[]));
             if turn.is_truncated() {
                 let message = "the final text was cut off at its token limit";
                 self.warnings.push(Problem::new(codes::TRUNCATED, message));
             }
-            self.warnings.extend(withheld);
-            return Next::End(Some(text.into_owned()), self.verdict());
+            let mut errors = self.verdict();
+            match withheld {
+                Some(problem) if problem.code == codes::CONTENT_FILTER_CUT => errors.push(problem),
+                other => self.warnings.extend(other),
+            }
+            return Next::End(Some(text.into_owned()), errors);
         }
         // Another request would be refused as well.
         if let Some(problem) = withheld {
@@ -342,89 +360,20 @@ impl<'a> Loop<'a> {
         Next::End(None, errors)
     }
 
-    /// Executes calls in order and adds them with their results to the conversation. Returns the
-    /// problem if a repeated call ends the run.
-    async fn execute<E>(
-        &mut self,
-        turn: &mut Turn,
-        shaped: &Shaped,
-        mut calls: Vec<ReceivedCall>,
-        world: &mut dyn World<E>,
-    ) -> Result<Option<Problem>, E> {
-        let dispatcher = self.dispatcher;
-        let (mut arguments, mut results) = (Vec::new(), Vec::new());
-        let last = calls.len() - 1;
-        let mut stopped = None;
-        for (index, called) in calls.iter_mut().enumerate() {
-            self.pipeline.call(&mut called.call);
-            // Truncation affects only the last call.
-            let mut checked = dispatcher.check(&called.call, turn.is_truncated() && index == last);
-            turn.warnings.append(&mut checked.warnings);
-            if let Some(problem) = self.repeated(&called.call, &checked) {
-                turn.warnings.push(problem.clone());
-                if self.setup.options.repeated_calls == RepeatedCalls::Stop {
-                    checked.ready = Err(ToolResult::failed(problem.clone()));
-                    stopped = Some(problem);
-                }
-            }
-            arguments.push(std::mem::take(&mut checked.arguments));
-            let (record, content) = self.call(&called.call, checked, world, stopped.is_some()).await?;
-            results.push(json!({ "role": "tool", "tool_call_id": called.call.id, "content": content }));
-            turn.calls.push(record);
-            if stopped.is_some() {
-                turn.ignored_tool_calls_count += last - index;
-                break;
-            }
-        }
-        let calls: Vec<(&ReceivedCall, &str)> =
-            calls.iter().zip(arguments.iter().map(String::as_str)).collect();
-        self.messages.push(shaped.with_calls(&calls));
-        self.messages.extend(results);
-        Ok(stopped)
+    /// Adds a message to the conversation.
+    fn push(&mut self, message: Value) {
+        self.bytes += size(&message);
+        self.messages.push(message);
     }
 
-    /// Returns a problem if `call` has the name and the arguments of the call before it.
-    fn repeated(&mut self, call: &ToolCall, checked: &Checked<'_>) -> Option<Problem> {
-        let turn = self.turns.len() + 1;
-        // The order of members does not matter. Invalid arguments are compared as text.
-        let arguments = match &checked.ready {
-            Ok((_, arguments)) => arguments.clone().into(),
-            Err(_) => serde_json::from_str(&call.arguments).unwrap_or_else(|_| call.arguments.trim().into()),
-        };
-        let this = (call.name.clone(), arguments);
-        let is_repeated = self.last_call.as_ref() == Some(&this);
-        self.last_call = Some(this);
-        if !is_repeated {
-            return None;
-        }
-        self.tell(&ToolEvent::Repeated { turn, call: call.clone() });
-        let message = format!("`{}` was called twice in a row with the same arguments", call.name);
-        Some(Problem::new(codes::REPEATED_CALL, message).with("name", call.name.as_str()))
-    }
-
-    /// Executes one call. Returns its record and the text of the result to send.
-    async fn call<E>(
-        &mut self,
-        call: &ToolCall,
-        checked: Checked<'_>,
-        world: &mut dyn World<E>,
-        is_stopped: bool,
-    ) -> Result<(CallRecord, String), E> {
-        let turn = self.turns.len() + 1;
-        self.tell(&ToolEvent::Calling { turn, call: call.clone() });
-        let (result, latency_ms) = match checked.ready {
-            Ok((tool, arguments)) => world.execute(call, tool, &arguments).await?,
-            Err(refusal) => (refusal, 0),
-        };
-        let (result, content) = self.dispatcher.bound(result, |envelope| self.pipeline.result(envelope));
-        // A call that ends the run says nothing about the tool.
-        if !is_stopped {
-            self.ends.insert(call.name.clone(), result.ok);
-        }
-        self.has_succeeded |= result.ok;
-        let record = CallRecord { call: call.clone(), result, latency_ms };
-        self.tell(&ToolEvent::Called { turn, record: record.clone() });
-        Ok((record, content))
+    /// Returns a problem if the conversation exceeds its limit.
+    fn too_large(&self) -> Option<Problem> {
+        let (bytes, limit) = (self.bytes, self.setup.options.max_conversation_bytes);
+        (bytes > limit).then(|| {
+            let message = format!("the conversation has {bytes} bytes, but the limit is {limit}");
+            let problem = Problem::new(codes::CONVERSATION_TOO_LARGE, message);
+            problem.with("bytes", bytes).with("limit", limit)
+        })
     }
 
     fn finish(self, text: Option<String>, errors: Vec<Problem>) -> ToolRun {

@@ -36,9 +36,13 @@ impl Loop<'_> {
     }
 }
 
-/// Returns the reason why a message has no text, if the provider states one: a refusal of the model
-/// or a content filter.
-pub(super) fn refusal(shaped: &Shaped, finish_reason: Option<&str>) -> Option<Problem> {
+/// Returns the reason why a message has no text or only a part of it, if the provider states one: a
+/// refusal of the model or a content filter.
+pub(super) fn refusal(shaped: &Shaped, finish_reason: Option<&str>, has_text: bool) -> Option<Problem> {
+    if finish_reason == Some("content_filter") && has_text {
+        let message = "the provider's content filter cut off the answer";
+        return Some(Problem::new(codes::CONTENT_FILTER_CUT, message));
+    }
     if finish_reason == Some("content_filter") {
         let message = "the provider's content filter withheld the answer";
         return Some(Problem::new(codes::CONTENT_FILTER, message));

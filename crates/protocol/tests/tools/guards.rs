@@ -161,3 +161,51 @@ async fn the_request_for_a_final_message_is_not_a_turn() {
     let (run, _) = run(json!({ "max_turns": 3, "fix_empty_final_disable_tools": false }), calls_again).await;
     assert!(run.ok, "with tools, it may call once more");
 }
+
+#[tokio::test]
+async fn limits_the_bytes_of_a_conversation() {
+    let text = "x".repeat(1000);
+    let call = |id: &str| calls(id, "echo", &json!({ "id": id, "text": text }).to_string());
+    let given = json!({ "max_conversation_bytes": 5000 });
+    let (run, asked) = run(given.clone(), [call("a"), call("b"), call("c"), says("Done.")]).await;
+    assert_eq!((errors(&run), asked.len()), (vec!["CONVERSATION_TOO_LARGE"], 3));
+    let bytes: usize = run.messages.iter().map(|message| message.to_string().len()).sum();
+    assert_eq!(
+        (&run.errors[0].details["bytes"], &run.errors[0].details["limit"]),
+        (&json!(bytes), &json!(5000))
+    );
+    assert_eq!(run.errors[0].message, format!("the conversation has {bytes} bytes, but the limit is 5000"));
+    // The calls of one message stop at the limit.
+    let one = json!({ "text": text }).to_string();
+    let many: Vec<(&str, &str, &str)> = (0..50).map(|_| ("", "echo", one.as_str())).collect();
+    let (run, asked) = super::run(given.clone(), [calls_all(&many), says("Done.")]).await;
+    assert_eq!((errors(&run), asked.len()), (vec!["CONVERSATION_TOO_LARGE"], 1));
+    assert!(run.turns[0].calls.len() < 10);
+    assert_eq!(run.turns[0].calls.len() + run.turns[0].ignored_tool_calls_count, 50);
+    // The first messages count as well.
+    let given = json!({ "max_conversation_bytes": 10 });
+    let (run, asked) = super::run(given, [says("Done.")]).await;
+    assert_eq!((errors(&run), asked.len()), (vec!["CONVERSATION_TOO_LARGE"], 0));
+}
+
+#[tokio::test]
+async fn equal_numbers_make_a_call_repeated() {
+    for (one, other) in [("1", "1.0"), ("2.0", "2e0"), ("[1, {\"n\": 3.0}]", "[1.0, {\"n\": 3}]")] {
+        let of = |id: &str, days: &str| calls(id, "echo", &format!("{{\"days\": {days}}}"));
+        let script = [of("a", one), of("b", other), says("Done.")];
+        let (run, _) = run(json!({ "repeated_calls": "stop" }), script).await;
+        assert_eq!(errors(&run), ["REPEATED_CALL"], "{one} {other}");
+    }
+}
+
+#[tokio::test]
+async fn calls_with_a_contradictory_member_do_not_run() {
+    let twice = r#"{"text": "a", "text": "b"}"#;
+    let (run, _) = run(json!({}), [calls("a", "echo", twice), says("Done.")]).await;
+    assert_eq!(code(&run, 0, 0), Some("ARGUMENTS_INVALID"));
+    assert!(run.turns[0].calls[0].result.errors[0].message.contains("`text` twice"));
+    let tagged = format!("<tool_call>{{\"name\": \"echo\", \"arguments\": {twice}}}</tool_call>");
+    let given = json!({ "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"] });
+    let (run, _) = super::run(given, [says(&tagged), says("Done.")]).await;
+    assert_eq!(code(&run, 0, 0), Some("ARGUMENTS_INVALID"));
+}

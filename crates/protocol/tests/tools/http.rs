@@ -109,5 +109,5 @@ async fn sends_only_the_conversation_to_a_server() {
     )
     .await;
     assert_eq!((run.ok, given), (true, 2));
-    assert!(!run.turns[0].plan.options.contains_key("tool_choice"));
+    assert!(!run.plan(0).expect("a turn").options.contains_key("tool_choice"));
 }

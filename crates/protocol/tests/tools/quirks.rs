@@ -184,8 +184,12 @@ async fn a_refusal_is_not_an_empty_message() {
     let (run, _) = super::run(json!({}), [filtered.clone()]).await;
     assert_eq!(errors(&run), ["CONTENT_FILTER"]);
     filtered["choices"][0]["message"]["content"] = json!("The weather");
-    let (run, _) = super::run(json!({}), [filtered]).await;
-    assert_eq!((run.ok, run.warnings[0].code.as_str()), (true, "CONTENT_FILTER"));
+    let (run, _) = super::run(json!({}), [filtered.clone()]).await;
+    assert_eq!((run.ok, run.is_filtered(), errors(&run)), (false, true, vec!["CONTENT_FILTER_CUT"]));
+    assert_eq!((run.text.as_deref(), run.warnings.len()), (Some("The weather"), 0));
+    assert!(!run.errors[0].message.contains("withheld"));
+    let (run, _) = super::run(json!({ "tool_use_mode": "enforced" }), [filtered]).await;
+    assert_eq!((run.is_filtered(), errors(&run)), (false, vec!["NO_TOOL_CALLS", "CONTENT_FILTER_CUT"]));
 }
 
 #[tokio::test]

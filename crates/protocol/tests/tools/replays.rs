@@ -82,3 +82,47 @@ async fn detects_a_changed_record() {
     // With a changed result, the next request differs from the record.
     assert!(fault(|run| run.turns[0].calls[0].result.data = json!(2)).ends_with("the request is different"));
 }
+
+/// Returns the record as versions before 0.2 wrote it, with the whole request in each turn.
+fn with_whole_plans(run: &ToolRun) -> Value {
+    let mut record = serde_json::to_value(run).expect("JSON");
+    for turn in 0..run.turns.len() {
+        record["turns"][turn]["plan"] = serde_json::to_value(run.plan(turn)).expect("JSON");
+    }
+    record
+}
+
+#[tokio::test]
+async fn records_with_whole_requests_can_be_replayed() {
+    let script = || [calls("a", "echo", r#"{"x": 1}"#), calls("b", "echo", "{}"), says(""), says("Done.")];
+    for given in [
+        json!({}),
+        json!({ "message_transforms": ["assistant_tool_calls_content_empty_if_null"] }),
+        json!({ "tool_choice": "required" }),
+    ] {
+        let (run, asked) = run(given.clone(), script()).await;
+        let old: ToolRun = serde_json::from_value(with_whole_plans(&run)).expect("a record");
+        assert_eq!(old, run, "{given}");
+        assert_eq!(again(&old), run, "{given}");
+        for (turn, asked) in asked.iter().enumerate() {
+            let plan = run.plan(turn).expect("a turn");
+            assert_eq!(Value::Array(plan.messages), asked["messages"], "{given}");
+        }
+        assert_eq!(run.plan(run.turns.len()), None);
+    }
+}
+
+#[tokio::test]
+async fn the_size_of_a_record_is_linear() {
+    let text = "x".repeat(10_000);
+    let size = async |turns: usize| {
+        let call =
+            |turn: usize| calls(&format!("c{turn}"), "echo", &json!({ "n": turn, "text": text }).to_string());
+        let script: Vec<Value> = (0..turns).map(call).chain([says("Done.")]).collect();
+        let (run, _) = run(json!({ "max_turns": 100 }), script).await;
+        assert!(run.ok, "{:?}", run.errors);
+        serde_json::to_string(&run).expect("JSON").len()
+    };
+    let (small, large) = (size(10).await, size(40).await);
+    assert!(large < 5 * small, "{small} bytes for 10 turns, {large} for 40");
+}

@@ -29,10 +29,11 @@ async fn sends_overrides_except_reserved_fields() {
 async fn requests_have_tools_and_options() {
     let given = json!({ "tool_choice": "auto", "request_overrides": { "seed": 7 } });
     let (run, asked) = run(given, [calls("a", "echo", ""), says("Done.")]).await;
-    for (turn, asked) in run.turns.iter().zip(asked) {
-        let mut planned = turn.plan.options.clone();
+    for (turn, asked) in asked.into_iter().enumerate() {
+        let plan = run.plan(turn).expect("a turn");
+        let mut planned = plan.options;
         planned.insert("model".to_owned(), "m".into());
-        planned.insert("messages".to_owned(), turn.plan.messages.clone().into());
+        planned.insert("messages".to_owned(), plan.messages.into());
         assert_eq!(planned, asked);
         assert_eq!(planned["tools"].as_array().map(Vec::len), Some(3));
         assert_eq!((&planned["tool_choice"], &planned["seed"]), (&json!("auto"), &json!(7)));

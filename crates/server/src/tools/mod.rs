@@ -12,7 +12,8 @@ use formwork_protocol::PromptRunner;
 use formwork_protocol::catalogue;
 use formwork_protocol::config::LOCAL_PROVIDER;
 use formwork_protocol::tools::{
-    FilteredToolRegistry, McpClient, ToolLoopRunner, ToolRegistry, ToolRun, ToolSource, ToolUseMode,
+    FilteredToolRegistry, McpClient, ToolCallingOptions, ToolLoopRunner, ToolRegistry, ToolRun, ToolSource,
+    ToolUseMode,
 };
 
 use crate::app::App;
@@ -29,7 +30,6 @@ pub(crate) async fn run(State(app): State<App>, JsonBody(body): JsonBody) -> Res
     let hosted = app.options().tools.clone();
     let _permit = hosted.permit().ok_or(Kind::TooManyRuns)?;
     let provider = app.provider(request.provider.as_deref())?;
-    let is_remote = provider.is_some();
     let (prompt, name) = if let Some(provider) = provider {
         let by_url = catalogue::provider_of_url(&provider.settings.base_url);
         let name = provider.settings.preset.as_deref().or(by_url).unwrap_or_default();
@@ -44,7 +44,22 @@ pub(crate) async fn run(State(app): State<App>, JsonBody(body): JsonBody) -> Res
         // Schemas of the request are compiled, which may take a while.
         app.offload(move || prepare::prepare(&request, &hosted, &name)).await?
     };
-    let servers = prepare::connect(&request, &hosted).await?;
+    let limit = app.options().request_timeout;
+    let run = looped(request, &hosted, prompt, options, registry);
+    let Some(limit) = limit else { return run.await };
+    // The whole run ends at the limit. Dropping it ends its request, its tools and its servers.
+    tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err(Kind::RunOverdue { limit }.into()))
+}
+
+/// Connects to the MCP servers of the request, and runs the loop.
+async fn looped(
+    request: ToolRunRequest,
+    hosted: &HostedTools,
+    prompt: PromptRunner,
+    options: ToolCallingOptions,
+    registry: ToolRegistry,
+) -> Result<Json<ToolRun>, ApiError> {
+    let servers = prepare::connect(&request, hosted).await?;
     let registry = with_servers(registry, &servers).await?;
     if registry.tools().is_empty() && options.tool_use_mode == ToolUseMode::Enforced {
         return Err(prepare::fault("tools", "a tool call is required, but no tools are given"));
@@ -52,12 +67,7 @@ pub(crate) async fn run(State(app): State<App>, JsonBody(body): JsonBody) -> Res
     let source = masked(&request, registry)?;
     let runner = ToolLoopRunner::new(prompt, source, options)
         .map_err(|error| prepare::fault("options", error.to_string()))?;
-    let run = runner.run(request.messages);
-    // A model of this server has the limit itself, and each of its generations ends by it.
-    let ran = match app.options().request_timeout.filter(|_| is_remote) {
-        Some(limit) => tokio::time::timeout(limit, run).await.map_err(|_| Kind::RunOverdue { limit })?,
-        None => run.await,
-    };
+    let ran = runner.run(request.messages).await;
     for server in servers {
         McpClient::close(server).await;
     }

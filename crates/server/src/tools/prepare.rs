@@ -54,8 +54,14 @@ fn options(
         return Err(fault(format!("options.request_overrides.{name}"), "the loop sets this field"));
     }
     let own = Preset::new(given).map_err(|error| fault("options", error.to_string()))?;
+    let options_of = |preset: &Preset| preset.options().map_err(|error| fault("options", error.to_string()));
+    let most = options_of(&merged)?.max_conversation_bytes;
     merged = merged.merge(&own).merge(&Preset::of_overrides(sampling(request)?));
-    let options = merged.options().map_err(|error| fault("options", error.to_string()))?;
+    let options = options_of(&merged)?;
+    if options.max_conversation_bytes > most {
+        let reason = format!("{} is out of range; expected 0..={most}", options.max_conversation_bytes);
+        return Err(fault("options.max_conversation_bytes", reason));
+    }
     if options.max_turns > hosted.max_turns {
         let reason = format!("{} is out of range; expected 1..={}", options.max_turns, hosted.max_turns);
         return Err(fault("options.max_turns", reason));

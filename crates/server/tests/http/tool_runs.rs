@@ -321,3 +321,39 @@ async fn requires_an_api_key() {
     let app = App::new(vec![served("m", start(caller()))], options).unwrap();
     assert_eq!(ask(&app, &json!({})).await.status, StatusCode::UNAUTHORIZED);
 }
+
+/// Creates a model that calls `get_weather` in each of its answers, with pauses.
+fn restless() -> ScriptedModel {
+    ScriptedModel::new(END + 1, 8000, |tokens, row| {
+        std::thread::sleep(Duration::from_millis(1));
+        let said: Vec<u8> = tokens.iter().map(|token| token.0 as u8).collect();
+        let text = String::from_utf8_lossy(&said);
+        let (_, written) = text.rsplit_once("assistant:").unwrap();
+        let next = CALL.as_bytes().get(written.len()).map_or(END, |&byte| byte.into());
+        row[next] = 1000.0;
+    })
+}
+
+#[tokio::test]
+async fn the_request_timeout_ends_the_whole_run_of_a_local_model() {
+    let weather = Weather::default();
+    let url = weather.start().await;
+    let request_timeout = Some(Duration::from_millis(500));
+    let options = ServerOptions { tools: hosted(&url), request_timeout, ..ServerOptions::default() };
+    let app = App::new(vec![served("m", start(restless()))], options).unwrap();
+    let tools = json!([callback(&format!("{url}/tools/weather"))]);
+    let started = std::time::Instant::now();
+    let answer = ask(&app, &json!({ "tools": tools, "options": { "max_turns": 100 } })).await;
+    assert_eq!(answer.status, StatusCode::GATEWAY_TIMEOUT, "{}", answer.text);
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn the_operator_limits_the_bytes_of_a_conversation() {
+    let app = app(hosted("http://127.0.0.1:9"));
+    let of = |bytes: usize| json!({ "options": { "max_conversation_bytes": bytes } });
+    let (status, param, message) = refused(&app, &of(8_000_001)).await;
+    assert_eq!((status, param.as_str()), (StatusCode::BAD_REQUEST, "options.max_conversation_bytes"));
+    assert_eq!(message, "options.max_conversation_bytes: 8000001 is out of range; expected 0..=8000000");
+    assert_eq!(run(&app, &of(10)).await.errors[0].code, "CONVERSATION_TOO_LARGE");
+}

@@ -199,13 +199,15 @@ impl UrlPrefix {
 
     /// Reports whether `url` has the scheme, the host and the port of the prefix, and a path below
     /// its path. The last part of the prefix's path must match as a whole.
+    ///
+    /// A server may decode a path, or remove parts of it, before it resolves `..`. So a path is refused
+    /// if a part of it may become `.` or `..`. A path with control characters, with text that is encoded
+    /// twice, or with bytes that are not UTF-8 is refused as well.
     pub fn covers(&self, url: &str) -> bool {
         let Ok(url) = parse_url(url) else { return false };
         let (allowed, path) = (self.0.path().trim_end_matches('/'), url.path());
         let below = path.strip_prefix(allowed).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        // A server may decode `%2F` and `%5C` before it resolves `..`.
-        let is_plain = !path.contains('%') || !decoded_has_dots(path);
-        url.origin() == self.0.origin() && below && is_plain
+        url.origin() == self.0.origin() && below && is_plain(path)
     }
 
     /// Returns the URL.
@@ -214,9 +216,46 @@ impl UrlPrefix {
     }
 }
 
-fn decoded_has_dots(path: &str) -> bool {
-    let decoded = path.to_ascii_lowercase().replace("%2f", "/").replace("%5c", "/").replace("%2e", ".");
-    decoded.split(['/', '\\']).any(|part| part == "..") || decoded.contains("%25")
+/// Reports whether no part of a path can become `.` or `..` on a server.
+fn is_plain(path: &str) -> bool {
+    let Some(decoded) = decode(path) else { return false };
+    if decoded.contains(['%', '\u{fffd}']) || decoded.chars().any(char::is_control) {
+        return false;
+    }
+    let plain: String = decoded.chars().filter(|c| !is_invisible(*c)).map(plain_of).collect();
+    let is_dots = |part: &str| {
+        let part = part.trim();
+        part.contains('.') && part.chars().all(|c| c == '.' || c.is_whitespace())
+    };
+    !plain.split(['/', '\\']).any(|segment| segment.split(';').any(is_dots))
+}
+
+/// Decodes the escapes of a path. Returns `None` if the result is not UTF-8.
+fn decode(path: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.filter(|_| first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Returns the ASCII character that a server may read instead of `c`.
+const fn plain_of(c: char) -> char {
+    match c {
+        '．' | '․' | '‥' | '…' | '﹒' | '。' | '｡' => '.',
+        '／' | '⁄' | '∕' | '＼' | '∖' => '/',
+        '；' => ';',
+        other => other,
+    }
+}
+
+/// Reports whether a server may remove `c`.
+const fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -308,6 +347,9 @@ mod tests {
             "https://example.com/tools",
             "https://EXAMPLE.com:443/tools/a/b?c=d",
             "https://example.com/tools/a%20b",
+            "https://example.com/tools/a.b/..c/v1.2",
+            "https://example.com/tools/a;v=1/b",
+            "https://example.com/tools/%C3%A9t%C3%A9",
         ] {
             assert!(allowed.covers(url), "{url}");
         }
@@ -319,6 +361,22 @@ mod tests {
             "https://example.com/tools/%2e%2e/admin",
             "https://example.com/tools/..%2fadmin",
             "https://example.com/tools/%252e%252e/admin",
+            "https://example.com/tools/..;/admin",
+            "https://example.com/tools/..;a=b/admin",
+            "https://example.com/tools/;../admin",
+            "https://example.com/tools/%2e%2e%3b/admin",
+            "https://example.com/tools/..%3b/admin",
+            "https://example.com/tools/%c0%ae%c0%ae/admin",
+            "https://example.com/tools/%c0%ae./admin",
+            "https://example.com/tools/.%0a./admin",
+            "https://example.com/tools/.%00./admin",
+            "https://example.com/tools/a%0d%0ab",
+            "https://example.com/tools/..%20/admin",
+            "https://example.com/tools/..%5cadmin",
+            "https://example.com/tools/%ef%bc%8e%ef%bc%8e/admin",
+            "https://example.com/tools/．．/admin",
+            "https://example.com/tools/.%e2%80%8b./admin",
+            "https://example.com/tools/.../admin",
             "https://example.com\\@evil.com/tools",
             "https://example.com@evil.com/tools",
             "https://example.com.evil.com/tools",

@@ -91,7 +91,10 @@ impl<'a> Reader<'a> {
                 return None;
             }
             let value = self.value(depth + 1)?;
-            members.insert(key, value);
+            // A repeated member has no clear meaning.
+            if members.insert(key, value).is_some() {
+                return None;
+            }
         }
         Some(members.into())
     }

@@ -1,7 +1,7 @@
 //! Calls between markers that are control tokens of a model's vocabulary.
 
 use super::super::super::registry::ToolSource;
-use super::{Call, gemma, json, python, tagged};
+use super::{Call, gemma, is_known, json, python, short, tagged};
 
 /// Marker that begins calls, with the marker that ends them. The end may be missing or empty.
 pub(super) struct Marker {
@@ -15,6 +15,8 @@ pub(super) struct Marker {
 enum Form {
     /// JSON, or a list of Python calls.
     Values,
+    /// As `Values`, or Python calls without brackets, such as `f.call(a=1)`.
+    Python,
     /// `call:f{…}`, repeated with the same markers.
     Gemma,
     /// `[TOOL_CALLS]f[CALL_ID]id[ARGS]{…}`, or JSON.
@@ -36,7 +38,7 @@ const fn marker(open: &'static str, close: &'static str, form: Form) -> Marker {
 }
 
 /// All markers. A marker that begins with another one is before it.
-pub(super) const MARKERS: [Marker; 17] = [
+pub(super) const MARKERS: [Marker; 18] = [
     marker("<|tool_call_start|>", "<|tool_call_end|>", Form::Values),
     marker("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", Form::Kimi),
     marker("<|tool_call_begin|>", "", Form::Kimi),
@@ -48,7 +50,8 @@ pub(super) const MARKERS: [Marker; 17] = [
     marker("<|START_ACTION|>", "<|END_ACTION|>", Form::Values),
     marker("<|action_start|><|plugin|>", "<|action_end|>", Form::Values),
     marker("<|function_call|>", "", Form::Values),
-    marker("<|python_tag|>", "<|eom_id|>", Form::Values),
+    marker("<|python_tag|>", "<|eom_id|>", Form::Python),
+    marker("<|python_start|>", "<|python_end|>", Form::Python),
     marker("functools", "", Form::Values),
     marker("[TOOL_CALLS]", "", Form::Mistral),
     marker("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", Form::DeepSeek),
@@ -64,6 +67,7 @@ impl Marker {
         let mut calls = Vec::new();
         match self.form {
             Form::Values => calls = input.values(tools)?,
+            Form::Python => calls = input.values(tools).or_else(|| input.python(tools))?,
             Form::Gemma => loop {
                 let (call, len) = gemma::call(input.rest())?;
                 calls.push(call);
@@ -112,6 +116,22 @@ impl Marker {
     }
 }
 
+/// Parses Mistral's calls without their marker as the whole text, such as `f[ARGS]{…}` or `f{…}`.
+/// Servers strip control tokens from the text.
+pub(super) fn stripped(text: &str) -> Option<Vec<Call>> {
+    let mut input = Input { text, at: 0 };
+    let mut calls = Vec::new();
+    while !input.rest().trim().is_empty() {
+        let name = input.name()?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if !name.chars().all(is_name) {
+            return None;
+        }
+        calls.push(input.with_arguments(name)?);
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
 struct Input<'a> {
     text: &'a str,
     at: usize,
@@ -140,13 +160,26 @@ impl<'a> Input<'a> {
         Some(calls)
     }
 
+    /// Reads Python calls without brackets, which must name known tools: other text may be a program.
+    fn python(&mut self, tools: &dyn ToolSource) -> Option<Vec<Call>> {
+        let (mut calls, len) = python::bare(self.rest())?;
+        for call in &mut calls {
+            // Llama calls its built-in tools by a method.
+            if let Some(name) = call.name.strip_suffix(".call") {
+                call.name = name.to_owned();
+            }
+        }
+        self.at += len;
+        calls.iter().all(|call| is_known(tools, short(&call.name))).then_some(calls)
+    }
+
     /// Reads the JSON arguments of the call to `name`.
     fn with_arguments(&mut self, name: &str) -> Option<Call> {
         let name = name.trim();
         let start = self.text.len() - self.rest().trim_start().len();
         let (value, len) = json::first(&self.text[start..]).filter(|(value, _)| value.is_object())?;
         self.at = start + len;
-        (!name.is_empty()).then(|| Call { name: name.to_owned(), arguments: value.to_string() })
+        (!name.is_empty()).then(|| Call { name: name.to_owned(), arguments: value.text() })
     }
 
     fn mistral(&mut self, tools: &dyn ToolSource) -> Option<Vec<Call>> {
@@ -155,21 +188,20 @@ impl<'a> Input<'a> {
         }
         let mut calls = Vec::new();
         loop {
-            let (head, rest) = match self.rest().split_once("[ARGS]") {
-                Some(split) => split,
-                // Servers strip control tokens from the text.
-                None => self.rest().split_at(self.rest().find('{')?),
-            };
-            if head.len() > 200 {
-                return None;
-            }
-            self.at = self.text.len() - rest.len();
-            let name = head.split("[CALL_ID]").next().unwrap_or_default();
+            let name = self.name()?;
             calls.push(self.with_arguments(name)?);
             if !self.accept("[TOOL_CALLS]") {
                 return Some(calls);
             }
         }
+    }
+
+    /// Reads the name before the arguments, such as `f[CALL_ID]id[ARGS]` or `f`.
+    fn name(&mut self) -> Option<&'a str> {
+        let end = self.rest().find('{').filter(|end| *end <= 200)?;
+        let head = self.rest()[..end].trim_end();
+        self.at += end;
+        head.strip_suffix("[ARGS]").unwrap_or(head).split("[CALL_ID]").next().map(str::trim)
     }
 
     fn deepseek(&mut self) -> Option<Call> {

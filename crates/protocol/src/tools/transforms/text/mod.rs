@@ -7,26 +7,23 @@
 mod gemma;
 mod json;
 mod markers;
+mod marks;
 mod python;
+mod reading;
 mod tagged;
 mod values;
 
 use serde_json::{Value, json};
 
-use super::super::arguments::fence;
 use super::super::registry::{Lookup, ToolSource};
 use super::super::shapes;
-use super::super::thoughts::after_thoughts_of_prompt;
 use crate::Body;
-use markers::MARKERS;
 
 /// Elements around calls.
 const WRAPPERS: [&str; 7] =
     ["tool_call", "tool_calls", "function_call", "function_calls", "toolcall", "calls", "TOOLCALL"];
 /// Maximum size of a content that is searched for calls, in bytes.
 const BYTES: usize = 4 << 20;
-/// Maximum number of marks without a call, which bounds the time. The text after them is kept.
-const MISSES: usize = 256;
 /// Maximum depth of wrappers in wrappers.
 const WRAPPED: usize = 4;
 /// Token before each tag of `MiniMax` M3.
@@ -53,7 +50,9 @@ pub(super) struct Call {
 /// - a last tag that is not closed,
 /// - `parameters` instead of `arguments`.
 ///
-/// Calls in thoughts stay in the text.
+/// Calls in thoughts, in thoughts that were cut off, and in Markdown code stay in the text: a text may
+/// show a call without making it. A fence is a call if it is the whole text outside thoughts, or if
+/// its info string is `tool_call` or `tool_code`.
 pub(super) fn tags(message: &mut Body, tools: &dyn ToolSource) {
     let has_calls = |name: &str| {
         message.get(name).is_some_and(|calls| match calls {
@@ -68,12 +67,10 @@ pub(super) fn tags(message: &mut Body, tools: &dyn ToolSource) {
     let Some(content) = shapes::text(message.get("content")).filter(|text| text.len() <= BYTES) else {
         return;
     };
-    let start = after_thoughts(&content);
-    let (thoughts, said) = content.split_at(start);
-    let said = said.replace(MINIMAX, "");
-    let Some((calls, rest)) = marked(&said, tools).or_else(|| whole(&said, tools)) else { return };
+    let said = content.replace(MINIMAX, "");
+    let Some((calls, rest)) = reading::read(&said, tools) else { return };
     let calls: Vec<Value> = calls.into_iter().map(Call::entry).collect();
-    let content = format!("{thoughts}{rest}").trim().to_owned();
+    let content = rest.trim().to_owned();
     message.insert("content".to_owned(), if content.is_empty() { Value::Null } else { content.into() });
     message.insert("tool_calls".to_owned(), calls.into());
 }
@@ -87,95 +84,6 @@ impl Call {
 /// Reports whether `name` is a tool of the run.
 fn is_known(tools: &dyn ToolSource, name: &str) -> bool {
     matches!(tools.find(name), Lookup::Found(_))
-}
-
-/// Returns the end of the thoughts at the start of the content.
-fn after_thoughts(content: &str) -> usize {
-    let closed = content.rfind("</think>").map_or(0, |at| at + "</think>".len());
-    closed.max(after_thoughts_of_prompt(content))
-}
-
-/// Returns the calls with markers and the text around them, or `None` if there are no calls. Marks
-/// without a call stay in the text.
-fn marked(said: &str, tools: &dyn ToolSource) -> Option<(Vec<Call>, String)> {
-    let (mut calls, mut rest, mut left) = (Vec::new(), String::new(), said);
-    let mut misses = 0;
-    let markers: Vec<_> = MARKERS.iter().filter(|marker| said.contains(marker.open)).collect();
-    while let Some(mark) = next_mark(left, &markers).filter(|_| misses < MISSES) {
-        let (before, after) = left.split_at(mark.at);
-        if let Some((read, end)) = mark.read(after, tools) {
-            rest.push_str(without_header(before));
-            calls.extend(read);
-            left = &after[end..];
-        } else {
-            misses += 1;
-            let end = mark.skipped(after);
-            rest.push_str(&left[..mark.at + end]);
-            left = &after[end..];
-        }
-    }
-    rest.push_str(left);
-    (!calls.is_empty()).then_some((calls, rest))
-}
-
-/// Place in a text where calls may begin.
-struct Mark<'a> {
-    at: usize,
-    kind: Kind<'a>,
-}
-
-enum Kind<'a> {
-    Marker(&'static markers::Marker),
-    /// `<invoke …>` or `<function…>`.
-    Element,
-    /// An element of [`WRAPPERS`], with the length of its opening tag.
-    Wrapper(&'a str, usize),
-}
-
-fn next_mark<'a>(text: &'a str, markers: &[&'static markers::Marker]) -> Option<Mark<'a>> {
-    let found = markers.iter().filter_map(|&marker| {
-        let at = text.find(marker.open)?;
-        // `functools` is also a word.
-        (marker.open != "functools" || text[at + marker.open.len()..].starts_with('['))
-            .then_some(Mark { at, kind: Kind::Marker(marker) })
-    });
-    let element = text.match_indices('<').find_map(|(at, _)| {
-        let tag = tagged::tag(&text[at..])?;
-        if tag.opens_call() {
-            return Some(Mark { at, kind: Kind::Element });
-        }
-        let is_wrapper = !tag.is_closing && WRAPPERS.contains(&tag.name);
-        is_wrapper.then_some(Mark { at, kind: Kind::Wrapper(tag.name, tag.len) })
-    });
-    // Of markers at one place, the first of the list is the longest.
-    found.chain(element).min_by_key(|mark| mark.at)
-}
-
-impl Mark<'_> {
-    fn read(&self, text: &str, tools: &dyn ToolSource) -> Option<(Vec<Call>, usize)> {
-        match self.kind {
-            Kind::Marker(marker) => {
-                let (calls, end) = marker.read(&text[marker.open.len()..], tools)?;
-                Some((calls, marker.open.len() + end))
-            }
-            Kind::Element => tagged::element(text, tools).map(|(call, end)| (vec![call], end)),
-            Kind::Wrapper(name, len) => {
-                let (calls, end) = wrapped(&text[len..], name, tools, 0)?;
-                Some((calls, len + end))
-            }
-        }
-    }
-
-    /// Returns the length of the text to keep if the mark has no call.
-    fn skipped(&self, text: &str) -> usize {
-        match self.kind {
-            Kind::Marker(marker) => marker.open.len(),
-            Kind::Element => 1,
-            Kind::Wrapper(name, len) => tagged::closing(&text[len..], name)
-                .filter(|(end, _)| tagged::next_open(&text[len..len + end]).is_none())
-                .map_or(len, |(end, close)| len + end + close),
-        }
-    }
 }
 
 /// Parses the calls in a wrapper, whose opening tag is already read. Returns the calls and the
@@ -225,37 +133,14 @@ fn wrapped(text: &str, name: &str, tools: &dyn ToolSource, depth: usize) -> Opti
         Some((at, len)) => (&text[..at], at + len),
         None => (text, text.len()),
     };
-    let calls =
-        json::whole(inside, tools).or_else(|| tagged::pairs(inside, tools).map(|call| vec![call])).or_else(
-            || python::calls(inside.trim()).filter(|(_, end)| *end == inside.trim().len()).map(|read| read.0),
-        )?;
+    let calls = json::whole(inside, tools)
+        .or_else(|| tagged::pairs(inside, tools).map(|call| vec![call]))
+        .or_else(|| {
+            let inside = inside.trim();
+            let listed = python::calls(inside).filter(|(_, end)| *end == inside.len());
+            listed.map(|read| read.0).or_else(|| python::bare_calls(inside))
+        })?;
     Some((calls, end))
-}
-
-/// Removes the header of a harmony message at the end of the text before a call.
-fn without_header(before: &str) -> &str {
-    let text = before.trim_end();
-    let text = text.strip_suffix("commentary").map_or(text, str::trim_end);
-    let stripped = text.strip_suffix("<|channel|>").unwrap_or(text);
-    let stripped = stripped.strip_suffix("<|start|>assistant").unwrap_or(stripped);
-    if stripped.len() < text.len() { stripped } else { before }
-}
-
-/// Returns the calls in `said` if it consists of calls only: a fence with the info string
-/// `tool_call`, or calls of known tools in JSON or Python. The remaining text is empty.
-fn whole(said: &str, tools: &dyn ToolSource) -> Option<(Vec<Call>, String)> {
-    let said = said.trim();
-    let named = fence(said).is_some_and(|(info, _)| ["tool_call", "tool_calls"].contains(&info));
-    if let Some(calls) = named.then(|| json::whole(said, tools)).flatten() {
-        return Some((calls, String::new()));
-    }
-    let said = said.strip_prefix("Action:").map_or(said, str::trim_start);
-    let ends = ["<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|im_end|>"];
-    let said = ends.iter().find_map(|end| said.strip_suffix(end)).unwrap_or(said);
-    let calls = json::whole(said, tools)
-        .or_else(|| python::calls(said).filter(|(_, end)| said[*end..].trim().is_empty()).map(|read| read.0))
-        .or_else(|| python::bare_calls(said))?;
-    calls.iter().all(|call| is_known(tools, short(&call.name))).then_some((calls, String::new()))
 }
 
 /// Returns the name of a call without a namespace, such as `functions.`.

@@ -32,6 +32,19 @@ pub(super) fn bare_calls(text: &str) -> Option<Vec<Call>> {
     (!calls.is_empty()).then_some(calls)
 }
 
+/// Parses calls without brackets at the start of `text`. Returns the calls and the number of bytes read.
+pub(super) fn bare(text: &str) -> Option<(Vec<Call>, usize)> {
+    let mut reader = Reader { text, at: 0 };
+    let (mut calls, mut end) = (Vec::new(), 0);
+    while let Some(call) = reader.call() {
+        calls.push(call);
+        end = reader.at;
+        reader.skip();
+        let _ = reader.accept(',') || reader.accept(';');
+    }
+    (!calls.is_empty()).then_some((calls, end))
+}
+
 /// Parses a single value as the whole text, such as `True` or `{'k': None}`.
 pub(super) fn value(text: &str) -> Option<Value> {
     let mut reader = Reader { text, at: 0 };
@@ -141,7 +154,10 @@ impl<'a> Reader<'a> {
             let key = self.string()?;
             self.expect(':')?;
             let value = self.value(depth + 1)?;
-            members.insert(key, value);
+            // A repeated member has no clear meaning.
+            if members.insert(key, value).is_some() {
+                return None;
+            }
         }
         Some(members.into())
     }
@@ -233,6 +249,7 @@ b",), now()] and more"#;
             "[f(a=b)]",
             "[f(a=1]",
             "[f(a=1, a=2)]",
+            "[f(a={'b': 1, 'b': 2})]",
             "[1, 2]",
             "[]",
             "[f(a='x)]",

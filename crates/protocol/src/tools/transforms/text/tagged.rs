@@ -115,7 +115,11 @@ pub(super) fn element(text: &str, tools: &dyn ToolSource) -> Option<(Call, usize
         if rest.starts_with('{') && arguments.is_empty() {
             // Some models write JSON inside the element.
             let (value, len) = super::json::first(rest)?;
-            arguments.clone_from(value.as_object()?);
+            let Value::Object(members) = value.value() else { return None };
+            if !value.repeated().is_empty() {
+                return None;
+            }
+            arguments = members;
             at += len;
             continue;
         }
@@ -162,7 +166,8 @@ fn nested(text: &str, depth: usize) -> Option<Value> {
             nested(inside, depth + 1).unwrap_or_else(|| literal(inside).unwrap_or_else(|| inside.into()));
         match name {
             "item" => items.push(value),
-            name => drop(members.insert(name.to_owned(), value)),
+            // A repeated member has no clear meaning.
+            name => members.insert(name.to_owned(), value).is_none().then_some(())?,
         }
         rest = after.trim_start();
     }
@@ -234,7 +239,10 @@ pub(super) fn kimi(text: &str) -> Option<(Call, usize)> {
         let (head, after) = argument.split_once(SEPARATOR)?;
         let (value, _) = after.split_once(CLOSE)?;
         let (key, kind) = (quoted(head, "key")?, quoted(head, "type")?);
-        arguments.insert(key, if kind == "string" { value.into() } else { literal(value)? });
+        let argument = if kind == "string" { value.into() } else { literal(value)? };
+        if arguments.insert(key, argument).is_some() {
+            return None;
+        }
         at = text.len() - after.len() + value.len() + CLOSE.len();
         at += text[at..].strip_prefix("argument<|sep|>").map(|_| "argument<|sep|>".len())?;
     }

@@ -1,3 +1,5 @@
+mod quoting;
+
 use super::*;
 use crate::tools::{Closure, ToolDefinition, ToolRegistry};
 
@@ -250,6 +252,34 @@ fn reads_calls_in_other_notations() {
 }
 
 #[test]
+fn reads_python_and_mistral_calls_of_more_families() {
+    let n = &json!(null);
+    let list = "warmth(city='Bern', days=2), now()";
+    two(&format!("<|python_start|>[{list}]<|python_end|>"), n);
+    two(&format!("<|python_start|>{list}<|python_end|>"), n);
+    two("<function_calls>\nwarmth(city=\"Bern\", days=2)\nnow()\n</function_calls>", n);
+    two("Well.\n<function_calls>\nwarmth(city=\"Bern\", days=2)\nnow()\n</function_calls>", &json!("Well."));
+    two("<|python_tag|>warmth.call(city=\"Bern\", days=2)\nnow.call()", n);
+    two("<|python_tag|>warmth.call(city=\"Bern\", days=2); now.call()<|eom_id|>", n);
+    two("```tool_code\nwarmth(city='Bern', days=2)\nnow()\n```", n);
+    two("I look.\n```tool_code\n[warmth(city='Bern', days=2), now()]\n```\n", &json!("I look."));
+    let printed = after("```tool_code\nprint(default_api.warmth(city='Bern'))\n```");
+    assert_eq!(printed.0, vec![("default_api.warmth".to_owned(), "{\"city\":\"Bern\"}".to_owned())]);
+    two("warmth{\"city\": \"Bern\", \"days\": 2}now{}", n);
+    two("warmth[ARGS]{\"city\": \"Bern\", \"days\": 2}\nnow[CALL_ID]ab12cd34e[ARGS]{}", n);
+    for other in [
+        "f{\"city\": 1}",
+        "warmth {city}",
+        "```tool_code\nprint(1)\n```",
+        "```tool_code\nwarmth(city='B')",
+        "<|python_tag|>import os\nprint(os)",
+        "<|python_tag|>print(a=1)",
+    ] {
+        assert_eq!(after(other), (vec![], json!(other)), "{other}");
+    }
+}
+
+#[test]
 fn arguments_get_the_types_of_the_schema() {
     let of = |name: &str, text: &str| {
         let (calls, _) = after(&format!("<function=warmth><parameter={name}>{text}</parameter></function>"));
@@ -263,6 +293,9 @@ fn arguments_get_the_types_of_the_schema() {
         (json!(null), json!(null), json!("5"))
     );
     assert_eq!(of("opts", "{'deep': True}"), json!({ "deep": true }));
+    assert_eq!(of("opts", r#"{"a": 1, "a": 1.0}"#), json!({ "a": 1.0 }));
+    // The tool's schema refuses the text.
+    assert_eq!(of("opts", r#"{"a": 1, "a": 2}"#), r#"{"a": 1, "a": 2}"#);
     assert_eq!(
         (of("free", "True"), of("free", "[1]"), of("free", "a b")),
         (json!(true), json!([1]), json!("a b"))
@@ -298,10 +331,34 @@ fn takes_bounded_time_for_hostile_texts() {
         "{",
         "[",
         "to=functions.f<|message|>",
+        "<think>",
+        "</think>",
+        "<think>a</think>",
+        "`",
+        "`a` ``b",
+        "```\n",
+        "```tool_code\nf(\n",
+        "<|python_tag|>f(",
+        "f{",
     ] {
         let content = mark.repeat(20_000);
         let started = std::time::Instant::now();
         assert_eq!(after(&content).0, vec![]);
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{mark}");
+    }
+}
+
+#[test]
+fn takes_bounded_time_for_many_calls() {
+    for (mark, count) in [
+        ("[TOOL_CALLS]now{}", 20_000),
+        (r#"<tool_call>{"name": "now"}</tool_call>"#, 20_000),
+        (r#"`a` <tool_call>{"name": "now"}</tool_call>"#, 20_000),
+        ("<function=now></function>", 20_000),
+        ("</think><function=now></function>", 1),
+    ] {
+        let started = std::time::Instant::now();
+        assert_eq!(after(&format!("</thinking>{}", mark.repeat(20_000))).0.len(), count, "{mark}");
         assert!(started.elapsed() < std::time::Duration::from_secs(5), "{mark}");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::super::super::members::Tree;
 use super::super::super::registry::{Lookup, ToolSource};
 use super::python;
 
@@ -92,8 +93,12 @@ pub(super) fn typed(tools: &dyn ToolSource, tool: &str, name: &str, text: &str) 
     }
 }
 
-/// Reads `text` as a JSON or Python value.
+/// Reads `text` as a JSON or Python value. JSON in which a member occurs twice with different values
+/// stays text.
 pub(super) fn literal(text: &str) -> Option<Value> {
     let text = text.trim();
-    serde_json::from_str(text).ok().or_else(|| python::value(text))
+    match serde_json::from_str::<Tree>(text) {
+        Ok(tree) => tree.repeated().iter().all(|member| member.is_equal).then(|| tree.value()),
+        Err(_) => python::value(text),
+    }
 }
