@@ -17,6 +17,7 @@ pub mod catalogue;
 pub mod config;
 pub mod directives;
 pub mod precheck;
+mod remembered;
 pub mod repair;
 pub mod sampling;
 pub mod step;
@@ -27,6 +28,7 @@ pub use formwork_trace as trace;
 
 pub use formwork_backend::{
     Adjustment, Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Dialect, Feature,
-    Interruption, ModelSupport, Notice, Plan, PromptRunner, RemoteBackend, Reply, Retry, RetryCause,
-    RetryPolicy, ScriptedBackend, SupportMemory, TokenLimitField, merge, quota,
+    Interruption, ModelSupport, Notice, Plan, PromptRunner, RemoteBackend, Reply, RequestBudget, Retry,
+    RetryCause, RetryPolicy, ScriptedBackend, StreamEvent, StreamReceiver, SupportMemory, TokenLimitField,
+    collect_stream, merge, quota,
 };

@@ -80,7 +80,10 @@ impl Target {
     /// Opens the backend; returns it with the model's name there.
     pub(super) fn open(&self, args: &RunArgs) -> Result<(Arc<dyn ChatBackend>, String)> {
         match (&self.provider, &self.model) {
-            (Some(provider), Some(model)) => Ok((Arc::new(models::of_provider(provider)?), model.clone())),
+            (Some(provider), Some(model)) => {
+                let place = args.backend.configuration_path();
+                Ok((Arc::new(models::of_provider(provider, Some(place))?), model.clone()))
+            }
             (_, Some(model)) => args.backend.open_local(model),
             (_, None) => args.backend.open(),
         }

@@ -30,6 +30,8 @@ pub(super) struct Called {
     pub(super) shows_schema: bool,
     /// True if the limit of tokens cut off the answer.
     pub(super) is_truncated: bool,
+    /// True if the model refused, a filter withheld the answer, or the model called a tool instead.
+    pub(super) is_withheld: bool,
     pub(super) cost: Cost,
 }
 
@@ -70,12 +72,14 @@ impl Step {
                     constraint.tell(span);
                     let cost = Cost::of_usage(reply.body.get("usage"), reply.latency);
                     let (text, is_truncated) = (reply.content(), reply.is_truncated());
+                    let is_withheld = reply.is_withheld();
                     return Ok(CallResult::Text(Box::new(Called {
                         text,
                         plan,
                         sent,
                         shows_schema,
                         is_truncated,
+                        is_withheld,
                         cost,
                     })));
                 }
@@ -155,6 +159,8 @@ impl Step {
             messages.pop();
         }
         let plan = Plan { messages, options };
-        Ok(CallResult::Text(Box::new(Called { text, plan, sent: None, shows_schema, is_truncated, cost })))
+        let is_withheld = false;
+        let called = Called { text, plan, sent: None, shows_schema, is_truncated, is_withheld, cost };
+        Ok(CallResult::Text(Box::new(called)))
     }
 }
