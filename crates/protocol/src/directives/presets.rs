@@ -122,8 +122,9 @@ pub struct Preset {
     /// and the retries of the backend bound the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u32>,
-    /// True if the runner first asks whether the backend supports each of its modes and skips the
-    /// others. For a remote server, the first check of a mode for each model sends a probe.
+    /// True if the runner asks whether the backend supports a mode before it tries the mode, and
+    /// skips unsupported modes. For a remote server, the first check of a mode for each model sends
+    /// a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_capabilities: Option<bool>,
     /// True if the run ends when the backend refuses a request. If false, the runner tries the next

@@ -168,10 +168,15 @@ impl<'a> DirectiveRun<'a> {
     }
 
     async fn all(mut self, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
-        let mut open = self.open(modes).await?.into_iter();
+        let mut open = self.open(modes).into_iter();
         let mut is_stopped = false;
         while !is_stopped && !self.is_spent() {
             let Some(mode) = open.next() else { break };
+            if !self.is_supported(mode).await? {
+                let reason = "the backend does not support this mode".to_owned();
+                self.skipped.push(Skipped { mode, reason });
+                continue;
+            }
             match self.climb(mode).await? {
                 ModeEnd::Done(envelope) => return Ok(self.succeeded(mode, envelope)),
                 ModeEnd::Next => {}
@@ -196,22 +201,20 @@ impl<'a> DirectiveRun<'a> {
         &self.request.options
     }
 
-    /// Returns the members of `modes` that the run tries. Records the others in `self.skipped`.
-    async fn open(&mut self, modes: &[Mode]) -> Result<Vec<Mode>, BackendError> {
+    /// Returns the members of `modes` that no earlier run saw refused. Records the others in
+    /// `self.skipped`.
+    fn open(&mut self, modes: &[Mode]) -> Vec<Mode> {
         let refused = self.runner.refused();
         let mut open = Vec::new();
         for &mode in modes {
-            let reason = if refused.contains(&mode) && modes.len() > 1 {
-                "the backend refused this mode in an earlier run"
-            } else if !self.is_supported(mode).await? {
-                "the backend does not support this mode"
+            if refused.contains(&mode) && modes.len() > 1 {
+                let reason = "the backend refused this mode in an earlier run".to_owned();
+                self.skipped.push(Skipped { mode, reason });
             } else {
                 open.push(mode);
-                continue;
-            };
-            self.skipped.push(Skipped { mode, reason: reason.to_owned() });
+            }
         }
-        Ok(open)
+        open
     }
 
     /// Reports whether the backend supports `mode`, if the preset says that this is checked. If the
