@@ -105,9 +105,9 @@ impl HubOptions {
         let folder = |name: &str| variable(name).map(PathBuf::from);
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
 
-        let caches = caches(&folder).unwrap_or_else(|| PathBuf::from(".cache"));
+        let caches = caches(folder).unwrap_or_else(|| PathBuf::from(".cache"));
         let hub_home = folder("HF_HOME").unwrap_or_else(|| caches.join("huggingface"));
-        let cache = Self::cache_folder(&variable).unwrap_or_else(|| caches.join("formwork"));
+        let cache = Self::cache_folder(variable).unwrap_or_else(|| caches.join("formwork"));
         let hub_cache = folder("HF_HUB_CACHE").unwrap_or_else(|| hub_home.join("hub"));
 
         let token_file = folder("HF_TOKEN_PATH").unwrap_or_else(|| hub_home.join("token"));
