@@ -3,7 +3,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{BackendError, Body, Category, ChatBackend};
+use super::error::Kind;
+use super::subject::Subject;
+use super::{BackendError, Body, ChatBackend};
 
 /// A constraint that a backend can enforce on a model's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -42,16 +44,32 @@ impl Feature {
     /// A feature counts as supported only if the answer satisfies the constraint, because many
     /// servers ignore fields that they do not know.
     ///
+    /// A request that is refused because of the feature's field counts as an unsupported feature. If
+    /// a refusal names no field, the same request is sent without the feature: if it is answered, the
+    /// feature is unsupported.
+    ///
     /// # Errors
-    /// Returns an error if the request fails for a reason unrelated to the feature, such as a
-    /// timeout. A request rejected as invalid counts as an unsupported feature.
+    /// Returns an error if the probe shows nothing, because the request failed for another reason or
+    /// the answer was cut off, filtered or empty.
     pub async fn probe(self, backend: &dyn ChatBackend, model: &str) -> Result<bool, BackendError> {
-        match backend.chat(&question(model, self)).await {
-            Ok(answer) => Ok(is_held(self, &answer.body)),
-            Err(error) if error.category() == Category::InvalidRequest && !error.is_of_model() => Ok(false),
-            Err(error) => Err(error),
+        let error = match backend.chat(&question(model, Some(self))).await {
+            Ok(answer) => return judge(self, &answer.body).map_err(|reason| inconclusive(self, reason)),
+            Err(error) => error,
+        };
+        match (error.status(), error.subject(Some(self))) {
+            (Some(400 | 422 | 501), Subject::Constraint) => Ok(false),
+            (Some(400 | 422 | 501), Subject::Unclear) => match backend.chat(&question(model, None)).await {
+                Ok(_) => Ok(false),
+                Err(stopped) if stopped.interruption().is_some() => Err(stopped),
+                Err(_) => Err(error),
+            },
+            _ => Err(error),
         }
     }
+}
+
+fn inconclusive(feature: Feature, reason: String) -> BackendError {
+    Kind::Inconclusive { feature, reason }.into()
 }
 
 /// A set of [`Feature`]s.
@@ -120,7 +138,8 @@ const TOKENS: u32 = 1024;
 /// Number that a model is very unlikely to write unless the constraint is enforced.
 const SIGN: u64 = 7419;
 
-fn question(model: &str, feature: Feature) -> Body {
+/// Returns the request of a probe, or the same request without a constraint.
+fn question(model: &str, feature: Option<Feature>) -> Body {
     let mut body = json!({
         "model": model,
         "messages": [{ "role": "user", "content": "Say hello, as a JSON object." }],
@@ -128,20 +147,21 @@ fn question(model: &str, feature: Feature) -> Body {
         "temperature": 0,
     });
     match feature {
-        Feature::JsonSchema => {
+        Some(Feature::JsonSchema) => {
             let properties = json!({ "sign": { "type": "integer", "enum": [SIGN] } });
             let schema = json!({ "type": "object", "properties": properties, "required": ["sign"], "additionalProperties": false });
             let named = json!({ "name": "probe", "strict": true, "schema": schema });
             body["response_format"] = json!({ "type": "json_schema", "json_schema": named });
         }
-        Feature::JsonObject => body["response_format"] = json!({ "type": "json_object" }),
-        Feature::Tools => {
+        Some(Feature::JsonObject) => body["response_format"] = json!({ "type": "json_object" }),
+        Some(Feature::Tools) => {
             let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
             let function = json!({ "name": "hello", "description": "Says hello.", "parameters": parameters });
             body["tools"] = json!([{ "type": "function", "function": function }]);
             body["tool_choice"] = json!("required");
         }
-        Feature::Grammar => body["grammar"] = json!(format!("root ::= \"{SIGN}\"")),
+        Some(Feature::Grammar) => body["grammar"] = json!(format!("root ::= \"{SIGN}\"")),
+        None => {}
     }
     match body {
         Value::Object(body) => body,
@@ -149,25 +169,95 @@ fn question(model: &str, feature: Feature) -> Body {
     }
 }
 
-fn is_held(feature: Feature, answer: &Value) -> bool {
-    let message = &answer["choices"][0]["message"];
-    let content = message["content"].as_str().unwrap_or_default();
+/// Reports whether the answer to a probe satisfies the constraint. Returns the reason if the answer
+/// does not show that.
+fn judge(feature: Feature, answer: &Value) -> Result<bool, String> {
+    let choice = &answer["choices"][0];
+    let message = &choice["message"];
+    let text = message["content"].as_str().unwrap_or_default();
     // Some servers leave a model's thoughts in the text.
-    let content = content.rsplit_once("</think>").map_or(content, |(_, answer)| answer).trim();
+    let content = text.rsplit_once("</think>").map_or(text, |(_, answer)| answer).trim();
     let parsed = serde_json::from_str::<Value>(content).unwrap_or_default();
-    match feature {
+    let is_cut = choice["finish_reason"] == "length";
+    let is_held = match feature {
         Feature::JsonSchema => parsed == json!({ "sign": SIGN }),
         // An answer cut off by the token limit counts if its beginning is correct.
-        Feature::JsonObject => parsed.is_object() || (content.starts_with('{') && is_cut(answer)),
+        Feature::JsonObject => parsed.is_object() || (content.starts_with('{') && is_cut),
         Feature::Tools => {
             message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty())
                 || message["tool_calls"].is_object()
                 || message["function_call"].is_object()
         }
         Feature::Grammar => content == SIGN.to_string(),
+    };
+    if is_held {
+        return Ok(true);
     }
+    let is_open_thought = content.starts_with("<think>");
+    let may_go_on = feature == Feature::Tools || content.starts_with('{') || is_open_thought;
+    let reason = if choice["finish_reason"] == "content_filter" {
+        "a content filter withheld the answer"
+    } else if message["refusal"].as_str().is_some_and(|refusal| !refusal.is_empty()) {
+        "the model refused to answer"
+    } else if is_cut && (content.is_empty() || may_go_on) {
+        "the answer was cut off at its length limit"
+    } else if content.is_empty() {
+        "the answer has no content"
+    } else {
+        return Ok(false);
+    };
+    Err(reason.to_owned())
 }
 
-fn is_cut(answer: &Value) -> bool {
-    answer["choices"][0]["finish_reason"] == "length"
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ScriptedBackend;
+
+    fn answer(content: &str, finish_reason: &str) -> Value {
+        let mut answer = ScriptedBackend::says(content);
+        answer["choices"][0]["finish_reason"] = finish_reason.into();
+        answer
+    }
+
+    fn status(status: u16, message: &str) -> BackendError {
+        BackendError::from_status(status, &json!({ "error": { "message": message } }).to_string())
+    }
+
+    #[tokio::test]
+    async fn only_an_answer_or_a_refusal_of_the_field_decides() {
+        let refusal = ScriptedBackend::message(json!({ "content": "no", "refusal": "no" }));
+        let schema = Feature::JsonSchema;
+        for (feature, answers, expected) in [
+            (schema, vec![Ok(answer(r#"{"sign": 7419}"#, "stop"))], Some(true)),
+            (schema, vec![Ok(answer("Hello", "stop"))], Some(false)),
+            (schema, vec![Ok(answer("Hello", "length"))], Some(false)),
+            (schema, vec![Ok(answer("", "length"))], None),
+            (schema, vec![Ok(answer("", "content_filter"))], None),
+            (schema, vec![Ok(answer("I cannot", "content_filter"))], None),
+            (schema, vec![Ok(answer("", "stop"))], None),
+            (schema, vec![Ok(answer("<think>so", "length"))], None),
+            (schema, vec![Ok(answer("{\"sign\":   ", "length"))], None),
+            (schema, vec![Ok(refusal)], None),
+            (schema, vec![Ok(json!({ "choices": [] }))], None),
+            (Feature::JsonObject, vec![Ok(answer("{\"a\":", "length"))], Some(true)),
+            (Feature::Tools, vec![Ok(answer("Let me", "length"))], None),
+            (schema, vec![Err(status(400, "response_format is not supported"))], Some(false)),
+            (schema, vec![Err(status(422, "body.response_format: extra"))], Some(false)),
+            (schema, vec![Err(status(501, "json_schema is not implemented"))], Some(false)),
+            (schema, vec![Err(status(400, "no")), Ok(answer("Hello", "stop"))], Some(false)),
+            (schema, vec![Err(status(400, "no")), Err(status(400, "no"))], None),
+            (schema, vec![Err(status(400, "prompt is too long"))], None),
+            (schema, vec![Err(status(400, "the model `m` does not exist"))], None),
+            (schema, vec![Err(status(402, "insufficient credits"))], None),
+            (schema, vec![Err(status(404, "model is loading"))], None),
+            (schema, vec![Err(status(404, "<html>not found</html>"))], None),
+            (schema, vec![Err(status(500, "response_format"))], None),
+        ] {
+            let (count, told) = (answers.len(), format!("{feature:?} {answers:?}"));
+            let script = ScriptedBackend::new(answers);
+            assert_eq!(feature.probe(&script, "m").await.ok(), expected, "{told}");
+            assert_eq!(script.asked().len(), count, "{told}");
+        }
+    }
 }

@@ -1,3 +1,5 @@
+mod response;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::ops::Deref;
@@ -6,7 +8,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::Feature;
 use crate::quota::Exhausted;
+use crate::subject::Subject;
 
 /// Reason why a backend did not answer a request.
 ///
@@ -32,8 +36,8 @@ pub(crate) enum Kind {
     Key,
     #[error("invalid header `{name}`: the name or the value contains characters that are not allowed")]
     Header { name: String },
-    #[error("the backend could not be reached: {source}")]
-    Connection { source: Cause },
+    #[error("the backend could not be reached: {url}: {source}")]
+    Connection { url: String, source: Cause },
     #[error("the backend did not answer within {} seconds", limit.as_secs_f64())]
     Timeout { limit: Duration },
     #[error("the backend answered {status}: {message}")]
@@ -56,6 +60,12 @@ pub(crate) enum Kind {
     Broken { source: Cause },
     #[error("the stream was interrupted: missing [DONE] at the end")]
     Unfinished,
+    #[error("the probe of {} is inconclusive: {reason}", feature.name())]
+    Inconclusive { feature: Feature, reason: String },
+    #[error("the request was not sent: the limit of {limit} requests is reached")]
+    RequestLimit { limit: u32 },
+    #[error("the request was stopped: the quota of time is used up")]
+    TimeSpent,
     #[error("the scripted backend has no more answers")]
     ScriptOver,
     #[error(transparent)]
@@ -192,9 +202,6 @@ impl Category {
     }
 }
 
-/// Maximum number of characters of an error body that are kept in the message.
-const TOLD: usize = 500;
-
 impl BackendError {
     /// Creates the error for a status other than 2xx, with the response body.
     ///
@@ -213,25 +220,6 @@ impl BackendError {
         Kind::Timeout { limit }.into()
     }
 
-    /// Creates the error for a status other than 2xx, with the response body. `retry_after` is the
-    /// delay before the next attempt that the server requested, if any.
-    pub fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
-        let error = serde_json::from_str::<serde_json::Value>(body).ok();
-        let error = error.as_ref().map(|body| body.get("error").unwrap_or(body));
-        // OpenAI's error object, the plain text that some servers put in `error`, or the whole
-        // body.
-        let message = error.and_then(|error| error.get("message").unwrap_or(error).as_str()).unwrap_or(body);
-        let code = error.and_then(|error| error.get("code")).map(|code| match code {
-            serde_json::Value::String(code) => code.clone(),
-            other => other.to_string(),
-        });
-        let code = code.filter(|code| code != "null");
-        let is_safety = crate::safety::is_refusal(status, code.as_deref(), error, message);
-        let param = error.and_then(|error| error.get("param")?.as_str()).map(str::to_owned);
-        let message = message.trim().chars().take(TOLD).collect();
-        Kind::Status { status, message, code, param, retry_after, is_safety }.into()
-    }
-
     /// Returns the class of the error, which shows how a caller can react.
     pub fn category(&self) -> Category {
         match &*self.0 {
@@ -246,12 +234,17 @@ impl BackendError {
             | Kind::Header { .. }
             | Kind::Status { .. } => Category::InvalidRequest,
             Kind::Connection { .. } | Kind::Broken { .. } | Kind::Unfinished => Category::Connection,
-            Kind::Malformed { .. } | Kind::NoChoices | Kind::TooLarge { .. } | Kind::ScriptOver => {
-                Category::Malformed
-            }
+            Kind::Malformed { .. }
+            | Kind::NoChoices
+            | Kind::TooLarge { .. }
+            | Kind::Inconclusive { .. }
+            | Kind::ScriptOver => Category::Malformed,
             Kind::Interrupted(Interruption::Cancelled) => Category::Cancelled,
             Kind::Interrupted(Interruption::Paused) => Category::Paused,
-            Kind::Interrupted(Interruption::BudgetExhausted) | Kind::Exhausted(_) => Category::Exhausted,
+            Kind::Interrupted(Interruption::BudgetExhausted)
+            | Kind::Exhausted(_)
+            | Kind::TimeSpent
+            | Kind::RequestLimit { .. } => Category::Exhausted,
         }
     }
 
@@ -260,7 +253,7 @@ impl BackendError {
     pub fn interruption(&self) -> Option<Interruption> {
         match &*self.0 {
             Kind::Interrupted(interruption) => Some(*interruption),
-            Kind::Exhausted(_) => Some(Interruption::BudgetExhausted),
+            Kind::Exhausted(_) | Kind::TimeSpent => Some(Interruption::BudgetExhausted),
             _ => None,
         }
     }
@@ -268,19 +261,12 @@ impl BackendError {
     /// Reports whether the backend may have rejected the requested output constraint, such as
     /// `response_format`. The request may then succeed with a weaker constraint or without one.
     ///
-    /// True for statuses 400, 404, 405, 415, 422 and 501, unless the error code names another
-    /// cause, such as `model_not_found`, or a safety check refused the request.
+    /// True for statuses 400, 404, 405, 415, 422 and 501, unless the code, the field or the message
+    /// of the error names another cause, such as the model, the length of the prompt or `max_tokens`,
+    /// or a safety check refused the request.
     pub fn is_of_mode(&self) -> bool {
-        const ELSEWHERE: [&str; 5] = [
-            "context_length_exceeded",
-            "budget_too_small",
-            "model_not_found",
-            "invalid_api_key",
-            "insufficient_quota",
-        ];
-        let about_mode = matches!(self.status(), Some(400 | 404 | 405 | 415 | 422 | 501));
-        let is_elsewhere = self.category() == Category::ContentFilter;
-        about_mode && !is_elsewhere && !self.code().is_some_and(|code| ELSEWHERE.contains(&code))
+        matches!(self.status(), Some(400 | 404 | 405 | 415 | 422 | 501))
+            && self.subject(None) != Subject::Elsewhere
     }
 
     /// Reports whether the same request may succeed later.
@@ -306,6 +292,7 @@ impl BackendError {
                 | Kind::NoChoices
                 | Kind::Broken { .. }
                 | Kind::Unfinished
+                | Kind::TimeSpent
         );
         is_late || is_incomplete
     }
@@ -339,9 +326,12 @@ impl BackendError {
         }
     }
 
-    /// Reports whether the backend does not know the model.
-    pub(crate) fn is_of_model(&self) -> bool {
-        self.code() == Some("model_not_found")
+    /// Returns the message of the server's error response without the status, or an empty text.
+    pub(crate) fn message(&self) -> &str {
+        match &*self.0 {
+            Kind::Status { message, .. } => message,
+            _ => "",
+        }
     }
 
     /// Returns the delay that the server requested in `Retry-After`, if any.
@@ -372,109 +362,4 @@ impl From<Kind> for BackendError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn maps_statuses_to_categories() {
-        let category = |status| BackendError::from_status(status, "").category();
-        for (status, expected) in [
-            (400, Category::InvalidRequest),
-            (401, Category::Authentication),
-            (403, Category::Authentication),
-            (404, Category::InvalidRequest),
-            (408, Category::Timeout),
-            (409, Category::Server),
-            (413, Category::InvalidRequest),
-            (422, Category::InvalidRequest),
-            (429, Category::RateLimited),
-            (500, Category::Server),
-            (503, Category::Server),
-            (504, Category::Timeout),
-        ] {
-            assert_eq!(category(status), expected, "{status}");
-        }
-    }
-
-    #[test]
-    fn a_safety_refusal_is_not_about_the_key() {
-        let openrouter = r#"{"error": {"code": 403, "message": "Your chosen model requires moderation and your input was flagged", "metadata": {"reasons": ["violence"], "flagged_input": "…"}}}"#;
-        let raw = r#"{"error": {"code": 403, "message": "Provider returned error", "metadata": {"provider_name": "xAI", "raw": "{\"error\":\"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO\"}"}}}"#;
-        let nested = r#"{"error": {"message": "no", "code": null, "innererror": {"code": "ResponsibleAIPolicyViolation"}}}"#;
-        for (status, body) in [
-            (403, openrouter),
-            (403, raw),
-            (400, nested),
-            (403, "Failed check: SAFETY_CHECK_TYPE_BIO"),
-            (400, r#"{"error": {"message": "no", "code": "content_policy_violation"}}"#),
-            (400, r#"{"error": {"message": "no", "code": "content_filter"}}"#),
-            (403, r#"{"error": {"message": "The request was blocked by our safety system."}}"#),
-            (451, ""),
-        ] {
-            let error = BackendError::from_status(status, body);
-            assert_eq!(error.category(), Category::ContentFilter, "{body}");
-            assert!(!error.is_of_mode() && !error.is_transient() && error.status() == Some(status));
-        }
-        for (status, body, expected) in [
-            (403, r#"{"error": {"message": "your key may not use this model"}}"#, Category::Authentication),
-            (
-                403,
-                r#"{"error": {"message": "key disabled for safety reasons", "code": "invalid_api_key"}}"#,
-                Category::Authentication,
-            ),
-            (401, r#"{"error": {"message": "flagged"}}"#, Category::Authentication),
-            (400, r#"{"error": {"message": "`safety_identifier` is unknown"}}"#, Category::InvalidRequest),
-            (429, r#"{"error": {"message": "too many flagged requests"}}"#, Category::RateLimited),
-            (500, r#"{"error": {"message": "the safety system is down"}}"#, Category::Server),
-        ] {
-            assert_eq!(BackendError::from_status(status, body).category(), expected, "{body}");
-        }
-    }
-
-    #[test]
-    fn only_a_rejected_mode_leads_to_an_easier_one() {
-        let is_of_mode = |status, code: &str| {
-            BackendError::from_status(
-                status,
-                &format!(r#"{{"error": {{"message": "no", "code": "{code}"}}}}"#),
-            )
-            .is_of_mode()
-        };
-        assert!(is_of_mode(400, "invalid_json_schema") && is_of_mode(422, ""));
-        for code in ["context_length_exceeded", "budget_too_small", "model_not_found"] {
-            assert!(!is_of_mode(400, code), "{code}");
-        }
-        assert!(!is_of_mode(401, "") && !is_of_mode(500, ""));
-    }
-
-    #[test]
-    fn a_cause_is_the_innermost_error() {
-        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let outer = std::io::Error::other(TestError(refused));
-        let error = BackendError::from(Kind::Connection { source: Cause::new(outer) });
-        assert_eq!(error.to_string(), "the backend could not be reached: connection refused");
-        let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-        assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
-        assert_eq!(error, error.clone());
-    }
-
-    #[derive(Debug, Error)]
-    #[error("sending failed")]
-    struct TestError(#[source] std::io::Error);
-
-    #[test]
-    fn reads_error_messages_of_any_shape() {
-        for (body, told, code) in [
-            (r#"{"error": {"message": "no", "code": null}}"#, "no", None),
-            (r#"{"error": {"message": "no", "code": 400}}"#, "no", Some("400")),
-            (r#"{"error": "no"}"#, "no", None),
-            (r#"{"message": "no"}"#, "no", None),
-            ("<html>no</html>\n", "<html>no</html>", None),
-            ("", "", None),
-        ] {
-            let error = BackendError::from_status(500, body);
-            assert_eq!(error.to_string(), format!("the backend answered 500: {told}"), "{body}");
-            assert_eq!(error.code(), code, "{body}");
-        }
-    }
-}
+mod tests;

@@ -4,21 +4,25 @@
 //! [`RemoteBackend`] sends requests to a server that speaks OpenAI's protocol, and retries by a
 //! [`RetryPolicy`]. [`ScriptedBackend`] answers from a list, for tests. [`quota::Metered`] limits
 //! the tokens and the time of any backend. A [`PromptRunner`] sends requests to one model of a
-//! backend; a [`Plan`] has the messages and fields of a request.
+//! backend; a [`Plan`] has the messages and fields of a request. A
+//! [`RequestBudget`] counts and limits the HTTP requests of a run.
 //!
 //! # Limits
 //! The crate reads no environment variables and no files. Callers supply URLs, keys and limits.
 
 mod capabilities;
+mod collected;
 mod dialect;
 mod error;
 mod prompt;
 pub mod quota;
 mod remote;
+mod requests;
 mod retry;
 mod safety;
 mod scripted;
 mod sse;
+mod subject;
 mod support;
 
 use futures_util::future::BoxFuture;
@@ -26,10 +30,12 @@ use futures_util::stream::BoxStream;
 use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
+pub use collected::{StreamEvent, StreamReceiver, collect_stream};
 pub use dialect::{Adjustment, Dialect, TokenLimitField};
 pub use error::{BackendError, Category, Interruption, innermost};
 pub use prompt::{Plan, PromptRunner, Reply, merge};
 pub use remote::RemoteBackend;
+pub use requests::RequestBudget;
 pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;
 pub use support::{ModelSupport, Notice, SupportMemory};
@@ -67,6 +73,22 @@ pub trait ChatBackend: Send + Sync {
     /// cancels the answer.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>>;
 
+    /// Sends the chat request `body` and reports the answer while it arrives. Returns the whole
+    /// answer. Where [`chat`](Self::chat) sends a request again, this method does the same, and
+    /// reports [`StreamEvent::Restarted`].
+    ///
+    /// The default opens one stream and collects its first choice.
+    fn chat_streamed<'a>(
+        &'a self,
+        body: &'a Body,
+        receiver: StreamReceiver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        Box::pin(async move {
+            let body = collect_stream(self.stream(body).await?, receiver).await?;
+            Ok(Answer { body, attempts: 1, retried: Vec::new() })
+        })
+    }
+
     /// Returns the constraints that the backend can enforce on the output of `model`. Returns
     /// `None` if they are not known without sending a request.
     fn known_capabilities(&self, _model: &str) -> Option<Capabilities> {
@@ -89,7 +111,17 @@ pub trait ChatBackend: Send + Sync {
         })
     }
 
+    /// Returns the place of the memory, such as a file, if what the backend knows about `model` comes
+    /// from an earlier process.
+    fn remembered_in(&self, _model: &str) -> Option<String> {
+        None
+    }
+
     /// Reports to the backend that an answer of `model` did not satisfy a constraint that the
-    /// request set, so that later requests need not rely on the constraint.
+    /// request set. If the next answer does not satisfy the constraint either, later requests need
+    /// not rely on it.
     fn refute(&self, _model: &str, _feature: Feature) {}
+
+    /// Reports to the backend that an answer of `model` satisfied a constraint that the request set.
+    fn confirm(&self, _model: &str, _feature: Feature) {}
 }

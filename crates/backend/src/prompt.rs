@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::quota::{Metered, Quota};
-use crate::{BackendError, Body, Category, ChatBackend};
+use crate::{Answer, BackendError, Body, Category, ChatBackend, StreamReceiver};
 
 /// One request of a [`PromptRunner`], without the runner's model and default fields.
 ///
@@ -106,25 +106,41 @@ impl PromptRunner {
     /// # Errors
     /// Returns an error if the backend does not answer.
     pub async fn run(&self, plan: &Plan) -> Result<Reply, BackendError> {
-        let body = self.body(plan);
         let started = Instant::now();
-        let answer = self.backend.chat(&body).await?;
-        let latency = started.elapsed();
+        let answer = self.backend.chat(&self.body(plan)).await?;
+        Ok(Reply::new(answer, started.elapsed()))
+    }
+
+    /// Sends one request and reports the answer while it arrives. Returns the whole answer.
+    ///
+    /// # Errors
+    /// Returns an error if the backend does not answer.
+    pub async fn run_streamed(
+        &self,
+        plan: &Plan,
+        receiver: StreamReceiver<'_>,
+    ) -> Result<Reply, BackendError> {
+        let started = Instant::now();
+        let answer = self.backend.chat_streamed(&self.body(plan), receiver).await?;
+        Ok(Reply::new(answer, started.elapsed()))
+    }
+}
+
+impl Reply {
+    fn new(answer: Answer, latency: Duration) -> Self {
         let choice = answer.body.get("choices").and_then(|choices| choices.get(0));
         let message = choice.and_then(|choice| choice.get("message")).and_then(Value::as_object);
         let finish_reason = choice.and_then(|choice| choice.get("finish_reason")).and_then(Value::as_str);
-        Ok(Reply {
+        Self {
             message: message.cloned().unwrap_or_default(),
             finish_reason: finish_reason.map(str::to_owned),
             attempts: answer.attempts,
             retried: answer.retried,
             latency,
             body: answer.body,
-        })
+        }
     }
-}
 
-impl Reply {
     /// Returns the text of the message, or an empty string if there is none.
     ///
     /// Some providers send the content as a list of parts; the texts of the parts are concatenated.
@@ -136,6 +152,18 @@ impl Reply {
             }
             _ => String::new(),
         }
+    }
+
+    /// Reports whether the reply is no answer to the request: the model refused, called a tool or a
+    /// function, or a content filter withheld the answer.
+    pub fn is_withheld(&self) -> bool {
+        let is_refused =
+            self.message.get("refusal").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        let calls =
+            self.message.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| !calls.is_empty());
+        let has_called = calls || self.message.get("function_call").is_some_and(Value::is_object);
+        let reason = self.finish_reason.as_deref();
+        is_refused || has_called || matches!(reason, Some("content_filter" | "tool_calls" | "function_call"))
     }
 
     /// Reports whether the token limit cut off the reply: `finish_reason` is `length`.

@@ -1,26 +1,25 @@
+mod learned;
+mod wire;
+
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::StreamExt;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Url};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::error::{Cause, Kind};
 use super::{
-    Adjustment, Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Dialect, Feature,
-    ModelSupport, Notice, Retry, RetryPolicy, SupportMemory, sse,
+    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Dialect, Feature, ModelSupport,
+    Notice, RequestBudget, Retry, RetryPolicy, StreamEvent, StreamReceiver, SupportMemory,
 };
-
-/// Maximum size of an answer, in bytes.
-const ANSWER: usize = 64 << 20;
-/// Maximum size of an error body, in bytes.
-const ERROR: usize = 64 << 10;
+pub(super) use wire::{ANSWER, broken, check, malformed};
 
 /// A server that speaks OpenAI's chat protocol.
 ///
@@ -51,6 +50,8 @@ pub struct RemoteBackend {
     memory: Option<Arc<dyn SupportMemory>>,
     /// Findings from probes and refused requests, by model name.
     found: Mutex<HashMap<String, ModelSupport>>,
+    /// Models whose findings come from the memory.
+    recalled: Mutex<HashSet<String>>,
     /// Models for which the user knows that no temperature is sent.
     told: Mutex<HashSet<String>>,
     /// Held while probing, so that concurrent callers wait instead of probing too.
@@ -101,6 +102,7 @@ impl RemoteBackend {
             dialect: Dialect::default(),
             memory: None,
             found: Mutex::default(),
+            recalled: Mutex::default(),
             told: Mutex::default(),
             probing: tokio::sync::Mutex::default(),
         })
@@ -128,8 +130,8 @@ impl RemoteBackend {
         Ok(self)
     }
 
-    /// Sets the timeout for an answer, and for the wait between two chunks of a stream. The default
-    /// is 10 minutes.
+    /// Sets the timeout for each whole answer, streamed or not. Each retry has the full timeout. The
+    /// default is 10 minutes.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -201,6 +203,9 @@ impl RemoteBackend {
             };
             let attempts = (retried.len() - before) as u32 + 1;
             let Some(retry) = self.retry.next(&error, attempts, started) else { return Err(error) };
+            if RequestBudget::is_current_spent() {
+                return Err(error);
+            }
             tracing::info!(backend = self.name, attempt = retry.attempt, pause = ?retry.pause, %error, "retrying the request");
             (self.progress)(&retry);
             tokio::time::sleep(retry.pause).await;
@@ -209,7 +214,8 @@ impl RemoteBackend {
     }
 
     /// Sends `body` by `attempt`, in the dialect of the server. If the server refuses a field that
-    /// can be renamed or omitted, the request is sent again, and the dialect is remembered.
+    /// can be renamed or omitted, the request is sent again. The dialect is remembered if the server
+    /// answers.
     async fn adjusted<'a, T>(
         &self,
         body: &Body,
@@ -230,97 +236,16 @@ impl RemoteBackend {
                 }
                 Err(error) => error,
             };
-            let Some(adjustment) = dialect.adjust(&error, &sent) else {
-                if adjustments.iter().any(|adjustment| adjustment.is_refused(&error)) {
-                    // The first error is about the request as the caller wrote it.
-                    return Err(first.unwrap_or(error));
-                }
-                self.learn(model, &adjustments, dialect);
-                return Err(error);
+            let adjustment = dialect.adjust(&error, &sent).filter(|_| !RequestBudget::is_current_spent());
+            let Some(adjustment) = adjustment else {
+                let is_refused = adjustments.iter().any(|adjustment| adjustment.is_refused(&error));
+                // The first error is about the request as the caller wrote it.
+                return Err(first.filter(|_| is_refused).unwrap_or(error));
             };
             adjustments.push(adjustment);
             retried.push(error.category());
             first.get_or_insert(error);
         }
-    }
-
-    /// Returns the findings about a model, from this process or from the memory.
-    fn support(&self, model: &str) -> ModelSupport {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(support) = found.get(model) {
-            return support.clone();
-        }
-        let stored = self.memory.as_ref().and_then(|memory| memory.load(self.endpoint(), model));
-        found.entry(model.to_owned()).or_insert(stored.unwrap_or_default()).clone()
-    }
-
-    /// Changes the findings about a model.
-    fn change(&self, model: &str, change: impl FnOnce(&mut ModelSupport)) {
-        let mut support = self.support(model);
-        change(&mut support);
-        if let Some(memory) = &self.memory {
-            memory.save(self.endpoint(), model, &support);
-        }
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), support);
-    }
-
-    /// Remembers the dialect with which a request succeeded.
-    fn learn(&self, model: &str, adjustments: &[Adjustment], dialect: Dialect) {
-        if adjustments.is_empty() {
-            return;
-        }
-        self.change(model, |support| support.dialect = dialect);
-        for &adjustment in adjustments {
-            match adjustment {
-                Adjustment::NoTemperature => self.tell_once(model),
-                Adjustment::TokenLimit(_) => {
-                    (self.notices)(&Notice::Adjusted { model: model.to_owned(), adjustment });
-                }
-            }
-        }
-    }
-
-    /// Reports once for each model that no temperature is sent.
-    fn tell_once(&self, model: &str) {
-        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned()) {
-            let adjustment = Adjustment::NoTemperature;
-            (self.notices)(&Notice::Adjusted { model: model.to_owned(), adjustment });
-        }
-    }
-
-    /// Returns whether a feature is supported, if that is declared or was probed.
-    fn known(&self, model: &str, feature: Feature) -> Option<bool> {
-        match self.declared {
-            Some(declared) => Some(declared.has(feature)),
-            None => self.support(model).features.get(&feature).copied(),
-        }
-    }
-
-    /// Sends `body` and returns the response if its status is 2xx.
-    async fn send(&self, body: &Body) -> Result<Response, BackendError> {
-        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).json(body);
-        let response = request.send().await.map_err(unreachable)?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
-        }
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(pause);
-        // The status is enough for an error, so a failure to read the body is ignored.
-        let body = read(response, ERROR).await.unwrap_or_default();
-        Err(BackendError::of_status(status.as_u16(), &String::from_utf8_lossy(&body), retry_after))
-    }
-
-    async fn whole(&self, body: &Body) -> Result<Value, BackendError> {
-        let bytes = read(self.send(body).await?, ANSWER).await?;
-        check(serde_json::from_slice(&bytes).map_err(malformed)?)
-    }
-
-    async fn within<T>(
-        &self,
-        work: impl Future<Output = Result<T, BackendError>>,
-    ) -> Result<T, BackendError> {
-        let limit = self.timeout;
-        tokio::time::timeout(limit, work).await.map_err(|_| Kind::Timeout { limit })?
     }
 }
 
@@ -342,9 +267,33 @@ impl ChatBackend for RemoteBackend {
         async move {
             let mut body = body.clone();
             body.insert("stream".to_owned(), true.into());
-            let send = |body: Arc<Body>| async move { self.within(self.send(&body)).await }.boxed();
-            let (response, _) = self.adjusted(&body, send).await?;
-            Ok(sse::chunks(response, self.timeout).boxed())
+            let send = |body: Arc<Body>| async move { self.open(&body).await }.boxed();
+            Ok(self.adjusted(&body, send).await?.0)
+        }
+        .boxed()
+    }
+
+    fn chat_streamed<'a>(
+        &'a self,
+        body: &'a Body,
+        receiver: StreamReceiver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        async move {
+            let mut body = body.clone();
+            body.insert("stream".to_owned(), true.into());
+            let sent = AtomicBool::new(false);
+            let send = |body: Arc<Body>| {
+                let is_again = sent.swap(true, Ordering::Relaxed);
+                async move {
+                    if is_again {
+                        let _ = receiver(StreamEvent::Restarted);
+                    }
+                    self.within(self.collected(&body, receiver)).await
+                }
+                .boxed()
+            };
+            let (body, retried) = self.adjusted(&body, send).await?;
+            Ok(Answer { body, attempts: retried.len() as u32 + 1, retried })
         }
         .boxed()
     }
@@ -384,58 +333,20 @@ impl ChatBackend for RemoteBackend {
         .boxed()
     }
 
+    fn remembered_in(&self, model: &str) -> Option<String> {
+        let is_recalled = self.declared.is_none() && lock(&self.recalled).contains(model);
+        self.memory.as_ref().filter(|_| is_recalled)?.place()
+    }
+
     fn refute(&self, model: &str, feature: Feature) {
-        if self.declared.is_none() && self.support(model).features.get(&feature) == Some(&true) {
-            self.change(model, |support| support.set(feature, false));
-        }
+        self.doubt(model, feature);
+    }
+
+    fn confirm(&self, model: &str, feature: Feature) {
+        self.trust(model, feature);
     }
 }
 
-/// Returns `body` if it has the shape of an answer. Otherwise returns an error, since some gateways
-/// send status 200 with an error in the body.
-fn check(body: Value) -> Result<Value, BackendError> {
-    if body.get("choices").is_some_and(Value::is_array) {
-        return Ok(body);
-    }
-    match body.get("error") {
-        Some(error) if !error.is_null() => {
-            let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-            let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
-            Err(BackendError::from_status(status, &body.to_string()))
-        }
-        _ => Err(Kind::NoChoices.into()),
-    }
-}
-
-async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, BackendError> {
-    let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(broken)? {
-        if piece.len() > limit - bytes.len() {
-            return Err(Kind::TooLarge { limit }.into());
-        }
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(bytes)
-}
-
-/// Parses a `Retry-After` header, which holds either seconds or an HTTP date.
-fn pause(header: &HeaderValue) -> Option<Duration> {
-    let text = header.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let until = httpdate::parse_http_date(text).ok()?;
-    Some(until.duration_since(SystemTime::now()).unwrap_or_default())
-}
-
-fn unreachable(error: reqwest::Error) -> BackendError {
-    Kind::Connection { source: Cause::new(error) }.into()
-}
-
-fn broken(error: reqwest::Error) -> BackendError {
-    Kind::Broken { source: Cause::new(error) }.into()
-}
-
-pub(super) fn malformed(error: serde_json::Error) -> BackendError {
-    Kind::Malformed { source: Cause::new(error) }.into()
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

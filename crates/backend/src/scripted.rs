@@ -6,6 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use futures_util::{FutureExt, TryFutureExt};
 use serde_json::{Value, json};
 
+use super::collected::as_chunk;
 use super::error::Kind;
 use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 
@@ -88,13 +89,7 @@ impl ChatBackend for ScriptedBackend {
 
     /// Streams the whole message as a single chunk.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
-        let chunk = |mut answer: Value| {
-            answer["object"] = json!("chat.completion.chunk");
-            for choice in answer["choices"].as_array_mut().into_iter().flatten() {
-                choice["delta"] = choice["message"].take();
-            }
-            stream::iter([Ok(answer)]).boxed()
-        };
+        let chunk = |answer: Value| stream::iter([Ok(as_chunk(answer))]).boxed();
         ready(self.answer(body)).map_ok(chunk).boxed()
     }
 

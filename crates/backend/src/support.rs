@@ -1,7 +1,7 @@
 //! Knowledge of how a server treats a model: the constraints that it enforces and the names of its
 //! request fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use super::{Adjustment, Capabilities, Dialect, Feature};
 pub struct ModelSupport {
     /// Results of probes: true if the server enforces the constraint.
     pub features: BTreeMap<Feature, bool>,
+    /// Constraints that the last answer did not satisfy although the server enforces them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub doubts: BTreeSet<Feature>,
     /// Form of requests that the server accepts.
     pub dialect: Dialect,
 }
@@ -37,8 +40,14 @@ pub trait SupportMemory: Send + Sync {
     /// Returns what is stored for the model of the server with this endpoint.
     fn load(&self, endpoint: &str, model: &str) -> Option<ModelSupport>;
 
-    /// Stores the findings about the model.
-    fn save(&self, endpoint: &str, model: &str, support: &ModelSupport);
+    /// Returns the place of the storage for messages, such as the path of a file.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
+    /// Applies `change` to what is stored for the model. Other processes may change the storage at
+    /// the same time, so an implementation reads, changes and writes under a lock.
+    fn update(&self, endpoint: &str, model: &str, change: &dyn Fn(&mut ModelSupport));
 }
 
 /// Something about a server that a user should know, although no request failed.

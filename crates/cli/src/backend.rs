@@ -3,14 +3,14 @@
 mod memory;
 pub(crate) mod models;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use formwork_model::Device;
 use formwork_protocol::config::Config;
 use formwork_protocol::{
-    Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, Notice, Retry,
+    Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, Notice, Retry, StreamReceiver,
 };
 use futures_util::future::BoxFuture;
 
@@ -59,6 +59,11 @@ impl BackendArgs {
     fn is_of_provider(&self, config: &Config) -> bool {
         let model = self.model.as_ref().and_then(|name| config.models.get(name));
         model.is_some_and(|model| config.providers.contains_key(&model.provider))
+    }
+
+    /// Returns the path of the configuration file, whether the file exists or not.
+    pub(crate) fn configuration_path(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(config::FILE))
     }
 
     /// Reads the configuration that `--config` names, or else ./formwork.toml.
@@ -145,6 +150,15 @@ impl ChatBackend for Defaulted {
         Box::pin(async move { self.backend.stream(&body).await })
     }
 
+    fn chat_streamed<'a>(
+        &'a self,
+        body: &'a Body,
+        receiver: StreamReceiver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        let body = self.completed(body);
+        Box::pin(async move { self.backend.chat_streamed(&body, receiver).await })
+    }
+
     fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
         self.backend.known_capabilities(model)
     }
@@ -159,6 +173,14 @@ impl ChatBackend for Defaulted {
 
     fn refute(&self, model: &str, feature: Feature) {
         self.backend.refute(model, feature);
+    }
+
+    fn remembered_in(&self, model: &str) -> Option<String> {
+        self.backend.remembered_in(model)
+    }
+
+    fn confirm(&self, model: &str, feature: Feature) {
+        self.backend.confirm(model, feature);
     }
 }
 

@@ -105,7 +105,7 @@ fn open(args: &RunArgs, config: &Config) -> Result<PromptRunner> {
         return Ok(PromptRunner::new(backend, model));
     };
     if let Some(provider) = config.providers.get(&known.provider) {
-        let backend = Arc::new(models::of_provider(provider)?);
+        let backend = Arc::new(models::of_provider(provider, Some(args.backend.configuration_path()))?);
         let defaults = provider.llm_options_defaults.clone();
         return Ok(PromptRunner::new(backend, &*known.model).with_defaults(defaults));
     }

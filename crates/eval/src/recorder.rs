@@ -5,7 +5,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use formwork_backend::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature};
+use formwork_backend::{
+    Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, StreamReceiver,
+};
 
 /// A backend that passes requests to another backend and records all requests and answers. The
 /// judge therefore sees the answers as they were received, before a runner interprets them.
@@ -70,6 +72,14 @@ impl ChatBackend for Recorder {
         self.inner.stream(body)
     }
 
+    fn chat_streamed<'a>(
+        &'a self,
+        body: &'a Body,
+        receiver: StreamReceiver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        self.inner.chat_streamed(body, receiver)
+    }
+
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         self.inner.capabilities(model)
     }
@@ -80,5 +90,17 @@ impl ChatBackend for Recorder {
 
     fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
         self.inner.supports(model, feature)
+    }
+
+    fn refute(&self, model: &str, feature: Feature) {
+        self.inner.refute(model, feature);
+    }
+
+    fn remembered_in(&self, model: &str) -> Option<String> {
+        self.inner.remembered_in(model)
+    }
+
+    fn confirm(&self, model: &str, feature: Feature) {
+        self.inner.confirm(model, feature);
     }
 }

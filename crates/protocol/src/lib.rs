@@ -19,6 +19,7 @@ pub mod directives;
 mod ending;
 pub mod precheck;
 mod process;
+mod remembered;
 pub mod repair;
 pub mod sampling;
 pub mod step;
@@ -30,6 +31,7 @@ pub use formwork_trace as trace;
 
 pub use formwork_backend::{
     Adjustment, Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Dialect, Feature,
-    Interruption, ModelSupport, Notice, Plan, PromptRunner, RemoteBackend, Reply, Retry, RetryCause,
-    RetryPolicy, ScriptedBackend, SupportMemory, TokenLimitField, merge, quota,
+    Interruption, ModelSupport, Notice, Plan, PromptRunner, RemoteBackend, Reply, RequestBudget, Retry,
+    RetryCause, RetryPolicy, ScriptedBackend, StreamEvent, StreamReceiver, SupportMemory, TokenLimitField,
+    collect_stream, merge, quota,
 };

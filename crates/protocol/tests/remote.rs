@@ -143,7 +143,13 @@ async fn reports_an_unreachable_server() {
         RemoteBackend::new(&format!("http://{address}")).expect("a URL").with_retry(RetryPolicy::never());
     let error = backend.chat(&body()).await.expect_err("nobody");
     assert_eq!(error.category(), Category::Connection);
+    let told = format!("the backend could not be reached: http://{address}/v1/chat/completions: ");
+    assert!(error.to_string().starts_with(&told), "{error}");
     assert!(error.to_string().contains("Connection refused"), "{error}");
+    let secret = RemoteBackend::new(&format!("http://me:secret@{address}/api/v1")).expect("a URL");
+    let error = secret.with_retry(RetryPolicy::never()).chat(&body()).await.expect_err("nobody");
+    assert!(!error.to_string().contains("secret"), "{error}");
+    assert!(error.to_string().contains(&format!("http://{address}/api/v1/chat/completions: ")), "{error}");
 }
 
 #[tokio::test]
@@ -198,13 +204,38 @@ async fn probes_a_model_once() {
         good(&ScriptedBackend::says("Hello!")),
         good(&ScriptedBackend::calls("1", "hello", "{}")),
         refused,
+        good(&ScriptedBackend::says("Hello!")),
     ];
     let (backend, requests) = server(answers).await;
     let expected: Capabilities = [Feature::JsonSchema, Feature::Tools].into_iter().collect();
     for _ in 0..2 {
         assert_eq!(backend.capabilities("m").await.expect("an answer"), expected);
     }
-    assert_eq!(requests.lock().expect("a lock").len(), 4);
+    // The refusal of the grammar names no field, so the request was sent without the grammar, too.
+    assert_eq!(requests.lock().expect("a lock").len(), 5);
+}
+
+#[test]
+fn the_endpoint_has_the_prefix_once() {
+    for (base, prefix, expected) in [
+        ("https://x", None, "https://x/v1/chat/completions"),
+        ("https://x/", None, "https://x/v1/chat/completions"),
+        ("https://x/v1", None, "https://x/v1/chat/completions"),
+        ("https://x/api/v1", None, "https://x/api/v1/chat/completions"),
+        ("https://x/api/v1/", None, "https://x/api/v1/chat/completions"),
+        ("https://x/api/v3", None, "https://x/api/v3/chat/completions"),
+        ("https://x/api", None, "https://x/api/v1/chat/completions"),
+        ("https://x/api/v1", Some(""), "https://x/api/v1/chat/completions"),
+        ("https://x", Some(""), "https://x/chat/completions"),
+        ("https://x/api", Some("v1"), "https://x/api/v1/chat/completions"),
+        ("https://x/api/", Some("/v1/"), "https://x/api/v1/chat/completions"),
+    ] {
+        let backend = match prefix {
+            Some(prefix) => RemoteBackend::with_prefix(base, prefix),
+            None => RemoteBackend::new(base),
+        };
+        assert_eq!(backend.expect("a URL").endpoint(), expected, "{base} {prefix:?}");
+    }
 }
 
 #[test]

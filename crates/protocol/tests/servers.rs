@@ -312,8 +312,12 @@ impl SupportMemory for Memory {
         self.0.lock().expect("a lock").get(&format!("{endpoint} {model}")).cloned()
     }
 
-    fn save(&self, endpoint: &str, model: &str, support: &ModelSupport) {
-        self.0.lock().expect("a lock").insert(format!("{endpoint} {model}"), support.clone());
+    fn place(&self) -> Option<String> {
+        Some("memory.json".to_owned())
+    }
+
+    fn update(&self, endpoint: &str, model: &str, change: &dyn Fn(&mut ModelSupport)) {
+        change(self.0.lock().expect("a lock").entry(format!("{endpoint} {model}")).or_default());
     }
 }
 
@@ -333,6 +337,159 @@ async fn what_was_found_out_is_remembered() {
     // Only the constraint that the step needs was probed.
     let known = memory.0.lock().expect("a lock").values().next().cloned().expect("an entry");
     assert_eq!(known.features.into_iter().collect::<Vec<_>>(), [(Feature::JsonSchema, true)]);
+}
+
+#[tokio::test]
+async fn a_probe_that_shows_nothing_is_not_remembered() {
+    let cut = |text: &str, finish_reason: &str| {
+        let mut answer = says(text);
+        answer.1["choices"][0]["finish_reason"] = finish_reason.into();
+        answer
+    };
+    let error = |status: u16, message: &str| (status, json!({ "error": { "message": message } }));
+    for probed in [
+        error(402, "insufficient credits"),
+        error(404, "model is loading"),
+        error(404, "<html>not found</html>"),
+        error(400, "prompt is too long"),
+        error(422, "'messages' must not be empty"),
+        cut("", "length"),
+        cut("", "content_filter"),
+        cut("I cannot", "content_filter"),
+    ] {
+        let told = probed.1.to_string();
+        let server = Server::start(move |number, body| match number {
+            1 => probed.clone(),
+            _ => enforced(body, r#"{"count": 2}"#),
+        })
+        .await;
+        let memory = Arc::new(Memory::default());
+        let first = backend(&server.url).with_memory(memory.clone());
+        // The first run fails, or goes on without the constraint.
+        drop(run(&step(first, STEPS)).await);
+        let known = memory.0.lock().expect("a lock").values().next().cloned().unwrap_or_default();
+        assert!(!known.features.contains_key(&Feature::JsonSchema), "{told}");
+        let sent = server.requests().len();
+        let second = backend(&server.url).with_memory(memory.clone());
+        run(&step(second, STEPS)).await.0.expect("an output");
+        assert_eq!(server.requests()[sent + 1]["response_format"]["type"], "json_schema", "{told}");
+    }
+}
+
+/// Runs the step against a server that enforces the schema in probes and answers `answers` to the
+/// step's requests, again and again. Returns what is remembered after each run.
+async fn remembered(answers: Vec<fn() -> (u16, Value)>, runs: usize) -> Vec<ModelSupport> {
+    let asked = Mutex::new(0);
+    let server = Server::start(move |_, body| {
+        if body["messages"][0]["content"] == "Say hello, as a JSON object." {
+            return enforced(body, "");
+        }
+        let mut asked = asked.lock().expect("a lock");
+        *asked += 1;
+        answers[(*asked - 1) % answers.len()]()
+    })
+    .await;
+    let memory = Arc::new(Memory::default());
+    let mut known = Vec::new();
+    for _ in 0..runs {
+        let backend = backend(&server.url).with_memory(memory.clone());
+        drop(run(&step(backend, STEPS)).await);
+        known.push(memory.0.lock().expect("a lock").values().next().cloned().expect("an entry"));
+    }
+    known
+}
+
+#[tokio::test]
+async fn one_stray_answer_does_not_disable_a_capability() {
+    let prose: fn() -> (u16, Value) = || says("Sure, here it is: two.");
+    let good: fn() -> (u16, Value) = || says(r#"{"count": 2}"#);
+    let is_enforced = |known: &ModelSupport| known.features.get(&Feature::JsonSchema).copied();
+    // In each run the first answer is prose and the second one, in another mode, is good.
+    let known = remembered(vec![prose, good], 3).await;
+    let found: Vec<_> = known.iter().map(is_enforced).collect();
+    assert_eq!(found, [Some(true), Some(false), Some(false)], "two in a row");
+    // A good answer between the two takes the doubt away.
+    let known = remembered(vec![prose, good, good], 4).await;
+    let found: Vec<_> = known.iter().map(is_enforced).collect();
+    assert_eq!(found, [Some(true); 4]);
+}
+
+#[tokio::test]
+async fn withheld_answers_refute_nothing() {
+    let choice = |message: Value, reason: &str| {
+        (200, json!({ "choices": [{ "index": 0, "message": message, "finish_reason": reason }] }))
+    };
+    for answer in [
+        choice(json!({ "content": "I cannot" }), "content_filter"),
+        choice(json!({ "content": "I'm sorry, I can't help", "refusal": "no" }), "stop"),
+        choice(json!({ "content": "Let me look", "tool_calls": [{ "id": "1" }] }), "tool_calls"),
+        choice(json!({ "content": "Let me look", "function_call": { "name": "f" } }), "function_call"),
+    ] {
+        let server = Server::start(move |_, body| {
+            if body["messages"][0]["content"] == "Say hello, as a JSON object." {
+                return enforced(body, "");
+            }
+            answer.clone()
+        })
+        .await;
+        let memory = Arc::new(Memory::default());
+        for _ in 0..2 {
+            let backend = backend(&server.url).with_memory(memory.clone());
+            run(&step(backend, STEPS)).await.0.expect_err("no output");
+        }
+        let known = memory.0.lock().expect("a lock").values().next().cloned().expect("an entry");
+        assert_eq!(known.features.get(&Feature::JsonSchema), Some(&true));
+        assert!(known.doubts.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_the_token_limit_is_learned_from_success_only() {
+    for refusal in ["prompt is too long", "max_completion_tokens is not supported", "no"] {
+        let server = Server::start(move |_, body| match body.get("max_tokens") {
+            Some(_) => refuses("max_tokens is not supported"),
+            None => refuses(refusal),
+        })
+        .await;
+        let (memory, notices) = (Arc::new(Memory::default()), Arc::new(Mutex::new(Vec::new())));
+        let told = Arc::clone(&notices);
+        let backend = backend(&server.url)
+            .with_memory(memory.clone())
+            .on_notice(move |notice| told.lock().expect("a lock").push(notice.to_string()));
+        let body = json!({ "model": "m", "messages": [], "max_tokens": 5 }).as_object().cloned();
+        backend.chat(&body.expect("an object")).await.expect_err("refused");
+        assert!(memory.0.lock().expect("a lock").is_empty(), "{refusal}");
+        assert_eq!(*notices.lock().expect("a lock"), [""; 0], "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_remembered_lack_says_where_it_is_remembered() {
+    let server = Server::start(|_, _| says("Hello")).await;
+    let memory = Arc::new(Memory::default());
+    let steps = STEPS.replace("      schema:", "      modes: [json_schema]\n      schema:");
+    for is_recalled in [false, true] {
+        let backend = backend(&server.url).with_memory(memory.clone());
+        let error = run(&step(backend, &steps)).await.0.expect_err("no mode").to_string();
+        let hint = "remembered in memory.json for a day: delete the file to ask the server again";
+        assert_eq!(error.contains(hint), is_recalled, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_quota_of_time_ends_a_step_in_a_pause_or_on_a_hanging_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let silent = format!("http://{}", listener.local_addr().expect("an address"));
+    let failing = Server::start(|_, _| (503, json!({ "error": { "message": "busy" } }))).await;
+    let steps = STEPS.replace("    retries: 2", "    retries: 2\n    quota: { seconds: 0.3 }");
+    for url in [&silent, &failing.url] {
+        let retry = RetryPolicy { first: Duration::from_secs(60), ..RetryPolicy::default() };
+        let backend = RemoteBackend::new(url).expect("a URL").with_retry(retry);
+        let started = Instant::now();
+        let (ended, _) = run(&step(backend, &steps)).await;
+        assert!(ended.expect_err("no output").interruption().is_some());
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    }
 }
 
 #[tokio::test]

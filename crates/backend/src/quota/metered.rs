@@ -1,21 +1,25 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Cost, Quota, Reservation};
-use crate::Chunks;
-use crate::{Answer, BackendError, Body, Capabilities, ChatBackend, Feature};
+use crate::error::Kind;
+use crate::sse::until;
+use crate::{
+    Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, StreamEvent, StreamReceiver,
+};
 
 /// Tokens assumed for an answer if the request sets no limit.
 const ANSWER: u64 = 1024;
 /// Assumed bytes of a request per token. Most texts have more, so the estimate is rarely too low.
 const BYTES: u64 = 3;
 /// Time reserved for a request without a time limit. It is the smallest unit, so that no request
-/// starts once the time quota is used up.
+/// starts when the time quota is used up.
 const LEAST: Duration = Duration::from_millis(1);
 
 /// Wrapper of a backend that charges every request to a quota. Requests of repairs, prechecks and
@@ -34,7 +38,10 @@ const LEAST: Duration = Duration::from_millis(1);
 /// - A stream without reported usage is charged its estimated prompt and one token for each
 ///   received chunk.
 ///
-/// Capability probes are not metered.
+/// A capability probe is charged its time, but no tokens.
+///
+/// A request, with all its retries, is stopped when the time quota is used up. It then fails with an
+/// interruption.
 pub struct Metered {
     backend: Arc<dyn ChatBackend>,
     quota: Quota,
@@ -71,16 +78,17 @@ impl Metered {
             ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| body.get(name)?.as_u64());
         let answers = body.get("n").and_then(Value::as_u64).unwrap_or(1).max(1);
         let tokens = prompt(body).saturating_add(limit.unwrap_or(self.answer).saturating_mul(answers));
-        let reservation = self.quota.reserve(Cost { tokens, time: self.time.unwrap_or(LEAST) })?;
-        Ok(Meter { reservation: Some(reservation), started: Instant::now(), tokens, told: None })
+        self.begin(tokens)
     }
 
-    async fn within<T>(
-        &self,
-        work: impl Future<Output = Result<T, BackendError>>,
-    ) -> Result<T, BackendError> {
-        let Some(limit) = self.time else { return work.await };
-        tokio::time::timeout(limit, work).await.map_err(|_| BackendError::timeout(limit))?
+    /// Reserves tokens, and the time of a request.
+    fn begin(&self, tokens: u64) -> Result<Meter, BackendError> {
+        // A request with a limit reserves the limit, so the quota has at least that much.
+        let left = self.quota.left().time.map(|left| (left, Kind::TimeSpent.into()));
+        let limit = self.time.map(|limit| (limit, BackendError::timeout(limit))).or(left);
+        let reservation = self.quota.reserve(Cost { tokens, time: self.time.unwrap_or(LEAST) })?;
+        let started = Instant::now();
+        Ok(Meter { reservation: Some(reservation), started, limit, tokens, told: None })
     }
 }
 
@@ -98,18 +106,6 @@ fn told(answer: &Value) -> Option<u64> {
         .or_else(|| Some(tokens("prompt_tokens")?.saturating_add(tokens("completion_tokens")?)))
 }
 
-/// Ends a stream with a timeout error at `end`.
-fn until(chunks: Chunks, end: Instant, limit: Duration) -> Chunks {
-    let next = move |chunks: Option<Chunks>| async move {
-        let mut chunks = chunks?;
-        match tokio::time::timeout_at(end, chunks.next()).await {
-            Ok(chunk) => Some((chunk?, Some(chunks))),
-            Err(_) => Some((Err(BackendError::timeout(limit)), None)),
-        }
-    };
-    stream::unfold(Some(chunks), next).boxed()
-}
-
 impl ChatBackend for Metered {
     fn name(&self) -> &str {
         self.backend.name()
@@ -118,11 +114,30 @@ impl ChatBackend for Metered {
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
         async move {
             let mut meter = self.reserve(body)?;
-            let answered = self.within(self.backend.chat(body)).await;
-            match &answered {
-                Ok(answer) => meter.told = told(&answer.body),
-                Err(error) => meter.fail(error),
+            let answered = meter.within(self.backend.chat(body)).await;
+            meter.settle(&answered);
+            answered
+        }
+        .boxed()
+    }
+
+    fn chat_streamed<'a>(
+        &'a self,
+        body: &'a Body,
+        receiver: StreamReceiver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        async move {
+            let mut meter = self.reserve(body)?;
+            let seen = AtomicU64::new(0);
+            let counted = |event: StreamEvent<'_>| {
+                seen.fetch_add(u64::from(matches!(event, StreamEvent::Chunk(_))), Ordering::Relaxed);
+                receiver(event)
+            };
+            let answered = meter.within(self.backend.chat_streamed(body, &counted)).await;
+            if answered.is_ok() {
+                meter.tokens = prompt(body).saturating_add(seen.into_inner());
             }
+            meter.settle(&answered);
             answered
         }
         .boxed()
@@ -131,12 +146,11 @@ impl ChatBackend for Metered {
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
         async move {
             let mut meter = self.reserve(body)?;
-            let opened = self.within(self.backend.stream(body)).await;
+            let opened = meter.within(self.backend.stream(body)).await;
             let chunks = opened.inspect_err(|error| meter.fail(error))?;
             meter.tokens = prompt(body);
-            let end = self.time.and_then(|limit| Some((meter.started.checked_add(limit)?, limit)));
-            let chunks = match end {
-                Some((end, limit)) => until(chunks, end, limit),
+            let chunks = match meter.limit.clone() {
+                Some((limit, error)) => until(chunks, meter.started, limit, error),
                 None => chunks,
             };
             Ok(chunks.inspect(move |chunk| meter.see(chunk)).boxed())
@@ -149,15 +163,23 @@ impl ChatBackend for Metered {
     }
 
     fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
-        self.backend.supports(model, feature)
+        async move { self.begin(0)?.within(self.backend.supports(model, feature)).await }.boxed()
     }
 
     fn refute(&self, model: &str, feature: Feature) {
         self.backend.refute(model, feature);
     }
 
+    fn remembered_in(&self, model: &str) -> Option<String> {
+        self.backend.remembered_in(model)
+    }
+
+    fn confirm(&self, model: &str, feature: Feature) {
+        self.backend.confirm(model, feature);
+    }
+
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
-        self.backend.capabilities(model)
+        async move { self.begin(0)?.within(self.backend.capabilities(model)).await }.boxed()
     }
 }
 
@@ -165,6 +187,8 @@ impl ChatBackend for Metered {
 struct Meter {
     reservation: Option<Reservation>,
     started: Instant,
+    /// Time after which the request is stopped, and the error that it then fails with.
+    limit: Option<(Duration, BackendError)>,
     /// Estimate used if the backend reports no usage. Initially the reserved tokens; for a stream,
     /// the prompt plus one token for each chunk.
     tokens: u64,
@@ -172,6 +196,21 @@ struct Meter {
 }
 
 impl Meter {
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, BackendError> {
+        let Some((limit, error)) = &self.limit else { return work.await };
+        tokio::time::timeout(*limit, work).await.map_err(|_| error.clone())?
+    }
+
+    fn settle(&mut self, answered: &Result<Answer, BackendError>) {
+        match answered {
+            Ok(answer) => self.told = told(&answer.body),
+            Err(error) => self.fail(error),
+        }
+    }
+
     fn see(&mut self, chunk: &Result<Value, BackendError>) {
         if let Ok(chunk) = chunk {
             self.tokens += 1;

@@ -6,8 +6,9 @@
 //! [`Interruption`](crate::Interruption) instead of a failure, so retries and repairs pass it on
 //! unchanged.
 //!
-//! A running action is never stopped because of its cost. Any cost beyond the reservation is
+//! A running action is never stopped because of its tokens. Any cost beyond the reservation is
 //! charged, so that later reservations may fail. Dropping a reservation returns it to the quota.
+//! [`Metered`] stops a request when the time quota is used up.
 //!
 //! ```
 //! use formwork_backend::quota::{Cost, Quota};

@@ -281,3 +281,34 @@ async fn reserves_and_enforces_time() {
     assert_eq!(error.to_string(), "quota exceeded: 3000 milliseconds requested, 2000 left");
     drop(kept);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_when_the_time_quota_is_used_up() {
+    let seconds = Duration::from_secs(5);
+    let asked = body(json!({ "messages": [], "max_tokens": 100 }));
+    let ignored = |_: crate::StreamEvent<'_>| std::ops::ControlFlow::Continue(());
+    for call in 0..5 {
+        let quota = Quota::unlimited().with_time(seconds);
+        let (silent, slow) =
+            (Metered::new(Arc::new(Silent), quota.clone()), Metered::new(Arc::new(Slow), quota.clone()));
+        let error = match call {
+            0 => silent.chat(&asked).await.map(drop),
+            1 => silent.supports("m", crate::Feature::JsonSchema).await.map(drop),
+            2 => silent.stream(&asked).await.map(drop),
+            3 => slow.chat_streamed(&asked, &ignored).await.map(drop),
+            _ => slow
+                .stream(&asked)
+                .await
+                .expect("a stream")
+                .map(|chunk| chunk.map(drop))
+                .filter(|chunk| std::future::ready(chunk.is_err()))
+                .next()
+                .await
+                .expect("an end"),
+        };
+        let error = error.expect_err("too late");
+        assert_eq!(error.interruption(), Some(Interruption::BudgetExhausted), "{call}");
+        assert_eq!(error.to_string(), "the request was stopped: the quota of time is used up");
+        assert_eq!((quota.used().time, quota.left().time), (seconds, Some(Duration::ZERO)), "{call}");
+    }
+}

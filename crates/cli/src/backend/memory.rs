@@ -1,10 +1,13 @@
-//! File that remembers what was found out about servers.
+//! File that remembers what was found out about servers: `servers.json` in Formwork's cache folder.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use formwork_model::hub::HubOptions;
 use formwork_protocol::{ModelSupport, SupportMemory};
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +18,13 @@ const ENTRIES: usize = 200;
 /// Maximum size of the file that is read, in bytes.
 const BYTES: u64 = 1 << 20;
 
+/// Maximum time to wait for another process that writes the file.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Memory of servers in a JSON file. A file that cannot be read or written is ignored, because
 /// everything in it can be found out again.
 pub(crate) struct FileMemory {
     path: PathBuf,
-    writing: Mutex<()>,
 }
 
 /// Content of the file: entries by endpoint and model.
@@ -37,6 +42,12 @@ struct Entry {
     support: ModelSupport,
 }
 
+impl Entry {
+    fn is_recent(&self) -> bool {
+        now().saturating_sub(self.at) < AGE
+    }
+}
+
 /// Version of the file. A file of another version is replaced.
 const VERSION: u32 = 1;
 
@@ -47,15 +58,38 @@ impl FileMemory {
         if cfg!(test) {
             return None;
         }
-        let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let cache = folder("XDG_CACHE_HOME")
-            .or_else(|| folder("LOCALAPPDATA"))
-            .or_else(|| Some(folder("HOME")?.join(".cache")))?;
-        Some(Self::new(cache.join("formwork").join("servers.json")))
+        Self::path_of(|name| std::env::var_os(name)).map(Self::new)
+    }
+
+    /// Returns the path of the file in the folder that models are cached in.
+    fn path_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        Some(HubOptions::cache_folder(variable)?.join("servers.json"))
     }
 
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), writing: Mutex::default() }
+        Self { path: path.into() }
+    }
+
+    /// Waits until no other process or thread writes the file. The lock is free again when the
+    /// returned file is closed.
+    fn lock(&self) -> std::io::Result<File> {
+        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new("")))?;
+        let file = File::options().create(true).append(true).open(self.path.with_extension("lock"))?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                // Some network drives have no locks.
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::new(ErrorKind::TimedOut, "another process keeps the file locked"));
+                }
+            }
+        }
     }
 
     fn read(&self) -> Content {
@@ -65,9 +99,23 @@ impl FileMemory {
         if content.version == VERSION { content } else { Content { version: VERSION, ..Content::default() } }
     }
 
+    fn change(&self, key: &str, change: &dyn Fn(&mut ModelSupport)) -> std::io::Result<()> {
+        let _lock = self.lock()?;
+        let mut content = self.read();
+        let kept = content.models.remove(key).filter(Entry::is_recent);
+        let mut support = kept.map(|entry| entry.support).unwrap_or_default();
+        change(&mut support);
+        content.models.insert(key.to_owned(), Entry { at: now(), support });
+        while content.models.len() > ENTRIES {
+            let oldest = content.models.iter().min_by_key(|(_, entry)| entry.at).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { break };
+            content.models.remove(&oldest);
+        }
+        self.write(&content)
+    }
+
     /// Replaces the file at once, so that other processes never read a part of it.
     fn write(&self, content: &Content) -> std::io::Result<()> {
-        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new("")))?;
         let new = self.path.with_extension(format!("{}.tmp", std::process::id()));
         std::fs::write(&new, serde_json::to_vec_pretty(content)?)?;
         std::fs::rename(&new, &self.path)
@@ -84,22 +132,18 @@ fn key(endpoint: &str, model: &str) -> String {
 
 impl SupportMemory for FileMemory {
     fn load(&self, endpoint: &str, model: &str) -> Option<ModelSupport> {
-        let entry = self.read().models.remove(&key(endpoint, model))?;
-        (now().saturating_sub(entry.at) < AGE).then_some(entry.support)
+        let entry = self.read().models.remove(&key(endpoint, model)).filter(Entry::is_recent);
+        entry.map(|entry| entry.support)
     }
 
-    fn save(&self, endpoint: &str, model: &str, support: &ModelSupport) {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut content = self.read();
-        content.models.insert(key(endpoint, model), Entry { at: now(), support: support.clone() });
-        while content.models.len() > ENTRIES {
-            let oldest = content.models.iter().min_by_key(|(_, entry)| entry.at).map(|(key, _)| key.clone());
-            let Some(oldest) = oldest else { break };
-            content.models.remove(&oldest);
+    fn update(&self, endpoint: &str, model: &str, change: &dyn Fn(&mut ModelSupport)) {
+        if let Err(error) = self.change(&key(endpoint, model), change) {
+            eprintln!("formwork: warning: {}: not written: {error}", self.path.display());
         }
-        if let Err(error) = self.write(&content) {
-            eprintln!("formwork: warning: {}: {error}", self.path.display());
-        }
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.path.display().to_string())
     }
 }
 
@@ -113,9 +157,12 @@ mod tests {
     fn remembers_models_in_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cache").join("servers.json");
+        let enforces = |support: &mut ModelSupport| {
+            support.features.insert(Feature::JsonSchema, true);
+        };
         let mut support = ModelSupport::default();
-        support.features.insert(Feature::JsonSchema, true);
-        FileMemory::new(&path).save("http://x/v1", "m", &support);
+        enforces(&mut support);
+        FileMemory::new(&path).update("http://x/v1", "m", &enforces);
         let memory = FileMemory::new(&path);
         assert_eq!(memory.load("http://x/v1", "m"), Some(support.clone()));
         assert_eq!(memory.load("http://x/v1", "n"), None);
@@ -129,8 +176,59 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         assert_eq!(memory.load("http://x/v1", "m"), None);
         for number in 0..ENTRIES + 5 {
-            memory.save("http://x/v1", &number.to_string(), &support);
+            memory.update("http://x/v1", &number.to_string(), &enforces);
         }
         assert_eq!(memory.read().models.len(), ENTRIES);
+    }
+
+    #[test]
+    fn concurrent_writers_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers.json");
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    // Each writer has its own memory, as each process has.
+                    let memory = FileMemory::new(path);
+                    for (number, feature) in Feature::ALL.into_iter().enumerate() {
+                        let model = format!("m{}", (writer + number) % 4);
+                        memory.update("http://x", &model, &|support| {
+                            support.features.insert(feature, true);
+                        });
+                    }
+                });
+            }
+        });
+        let memory = FileMemory::new(&path);
+        for model in 0..4 {
+            let support = memory.load("http://x", &format!("m{model}")).unwrap();
+            assert_eq!(support.features.len(), 4, "m{model}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_never_released_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = FileMemory::new(folder.path().join("servers.json"));
+        let held = memory.lock().unwrap();
+        let started = Instant::now();
+        memory.update("http://x", "m", &|_| {});
+        assert!(started.elapsed() >= PATIENCE && started.elapsed() < 5 * PATIENCE);
+        drop(held);
+        assert!(memory.load("http://x", "m").is_none());
+    }
+
+    #[test]
+    fn the_file_is_in_the_cache_folder() {
+        let path = |given: &[(&str, &str)]| {
+            FileMemory::path_of(|name| {
+                given.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).into())
+            })
+        };
+        assert_eq!(path(&[("FORMWORK_CACHE", "/f"), ("HOME", "/h")]), Some("/f/servers.json".into()));
+        assert_eq!(path(&[("XDG_CACHE_HOME", "/x")]), Some("/x/formwork/servers.json".into()));
+        assert_eq!(path(&[("HOME", "/h")]), Some("/h/.cache/formwork/servers.json".into()));
+        assert_eq!(path(&[]), None);
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn open<'n>(
             Place::Provider { provider, id } => {
                 let is_plain =
                     model.is_some_and(|model| model.workarounds().contains(&Workaround::PromptOnly));
-                let backend = of_provider(provider)?;
+                let backend = of_provider(provider, Some(args.configuration_path()))?;
                 let backend = if is_plain { backend.with_capabilities(Capabilities::NONE) } else { backend };
                 (backend, id, provider.llm_options_defaults.clone())
             }
@@ -155,8 +155,14 @@ fn sampling(config: &Config, model: &Model) -> Result<Body> {
 }
 
 /// Creates the backend of a provider, with the API key from the provider's environment variable.
-pub(crate) fn of_provider(provider: &Provider) -> Result<RemoteBackend> {
-    let key_of = |variable: &str| key(variable).with_context(|| format!("api_key_env = {variable}"));
+/// `place` is the configuration file that has the provider; `None` stands for the command line.
+pub(crate) fn of_provider(provider: &Provider, place: Option<&Path>) -> Result<RemoteBackend> {
+    let key_of = |variable: &str| {
+        key(variable).with_context(|| match place {
+            Some(place) => format!("{}: api_key_env = {variable}", place.display()),
+            None => format!("--api-key-env {variable}"),
+        })
+    };
     let key = provider.api_key_env.as_deref().map(key_of).transpose()?;
     Ok(watched(provider.backend(key.as_deref())?))
 }
@@ -272,6 +278,18 @@ mod tests {
         assert_eq!(told(&server, &[Some("bar")]).unwrap(), "--model has no effect: here");
         assert_eq!(told(&server, &[Some("foo")]), None);
         assert_eq!(told(&args(&[]), &[Some("glm")]), None);
+    }
+
+    #[test]
+    fn a_missing_key_names_the_file_that_asks_for_it() {
+        let provider =
+            Provider { api_key_env: Some("NO_SUCH_VARIABLE".to_owned()), ..Provider::new("http://x") };
+        let told = |place| format!("{:#}", of_provider(&provider, place).err().unwrap());
+        assert_eq!(
+            told(Some(Path::new("a/formwork.toml"))),
+            "a/formwork.toml: api_key_env = NO_SUCH_VARIABLE: environment variable not found"
+        );
+        assert_eq!(told(None), "--api-key-env NO_SUCH_VARIABLE: environment variable not found");
     }
 
     #[test]

@@ -63,7 +63,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N")]
     pub(super) repairs: Option<u32>,
 
-    /// Maximum number of requests in all modes together [default: as many as modes and repairs need].
+    /// Maximum number of HTTP requests in all modes together, with repairs, retries and probes [default: as many as
+    /// modes, repairs and retries need].
     #[arg(long, value_name = "N")]
     pub(super) max_requests: Option<NonZeroU32>,
 

@@ -81,7 +81,8 @@ impl Target {
         match (&self.provider, &self.model) {
             (Some(provider), Some(model)) => {
                 args.backend.check_remote()?;
-                Ok((Arc::new(models::of_provider(provider)?), model.clone()))
+                let place = args.backend.configuration_path();
+                Ok((Arc::new(models::of_provider(provider, Some(place))?), model.clone()))
             }
             (_, Some(model)) => args.backend.open_local(model),
             (_, None) => args.backend.open(),

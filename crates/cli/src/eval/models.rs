@@ -1,6 +1,7 @@
 //! Resolves the models on the command line to backends and sampling profiles.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
@@ -18,6 +19,7 @@ use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 use super::args::SharedArgs;
 use crate::args::OpenArgs;
 use crate::backend::models::of_provider;
+use crate::config;
 use crate::load::{self, Loaded};
 
 /// Name in `--models` that stands for all models.
@@ -49,6 +51,9 @@ pub(super) fn subjects(args: &SharedArgs, config: &Config, preset: Option<&str>)
     let profiles = config.profiles();
     let selected = profiles.select(&args.profiles)?;
     let mut subjects = Subjects::default();
+    // A server of the command line replaces the providers of the configuration.
+    let file = args.config.as_deref().unwrap_or(Path::new(config::FILE));
+    let place = args.base_url.is_none().then_some(file);
     let mut served = Vec::new();
     for asked in asked(args, config, preset)? {
         let name = &asked.name;
@@ -66,7 +71,7 @@ pub(super) fn subjects(args: &SharedArgs, config: &Config, preset: Option<&str>)
             ..EvalModel::new(asked.id, LOCAL_PROVIDER, profiles)
         };
         match &asked.provider {
-            Some(provider) => subjects.add_remote(model, provider)?,
+            Some(provider) => subjects.add_remote(model, provider, place)?,
             None => served.push(subjects.add_local(args, model)?),
         }
     }
@@ -76,8 +81,9 @@ pub(super) fn subjects(args: &SharedArgs, config: &Config, preset: Option<&str>)
 }
 
 impl Subjects {
-    fn add_remote(&mut self, model: EvalModel, provider: &Provider) -> Result<()> {
-        let backend = of_provider(provider)?;
+    /// Adds a model of a provider. `place` is the configuration file that has the provider.
+    fn add_remote(&mut self, model: EvalModel, provider: &Provider, place: Option<&Path>) -> Result<()> {
+        let backend = of_provider(provider, place)?;
         self.models.push(EvalModel {
             backend: backend.endpoint().to_owned(),
             provider: provider.preset.clone(),
@@ -191,7 +197,7 @@ fn configured(name: &str, model: &Model, config: &Config) -> Asked {
 
 /// Resolves a model named on the command line, with its entry in the catalogue.
 fn named(id: &str, provider: Option<Provider>) -> Asked {
-    let path = std::path::Path::new(id);
+    let path = Path::new(id);
     // A path reveals the layout of this machine, so results show the file stem only.
     let stem = path.file_stem().filter(|_| provider.is_none() && path.exists());
     let name = stem.map_or_else(|| id.to_owned(), |stem| stem.to_string_lossy().into_owned());

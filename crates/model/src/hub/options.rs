@@ -83,6 +83,14 @@ impl HubOptions {
         }
     }
 
+    /// Returns the folder of Formwork's cache: `FORMWORK_CACHE`, or else `formwork` in
+    /// `XDG_CACHE_HOME`, or else in `.cache` of the home folder. Returns `None` if no variable names a
+    /// folder. `variable` returns the value of a variable.
+    pub fn cache_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        folder("FORMWORK_CACHE").or_else(|| Some(caches(folder)?.join("formwork")))
+    }
+
     /// Creates options from environment variables. `variable` returns the value of a variable. A
     /// variable that is empty counts as absent.
     ///
@@ -97,10 +105,9 @@ impl HubOptions {
         let folder = |name: &str| variable(name).map(PathBuf::from);
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
 
-        let home = folder("HOME").or_else(|| folder("USERPROFILE")).unwrap_or_default();
-        let caches = folder("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache"));
+        let caches = caches(folder).unwrap_or_else(|| PathBuf::from(".cache"));
         let hub_home = folder("HF_HOME").unwrap_or_else(|| caches.join("huggingface"));
-        let cache = folder("FORMWORK_CACHE").unwrap_or_else(|| caches.join("formwork"));
+        let cache = Self::cache_folder(variable).unwrap_or_else(|| caches.join("formwork"));
         let hub_cache = folder("HF_HUB_CACHE").unwrap_or_else(|| hub_home.join("hub"));
 
         let token_file = folder("HF_TOKEN_PATH").unwrap_or_else(|| hub_home.join("token"));
@@ -115,6 +122,12 @@ impl HubOptions {
             ..Self::new(cache, hub_cache)
         }
     }
+}
+
+/// Returns the folder of all caches of the user.
+fn caches(folder: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let home = || folder("HOME").or_else(|| folder("USERPROFILE"));
+    folder("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")))
 }
 
 #[cfg(test)]

@@ -48,7 +48,10 @@ fn the_example_has_every_option_of_tool_loops() {
         let message = error(&format!("[tool_calling]\nmax_turns = 1\nrequest_overrides = {{ {field} }}"));
         let name = field.split(' ').next().expect("a name");
         assert!(message.starts_with("line "), "{message}");
-        assert!(message.contains(&format!("`request_overrides.{name}`: the loop sets this field")), "{message}");
+        assert!(
+            message.contains(&format!("`request_overrides.{name}`: the loop sets this field")),
+            "{message}"
+        );
     }
 }
 

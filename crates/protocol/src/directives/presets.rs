@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::{Body, Capabilities, Feature, merge as merge_bodies};
+use crate::{Body, Feature, merge as merge_bodies};
 
 /// Request fields that presets and callers cannot set; their values are ignored. The runner sets
 /// `messages`, `model` and `response_format`, and the other fields belong to tool calls and
@@ -60,12 +60,12 @@ impl Mode {
         !matches!(self, Self::PromptOnly)
     }
 
-    /// Reports whether a backend with `capabilities` supports this mode.
-    pub(crate) const fn is_within(self, capabilities: Capabilities) -> bool {
+    /// Returns the feature of a backend that this mode needs.
+    pub(crate) const fn feature(self) -> Option<Feature> {
         match self {
-            Self::JsonSchema => capabilities.has(Feature::JsonSchema),
-            Self::JsonObject => capabilities.has(Feature::JsonObject),
-            Self::PromptOnly => true,
+            Self::JsonSchema => Some(Feature::JsonSchema),
+            Self::JsonObject => Some(Feature::JsonObject),
+            Self::PromptOnly => None,
         }
     }
 }
@@ -122,13 +122,14 @@ pub struct Preset {
     /// previous answer and the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_retries: Option<u32>,
-    /// Maximum number of requests of a run in all modes together, including repairs and retries. A
-    /// retry within a request is counted, but not prevented. If `None`, only the modes and
-    /// `repair_retries` bound the number.
+    /// Maximum number of HTTP requests of a run in all modes together: first requests, repairs,
+    /// retries after errors, and probes of capabilities. If `None`, only the modes, `repair_retries`
+    /// and the retries of the backend bound the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u32>,
-    /// True if the runner queries the backend's capabilities first and skips unsupported modes. For
-    /// a remote server, the first query for each model sends probe requests.
+    /// True if the runner asks whether the backend supports a mode before it tries the mode, and
+    /// skips unsupported modes. For a remote server, the first check of a mode for each model sends
+    /// a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_capabilities: Option<bool>,
     /// True if the run ends when the backend refuses a request. If false, the runner tries the next

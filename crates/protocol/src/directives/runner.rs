@@ -16,7 +16,8 @@ use super::{
     Attempt, AttemptKind, DirectiveResult, Envelope, Mode, PayloadSchemas, Preset, Problem, ProblemCategory,
     RunEvent, Skipped, StructuredOutputOptions, Validator, salvage, schema,
 };
-use crate::{BackendError, Capabilities, Feature, PromptRunner};
+use crate::remembered::hint;
+use crate::{BackendError, Capabilities, Feature, PromptRunner, RequestBudget};
 
 /// Asks a model for directives.
 ///
@@ -138,8 +139,8 @@ struct DirectiveRun<'a> {
     /// Best text for the user in the unusable answers so far. The flag is true if the text came
     /// from a valid envelope.
     best: (String, bool),
-    /// Number of requests sent so far, including retries.
-    sent: u32,
+    /// Number of requests sent so far, including retries and probes, and its limit.
+    budget: RequestBudget,
     /// True if the limit of requests ended the run.
     is_limited: bool,
     /// Receiver of events, if answers are streamed.
@@ -156,17 +157,26 @@ impl<'a> DirectiveRun<'a> {
             skipped: Vec::new(),
             refused: Vec::new(),
             best: (String::new(), false),
-            sent: 0,
+            budget: RequestBudget::new(runner.preset.max_requests),
             is_limited: false,
             events: None,
         }
     }
 
-    async fn run(mut self, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
-        let mut open = self.open(modes).await?.into_iter();
+    async fn run(self, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
+        self.budget.clone().within(self.all(modes)).await
+    }
+
+    async fn all(mut self, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
+        let mut open = self.open(modes).into_iter();
         let mut is_stopped = false;
         while !is_stopped && !self.is_spent() {
             let Some(mode) = open.next() else { break };
+            if !self.is_supported(mode).await? {
+                let reason = "the backend does not support this mode".to_owned();
+                self.skipped.push(Skipped { mode, reason });
+                continue;
+            }
             match self.climb(mode).await? {
                 ModeEnd::Done(envelope) => return Ok(self.succeeded(mode, envelope)),
                 ModeEnd::Next => {}
@@ -174,7 +184,7 @@ impl<'a> DirectiveRun<'a> {
             }
         }
         if self.is_limited || (self.is_spent() && !is_stopped) {
-            let reason = format!("the run reached its limit of {} requests", self.sent);
+            let reason = format!("the run reached its limit of {} requests", self.budget.sent());
             let left = self.skipped.len();
             self.skipped.extend(open.map(|mode| Skipped { mode, reason: reason.clone() }));
             self.is_limited |= self.skipped.len() > left;
@@ -184,43 +194,41 @@ impl<'a> DirectiveRun<'a> {
 
     /// Reports whether the run has sent as many requests as the preset allows.
     fn is_spent(&self) -> bool {
-        self.runner.preset.max_requests.is_some_and(|limit| self.sent >= limit)
+        self.budget.is_spent()
     }
 
     const fn options(&self) -> &'a StructuredOutputOptions {
         &self.request.options
     }
 
-    /// Returns the members of `modes` that the run tries. Records the others in `self.skipped`.
-    async fn open(&mut self, modes: &[Mode]) -> Result<Vec<Mode>, BackendError> {
-        let capabilities = match self.runner.preset.check_capabilities {
-            Some(true) => self.capabilities().await?,
-            _ => Capabilities::all(),
-        };
+    /// Returns the members of `modes` that no earlier run saw refused. Records the others in
+    /// `self.skipped`.
+    fn open(&mut self, modes: &[Mode]) -> Vec<Mode> {
         let refused = self.runner.refused();
         let mut open = Vec::new();
         for &mode in modes {
-            let reason = if !mode.is_within(capabilities) {
-                "the backend does not support this mode"
-            } else if refused.contains(&mode) && modes.len() > 1 {
-                "the backend refused this mode in an earlier run"
+            if refused.contains(&mode) && modes.len() > 1 {
+                let reason = "the backend refused this mode in an earlier run".to_owned();
+                self.skipped.push(Skipped { mode, reason });
             } else {
                 open.push(mode);
-                continue;
-            };
-            self.skipped.push(Skipped { mode, reason: reason.to_owned() });
+            }
         }
-        Ok(open)
+        open
     }
 
-    /// Queries the backend's capabilities. If the query fails, all features are assumed; if it is
-    /// interrupted, returns the error.
-    async fn capabilities(&self) -> Result<Capabilities, BackendError> {
+    /// Reports whether the backend supports `mode`, if the preset says that this is checked. If the
+    /// backend cannot say so, the mode is tried; if the check is interrupted, returns the error.
+    async fn is_supported(&self, mode: Mode) -> Result<bool, BackendError> {
+        let Some(feature) = mode.feature().filter(|_| self.runner.preset.check_capabilities == Some(true))
+        else {
+            return Ok(true);
+        };
         let prompts = &self.runner.prompts;
-        match prompts.backend().capabilities(prompts.model()).await {
+        match prompts.backend().supports(prompts.model(), feature).await {
             Err(error) if error.interruption().is_none() => {
-                tracing::info!(%error, "the backend's capabilities are unknown");
-                Ok(Capabilities::all())
+                tracing::info!(mode = mode.name(), %error, "it is unknown whether the backend supports the mode");
+                Ok(true)
             }
             answered => answered,
         }
@@ -300,10 +308,12 @@ impl<'a> DirectiveRun<'a> {
         let mut errors: Vec<Problem> =
             self.attempts.iter().filter_map(|attempt| attempt.error.clone()).collect();
         if self.is_limited {
-            let message = format!("the run reached its limit of {} requests", self.sent);
+            let message = format!("the run reached its limit of {} requests", self.budget.sent());
             errors.push(Problem::new(ProblemCategory::Limit, "REQUEST_LIMIT", message));
         } else if self.attempts.is_empty() {
-            let message = "the backend supports none of the modes";
+            let prompts = &self.runner.prompts;
+            let place = prompts.backend().remembered_in(prompts.model());
+            let message = format!("the backend supports none of the modes{}", hint(place.as_deref()));
             errors.push(Problem::new(ProblemCategory::Unsupported, "NO_MODE", message));
         }
         DirectiveResult {

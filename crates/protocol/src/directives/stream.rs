@@ -156,7 +156,12 @@ impl EnvelopeReader {
                 _ => self.state = State::Outside,
             },
             State::Name(escaped) => match c {
-                '"' if !*escaped => self.state = State::Colon,
+                '"' if !*escaped => {
+                    if let Some(name) = unescaped(&self.key) {
+                        self.key = name;
+                    }
+                    self.state = State::Colon;
+                }
                 c => {
                     *escaped = c == '\\' && !*escaped;
                     self.key.push(c);
@@ -307,6 +312,15 @@ impl EnvelopeReader {
     }
 }
 
+/// Returns the name that the text between its quotes stands for. Returns `None` if the text is not
+/// valid or needs no decoding.
+fn unescaped(name: &str) -> Option<String> {
+    if !name.contains('\\') {
+        return None;
+    }
+    serde_json::from_str(&format!("\"{name}\"")).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -359,6 +373,10 @@ mod tests {
             r#"{"assistant_text": "[1] is", "directives": []}"#.to_owned(),
             r#"{"x": 1} {"assistant_text": "Hi", "directives": []}"#.to_owned(),
             r#"{"assistant_text":"Hi","directives":[]}"#.to_owned(),
+            format!(r#"{{"\u0061ssistant_text": "Hi", "\u0064irectives": [{toast}]}}"#),
+            format!(
+                r#"{{"\"assistant_text": "no", "assistant\u005ftext": "Hi", "directive\u0073": [{toast}]}}"#
+            ),
         ] {
             let whole = read(&content, &options());
             assert!(whole.ok, "{content}: {:?}", whole.errors);

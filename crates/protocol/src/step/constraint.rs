@@ -183,7 +183,9 @@ impl Step {
         }
         fallback.ok_or_else(|| {
             let modes: Vec<&str> = self.settings.modes.iter().map(|mode| mode.name()).collect();
-            Kind::Modes { modes: modes.join(", "), reason }
+            let place = || self.prompts.backend().remembered_in(self.prompts.model());
+            let place = (reason == "unsupported").then(place).flatten();
+            Kind::Modes { modes: modes.join(", "), reason, place }
         })
     }
 
@@ -240,11 +242,9 @@ impl Step {
 /// Reports whether an error of a probe concerns every request, so that the call would fail as well.
 fn is_of_all_requests(error: &BackendError) -> bool {
     match error.category() {
-        Category::Connection
-        | Category::Timeout
-        | Category::RateLimited
-        | Category::Authentication
-        | Category::InvalidRequest => true,
+        Category::Connection | Category::Timeout | Category::RateLimited | Category::Authentication => true,
+        // Another mode may still be answered.
+        Category::InvalidRequest => !error.is_of_mode(),
         Category::Server => matches!(error.status(), Some(502 | 503)),
         _ => false,
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::adapt::{AdaptError, ProcessorError};
+use crate::remembered::hint;
 use crate::repair::RepairError;
 use crate::tools::ToolsError;
 use crate::{BackendError, Interruption, Withheld};
@@ -98,8 +99,13 @@ pub(super) enum Kind {
     Withheld(#[from] Withheld),
     #[error("the processor {reason}")]
     Processor { reason: String },
-    #[error("no mode of `modes` can be used ({modes}): {reason}")]
-    Modes { modes: String, reason: &'static str },
+    #[error("no mode of `modes` can be used ({modes}): {reason}{}", hint(place.as_deref()))]
+    Modes {
+        modes: String,
+        reason: &'static str,
+        /// Memory that the reason comes from.
+        place: Option<String>,
+    },
     #[error("the step has no prompt: neither the step nor its input has a message")]
     NoPrompt,
     #[error("the prompt template cannot be rendered: {reason}")]

@@ -239,16 +239,21 @@ impl Step {
 
     /// Learns from an answer whether the backend enforces the constraint of the request.
     ///
-    /// A whole answer that is not JSON shows that the constraint was ignored. Other answers that do
-    /// not match the schema only show that the model needs to see the schema.
+    /// A whole answer that is not JSON shows that the constraint was ignored, unless the model refused,
+    /// called a tool, or a filter withheld the answer. This run then uses another constraint. Later
+    /// runs do so after the second such answer in a row. Other answers that do not match the schema
+    /// only show that the model needs to see the schema.
     fn learn(&self, output: &Output, called: &Called, is_wrong: bool, ladder: &mut Ladder) {
         let Some(sent @ (Sent::Schema | Sent::Object)) = called.sent else { return };
         if called.is_truncated || called.text.trim().is_empty() {
             return;
         }
         let is_json = serde_json::from_str::<IgnoredAny>(called.text.trim()).is_ok();
-        if !is_json {
-            self.prompts.backend().refute(self.prompts.model(), sent.feature());
+        let (backend, model) = (self.prompts.backend(), self.prompts.model());
+        if is_json {
+            backend.confirm(model, sent.feature());
+        } else {
+            backend.refute(model, sent.feature());
             ladder.unenforced.push(sent);
         }
         ladder.shows_schema |= !is_json || (is_wrong && as_it_came(output, &called.text).is_some());

@@ -2,7 +2,7 @@
 //!
 //! | event | data |
 //! |---|---|
-//! | `attempt` | `{"mode", "kind"}`; a request is sent, and earlier text and directives are void |
+//! | `attempt` | `{"mode", "kind"}`; a request is sent, perhaps again, and earlier text and directives are void |
 //! | `text` | `{"delta"}`; further text of `assistant_text` |
 //! | `directive` | `{"index", "type", "payload"}`; a whole and valid directive |
 //! | `result` | the result of the run, as without streaming; the last event |

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use formwork_protocol::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
+use formwork_protocol::{
+    Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, StreamReceiver, collect_stream,
+};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{StreamExt, TryStreamExt};
 
@@ -109,11 +111,49 @@ impl ChatBackend for Watched {
         .boxed()
     }
 
+    fn chat_streamed<'a>(
+        &'a self,
+        body: &'a Body,
+        receiver: StreamReceiver<'a>,
+    ) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        async move {
+            match &self.inner {
+                Inner::Local(_) => {
+                    let body = collect_stream(self.stream(body).await?, receiver).await?;
+                    Ok(Answer { body, attempts: 1, retried: Vec::new() })
+                }
+                Inner::Remote { name, backend } => {
+                    backend.chat_streamed(body, receiver).await.inspect_err(|source| {
+                        self.failed
+                            .keep(Kind::Upstream { name: name.clone(), source: source.clone() }.into());
+                    })
+                }
+            }
+        }
+        .boxed()
+    }
+
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         self.backend().capabilities(model)
     }
 
     fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
         self.backend().known_capabilities(model)
+    }
+
+    fn supports<'a>(&'a self, model: &'a str, feature: Feature) -> BoxFuture<'a, Result<bool, BackendError>> {
+        self.backend().supports(model, feature)
+    }
+
+    fn refute(&self, model: &str, feature: Feature) {
+        self.backend().refute(model, feature);
+    }
+
+    fn remembered_in(&self, model: &str) -> Option<String> {
+        self.backend().remembered_in(model)
+    }
+
+    fn confirm(&self, model: &str, feature: Feature) {
+        self.backend().confirm(model, feature);
     }
 }

@@ -74,15 +74,18 @@ impl DirectiveRun<'_> {
         conversation: &Conversation,
     ) -> Result<AttemptOutcome, BackendError> {
         let plan = &conversation.plan;
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), self.budget.sent());
         let answer = match self.events {
             Some(events) => {
                 events(RunEvent::Attempt { mode, kind });
-                self.streamed(plan, events).await
+                self.streamed((mode, kind), plan, events).await
             }
             None => self.runner.prompts.run(plan).await,
         };
-        self.sent += answer.as_ref().map_or(1, |reply| reply.attempts.max(1));
+        // A remote backend has counted its requests, others have not.
+        let counted = self.budget.sent().saturating_sub(before);
+        let sent = answer.as_ref().map_or(1, |reply| reply.attempts.max(1));
+        self.budget.add(sent.saturating_sub(counted));
         let mut attempt = Attempt {
             mode,
             kind,
