@@ -27,6 +27,7 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("gemma2", "gemma2", Family::Gemma2),
     ("gemma3", "gemma3_text", Family::Gemma3),
     ("gemma4", "gemma4_text", Family::Gemma4),
+    ("gemma4", "gemma4_unified_text", Family::Gemma4),
     ("gpt-oss", "gpt_oss", Family::GptOss),
     ("granite", "granite", Family::Granite),
     ("llama", "llama", Family::Llama),

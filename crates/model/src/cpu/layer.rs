@@ -131,14 +131,11 @@ impl<'a> Pass<'a> {
         let key_len = self.roundings.len() * self.spec.layers[index].attention.key_len();
         let (keys, values) = (room(keys, key_len), room(values, key_len));
         let input = Input { x: &normed[..x.len()], roundings: &self.roundings };
-        match &weights.value {
-            Some(value) => {
-                products(self.team, rounded, input, [(key, &mut *keys), (value, &mut *values)]);
-            }
-            None => {
-                products(self.team, rounded, input, [(key, &mut *keys)]);
-                values.copy_from_slice(keys);
-            }
+        if let Some(value) = &weights.value {
+            products(self.team, rounded, input, [(key, &mut *keys), (value, &mut *values)]);
+        } else {
+            products(self.team, rounded, input, [(key, &mut *keys)]);
+            values.copy_from_slice(keys);
         }
         self.norm_keys_and_values(weights, keys, values);
         self.write(index, segments, &mut [], (keys, values));

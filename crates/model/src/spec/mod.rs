@@ -228,6 +228,7 @@ pub struct ExpertSpec {
 
 /// The shape and the conventions of a decoder.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct ModelSpec {
     /// Name of the architecture in GGUF files.
     pub architecture: String,

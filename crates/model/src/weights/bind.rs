@@ -114,7 +114,9 @@ impl Binder<'_> {
             post_attention_norm: norm(after, "post_attention_norm")?,
             feed_forward_norm: norm(before, "ffn_norm")?,
             feed_forward: match spec.layers[index].feed_forward {
-                FeedForwardSpec::Experts(experts) => FeedForward::Experts(self.experts(index, experts)?),
+                FeedForwardSpec::Experts(experts) => {
+                    FeedForward::Experts(Box::new(self.experts(index, experts)?))
+                }
                 FeedForwardSpec::DenseAndExperts { width, experts } => {
                     FeedForward::DenseAndExperts(Box::new(self.dense_and_experts(index, width, experts)?))
                 }
@@ -125,9 +127,10 @@ impl Binder<'_> {
                 .per_layer_input
                 .map(|width| self.per_layer_input(index, width))
                 .transpose()?,
-            scale: match spec.layer_scales {
-                true => Some(self.vector(&self.names.layer_scale(index), 1)?[0]),
-                false => None,
+            scale: if spec.layer_scales {
+                Some(self.vector(&self.names.layer_scale(index), 1)?[0])
+            } else {
+                None
             },
         })
     }

@@ -85,7 +85,7 @@ pub(crate) struct QkNormWeights {
 #[derive(Debug)]
 pub(crate) enum FeedForward<M = Matrix> {
     Dense(GatedLinear<M>),
-    Experts(Mixture<M>),
+    Experts(Box<Mixture<M>>),
     DenseAndExperts(Box<DenseAndExperts<M>>),
 }
 
@@ -220,7 +220,7 @@ impl<M> LayerWeights<M> {
             feed_forward_norm: self.feed_forward_norm,
             feed_forward: match self.feed_forward {
                 FeedForward::Dense(dense) => FeedForward::Dense(dense.map(into)),
-                FeedForward::Experts(mixture) => FeedForward::Experts(mixture.map(into)),
+                FeedForward::Experts(mixture) => FeedForward::Experts(Box::new(mixture.map(into))),
                 FeedForward::DenseAndExperts(both) => FeedForward::DenseAndExperts(Box::new(both.map(into))),
             },
             post_feed_forward_norm: self.post_feed_forward_norm,

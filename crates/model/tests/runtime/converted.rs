@@ -262,12 +262,11 @@ impl Converter<'_> {
             "per_layer_input_gate" => "inp_gate",
             "per_layer_projection" => "proj",
             "post_per_layer_input_norm" => "post_norm",
-            "router" | "router.proj" => "ffn_gate_inp",
             "layer_output_scale" | "ffn_down_exps" => part,
             "mlp.gate_proj" => "ffn_gate",
             "mlp.up_proj" | "mlp.gate_up_proj" => "ffn_up",
             "mlp.down_proj" => "ffn_down",
-            "mlp.gate" | "mlp.router" | "block_sparse_moe.gate" => "ffn_gate_inp",
+            "mlp.gate" | "mlp.router" | "block_sparse_moe.gate" | "router" | "router.proj" => "ffn_gate_inp",
             _ if part.contains("experts") => return None,
             other => panic!("no name for {other}"),
         };

@@ -142,7 +142,7 @@ fn tensors_compute_what_transformers_does() {
         let folder = golden.checkpoint();
         let model = Model::open(folder.path(), OpenOptions { device, ..OpenOptions::default() });
         if golden.is_native_only() {
-            let error = model.err().expect("only the CPU computes this").to_string();
+            let error = model.expect_err("only the CPU computes this").to_string();
             assert!(error.contains("runs on the CPU only"), "{error}");
             continue;
         }

@@ -7,7 +7,7 @@ fn backend(choices: &[Value]) -> Arc<ScriptedBackend> {
     Arc::new(ScriptedBackend::new(choices.iter().map(|choice| Ok(json!({ "choices": [choice] })))))
 }
 
-fn choice(message: Value, finish_reason: &str) -> Value {
+fn choice(message: &Value, finish_reason: &str) -> Value {
     json!({ "message": message, "finish_reason": finish_reason })
 }
 
@@ -33,11 +33,11 @@ async fn sends_the_whole_answer_and_shortens_the_prompt() {
 async fn a_withheld_answer_ends_the_run() {
     for (answer, told) in [
         (
-            choice(json!({ "content": null, "refusal": "I can't." }), "stop"),
+            choice(&json!({ "content": null, "refusal": "I can't." }), "stop"),
             "REFUSED: the model refused to answer: I can't.",
         ),
         (
-            choice(json!({ "content": GOOD }), "content_filter"),
+            choice(&json!({ "content": GOOD }), "content_filter"),
             "CONTENT_FILTER: the provider's content filter withheld the answer",
         ),
     ] {
@@ -59,8 +59,8 @@ async fn a_withheld_answer_ends_the_run() {
 #[tokio::test]
 async fn an_answer_that_may_be_cut_off_is_repaired() {
     let shape = || Shape::of_schema(json!({ "type": "integer" }), "count").expect("a schema");
-    let cut = choice(json!({ "content": "12" }), "length");
-    let backend = backend(&[cut.clone(), choice(json!({ "content": "123" }), "stop")]);
+    let cut = choice(&json!({ "content": "12" }), "length");
+    let backend = backend(&[cut.clone(), choice(&json!({ "content": "123" }), "stop")]);
     let repairer = Repairer::new(PromptRunner::new(backend, "m"), shape());
     let answer = repairer.ask(&question()).await.expect("an answer");
     assert_eq!((answer.verdict, answer.value, answer.repairs), (Verdict::Valid, Some(json!(123)), 1));

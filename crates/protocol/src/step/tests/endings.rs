@@ -9,12 +9,12 @@ fn backend(choices: Vec<Value>) -> Arc<ScriptedBackend> {
     Arc::new(ScriptedBackend::new(choices.into_iter().map(|choice| Ok(json!({ "choices": [choice] })))))
 }
 
-fn choice(message: Value, finish_reason: &str) -> Value {
+fn choice(message: &Value, finish_reason: &str) -> Value {
     json!({ "message": message, "finish_reason": finish_reason })
 }
 
 fn cut(text: &str) -> Value {
-    choice(json!({ "content": text }), "length")
+    choice(&json!({ "content": text }), "length")
 }
 
 /// Adds a list of what the step reports.
@@ -35,7 +35,7 @@ async fn a_value_that_may_be_cut_off_is_not_accepted() {
     assert_eq!(error.errors(), ["the answer was cut off at its length limit"]);
     // A later attempt or a repair may be whole.
     for repair in [json!({ "repair": {} }), json!({})] {
-        let backend = self::backend(vec![cut("12"), choice(json!({ "content": "12" }), "stop")]);
+        let backend = self::backend(vec![cut("12"), choice(&json!({ "content": "12" }), "stop")]);
         let mut block = integer.clone();
         block["repair"] = repair["repair"].clone();
         let (output, _) = ran(&step(&backend, &block)).await;
@@ -66,7 +66,7 @@ async fn reports_a_cut_after_the_value_and_cut_texts() {
     let output = ran(&step).await.0.expect("a text");
     assert!(output.is_truncated);
     assert!(told.lock().expect("a list").join("\n").contains("the answer was cut off at its length limit"));
-    let mut closed = choice(json!({ "content": "{\"count\": 2}" }), "stop");
+    let mut closed = choice(&json!({ "content": "{\"count\": 2}" }), "stop");
     closed["closed_by_budget"] = json!(true);
     let (step, told) = reported(super::step(&self::backend(vec![closed]), &json!({})));
     assert!(!ran(&step).await.0.expect("a value").is_truncated);
@@ -78,18 +78,18 @@ async fn a_withheld_answer_ends_the_step() {
     let refusal = json!({ "content": null, "refusal": "I can't help with that." });
     let calls = json!({ "content": null, "tool_calls": [{ "id": "1", "type": "function", "function": { "name": "f", "arguments": "{}" } }] });
     for (answer, code, text) in [
-        (choice(refusal, "stop"), "REFUSED", "I can't help with that."),
+        (choice(&refusal, "stop"), "REFUSED", "I can't help with that."),
         (
-            choice(json!({ "content": "{\"count\": 2}" }), "content_filter"),
+            choice(&json!({ "content": "{\"count\": 2}" }), "content_filter"),
             "CONTENT_FILTER",
             "content filter",
         ),
-        (choice(json!({ "content": "" }), "content_filter"), "CONTENT_FILTER", "content filter"),
-        (choice(calls, "tool_calls"), "UNEXPECTED_TOOL_CALLS", "tool calls"),
+        (choice(&json!({ "content": "" }), "content_filter"), "CONTENT_FILTER", "content filter"),
+        (choice(&calls, "tool_calls"), "UNEXPECTED_TOOL_CALLS", "tool calls"),
     ] {
         for first in [None, Some("no JSON")] {
             let mut answers: Vec<Value> =
-                first.map(|text| choice(json!({ "content": text }), "stop")).into_iter().collect();
+                first.map(|text| choice(&json!({ "content": text }), "stop")).into_iter().collect();
             answers.push(answer.clone());
             let expected = answers.len();
             let backend = backend(answers);
