@@ -19,9 +19,9 @@ pub const TAGS: [(&str, &str); 12] = [
 /// Returns the text after a model's reasoning, which some servers leave in the text.
 ///
 /// The opening tag may be missing. If the reasoning does not end, the result is empty. A tag inside
-/// of open brackets is part of a value.
+/// of open brackets is part of a value, and a tag within a sentence that nothing closes is a word.
 pub(crate) fn without_thoughts(text: &str) -> &str {
-    let (mut from, mut is_thought) = (0, false);
+    let (mut from, mut is_thought, mut is_mention) = (0, false, false);
     for (start, end, is_closing) in marks(text) {
         if !is_thought {
             let before = &text[from..start];
@@ -34,9 +34,18 @@ pub(crate) fn without_thoughts(text: &str) -> &str {
         is_thought = !is_closing;
         if is_closing {
             from = end;
+        } else {
+            is_mention = is_within_sentence(&text[from..start]);
         }
     }
-    if is_thought { "" } else { &text[from..] }
+    if is_thought && !is_mention { "" } else { &text[from..] }
+}
+
+/// Reports whether the text before a tag ends within a sentence, as in ``I write `<think>` ``.
+fn is_within_sentence(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let word = line.trim_end_matches([' ', '`', '"', '\'', '(']);
+    word.ends_with(|c: char| c.is_alphanumeric() || c == ',')
 }
 
 /// Reports whether `text` has more opening than closing brackets.
@@ -45,14 +54,14 @@ fn is_open(text: &str) -> bool {
     count([b'{', b'[']) > count([b'}', b']'])
 }
 
-/// Returns the start and end of each `<think>` or `<thinking>` tag, and whether the tag is a
-/// closing tag.
+/// Returns the start and end of each tag of [`TAGS`], and whether the tag is a closing tag, in the
+/// order of the text.
 pub(crate) fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
-    text.match_indices("think").filter_map(|(at, word)| {
-        let after = &text[at + word.len()..];
-        let rest = after.strip_prefix("ing").unwrap_or(after).strip_prefix('>')?;
-        let before = text[..at].strip_suffix('/');
-        let start = before.unwrap_or(&text[..at]).strip_suffix('<')?.len();
-        Some((start, text.len() - rest.len(), before.is_some()))
-    })
+    let found = |tag: &'static str, is_closing: bool| {
+        text.match_indices(tag).map(move |(at, tag)| (at, at + tag.len(), is_closing))
+    };
+    let mut marks: Vec<(usize, usize, bool)> =
+        TAGS.iter().flat_map(|(open, close)| found(open, false).chain(found(close, true))).collect();
+    marks.sort_unstable();
+    marks.into_iter()
 }

@@ -125,7 +125,7 @@ fn a_server_that_is_down_ends_the_command() {
         "--base-url",
         &url,
         "-m",
-        "m",
+        "counter",
         "--retry-deadline",
         "0",
     ];

@@ -133,3 +133,14 @@ fn text_outside_of_the_object_is_kept() {
     assert_eq!(outside(&format!("Hello!\n```json\n{ENVELOPE}\n```\nCall me.")), "Hello!\nCall me.");
     assert_eq!(outside(&format!("Here: {ENVELOPE} PS: b")), "Here:\nPS: b");
 }
+
+#[test]
+fn thoughts_of_every_family_are_skipped_and_mentions_are_not() {
+    let draft = "{\"assistant_text\": \"no\", \"directives\": []}";
+    for (open, close) in thoughts::TAGS {
+        assert_eq!(found(&format!("{open}Maybe {draft}?{close}{ENVELOPE}")), found(ENVELOPE), "{open}");
+        assert_eq!(found(&format!("{open}Maybe {draft}")), Err(ObjectError::Empty), "{open}");
+    }
+    assert_eq!(found(&format!("I use <think> tags. {ENVELOPE}")), found(ENVELOPE));
+    assert_eq!(found(&format!("Sure. <think>Maybe {draft}")), Err(ObjectError::Empty));
+}

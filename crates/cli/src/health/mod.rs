@@ -57,8 +57,12 @@ fn check_names(args: &HealthArgs, database: &Path) -> Result<()> {
             continue;
         };
         let names: Vec<&str> = known.iter().take(NAMES).map(|named| named.name.as_str()).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        bail!("--{part}: no traces of {part} `{given}`; expected one of {names}");
+        let known = if names.is_empty() {
+            format!("the traces name no {part}")
+        } else {
+            format!("expected one of {}", names.join(", "))
+        };
+        bail!("--{part}: no traces of {part} `{given}`; {known}");
     }
     Ok(())
 }

@@ -62,15 +62,19 @@ fn windows_trends_and_filters_reach_the_result() {
     assert_eq!(trends.as_array().unwrap().len(), 2);
     assert_eq!(trends[0]["steps"]["plan"]["stages"]["tolerant"]["successes"], 1);
     assert_eq!(trends[1]["models"]["small"]["stages"]["semantic"]["successes"], 1);
-    for (filter, name, runs) in [
-        ("--step", "plan", 2),
-        ("--model", "large", 1),
-        ("--pipeline", "support", 3),
-        ("--agent", "nobody", 0),
-    ] {
+    for (filter, name, runs) in [("--step", "plan", 2), ("--model", "large", 1), ("--pipeline", "support", 3)]
+    {
         let filtered = json(folder.path(), &[filter, name]);
         assert_eq!(filtered["overall"]["runs"], runs, "{filter}");
         assert_eq!(filtered["filters"][&filter[2..]], name);
+    }
+    let database = folder.path().join("traces.db");
+    for (filter, told) in [
+        ("--agent", "--agent: no traces of agent `nobody`; the traces name no agent"),
+        ("--step", "--step: no traces of step `nobody`; expected one of chat, plan"),
+    ] {
+        let error = run(&[filter, "nobody", database.to_str().unwrap()]).unwrap_err().to_string();
+        assert_eq!(error, told);
     }
 }
 

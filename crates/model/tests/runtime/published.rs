@@ -102,7 +102,12 @@ impl Golden {
             ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         let (base, scale) = match shape[..] {
-            _ if name.ends_with("embed_tokens.weight") || name.ends_with("embeddings.weight") => (0.0, 1.0),
+            _ if ["embed_tokens.weight", "embeddings.weight", "router.proj.weight"]
+                .iter()
+                .any(|large| name.ends_with(large)) =>
+            {
+                (0.0, 1.0)
+            }
             // One is added to the weights of these norms.
             [_] if name.ends_with("bias") || name.ends_with("sinks") || self.adds_one(name) => (0.0, 0.25),
             [_] if name.ends_with("A_log") => (-2.0, 1.0),

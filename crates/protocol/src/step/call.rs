@@ -38,6 +38,8 @@ pub(super) struct Called {
     pub(super) is_truncated: bool,
     /// True if the backend closed the value early, because the limit of tokens was near.
     pub(super) is_closed_early: bool,
+    /// True if the reply says that it is no answer, although it has a text: the model called a tool.
+    pub(super) is_withheld: bool,
     pub(super) cost: Cost,
 }
 
@@ -90,6 +92,7 @@ impl Step {
                         shows_schema,
                         is_truncated,
                         is_closed_early,
+                        is_withheld: reply.is_withheld(),
                         cost,
                     })));
                 }
@@ -186,6 +189,7 @@ impl Step {
             shows_schema,
             is_truncated,
             is_closed_early: false,
+            is_withheld: false,
             cost,
         })))
     }

@@ -245,7 +245,7 @@ impl Step {
     /// only show that the model needs to see the schema.
     fn learn(&self, output: &Output, called: &Called, is_wrong: bool, ladder: &mut Ladder) {
         let Some(sent @ (Sent::Schema | Sent::Object)) = called.sent else { return };
-        if called.is_truncated || called.text.trim().is_empty() {
+        if called.is_truncated || called.is_withheld || called.text.trim().is_empty() {
             return;
         }
         let is_json = serde_json::from_str::<IgnoredAny>(called.text.trim()).is_ok();

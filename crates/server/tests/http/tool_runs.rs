@@ -202,7 +202,7 @@ async fn takes_every_option_of_the_library() {
     let app = app(hosted("http://127.0.0.1:9"));
     let options = json!({
         "tool_use_mode": "enforced", "tool_failure_policy": "tolerated", "max_tool_args_bytes": 1000,
-        "max_tool_output_bytes": 1001, "max_tool_calls_per_turn": 2, "fix_empty_final": false,
+        "max_tool_output_bytes": 1001, "max_conversation_bytes": 2_000_000, "max_tool_calls_per_turn": 2, "fix_empty_final": false,
         "fix_empty_final_disable_tools": false, "fix_empty_final_prompt": "Well?", "max_turns": 5,
         "repeated_calls": "stop", "tool_timeout_ms": 1002, "tool_choice": "auto", "force_first_call": false,
         "request_overrides": { "max_tokens": 90 },
@@ -354,6 +354,6 @@ async fn the_operator_limits_the_bytes_of_a_conversation() {
     let of = |bytes: usize| json!({ "options": { "max_conversation_bytes": bytes } });
     let (status, param, message) = refused(&app, &of(8_000_001)).await;
     assert_eq!((status, param.as_str()), (StatusCode::BAD_REQUEST, "options.max_conversation_bytes"));
-    assert_eq!(message, "options.max_conversation_bytes: 8000001 is out of range; expected 0..=8000000");
+    assert_eq!(message, "`options.max_conversation_bytes`: 8000001 is out of range; expected 0..=8000000");
     assert_eq!(run(&app, &of(10)).await.errors[0].code, "CONVERSATION_TOO_LARGE");
 }
