@@ -38,9 +38,11 @@ impl From<ValidationError<'_>> for SchemaError {
 /// ```
 ///
 /// # Errors
-/// Returns an error if `schema` is not a valid JSON Schema, if a reference leads back to itself
-/// without a member or item between, or if more than 100,000 schemas apply to one value through
-/// references.
+/// Returns an error in these cases:
+///
+/// - `schema` is not a valid JSON Schema.
+/// - A reference leads back to itself without a member or item between.
+/// - More than 100,000 schemas apply to one value through references.
 pub fn validator(schema: &Value) -> Result<Validator, SchemaError> {
     references::check(schema)?;
     Ok(jsonschema::options().should_validate_formats(true).build(schema)?)

@@ -205,7 +205,7 @@ fn keep_if_any(objects: &mut Vec<(Parsed, Range<usize>)>, condition: impl Fn(&Ra
     }
 }
 
-/// Returns the offset of `part` in `whole`, of which it must be a slice.
+/// Returns the offset of `part` in `whole`. `part` must be a slice of `whole`.
 fn offset_in(whole: &str, part: &str) -> usize {
     part.as_ptr() as usize - whole.as_ptr() as usize
 }

@@ -11,7 +11,7 @@ use super::{Context, Progress, Step};
 use crate::adapt::repair::truncated;
 use crate::tools::{ToolLoopRunner, Turn, codes};
 use crate::trace::Span;
-use crate::{Body, Plan, Withheld};
+use crate::{Body, Plan, Reply, Withheld};
 
 /// Maximum number of characters of a refusal in an error.
 const REFUSAL: usize = 500;
@@ -34,13 +34,42 @@ pub(super) struct Called {
     pub(super) sent: Option<Sent>,
     /// True if the messages of the request contain the schema.
     pub(super) shows_schema: bool,
-    /// True if the limit of tokens cut off the answer.
-    pub(super) is_truncated: bool,
-    /// True if the backend closed the value early, because the limit of tokens was near.
-    pub(super) is_closed_early: bool,
-    /// True if the reply says that it is no answer, although it has a text: the model called a tool.
-    pub(super) is_withheld: bool,
+    pub(super) ending: Ending,
     pub(super) cost: Cost,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The model ended the answer.
+    Whole,
+    /// The limit of tokens cut off the answer.
+    CutOff,
+    /// The backend closed the value early, because the limit of tokens was near.
+    ClosedEarly,
+    /// The reply is no answer, although it has a text: the model called a tool.
+    Withheld,
+}
+
+impl Ending {
+    fn of(reply: &Reply) -> Self {
+        let closed = reply.body.pointer("/choices/0/closed_by_budget");
+        if reply.is_truncated() {
+            Self::CutOff
+        } else if reply.is_withheld() {
+            Self::Withheld
+        } else if closed == Some(&Value::Bool(true)) {
+            Self::ClosedEarly
+        } else {
+            Self::Whole
+        }
+    }
+}
+
+impl Called {
+    pub(super) fn is_truncated(&self) -> bool {
+        self.ending == Ending::CutOff
+    }
 }
 
 impl Step {
@@ -82,17 +111,13 @@ impl Step {
                     if let Some(withheld) = Withheld::of(&reply) {
                         return Ok(CallResult::Withheld { withheld, cost });
                     }
-                    let (text, is_truncated) = (reply.content(), reply.is_truncated());
-                    let closed = reply.body.pointer("/choices/0/closed_by_budget");
-                    let is_closed_early = closed == Some(&Value::Bool(true));
+                    let (text, ending) = (reply.content(), Ending::of(&reply));
                     return Ok(CallResult::Text(Box::new(Called {
                         text,
                         plan,
                         sent,
                         shows_schema,
-                        is_truncated,
-                        is_closed_early,
-                        is_withheld: reply.is_withheld(),
+                        ending,
                         cost,
                     })));
                 }
@@ -176,21 +201,13 @@ impl Step {
             return Ok(CallResult::Failed { text, errors, cost });
         }
         let is_truncated = run.turns.last().is_some_and(Turn::is_truncated);
+        let ending = if is_truncated { Ending::CutOff } else { Ending::Whole };
         // The last message is the answer itself, which is returned separately as `text`.
         let mut messages = run.messages;
         if messages.last().is_some_and(|message| message["role"] == "assistant") {
             messages.pop();
         }
         let plan = Plan { messages, options };
-        Ok(CallResult::Text(Box::new(Called {
-            text,
-            plan,
-            sent: None,
-            shows_schema,
-            is_truncated,
-            is_closed_early: false,
-            is_withheld: false,
-            cost,
-        })))
+        Ok(CallResult::Text(Box::new(Called { text, plan, sent: None, shows_schema, ending, cost })))
     }
 }

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use super::error::Fault;
 use super::{Context, Interrupted, StepProcessor};
 use crate::adapt::{Input, ProcessorError};
-use crate::process::{self, Finished, ProcessLimits};
+use crate::process::{self, Finished, ProcessLimits, Tail};
 
 /// Default timeout of a program, in seconds.
 const TIMEOUT: f64 = 30.0;
@@ -74,10 +74,11 @@ async fn run(processor: &CommandProcessor, input: Vec<u8>) -> Result<Value, Stri
     let mut command = Command::new(program);
     command.args(arguments);
     let timeout = Duration::try_from_secs_f64(processor.timeout.unwrap_or(TIMEOUT)).unwrap_or(Duration::MAX);
-    let finished = process::run(command, &input, ProcessLimits { timeout, output: OUTPUT }).await;
-    let Finished { status, output, complaint } = finished.map_err(|error| error.to_string())?;
+    let tail = Tail::default();
+    let finished = process::run(command, &input, ProcessLimits { timeout, output: OUTPUT }, &tail).await;
+    let Finished { status, output } = finished.map_err(|error| error.to_string())?;
     if !status.success() {
-        return Err(format!("failed ({status}): {complaint}"));
+        return Err(format!("failed ({status}): {}", tail.text()));
     }
     serde_json::from_slice(&output).map_err(|error| format!("wrote no JSON value: {error}"))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::call::{CallResult, Called};
+use super::call::{CallResult, Called, Ending};
 use super::constraint::{Ladder, Sent};
 use super::context::{StepInput, StepOutput};
 use super::cost::Cost;
@@ -206,13 +206,13 @@ impl Step {
         let Some(output) = &self.output else {
             self.report_cut(&called);
             let value = Some(Value::String(text.clone()));
-            let (errors, asked, is_truncated) = (Vec::new(), RepairCount::default(), called.is_truncated);
+            let (errors, asked, is_truncated) = (Vec::new(), RepairCount::default(), called.is_truncated());
             return self.validated(Read { text, value, errors, asked, context, is_truncated });
         };
         let mut read = self.read(output, text, &context, Some((span, called.cost)))?;
-        read.is_truncated = called.is_truncated;
+        read.is_truncated = called.is_truncated();
         self.learn(output, &called, !read.errors.is_empty(), ladder);
-        let may_be_cut = called.is_truncated && !self.settings.adapt.allow_truncated;
+        let may_be_cut = called.is_truncated() && !self.settings.adapt.allow_truncated;
         if read.errors.is_empty() && may_be_cut && !is_whole(&read.text) {
             read.errors = vec![CUT.to_owned()];
         }
@@ -226,13 +226,11 @@ impl Step {
 
     /// Reports that a limit of tokens affected an answer that is used.
     fn report_cut(&self, called: &Called) {
-        let reason = match called {
-            Called { is_truncated: true, .. } if self.output.is_none() => CUT,
-            Called { is_truncated: true, .. } => {
-                "the answer was cut off at its length limit, after its value"
-            }
-            Called { is_closed_early: true, .. } => "the length limit forced the answer to close early",
-            _ => return,
+        let reason = match called.ending {
+            Ending::CutOff if self.output.is_none() => CUT,
+            Ending::CutOff => "the answer was cut off at its length limit, after its value",
+            Ending::ClosedEarly => "the length limit forced the answer to close early",
+            Ending::Whole | Ending::Withheld => return,
         };
         (self.reports)(&Progress::CutShort { reason });
     }
@@ -245,7 +243,8 @@ impl Step {
     /// only show that the model needs to see the schema.
     fn learn(&self, output: &Output, called: &Called, is_wrong: bool, ladder: &mut Ladder) {
         let Some(sent @ (Sent::Schema | Sent::Object)) = called.sent else { return };
-        if called.is_truncated || called.is_withheld || called.text.trim().is_empty() {
+        let says_nothing = matches!(called.ending, Ending::CutOff | Ending::Withheld);
+        if says_nothing || called.text.trim().is_empty() {
             return;
         }
         let is_json = serde_json::from_str::<IgnoredAny>(called.text.trim()).is_ok();

@@ -1,20 +1,18 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::super::envelope::{Problem, ToolResult, codes};
 use super::super::error::{Kind, ToolsError};
 use super::ToolExecutor;
-use super::tail::{Tail, whole};
 use crate::Body;
+use crate::process::{self, Finished, ProcessError, ProcessLimits, Tail};
 
 /// Environment variables that a new process starts with. Explicitly set variables are added to
 /// them.
@@ -100,9 +98,9 @@ impl CommandTool {
         self
     }
 
-    fn spawn(&self) -> std::io::Result<Running> {
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(&self.arguments);
         if self.environment == Environment::Clear {
             command.env_clear();
         }
@@ -110,55 +108,19 @@ impl CommandTool {
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        let mut command = CommandWrap::from(command);
-        command.wrap(KillOnDrop);
-        #[cfg(unix)]
-        command.wrap(process_wrap::tokio::ProcessGroup::leader());
-        Ok(Running { child: command.spawn()?, is_over: false })
+        command
     }
 
     async fn run(&self, arguments: &Body) -> Result<ToolResult, Problem> {
-        let fault =
-            |what: &str, error: &std::io::Error| Problem::from(format!("`{}` {what}: {error}", self.program));
-        let mut running = self.spawn().map_err(|error| fault("could not be started", &error))?;
-        let (stdin, stdout, stderr) =
-            (running.child.stdin().take(), running.child.stdout().take(), running.child.stderr().take());
         let input = Value::Object(arguments.clone()).to_string();
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // A program may ignore its input.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
-        };
+        let limits = ProcessLimits { timeout: self.timeout, output: self.output_limit };
         let tail = Tail::default();
-        let complain = async {
-            if let Some(stderr) = stderr {
-                tail.read(stderr).await;
-            }
-        };
-        let read = async {
-            match stdout {
-                Some(stdout) => whole(stdout, self.output_limit).await,
-                None => Ok(Some(Vec::new())),
-            }
-        };
-        // Too much output fails the call at once, which kills the program. Otherwise, wait for the
-        // program to exit.
-        let talk = async {
-            let output = read.await.map_err(|error| fault("could not be read", &error))?;
-            output.ok_or_else(|| self.too_large(&tail))
-        };
-        let ends = async {
-            let (output, (), ()) =
-                futures_util::future::try_join3(talk, write.map(Ok), complain.map(Ok)).await?;
-            let status =
-                running.child.wait().await.map_err(|error| fault("could not be waited for", &error))?;
-            Ok::<_, Problem>((output, status))
-        };
-        let ended = tokio::time::timeout(self.timeout, ends).await;
-        let (output, status) = ended.map_err(|_| self.too_late(&tail))??;
-        running.is_over = true;
-        Ok(self.result(&output, status, &tail.text()))
+        match process::run(self.command(), input.as_bytes(), limits, &tail).await {
+            Ok(Finished { status, output }) => Ok(self.result(&output, status, &tail.text())),
+            Err(ProcessError::Timeout(_)) => Err(self.too_late(&tail)),
+            Err(ProcessError::Output(_)) => Err(self.too_large(&tail)),
+            Err(error) => Err(Problem::from(format!("`{}` {error}", self.program))),
+        }
     }
 
     fn too_large(&self, tail: &Tail) -> Problem {
@@ -203,21 +165,6 @@ impl CommandTool {
 
 fn with_stderr(problem: Problem, stderr: &str) -> Problem {
     if stderr.is_empty() { problem } else { problem.with("stderr", stderr) }
-}
-
-/// Process that is killed with its group on drop, unless it has ended.
-struct Running {
-    child: Box<dyn ChildWrapper>,
-    is_over: bool,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.is_over {
-            // The process may have ended in the meantime.
-            let _ = self.child.start_kill();
-        }
-    }
 }
 
 impl ToolExecutor for CommandTool {
@@ -305,6 +252,13 @@ mod tests {
         let is_gone = shell(&format!("while kill -0 {} 2>/dev/null; do :; done; echo gone", pid.trim()));
         assert_eq!(run(&is_gone).await, ToolResult::ok("gone"));
         std::fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[tokio::test]
+    async fn does_not_wait_for_processes_left_behind() {
+        let started = std::time::Instant::now();
+        assert_eq!(run(&shell("sleep 60 & echo done")).await, ToolResult::ok("done"));
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     }
 
     #[tokio::test]

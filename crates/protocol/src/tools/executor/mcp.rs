@@ -22,9 +22,9 @@ use tokio::process::Command;
 use super::super::envelope::{Problem, ToolResult, codes};
 use super::super::error::{Kind, ToolsError};
 use super::super::registry::{Tool, ToolDefinition};
-use super::tail::Tail;
 use super::{Environment, ToolExecutor, reason};
 use crate::Body;
+use crate::process::Tail;
 
 /// Options of an MCP connection.
 #[derive(Clone, Debug)]

@@ -6,9 +6,6 @@ mod http;
 mod mcp;
 #[cfg(feature = "mcp")]
 mod reason;
-#[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers outlive their output"))]
-mod tail;
-
 use futures_util::future::{BoxFuture, FutureExt, ready};
 
 pub use command::{CommandTool, Environment};

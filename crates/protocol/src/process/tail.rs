@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most recent standard error output of a process.
 #[derive(Clone, Default)]
-pub(super) struct Tail {
+pub(crate) struct Tail {
     kept: Arc<Mutex<Kept>>,
     /// Number of streams being read.
     followed: watch::Sender<usize>,
@@ -30,7 +30,7 @@ struct Kept {
 
 impl Tail {
     /// Reads a stream to its end in a task of its own.
-    pub(super) fn follow(&self, source: impl AsyncRead + Unpin + Send + 'static) {
+    pub(crate) fn follow(&self, source: impl AsyncRead + Unpin + Send + 'static) {
         let tail = self.clone();
         tail.followed.send_modify(|many| *many += 1);
         tokio::spawn(async move {
@@ -40,7 +40,7 @@ impl Tail {
     }
 
     /// Returns the output after waiting up to [`PATIENCE`] for the streams to end.
-    pub(super) async fn last_words(&self) -> String {
+    pub(crate) async fn last_words(&self) -> String {
         let mut followed = self.followed.subscribe();
         // Another process, such as a grandchild, may keep the stream open.
         let _ = tokio::time::timeout(PATIENCE, followed.wait_for(|many| *many == 0)).await;
@@ -48,7 +48,7 @@ impl Tail {
     }
 
     /// Reads a stream to its end.
-    pub(super) async fn read(&self, mut source: impl AsyncRead + Unpin) {
+    pub(crate) async fn read(&self, mut source: impl AsyncRead + Unpin) {
         let mut piece = [0; 1024];
         while let Ok(count @ 1..) = source.read(&mut piece).await {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl Tail {
 
     /// Returns the output so far. If earlier output was dropped, the partial first line is skipped,
     /// unless it is the only line.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_inside = |byte: &u8| *byte & 0xC0 == 0x80;
         let begin =
@@ -71,16 +71,6 @@ impl Tail {
         let whole = text.split_once('\n').filter(|_| kept.is_cut).map_or(text, |(_, whole)| whole);
         whole.trim().to_owned()
     }
-}
-
-/// Reads a stream to its end. Returns `None` if it has more than `limit` bytes.
-pub(super) async fn whole(
-    mut source: impl AsyncRead + Unpin,
-    limit: usize,
-) -> std::io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    (&mut source).take(limit as u64 + 1).read_to_end(&mut bytes).await?;
-    Ok((bytes.len() <= limit).then_some(bytes))
 }
 
 #[cfg(test)]
@@ -120,11 +110,5 @@ mod tests {
         let tail = Tail::default();
         tail.read(&b"first\nlast\n"[..]).await;
         assert_eq!(tail.text(), "first\nlast");
-    }
-
-    #[tokio::test]
-    async fn keeps_output_within_the_limit_whole() {
-        assert_eq!(whole(&b"abc"[..], 3).await.expect("bytes"), Some(b"abc".to_vec()));
-        assert_eq!(whole(&b"abcd"[..], 3).await.expect("bytes"), None);
     }
 }

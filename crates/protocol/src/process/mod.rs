@@ -1,5 +1,8 @@
 //! Programs that read their input from standard input and write their output to standard output.
 
+#[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers outlive their output"))]
+mod tail;
+
 use std::io;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
@@ -12,8 +15,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Maximum number of bytes of standard error that are kept: the last ones.
-const COMPLAINT: usize = 500;
+pub(crate) use self::tail::Tail;
+
 /// Time to read the rest of the output after the program has ended. A process that the program left
 /// behind may keep the pipes open for longer.
 const REST: Duration = Duration::from_millis(250);
@@ -31,8 +34,6 @@ pub(crate) struct ProcessLimits {
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) output: Vec<u8>,
-    /// End of standard error.
-    pub(crate) complaint: String,
 }
 
 /// Reason why a program has no result.
@@ -66,11 +67,12 @@ impl Drop for Running {
 /// Runs a program with `input` on standard input, without a shell. On Unix, the program runs in its
 /// own process group, which is killed if the run fails or is cancelled.
 ///
-/// The run ends with the program. Processes that the program left behind with its pipes are killed.
+/// The end of standard error is in `tail`, also if the run fails. The run ends with the program. Processes that the program left behind with its pipes are killed.
 pub(crate) async fn run(
     mut command: Command,
     input: &[u8],
     limits: ProcessLimits,
+    tail: &Tail,
 ) -> Result<Finished, ProcessError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut command = CommandWrap::from(command);
@@ -78,26 +80,32 @@ pub(crate) async fn run(
     #[cfg(unix)]
     command.wrap(process_wrap::tokio::ProcessGroup::leader());
     let mut running = Running { child: command.spawn().map_err(ProcessError::Start)?, is_over: false };
-    let ended = tokio::time::timeout(limits.timeout, talk(&mut running, input, limits.output)).await;
+    let ended = tokio::time::timeout(limits.timeout, talk(&mut running, input, limits.output, tail)).await;
     ended.unwrap_or(Err(ProcessError::Timeout(limits.timeout)))
 }
 
-async fn talk(running: &mut Running, input: &[u8], limit: usize) -> Result<Finished, ProcessError> {
+async fn talk(
+    running: &mut Running,
+    input: &[u8],
+    limit: usize,
+    tail: &Tail,
+) -> Result<Finished, ProcessError> {
     let child = &mut running.child;
     let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
-    let (mut output, mut complaint) = (Vec::new(), Vec::new());
+    let mut output = Vec::new();
     let write = async {
         if let Some(mut stdin) = stdin {
             // A program may ignore its input.
             let _ = stdin.write_all(input).await;
         }
     };
+    let complain = async {
+        if let Some(stderr) = stderr {
+            tail.read(stderr).await;
+        }
+    };
     let (status, is_closed) = {
-        let pipes = try_join3(
-            read(stdout, &mut output, limit),
-            keep_end(stderr, &mut complaint).map(Ok),
-            write.map(Ok),
-        );
+        let pipes = try_join3(read(stdout, &mut output, limit), complain.map(Ok), write.map(Ok));
         match select(pin!(pipes), child.wait()).await {
             Either::Left((closed, status)) => {
                 closed?;
@@ -114,8 +122,7 @@ async fn talk(running: &mut Running, input: &[u8], limit: usize) -> Result<Finis
     };
     let status = status.map_err(ProcessError::Wait)?;
     running.is_over = is_closed;
-    let complaint = String::from_utf8_lossy(&complaint).trim().to_owned();
-    Ok(Finished { status, output, complaint })
+    Ok(Finished { status, output })
 }
 
 /// Reads a pipe to its end. An unreadable pipe counts as one that has ended.
@@ -135,16 +142,6 @@ async fn read(
     Ok(())
 }
 
-/// Reads a pipe to its end and keeps the last bytes.
-async fn keep_end(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) {
-    let Some(mut pipe) = pipe else { return };
-    let mut piece = [0; 1024];
-    while let Ok(count @ 1..) = pipe.read(&mut piece).await {
-        bytes.extend_from_slice(&piece[..count]);
-        bytes.drain(..bytes.len().saturating_sub(COMPLAINT));
-    }
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use std::time::Instant;
@@ -156,15 +153,18 @@ mod tests {
     async fn shell(script: &str, limits: ProcessLimits) -> Result<Finished, ProcessError> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        run(command, b"input", limits).await
+        run(command, b"input", limits, &Tail::default()).await
     }
 
     #[tokio::test]
     async fn returns_output_status_and_complaint() {
-        let finished = shell("cat; echo why >&2; exit 3", LIMITS).await.expect("an end");
-        assert_eq!((finished.output.as_slice(), finished.complaint.as_str()), (&b"input"[..], "why"));
+        let (mut command, tail) = (Command::new("/bin/sh"), Tail::default());
+        command.args(["-c", "cat; echo why >&2; exit 3"]);
+        let finished = run(command, b"input", LIMITS, &tail).await.expect("an end");
+        assert_eq!((finished.output.as_slice(), tail.text().as_str()), (&b"input"[..], "why"));
         assert_eq!(finished.status.code(), Some(3));
-        let error = run(Command::new("/nowhere/program"), b"", LIMITS).await.expect_err("nothing");
+        let nowhere = Command::new("/nowhere/program");
+        let error = run(nowhere, b"", LIMITS, &tail).await.expect_err("nothing");
         assert!(error.to_string().starts_with("could not be started: "), "{error}");
     }
 
@@ -187,7 +187,5 @@ mod tests {
         assert_eq!(error.to_string(), "did not end within 0.2 seconds");
         let error = shell("yes", ProcessLimits { output: 1000, ..LIMITS }).await.expect_err("too much");
         assert_eq!(error.to_string(), "wrote more than 1000 bytes");
-        let loud = shell("yes | head -c 1000000 >&2; echo end >&2", LIMITS).await.expect("an end");
-        assert!(loud.complaint.ends_with("end") && loud.complaint.len() <= COMPLAINT);
     }
 }
