@@ -95,6 +95,7 @@ pub(crate) enum Kind {
     UnsupportedType { tensor: String, given: &'static str },
     #[error("unsupported architecture {given:?}; expected one of {}{}", known.join(", "), more_architectures())]
     Architecture { given: String, known: Vec<&'static str> },
+    #[cfg(feature = "candle")]
     #[error("the architecture {architecture:?} runs on the CPU only; use the device `cpu`")]
     NativeOnly { architecture: String },
     #[error("tensor {tensor:?} has {given} at index {index}; expected a factor above 0")]
