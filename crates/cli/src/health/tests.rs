@@ -71,7 +71,7 @@ fn windows_trends_and_filters_reach_the_result() {
     let database = folder.path().join("traces.db");
     for (filter, told) in [
         ("--agent", "--agent: no traces of agent `nobody`; the traces name no agent"),
-        ("--step", "--step: no traces of step `nobody`; expected one of chat, plan"),
+        ("--step", "--step: no traces of step `nobody`; expected one of plan, chat"),
     ] {
         let error = run(&[filter, "nobody", database.to_str().unwrap()]).unwrap_err().to_string();
         assert_eq!(error, told);
