@@ -42,7 +42,7 @@ impl Names {
             format!("model.layers.{index}.{}", self.in_layer(part))
         } else {
             let part = match (self.family, part) {
-                (Family::GptOss, "ffn_norm") => "post_attention_norm",
+                (Family::GptOss | Family::SeedOss | Family::Glm4Moe, "ffn_norm") => "post_attention_norm",
                 _ => part,
             };
             format!("blk.{index}.{part}")
@@ -74,13 +74,14 @@ impl Names {
             "pre_ffw_norm_2" => "pre_feedforward_layernorm_2",
             "post_ffw_norm_1" => "post_feedforward_layernorm_1",
             "post_ffw_norm_2" => "post_feedforward_layernorm_2",
-            "ffn_gate_shexp" => "mlp.shared_expert.gate_proj",
-            "ffn_up_shexp" => "mlp.shared_expert.up_proj",
-            "ffn_down_shexp" => "mlp.shared_expert.down_proj",
+            "ffn_gate_shexp" => "mlp.shared_experts.gate_proj",
+            "ffn_up_shexp" => "mlp.shared_experts.up_proj",
+            "ffn_down_shexp" => "mlp.shared_experts.down_proj",
             "ffn_gate_inp_shexp" => "mlp.shared_expert_gate",
+            "exp_probs_b" if self.family == Family::MiniMax => "block_sparse_moe.e_score_correction_bias",
             "exp_probs_b" => "mlp.gate.e_score_correction_bias",
             "ffn_gate_inp" => match self.family {
-                Family::Mixtral => "block_sparse_moe.gate",
+                Family::Mixtral | Family::MiniMax => "block_sparse_moe.gate",
                 Family::GptOss => "mlp.router",
                 Family::Gemma4 => "router.proj",
                 _ => "mlp.gate",
@@ -151,7 +152,7 @@ impl Names {
     /// Returns the name of the matrix `part` of one expert in the layer at `index`.
     pub(crate) fn expert(self, index: usize, expert: usize, part: &str) -> String {
         match (self.in_config, self.family) {
-            (true, Family::Mixtral) => {
+            (true, Family::Mixtral | Family::MiniMax) => {
                 let part = match part {
                     "ffn_gate" => "w1",
                     "ffn_down" => "w2",

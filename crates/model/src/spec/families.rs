@@ -3,8 +3,8 @@
 use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use super::{
-    Activation, AttentionSpec, ExpertSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, ModelSpec,
-    NormPlacement, QkNorm, RopePairing, Scores, Temperature,
+    Activation, AttentionSpec, ExpertGroups, ExpertSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, ModelSpec,
+    NormPlacement, QkNorm, RopePairing, Scores, SharedExpertSpec, Temperature,
 };
 use crate::checkpoint::{Checkpoint, Family, Names};
 use crate::error::Kind;
@@ -55,6 +55,12 @@ const ACTIVATION: Field = Field("", "hidden_act");
 const GEMMA3_GLOBAL_EVERY: usize = 6;
 /// `SmolLM3` has one layer without rotary embeddings in this number of layers.
 const SMOLLM3_NO_ROPE_EVERY: usize = 4;
+/// Gating by the logistic function, with a bias for the choice and weights that sum to 1.
+const SIGMOID: Gating =
+    Gating { has_bias: true, normalised: Some(1e-20), ..Gating::plain(Scores::Sigmoid) };
+
+/// EXAONE 4 has one layer with full attention in this number of layers.
+const EXAONE4_GLOBAL_EVERY: usize = 4;
 /// `OLMo` 3 has one layer with full attention in this number of layers.
 const OLMO3_GLOBAL_EVERY: usize = 4;
 /// Default window of Gemma 2, for GGUF files without the key.
@@ -219,6 +225,20 @@ impl Reader<'_> {
                     spec.layers.iter_mut().for_each(|layer| layer.attention.rope = None);
                 }
             }
+            Family::SeedOss => spec.qkv_bias = true,
+            // The pairs are neighbours in both formats.
+            Family::Ernie => spec.rope_pairing = RopePairing::Interleaved,
+            Family::Olmoe => {
+                spec.qk_norm = Some(QkNorm::Whole);
+                self.experts(spec, QWEN_EXPERTS, FEED_FORWARD, Gating::plain(Scores::Softmax))?;
+            }
+            Family::Exaone4 => self.exaone4(spec)?,
+            Family::Glm4Moe => self.glm4_moe(spec)?,
+            Family::MiniMax => {
+                spec.qk_norm = Some(QkNorm::Whole);
+                let width = if fields.is_config() { FEED_FORWARD } else { EXPERT_WIDTH };
+                self.experts(spec, EXPERTS, width, SIGMOID)?;
+            }
             Family::GptOss => {
                 spec.qkv_bias = true;
                 spec.attention_sinks = true;
@@ -240,6 +260,59 @@ impl Reader<'_> {
         if let Some(beta) = ropes.positive(TEMPERATURE)? {
             spec.temperature = Some(Temperature { beta, original: ropes.size(ORIGINAL)? });
         }
+        Ok(())
+    }
+
+    /// Reads the windows of EXAONE 4. Layers without a window have no rotary embeddings, unless no layer
+    /// has a window.
+    fn exaone4(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        spec.norms = NormPlacement::After;
+        spec.qk_norm = Some(QkNorm::PerHead);
+        self.windows(spec, |layer| !(layer + 1).is_multiple_of(EXAONE4_GLOBAL_EVERY))?;
+        if spec.layers.iter().any(|layer| layer.attention.window.is_some()) {
+            let full = spec.layers.iter_mut().filter(|layer| layer.attention.window.is_none());
+            full.for_each(|layer| layer.attention.rope = None);
+        }
+        Ok(())
+    }
+
+    /// Reads the mixture of GLM-4.5 and later. The first layers are dense, and all others have an expert
+    /// for all tokens.
+    fn glm4_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        spec.qkv_bias = true;
+        let names = Names::new(self.checkpoint, self.family);
+        let has_norm = self.checkpoint.tensor(&(names.layer(0, "attn_q_norm") + ".weight")).is_some();
+        spec.qk_norm = fields.truth(Field("", "use_qk_norm"))?.unwrap_or(has_norm).then_some(QkNorm::PerHead);
+        // In GGUF files, the last layers are those of drafts.
+        let drafts = fields.size_or_none(Field("nextn_predict_layers", ""))?.unwrap_or(0);
+        let layers = spec.layers.len().saturating_sub(drafts);
+        fields.rule(layers > 0, LAYERS, spec.layers.len(), "it must exceed the number of layers for drafts")?;
+        spec.layers.truncate(layers);
+        let dense = fields.size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?;
+        let dense: Vec<LayerSpec> = spec.layers.iter().take(dense.unwrap_or(0)).copied().collect();
+        let count = fields.optional_size(Field("expert_group_count", "n_group"))?.unwrap_or(1);
+        let used = fields.optional_size(Field("expert_group_used_count", "topk_group"))?.unwrap_or(1);
+        let scale = fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0);
+        let is_normalised = fields.truth(Field("expert_weights_norm", "norm_topk_prob"))?.unwrap_or(true);
+        let gating = Gating {
+            groups: (count > 1).then_some(ExpertGroups { count, used, best: 2 }),
+            normalised: is_normalised.then_some(1e-20),
+            scale,
+            ..SIGMOID
+        };
+        self.experts(spec, Field("expert_count", "n_routed_experts"), EXPERT_WIDTH, gating)?;
+        let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
+        for layer in &mut spec.layers {
+            if let FeedForwardSpec::Experts(experts) = &mut layer.feed_forward {
+                let shared = shared.map(|shared| SharedExpertSpec { width: shared * experts.width, is_gated: false });
+                experts.shared = shared;
+                let divides = experts.count.is_multiple_of(count) && used <= count;
+                let field = Field("expert_group_count", "n_group");
+                fields.rule(divides, field, count, "it must divide the number of experts")?;
+            }
+        }
+        spec.layers[..dense.len()].copy_from_slice(&dense);
         Ok(())
     }
 
@@ -503,6 +576,9 @@ impl Reader<'_> {
     fn rope_dims(&self, head_dim: usize) -> Result<usize, Kind> {
         if !self.fields.is_config() {
             return Ok(self.fields.optional_size(ROPE_DIMS)?.unwrap_or(head_dim));
+        }
+        if let Some(dims) = self.fields.optional_size(Field("", "rotary_dim"))? {
+            return Ok(dims);
         }
         let fraction = match self.fields.within("rope_parameters") {
             Some(ropes) => ropes.float(ROPE_DIMS)?.or(self.fields.float(ROPE_DIMS)?),

@@ -29,6 +29,8 @@ pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>)
 fn architecture(model_type: &str) -> &str {
     match model_type {
         "gemma3_text" => "gemma3",
+        "glm4_moe" => "glm4moe",
+        "minimax_m2" => "minimax-m2",
         "gemma4_text" => "gemma4",
         "gpt_oss" => "gpt-oss",
         "ministral3" => "mistral3",
@@ -72,6 +74,10 @@ impl Converter<'_> {
         self.config(key).and_then(Value::as_u64).map(|size| size as u32)
     }
 
+    fn expert_count(&self) -> Option<u32> {
+        ["num_local_experts", "num_experts", "n_routed_experts"].into_iter().find_map(|key| self.size(key))
+    }
+
     fn float(&self, key: &str) -> Option<f32> {
         let nested = || self.config("rope_parameters").and_then(|ropes| ropes.get(key));
         self.config(key).or_else(nested).and_then(Value::as_f64).map(|float| float as f32)
@@ -108,7 +114,8 @@ impl Converter<'_> {
             sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
         }
         let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
-        sizes.push(("rope.dimension_count", (head_dim as f32 * fraction) as u32));
+        let dims = self.size("rotary_dim").unwrap_or((head_dim as f32 * fraction) as u32);
+        sizes.push(("rope.dimension_count", dims));
         // The configurations of Qwen contain a window that is not used.
         if self.architecture != "qwen2" {
             sizes.extend(self.size("sliding_window").map(|window| ("attention.sliding_window", window)));
@@ -118,14 +125,21 @@ impl Converter<'_> {
         if matches!(self.architecture, "gemma3" | "olmo2") && alternates {
             sizes.push(("attention.sliding_window_pattern", 2));
         }
-        let experts = self.size("num_local_experts").or(self.size("num_experts"));
-        if let Some(experts) = experts {
+        if let Some(experts) = self.expert_count() {
             sizes.push(("expert_count", experts));
             let used = self.size("num_experts_per_tok").or(self.size("top_k_experts"));
             sizes.push(("expert_used_count", used.expect("a number of experts")));
             let width = self.size("moe_intermediate_size").unwrap_or(size("intermediate_size"));
-            if self.golden.model_type() != "mixtral" {
+            if !matches!(self.golden.model_type(), "mixtral" | "olmoe") {
                 sizes.push(("expert_feed_forward_length", width));
+            }
+            for (name, config) in [
+                ("leading_dense_block_count", "first_k_dense_replace"),
+                ("expert_shared_count", "n_shared_experts"),
+                ("expert_group_count", "n_group"),
+                ("expert_group_used_count", "topk_group"),
+            ] {
+                sizes.extend(self.size(config).map(|size| (name, size)));
             }
         }
         for (name, size) in sizes {
@@ -140,6 +154,7 @@ impl Converter<'_> {
             ("embedding_scale", "embedding_multiplier"),
             ("residual_scale", "residual_multiplier"),
             ("logit_scale", "logits_scaling"),
+            ("expert_weights_scale", "routed_scaling_factor"),
         ] {
             if let Some(value) = self.float(config) {
                 writer.f32(&key(name), value);
@@ -235,6 +250,9 @@ impl Converter<'_> {
         let (layer, part) = name.strip_prefix("model.layers.").unwrap().split_once('.').unwrap();
         let (part, kind) = match part {
             "self_attn.sinks" => (part, "weight"),
+            "mlp.gate.e_score_correction_bias" | "block_sparse_moe.e_score_correction_bias" => {
+                ("exp_probs_b", "bias")
+            }
             "layer_scalar" => ("layer_output_scale", "weight"),
             "router.per_expert_scale" => ("ffn_down_exps", "scale"),
             _ => part.rsplit_once('.').unwrap(),
@@ -251,7 +269,9 @@ impl Converter<'_> {
             "self_attn.k_norm" => "attn_k_norm",
             "self_attn.sinks" => "attn_sinks",
             "post_attention_layernorm" if four_norms => "post_attention_norm",
-            "post_attention_layernorm" if matches!(self.architecture, "olmo2" | "gpt-oss") => {
+            "post_attention_layernorm"
+                if matches!(self.architecture, "olmo2" | "gpt-oss" | "seed_oss" | "exaone4" | "glm4moe") =>
+            {
                 "post_attention_norm"
             }
             "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
@@ -262,12 +282,15 @@ impl Converter<'_> {
             "per_layer_input_gate" => "inp_gate",
             "per_layer_projection" => "proj",
             "post_per_layer_input_norm" => "post_norm",
-            "layer_output_scale" | "ffn_down_exps" => part,
+            "layer_output_scale" | "ffn_down_exps" | "exp_probs_b" => part,
+            "mlp.shared_experts.gate_proj" => "ffn_gate_shexp",
+            "mlp.shared_experts.up_proj" => "ffn_up_shexp",
+            "mlp.shared_experts.down_proj" => "ffn_down_shexp",
             "mlp.gate_proj" => "ffn_gate",
             "mlp.up_proj" | "mlp.gate_up_proj" => "ffn_up",
             "mlp.down_proj" => "ffn_down",
             "mlp.gate" | "mlp.router" | "block_sparse_moe.gate" | "router" | "router.proj" => "ffn_gate_inp",
-            _ if part.contains("experts") => return None,
+            _ if part.contains("experts.") => return None,
             other => panic!("no name for {other}"),
         };
         Some(format!("blk.{layer}.{own}.{kind}"))
@@ -275,10 +298,11 @@ impl Converter<'_> {
 
     /// Writes the experts' matrices. All matrices of the same kind form one tensor.
     fn experts(&self, writer: &mut Writer) {
-        let Some(count) = self.size("num_local_experts").or(self.size("num_experts")) else { return };
+        let Some(count) = self.expert_count() else { return };
         let hidden = u64::from(self.size("hidden_size").unwrap());
         let width = self.size("moe_intermediate_size").or(self.size("intermediate_size")).unwrap().into();
-        for layer in 0..self.size("num_hidden_layers").unwrap() {
+        let dense = self.size("first_k_dense_replace").unwrap_or(0);
+        for layer in dense..self.size("num_hidden_layers").unwrap() {
             if self.architecture == "gpt-oss" {
                 self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));
                 continue;
@@ -291,7 +315,7 @@ impl Converter<'_> {
                 self.write(writer, &name("down"), &[width, hidden, experts], &values("down_proj"));
                 continue;
             }
-            let mixtral = self.golden.model_type() == "mixtral";
+            let mixtral = matches!(self.golden.model_type(), "mixtral" | "minimax_m2");
             for (own, part) in [("gate", "w1"), ("down", "w2"), ("up", "w3")] {
                 let block = if mixtral { "block_sparse_moe" } else { "mlp" };
                 let part = if mixtral { part.to_owned() } else { format!("{own}_proj") };

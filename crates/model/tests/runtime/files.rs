@@ -159,7 +159,7 @@ fn faults_of_configurations_are_named() {
         let folder = golden.checkpoint();
         fault(folder.path(), folder.path())
     };
-    let known = "gemma, gemma2, gemma3_text, gemma4_text, gemma4_unified_text, glm4, gpt_oss, granite, helium, llama, ministral3, mistral, mixtral, olmo, olmo2, olmo3, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_vl_moe_text, qwen3_vl_text, smollm3, starcoder2";
+    let known = "ernie4_5, exaone4, gemma, gemma2, gemma3_text, gemma4_text, gemma4_unified_text, glm4, glm4_moe, gpt_oss, granite, helium, llama, minimax_m2, ministral3, mistral, mixtral, olmo, olmo2, olmo3, olmoe, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_vl_moe_text, qwen3_vl_text, seed_oss, smollm3, starcoder2";
     assert_eq!(
         with("model_type", "mamba".into()),
         format!("config.json: unsupported architecture \"mamba\"; expected one of {known}")
