@@ -70,3 +70,23 @@ fn leave_best_groups(groups: ExpertGroups, ranks: &mut [f32]) {
         ranks[group * len..(group + 1) * len].fill(f32::NEG_INFINITY);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Gating;
+
+    #[test]
+    fn chooses_among_the_experts_of_the_best_groups() {
+        let groups = Some(ExpertGroups { count: 2, used: 1, best: 2 });
+        let gating = Gating { groups, scale: 2.0, ..Gating::plain(Scores::Sigmoid) };
+        let spec = ExpertSpec { count: 4, used: 2, width: 1, gating, shared: None };
+        // The first group has the best expert, the second one the better two.
+        let logits = [3.0, -3.0, 1.0, 2.0];
+        let chosen = choose(spec, &logits, None);
+        assert_eq!(chosen, [(3, 2.0 * sigmoid(2.0)), (2, 2.0 * sigmoid(1.0))]);
+        // The bias counts for the choice, and not for the weight.
+        let chosen = choose(spec, &logits, Some(&[0.0, 1.0, 0.0, 0.0]));
+        assert_eq!(chosen, [(1, 2.0 * sigmoid(-3.0)), (0, 2.0 * sigmoid(3.0))]);
+    }
+}

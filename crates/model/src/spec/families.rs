@@ -3,8 +3,8 @@
 use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use super::{
-    Activation, AttentionSpec, ExpertGroups, ExpertSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, ModelSpec,
-    NormPlacement, QkNorm, RopePairing, Scores, SharedExpertSpec, Temperature,
+    Activation, AttentionSpec, ExpertGroups, ExpertSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec,
+    ModelSpec, NormPlacement, QkNorm, RopePairing, Scores, SharedExpertSpec, Temperature,
 };
 use crate::checkpoint::{Checkpoint, Family, Names};
 use crate::error::Kind;
@@ -56,8 +56,7 @@ const GEMMA3_GLOBAL_EVERY: usize = 6;
 /// `SmolLM3` has one layer without rotary embeddings in this number of layers.
 const SMOLLM3_NO_ROPE_EVERY: usize = 4;
 /// Gating by the logistic function, with a bias for the choice and weights that sum to 1.
-const SIGMOID: Gating =
-    Gating { has_bias: true, normalised: Some(1e-20), ..Gating::plain(Scores::Sigmoid) };
+const SIGMOID: Gating = Gating { has_bias: true, normalised: Some(1e-20), ..Gating::plain(Scores::Sigmoid) };
 
 /// EXAONE 4 has one layer with full attention in this number of layers.
 const EXAONE4_GLOBAL_EVERY: usize = 4;
@@ -287,7 +286,12 @@ impl Reader<'_> {
         // In GGUF files, the last layers are those of drafts.
         let drafts = fields.size_or_none(Field("nextn_predict_layers", ""))?.unwrap_or(0);
         let layers = spec.layers.len().saturating_sub(drafts);
-        fields.rule(layers > 0, LAYERS, spec.layers.len(), "it must exceed the number of layers for drafts")?;
+        fields.rule(
+            layers > 0,
+            LAYERS,
+            spec.layers.len(),
+            "it must exceed the number of layers for drafts",
+        )?;
         spec.layers.truncate(layers);
         let dense = fields.size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?;
         let dense: Vec<LayerSpec> = spec.layers.iter().take(dense.unwrap_or(0)).copied().collect();
@@ -305,7 +309,8 @@ impl Reader<'_> {
         let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
         for layer in &mut spec.layers {
             if let FeedForwardSpec::Experts(experts) = &mut layer.feed_forward {
-                let shared = shared.map(|shared| SharedExpertSpec { width: shared * experts.width, is_gated: false });
+                let shared =
+                    shared.map(|shared| SharedExpertSpec { width: shared * experts.width, is_gated: false });
                 experts.shared = shared;
                 let divides = experts.count.is_multiple_of(count) && used <= count;
                 let field = Field("expert_group_count", "n_group");
@@ -355,7 +360,8 @@ impl Reader<'_> {
         if let Some(flags) = &flags {
             self.one_for_each_layer(spec, WINDOW_PATTERN, flags.len())?;
         }
-        let every = if flags.is_some() { None } else { self.fields.optional_size(WINDOW_PATTERN)? };
+        let is_listed = types.is_some() || flags.is_some();
+        let every = if is_listed { None } else { self.fields.optional_size(WINDOW_PATTERN)? };
         for (index, layer) in spec.layers.iter_mut().enumerate() {
             let local = match (&types, &flags, every) {
                 (Some(types), ..) => types.get(index) == Some(&"sliding_attention"),

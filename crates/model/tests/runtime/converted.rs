@@ -290,7 +290,7 @@ impl Converter<'_> {
             "mlp.up_proj" | "mlp.gate_up_proj" => "ffn_up",
             "mlp.down_proj" => "ffn_down",
             "mlp.gate" | "mlp.router" | "block_sparse_moe.gate" | "router" | "router.proj" => "ffn_gate_inp",
-            _ if part.contains("experts.") => return None,
+            _ if part.contains("experts") => return None,
             other => panic!("no name for {other}"),
         };
         Some(format!("blk.{layer}.{own}.{kind}"))
