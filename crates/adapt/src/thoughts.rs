@@ -21,7 +21,8 @@ pub const TAGS: [(&str, &str); 12] = [
 /// The opening tag may be missing. If the reasoning does not end, the result is empty. A tag inside
 /// of open brackets is part of a value, and a tag within a sentence that nothing closes is a word.
 pub(crate) fn without_thoughts(text: &str) -> &str {
-    let (mut from, mut is_thought, mut is_mention) = (0, false, false);
+    // `opened` is the place of the opening tag that is not closed yet.
+    let (mut from, mut is_thought, mut opened) = (0, false, 0);
     for (start, end, is_closing) in marks(text) {
         if !is_thought {
             let before = &text[from..start];
@@ -31,14 +32,14 @@ pub(crate) fn without_thoughts(text: &str) -> &str {
                 break;
             }
         }
-        is_thought = !is_closing;
         if is_closing {
             from = end;
-        } else {
-            is_mention = is_within_sentence(&text[from..start]);
+        } else if !is_thought {
+            opened = start;
         }
+        is_thought = !is_closing;
     }
-    if is_thought && !is_mention { "" } else { &text[from..] }
+    if is_thought && !is_within_sentence(&text[from..opened]) { "" } else { &text[from..] }
 }
 
 /// Reports whether the text before a tag ends within a sentence, as in ``I write `<think>` ``.
