@@ -28,27 +28,58 @@ const MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
 pub(crate) fn check(root: &Value) -> Result<(), SchemaError> {
     let mut graph = Graph { root, named: HashMap::new(), costs: HashMap::new() };
     let mut schemas = Vec::new();
-    let mut open = vec![(String::new(), root)];
-    while let Some((path, value)) = open.pop() {
-        let children: Vec<(String, &Value)> = match value {
+    let mut open = vec![(String::new(), root, Role::Schema)];
+    while let Some((path, value, role)) = open.pop() {
+        match value {
             Value::Object(members) => {
-                members.iter().map(|(name, value)| (format!("{path}/{}", escaped(name)), value)).collect()
+                for (name, value) in members.iter().rev() {
+                    if let Some(role) = role.of_member(name).filter(|_| is_container(value)) {
+                        open.push((format!("{path}/{}", escaped(name)), value, role));
+                    }
+                }
+                if role == Role::Schema {
+                    graph.name(value);
+                    schemas.push((path, value));
+                }
             }
             Value::Array(items) => {
-                items.iter().enumerate().map(|(at, value)| (format!("{path}/{at}"), value)).collect()
+                let items = items.iter().enumerate().rev().filter(|(_, item)| is_container(item));
+                open.extend(items.map(|(at, item)| (format!("{path}/{at}"), item, Role::Schema)));
             }
-            _ => Vec::new(),
-        };
-        graph.name(value);
-        open.extend(children.into_iter().rev());
-        if value.is_object() {
-            schemas.push((path, value));
+            _ => {}
         }
     }
     for (path, schema) in schemas {
         graph.cost(schema).map_err(|reason| SchemaError { path, reason: reason.to_owned() })?;
     }
     Ok(())
+}
+
+/// Role of an object in a schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Schema,
+    /// Schemas by the names of members or definitions.
+    Schemas,
+}
+
+impl Role {
+    /// Returns the role of the member `name`. Returns `None` for a value that is data, not a schema.
+    fn of_member(self, name: &str) -> Option<Self> {
+        match (self, name) {
+            (Self::Schema, "const" | "enum" | "default" | "examples") => None,
+            (
+                Self::Schema,
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+                | "dependencies",
+            ) => Some(Self::Schemas),
+            _ => Some(Self::Schema),
+        }
+    }
+}
+
+fn is_container(value: &Value) -> bool {
+    value.is_object() || value.is_array()
 }
 
 fn escaped(name: &str) -> String {
@@ -159,6 +190,8 @@ mod tests {
             json!({ "$defs": { "a": { "$anchor": "a", "items": { "$ref": "#a" } } }, "$ref": "#/$defs/a" }),
             json!({ "allOf": [{ "$ref": "#/$defs/a%20b" }], "$defs": { "a b": { "type": "object" } } }),
             json!({ "properties": { "$ref": { "type": "string" } }, "const": { "$ref": "#" } }),
+            json!({ "enum": [{ "allOf": [{ "$ref": "#/enum/0" }] }] }),
+            json!({ "properties": { "not": { "items": { "$ref": "#/properties" } } } }),
             json!(true),
         ] {
             assert_eq!(refused(&schema), None, "{schema}");
@@ -177,6 +210,10 @@ mod tests {
             ),
             (json!({ "properties": { "a": { "$id": "b", "not": { "$ref": "b" } } } }), "at /properties/a: "),
             (json!({ "$defs": { "a/b": { "$anchor": "c", "if": { "$ref": "#c" } } } }), "at /$defs/a~1b: "),
+            (
+                json!({ "properties": { "const": { "not": { "$ref": "#/properties/const" } } } }),
+                "at /properties/const: ",
+            ),
             (json!({ "dependentSchemas": { "x": { "oneOf": [{ "else": again }] } } }), ""),
         ] {
             assert_eq!(refused(&schema), Some(format!("{place}{circle}")), "{schema}");

@@ -58,11 +58,26 @@ fn is_open(text: &str) -> bool {
 /// Returns the start and end of each tag of [`TAGS`], and whether the tag is a closing tag, in the
 /// order of the text.
 pub(crate) fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
-    let found = |tag: &'static str, is_closing: bool| {
-        text.match_indices(tag).map(move |(at, tag)| (at, at + tag.len(), is_closing))
-    };
-    let mut marks: Vec<(usize, usize, bool)> =
-        TAGS.iter().flat_map(|(open, close)| found(open, false).chain(found(close, true))).collect();
-    marks.sort_unstable();
-    marks.into_iter()
+    // Each tag begins with one of these characters.
+    text.match_indices(['<', '[', '◁']).filter_map(|(at, _)| {
+        let rest = &text[at..];
+        let mark = |tag: &str, is_closing| rest.starts_with(tag).then(|| (at, at + tag.len(), is_closing));
+        TAGS.iter().find_map(|(open, close)| mark(open, false).or_else(|| mark(close, true)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_the_tags_of_all_families_in_order() {
+        for (open, close) in TAGS {
+            let text = format!("a < b [1]{open}é{close}<thinker>");
+            let start = "a < b [1]".len();
+            let inside = start + open.len() + "é".len();
+            let expected = [(start, start + open.len(), false), (inside, inside + close.len(), true)];
+            assert_eq!(marks(&text).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
 }

@@ -31,8 +31,8 @@ struct Collected {
     usage: Option<Value>,
 }
 
-/// Reports each chunk and returns the answer in the form of an answer that was not streamed. An
-/// answer of which the receiver needs no more has no `finish_reason`.
+/// Reports each chunk, and returns the answer in the form of an answer that was not streamed. If the
+/// receiver stops, the answer has no `finish_reason`.
 ///
 /// # Errors
 /// Returns the error that interrupts the stream.

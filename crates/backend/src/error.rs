@@ -261,9 +261,10 @@ impl BackendError {
     /// Reports whether the backend may have rejected the requested output constraint, such as
     /// `response_format`. The request may then succeed with a weaker constraint or without one.
     ///
-    /// True for statuses 400, 404, 405, 415, 422 and 501, unless the code, the field or the message
-    /// of the error names another cause, such as the model, the length of the prompt or `max_tokens`,
-    /// or a safety check refused the request.
+    /// True for statuses 400, 404, 405, 415, 422 and 501, with two exceptions:
+    ///
+    /// - The error names another cause, such as the model, the length of the prompt or `max_tokens`.
+    /// - A safety check refused the request.
     pub fn is_of_mode(&self) -> bool {
         matches!(self.status(), Some(400 | 404 | 405 | 415 | 422 | 501))
             && self.subject(None) != Subject::Elsewhere

@@ -55,7 +55,7 @@ impl RequestBudget {
         CURRENT.scope(self.clone(), work).await
     }
 
-    /// Takes one request from the budget of the current future, if there is one.
+    /// Takes one request from the budget of the current future. Without a budget, nothing is limited.
     pub(crate) fn take() -> Result<(), BackendError> {
         let take = |budget: &Self| {
             let more =

@@ -10,7 +10,7 @@ use crate::adapt::repair::truncated;
 /// Error of an answer that the token limit cut off inside its value.
 pub(crate) const CUT: &str = "the answer was cut off at its length limit";
 /// Maximum number of characters of a refusal that an error shows.
-const SHOWN: usize = 500;
+pub(crate) const SHOWN: usize = 500;
 
 /// Reason why a reply has no answer: asking again would not give one.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
@@ -38,15 +38,8 @@ impl Withheld {
                 &format!("the model refused to answer: {}", truncated(refusal, SHOWN)),
             ));
         }
-        if !reply.content().trim().is_empty() {
-            return None;
-        }
-        let has_calls = |name: &str| match reply.message.get(name) {
-            Some(Value::Array(calls)) => !calls.is_empty(),
-            Some(Value::Object(_)) => true,
-            _ => false,
-        };
-        (has_calls("tool_calls") || has_calls("function_call"))
+        let has_only_calls = reply.is_withheld() && reply.content().trim().is_empty();
+        has_only_calls
             .then(|| Self::new("UNEXPECTED_TOOL_CALLS", "the answer contains tool calls instead of text"))
     }
 

@@ -2,8 +2,7 @@
 //!
 //! Reasoning text before the answer is skipped. The candidates are the whole text, then fenced
 //! blocks, then any other part of the text. An object with the expected fields is preferred over any
-//! other object. Where several different ones are left, the text does not say which is the answer, and
-//! none is returned. Broken JSON is not repaired. The time is linear in the length of the
+//! other object. If several different ones are left, the result is an error. Broken JSON is not repaired. The time is linear in the length of the
 //! text, and objects may nest at most 128 levels deep.
 
 use std::ops::Range;

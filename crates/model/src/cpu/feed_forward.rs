@@ -1,7 +1,7 @@
 //! Feed-forward block of a layer, which is either dense or a mixture of experts.
 
 use super::layer::Pass;
-use super::product::{Input, Rounding, gated_products, products};
+use super::product::{Input, Rounded, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
 use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale, sigmoid};
 use crate::routing::route;
@@ -16,8 +16,8 @@ impl Pass<'_> {
     pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, x: &[f32], workspace: &mut Workspace) {
         match &weights.feed_forward {
             FeedForward::Experts(mixture) => {
-                let input = workspace.normed[..x.len()].to_vec();
-                let logits = self.projected(&mixture.router, &input, workspace);
+                let Workspace { normed, rounded, .. } = &mut *workspace;
+                let logits = self.projected(&mixture.router, &normed[..x.len()], rounded);
                 self.experts(mixture, &logits, workspace);
             }
             FeedForward::DenseAndExperts(both) => self.dense_and_experts(both, x, workspace),
@@ -49,7 +49,7 @@ impl Pass<'_> {
         rms_norm_in_place(self.team, &mut sum, &both.dense_norm, epsilon);
         let mut routed = vec![0.0; x.len()];
         rms_norm(self.team, x, &both.router_norm, epsilon, &mut routed);
-        let logits = self.projected(&both.mixture.router, &routed, workspace);
+        let logits = self.projected(&both.mixture.router, &routed, &mut workspace.rounded);
         rms_norm(self.team, x, &both.experts_norm, epsilon, room(&mut workspace.normed, x.len()));
         self.experts(&both.mixture, &logits, workspace);
         let result = room(&mut workspace.result, x.len());
@@ -84,17 +84,17 @@ impl Pass<'_> {
     }
 
     /// Returns the products of the inputs `x` of a block with a small matrix. Shape: `[tokens, rows]`.
-    fn projected(&self, linear: &Linear<Packed>, x: &[f32], workspace: &mut Workspace) -> Vec<f32> {
+    fn projected(&self, linear: &Linear<Packed>, x: &[f32], rounded: &mut Rounded) -> Vec<f32> {
         let mut out = vec![0.0; self.roundings.len() * linear.weight.rows];
         let input = Input { x, roundings: &self.roundings };
-        products(self.team, &mut workspace.rounded, input, [(linear, &mut out)]);
+        products(self.team, rounded, input, [(linear, &mut out)]);
         out
     }
 
     /// Returns the output of the shared expert for the inputs `x`, which are also in
     /// `workspace.normed`. Shape of both: `[tokens, hidden]`.
     fn shared_expert(&self, shared: &SharedExpert<Packed>, x: &[f32], workspace: &mut Workspace) -> Vec<f32> {
-        let factors = shared.gate.as_ref().map(|gate| self.projected(gate, x, workspace));
+        let factors = shared.gate.as_ref().map(|gate| self.projected(gate, x, &mut workspace.rounded));
         self.dense(&shared.block, &self.roundings, workspace);
         let mut out = workspace.result[..x.len()].to_vec();
         if let Some(factors) = factors {

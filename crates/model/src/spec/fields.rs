@@ -102,8 +102,8 @@ impl<'a> Fields<'a> {
         Ok(Some(given as usize))
     }
 
-    /// Reads a size for each of `layers` layers. The field is one size for all layers, or an array with
-    /// one size per layer. The value 0 is allowed in an array.
+    /// Reads the sizes of `layers` layers: an array with one size per layer, or one size for all. The
+    /// value 0 is allowed in an array.
     pub(crate) fn sizes(self, field: Field, layers: usize) -> Result<Option<Vec<usize>>, Kind> {
         let given: Vec<u64> = match self.look_up(field) {
             Some(Found::Gguf(Value::Array(array))) => self.integers(field, array)?,

@@ -110,7 +110,7 @@ pub enum FeedForwardSpec {
 }
 
 impl FeedForwardSpec {
-    /// Returns the mixture of experts, if there is one.
+    /// Returns the mixture of experts. `None` for a dense block.
     pub const fn experts(&self) -> Option<&ExpertSpec> {
         match self {
             Self::Dense { .. } => None,
@@ -222,7 +222,7 @@ pub struct ExpertSpec {
     pub width: usize,
     /// Choice of the experts, and computation of their weights.
     pub gating: Gating,
-    /// The expert that computes every token, if there is one.
+    /// The expert that computes every token. `None` if there is none.
     pub shared: Option<SharedExpertSpec>,
 }
 

@@ -11,9 +11,9 @@ pub const NAME: &str = "directives";
 /// Level of detail of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// True to describe each payload by the payload schema of its type, and to include the required
-    /// directives, their maximum number and the maximum length of the text. If false, the schema accepts any envelope of
-    /// the allowed types, which every provider supports.
+    /// True to describe each payload by the schema of its type, and to include the required
+    /// directives, their maximum number and the maximum length of the text. If false, the schema
+    /// accepts any envelope of the allowed types, which every provider supports.
     pub payloads: bool,
     /// Value of `json_schema.strict` in requests.
     pub strict: bool,

@@ -3,12 +3,12 @@
 //! The reader only previews an answer. It never fails: where the text is not as expected, it reports
 //! nothing more, and the whole answer decides.
 
-use super::text::{is_marks, may_become_thought, without_leading_thoughts};
+use super::text::{ends_with_closing_tag, is_marks, may_become_thought, without_leading_thoughts};
 use super::{AttemptKind, Directive, Mode, Validator};
 use crate::adapt::object::is_blank;
 
 /// Maximum number of bytes of a text that may still become the opening tag of a thought.
-const TAG: usize = 16;
+const TAG: usize = 32;
 
 /// Event of a streamed run.
 #[derive(Clone, Debug, PartialEq)]
@@ -239,13 +239,12 @@ impl EnvelopeReader {
         }
         self.opening.push(c);
         if self.is_thinking {
-            // Only a `>` can end the thought.
-            if c == '>' && !without_leading_thoughts(&self.opening).1 {
+            if ends_with_closing_tag(&self.opening) && !without_leading_thoughts(&self.opening).1 {
                 self.opening.clear();
                 self.is_thinking = false;
             }
         } else if may_become_thought(&self.opening) {
-            self.is_thinking = c == '>';
+            self.is_thinking = without_leading_thoughts(&self.opening).1;
         } else {
             self.state = State::Outside;
             for c in std::mem::take(&mut self.opening).chars() {

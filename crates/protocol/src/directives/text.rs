@@ -1,9 +1,8 @@
 //! Removes what is not for the user from the text of an answer.
 
 use crate::adapt::object::is_blank;
+use crate::adapt::thoughts::TAGS;
 
-/// Names of the tags in which models write their thoughts.
-const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
 /// Characters of JSON and Markdown that are no text on their own. Others, as in `:)`, may be.
 const MARKS: &[char] = &['[', ']', '{', '}', '"', '`', ','];
 
@@ -14,36 +13,37 @@ pub(super) fn without_leading_thoughts(text: &str) -> (&str, bool) {
     let mut rest = text;
     loop {
         let trimmed = rest.trim_start_matches(is_blank);
-        let Some((name, inside)) = THOUGHTS.iter().find_map(|name| Some((*name, opened(trimmed, name)?)))
-        else {
+        let opened = |&(open, close)| Some((close, after_tag(trimmed, open)?));
+        let Some((close, inside)) = TAGS.iter().find_map(opened) else {
             return if rest.len() == text.len() { (text, false) } else { (trimmed, false) };
         };
-        match closed(inside, name) {
+        let begin = close.chars().next().unwrap_or_default();
+        let after = |(at, _): (usize, &str)| after_tag(&inside[at..], close);
+        match inside.match_indices(begin).find_map(after) {
             Some(after) => rest = after,
             None => return ("", true),
         }
     }
 }
 
-/// Returns the text after the opening tag `<name>` at the start of `text`, if there is one.
-fn opened<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    let rest = text.strip_prefix('<')?;
-    let (tag, rest) = rest.split_at_checked(name.len())?;
-    rest.strip_prefix('>').filter(|_| tag.eq_ignore_ascii_case(name))
-}
-
-/// Returns the text after the first closing tag `</name>`.
-fn closed<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.match_indices("</").find_map(|(at, _)| {
-        let (tag, rest) = text[at + 2..].split_at_checked(name.len())?;
-        rest.strip_prefix('>').filter(|_| tag.eq_ignore_ascii_case(name))
-    })
+/// Returns the text after `tag` if `text` begins with the tag, in upper or lower case.
+fn after_tag<'t>(text: &'t str, tag: &str) -> Option<&'t str> {
+    let (given, rest) = text.split_at_checked(tag.len())?;
+    given.eq_ignore_ascii_case(tag).then_some(rest)
 }
 
 /// Reports whether `text` could become an opening tag of thoughts, such as `<thi`.
 pub(super) fn may_become_thought(text: &str) -> bool {
-    let text = text.trim_start_matches(is_blank).to_ascii_lowercase();
-    text.is_empty() || THOUGHTS.iter().any(|name| format!("<{name}>").starts_with(&text))
+    let text = text.trim_start_matches(is_blank);
+    TAGS.iter().any(|(open, _)| open.get(..text.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(text)))
+}
+
+/// Reports whether `text` ends with a closing tag of thoughts.
+pub(super) fn ends_with_closing_tag(text: &str) -> bool {
+    TAGS.iter().any(|(_, close)| {
+        let begin = text.len().checked_sub(close.len());
+        begin.and_then(|begin| text.get(begin..)).is_some_and(|end| end.eq_ignore_ascii_case(close))
+    })
 }
 
 /// Reports whether `text` consists of brackets, quotes and the like, without any word.
@@ -77,6 +77,10 @@ mod tests {
             (" Hello ", (" Hello ", false)),
             ("<think>So.</think>\n\nHello", ("Hello", false)),
             ("<THINK>So.</Think>Hello", ("Hello", false)),
+            ("[THINK]So [1].[/THINK] Hello", ("Hello", false)),
+            ("<|channel>thought\nSo.<channel|>Hello", ("Hello", false)),
+            ("◁think▷So.◁/think▷Hello", ("Hello", false)),
+            ("[THINK]So", ("", true)),
             ("<think></think><reasoning>a</reasoning> b", ("b", false)),
             ("\n<thinking>So.\nHm", ("", true)),
             ("Use <think> tags.", ("Use <think> tags.", false)),
@@ -85,8 +89,12 @@ mod tests {
         ] {
             assert_eq!(without_leading_thoughts(text), expected, "{text}");
         }
-        assert!(["", " ", "<", "<thi", "<Think", "<think>"].into_iter().all(may_become_thought));
-        assert!(["a", "<b", "<think>a"].into_iter().all(|text| !may_become_thought(text)));
+        assert!(
+            ["", " ", "<", "<thi", "<Think", "<think>", "[", "[th", "<|channel|>ana", "◁"]
+                .into_iter()
+                .all(may_become_thought)
+        );
+        assert!(["a", "<b", "<think>a", "[1", "◁é"].into_iter().all(|text| !may_become_thought(text)));
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl Drop for Running {
 /// Runs a program with `input` on standard input, without a shell. On Unix, the program runs in its
 /// own process group, which is killed if the run fails or is cancelled.
 ///
-/// The end of standard error is in `tail`, also if the run fails. The run ends with the program. Processes that the program left behind with its pipes are killed.
+/// The end of standard error is in `tail`, also if the run fails. The run ends with the program.
+/// Processes that the program left behind with its pipes are killed.
 pub(crate) async fn run(
     mut command: Command,
     input: &[u8],

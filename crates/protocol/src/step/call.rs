@@ -9,12 +9,10 @@ use super::cost::Cost;
 use super::error::Kind;
 use super::{Context, Progress, Step};
 use crate::adapt::repair::truncated;
+use crate::ending::SHOWN;
 use crate::tools::{ToolLoopRunner, Turn, codes};
 use crate::trace::Span;
 use crate::{Body, Plan, Reply, Withheld};
-
-/// Maximum number of characters of a refusal in an error.
-const REFUSAL: usize = 500;
 
 /// Result of a model call.
 pub(super) enum CallResult {
@@ -38,7 +36,7 @@ pub(super) struct Called {
     pub(super) cost: Cost,
 }
 
-/// How an answer ended.
+/// End of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The model ended the answer.
@@ -191,7 +189,7 @@ impl Step {
         {
             let refusal = problem.details.get("refusal").and_then(Value::as_str);
             let refusal =
-                refusal.map(|refusal| format!(": {}", truncated(refusal, REFUSAL))).unwrap_or_default();
+                refusal.map(|refusal| format!(": {}", truncated(refusal, SHOWN))).unwrap_or_default();
             let withheld = Withheld::new(&problem.code, &format!("{}{refusal}", problem.message));
             return Ok(CallResult::Withheld { withheld, cost });
         }

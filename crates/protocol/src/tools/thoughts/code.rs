@@ -18,7 +18,7 @@ pub(super) struct Code {
     cached: Option<Found>,
 }
 
-/// First code after a place, if there is one.
+/// First code after a place. `None` if no code follows.
 struct Found(Option<Range<usize>>);
 
 impl Code {

@@ -1,0 +1,103 @@
+//! Mixtures of experts.
+
+use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, LAYERS, QWEN_EXPERTS, Reader, SIGMOID};
+use crate::checkpoint::Names;
+use crate::error::Kind;
+use crate::spec::fields::Field;
+use crate::spec::{
+    ExpertGroups, ExpertSpec, FeedForwardSpec, Gating, LayerSpec, ModelSpec, QkNorm, Scores, SharedExpertSpec,
+};
+
+impl Reader<'_> {
+    pub(super) fn qwen3_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        spec.qk_norm = Some(QkNorm::PerHead);
+        self.qwen_windows(spec)?;
+        let step = Field("", "decoder_sparse_step");
+        let given = fields.optional_size(step)?.unwrap_or(1);
+        fields.rule(given == 1, step, given, "only models with experts in every layer are supported")?;
+        let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
+        let every = "only models with experts in every layer are supported";
+        fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), every)?;
+        // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
+        let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
+        let scores = if scaled { Scores::SoftmaxOverChosen } else { Scores::Softmax };
+        self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, Gating::plain(scores))
+    }
+
+    /// Reads the mixture of GLM-4.5 and later. The first layers are dense, and all others have an expert
+    /// for all tokens.
+    pub(super) fn glm4_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        spec.qkv_bias = true;
+        let names = Names::new(self.checkpoint, self.family);
+        let has_norm = self.checkpoint.tensor(&(names.layer(0, "attn_q_norm") + ".weight")).is_some();
+        spec.qk_norm = fields.truth(Field("", "use_qk_norm"))?.unwrap_or(has_norm).then_some(QkNorm::PerHead);
+        // In GGUF files, the last layers are those of drafts.
+        let drafts = fields.size_or_none(Field("nextn_predict_layers", ""))?.unwrap_or(0);
+        let layers = spec.layers.len().saturating_sub(drafts);
+        fields.rule(
+            layers > 0,
+            LAYERS,
+            spec.layers.len(),
+            "it must exceed the number of layers for drafts",
+        )?;
+        spec.layers.truncate(layers);
+        let count = Field("expert_count", "n_routed_experts");
+        let gating = Gating {
+            groups: self.groups(fields.size(count)?)?,
+            normalised: fields
+                .truth(Field("expert_weights_norm", "norm_topk_prob"))?
+                .unwrap_or(true)
+                .then_some(1e-20),
+            scale: fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0),
+            ..SIGMOID
+        };
+        let dense = fields.size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?;
+        let dense: Vec<LayerSpec> = spec.layers.iter().take(dense.unwrap_or(0)).copied().collect();
+        self.experts(spec, count, EXPERT_WIDTH, gating)?;
+        let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
+        for layer in &mut spec.layers {
+            if let FeedForwardSpec::Experts(experts) = &mut layer.feed_forward {
+                let width = shared.map(|shared| shared * experts.width);
+                experts.shared = width.map(|width| SharedExpertSpec { width, is_gated: false });
+            }
+        }
+        spec.layers[..dense.len()].copy_from_slice(&dense);
+        Ok(())
+    }
+
+    /// Reads the groups of `experts` experts. Returns `None` if all experts are one group.
+    fn groups(&self, experts: usize) -> Result<Option<ExpertGroups>, Kind> {
+        let fields = self.fields;
+        let (count_field, used_field) =
+            (Field("expert_group_count", "n_group"), Field("expert_group_used_count", "topk_group"));
+        let count = fields.optional_size(count_field)?.unwrap_or(1);
+        let used = fields.optional_size(used_field)?.unwrap_or(1);
+        let rule = "it must divide the number of experts";
+        fields.rule(experts.is_multiple_of(count), count_field, count, rule)?;
+        let is_enough = used <= count && fields.size(EXPERTS_USED)? <= used * (experts / count);
+        let rule = "the groups must have the experts that a token uses";
+        fields.rule(is_enough, used_field, used, rule)?;
+        Ok((count > 1).then_some(ExpertGroups { count, used, best: 2 }))
+    }
+
+    /// Replaces the feed-forward block of each layer by a mixture of experts.
+    pub(super) fn experts(
+        &self,
+        spec: &mut ModelSpec,
+        count: Field,
+        width: Field,
+        gating: Gating,
+    ) -> Result<(), Kind> {
+        let fields = self.fields;
+        let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
+        fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
+        let width = fields.optional_size(width)?.map_or_else(|| fields.size(FEED_FORWARD), Ok)?;
+        let experts = ExpertSpec { count, used, width, gating, shared: None };
+        for layer in &mut spec.layers {
+            layer.feed_forward = FeedForwardSpec::Experts(experts);
+        }
+        Ok(())
+    }
+}
