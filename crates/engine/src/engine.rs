@@ -228,6 +228,8 @@ impl Engine {
             Ok(Progress::Running) => return self.running.push(sequence),
             Ok(Progress::Ended(finish)) => {
                 self.stats().finished += 1;
+                // The next message of a conversation follows the answer.
+                self.keep(&sequence, sequence.read());
                 Output::Finished(finish)
             }
             Err(error) => {

@@ -213,12 +213,12 @@ impl Engine {
         }
     }
 
-    /// Adds the first `read` tokens of a sequence's prompt to the cache. The model must have read
-    /// them.
-    fn keep(&mut self, sequence: &Sequence, read: usize) {
+    /// Adds the first `read` tokens of a sequence, prompt and output, to the cache. The model must
+    /// have read them.
+    pub(crate) fn keep(&mut self, sequence: &Sequence, read: usize) {
         let (cache, model) = (&mut self.cache, &mut *self.model);
         let insert = || {
-            let inserted = cache.insert(model, &sequence.prompt()[..read], sequence.id);
+            let inserted = cache.insert(model, &sequence.tokens()[..read], sequence.id);
             Ok(inserted.map_err(GenerationKind::model)?)
         };
         if let Err(error) = contained(insert) {
@@ -378,12 +378,11 @@ impl Engine {
     /// Returns true if the largest logit is enough for the feed.
     ///
     /// Without a mask, the largest logit could be in a padding row beyond the vocabulary. The model
-    /// must be able to fork, which makes it cheap to read the token again if the largest logit is
-    /// rejected.
+    /// must read the token again if the largest logit is rejected.
     fn takes_largest(&self, feed: &Feed<'_>) -> bool {
         let is_masked = feed.rows.iter().all(Option::is_some);
         let has_padding = self.model.vocab_size() > self.tokenizer.vocabulary().len();
-        feed.is_greedy && self.model.can_fork() && (is_masked || !has_padding)
+        feed.is_greedy && self.model.truncates_cheaply() && (is_masked || !has_padding)
     }
 
     /// Reads a piece of the oldest text to be embedded.

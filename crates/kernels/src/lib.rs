@@ -160,6 +160,7 @@ mod packing;
 mod pool;
 mod products;
 mod quantize;
+mod recurrence;
 mod split_bits;
 mod table;
 mod team;
@@ -186,6 +187,7 @@ pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::pool::{Pool, Slot};
 pub use self::quantize::{Quantize, quantizer};
+pub use self::recurrence::{COLUMNS, Recurrence, Vectors, advance};
 pub use self::team::{RowGroup, Team};
 pub use self::tier::Tier;
 

@@ -99,6 +99,11 @@ impl Slot {
         Ok(copy)
     }
 
+    /// Returns the elements as floats.
+    pub fn floats_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(self)
+    }
+
     #[expect(clippy::cast_ptr_alignment, reason = "a map is aligned to a page")]
     fn start(&self) -> *mut u32 {
         // SAFETY: the map has room for all of the pool's slots per map, and `index` is less than

@@ -215,10 +215,30 @@ impl Team {
     /// # Panics
     /// Panics if `len` is 0. Also panics if `task` panics, after all other threads are done.
     pub fn for_chunks<T: Send>(&self, elements: &mut [T], len: usize, task: impl Fn(usize, &mut [T]) + Sync) {
-        let all = Elements { first: elements.as_mut_ptr(), count: elements.len() };
+        let all = Elements::of(elements);
         // SAFETY: `elements` is borrowed mutably until all pieces are done. `share` calls the task
         // once with each index, and each index is that of a chunk.
         self.share(elements.len().div_ceil(len), &|index| task(index, unsafe { all.chunk(index, len) }));
+    }
+
+    /// Calls `task` with each chunk of `a` and the chunk of `b` at the same index. Chunks have `len_a`
+    /// and `len_b` elements.
+    ///
+    /// # Panics
+    /// Panics if a length is 0, or if `a` and `b` do not consist of the same number of whole chunks.
+    /// Also panics if `task` panics, after all other threads are done.
+    pub fn for_pairs<A: Send, B: Send>(
+        &self,
+        (a, len_a): (&mut [A], usize),
+        (b, len_b): (&mut [B], usize),
+        task: impl Fn(usize, &mut [A], &mut [B]) + Sync,
+    ) {
+        let count = a.len() / len_a;
+        assert_eq!((a.len(), b.len()), (count * len_a, count * len_b), "lengths of the slices");
+        let (a, b) = (Elements::of(a), Elements::of(b));
+        // SAFETY: both slices are borrowed mutably until all pieces are done. `share` calls the task
+        // once with each index, and each index is that of a chunk of both.
+        self.share(count, &|index| unsafe { task(index, a.chunk(index, len_a), b.chunk(index, len_b)) });
     }
 
     /// Calls `task` for every group and every range of rows in the group.
@@ -422,6 +442,10 @@ struct Elements<T> {
 unsafe impl<T: Send> Sync for Elements<T> {}
 
 impl<T> Elements<T> {
+    const fn of(elements: &mut [T]) -> Self {
+        Self { first: elements.as_mut_ptr(), count: elements.len() }
+    }
+
     /// Returns chunk `index` of `len` elements each. The last chunk may be shorter.
     ///
     /// # Safety

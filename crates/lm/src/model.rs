@@ -213,10 +213,23 @@ pub trait LanguageModel: Send {
         1
     }
 
-    /// Reports whether the model supports [`LanguageModel::fork`] and has a cheap
-    /// [`LanguageModel::truncate`].
+    /// Reports whether the model supports [`LanguageModel::fork`].
     fn can_fork(&self) -> bool {
         false
+    }
+
+    /// Reports whether removing a few tokens with [`LanguageModel::truncate`] takes no time.
+    ///
+    /// A model with a recurrent state computes some of the remaining tokens again
+    /// ([`LanguageModel::replayed_tokens`]).
+    fn truncates_cheaply(&self) -> bool {
+        self.can_fork()
+    }
+
+    /// Returns the number of tokens that were computed again so far, because a sequence was cut where
+    /// the model has no copy of its state.
+    fn replayed_tokens(&self) -> u64 {
+        0
     }
 
     /// Reports whether the logits of a run are bit-identical regardless of the other runs in the

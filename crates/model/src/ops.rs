@@ -61,13 +61,18 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
-                *g = *g / (1.0 + exp(-*g)) * u;
+                *g = silu(*g) * u;
             }
         }
         Activation::ClampedSwiglu { limit } => {
             for (g, u) in gate.iter_mut().zip(up) {
                 let (clamped, u) = (g.min(limit), u.clamp(-limit, limit));
                 *g = clamped / (1.0 + exp(-SWIGLU_ALPHA * clamped)) * (u + 1.0);
+            }
+        }
+        Activation::ReluSquared => {
+            for (g, u) in gate.iter_mut().zip(up) {
+                *g = relu_squared(*g) * u;
             }
         }
         Activation::GeluTanh => {
@@ -110,6 +115,24 @@ pub(crate) struct Softmax {
 /// Returns the logistic function of `x`: 1 / (1 + e^-x).
 pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
+}
+
+/// Returns `max(x, 0)²`.
+pub(crate) fn relu_squared(x: f32) -> f32 {
+    let positive = x.max(0.0);
+    positive * positive
+}
+
+/// Returns `x · σ(x)`.
+pub(crate) fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+/// Returns `ln(1 + e^x)`.
+pub(crate) fn softplus(x: f32) -> f32 {
+    /// Above this number, the result is `x` in all bits.
+    const LINEAR_FROM: f32 = 20.0;
+    if x > LINEAR_FROM { x } else { exp(x).ln_1p() }
 }
 
 /// Replaces `scores` by their softmax: weights that sum to 1.

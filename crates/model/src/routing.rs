@@ -80,7 +80,7 @@ mod tests {
     fn chooses_among_the_experts_of_the_best_groups() {
         let groups = Some(ExpertGroups { count: 2, used: 1, best: 2 });
         let gating = Gating { groups, scale: 2.0, ..Gating::plain(Scores::Sigmoid) };
-        let spec = ExpertSpec { count: 4, used: 2, width: 1, gating, shared: None };
+        let spec = ExpertSpec { count: 4, used: 2, width: 1, gating, shared: None, latent: None };
         // The first group has the best expert, the second one the better two.
         let logits = [3.0, -3.0, 1.0, 2.0];
         let chosen = choose(spec, &logits, None);

@@ -123,6 +123,11 @@ impl Sequence {
         &self.tokens[self.read..]
     }
 
+    /// Returns the tokens of the prompt and the output.
+    pub(crate) fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
     /// Returns the tokens of the prompt.
     pub(crate) fn prompt(&self) -> &[TokenId] {
         &self.request.prompt

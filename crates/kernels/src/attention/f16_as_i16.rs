@@ -43,7 +43,8 @@ pub(crate) struct Words<'a> {
     /// The keys, with neighbouring elements in pairs. Shape `[head_dim / 2, POSITIONS]`, with
     /// `head_dim / 2` rounded up.
     pub(crate) keys: &'a [Pair],
-    /// The values, with neighbouring positions in pairs. Shape `[POSITIONS / 2, head_dim]`.
+    /// The values, with neighbouring positions in pairs. Shape `[POSITIONS / 2, head_dim]`. Empty if
+    /// the values are a part of the keys.
     pub(crate) values: &'a [Pair],
     pub(crate) key_steps: &'a [f32; POSITIONS],
     pub(crate) value_steps: &'a [f32; POSITIONS],
@@ -62,8 +63,9 @@ const fn value_pairs(head_dim: usize) -> usize {
 }
 
 /// Returns the number of 32-bit elements in a block.
-pub(super) const fn len(head_dim: usize) -> usize {
-    key_pairs(head_dim) + value_pairs(head_dim) + 2 * POSITIONS
+pub(super) const fn len(head_dim: usize, value_dim: usize) -> usize {
+    let steps = if value_dim == 0 { POSITIONS } else { 2 * POSITIONS };
+    key_pairs(head_dim) + value_pairs(value_dim) + steps
 }
 
 impl<'a> Words<'a> {
@@ -74,9 +76,13 @@ impl<'a> Words<'a> {
             "{positions} positions exceed the {POSITIONS} positions of a block"
         );
         let (keys, rest) = memory.split_at(key_pairs(head_dim));
-        let (values, steps) = rest.split_at(value_pairs(head_dim));
-        let [key_steps, value_steps] = cast_slice::<_, [f32; POSITIONS]>(steps) else {
-            unreachable!("the memory has the length of a block")
+        // Without values, only the steps of the keys follow.
+        let value_len = if rest.len() == POSITIONS { 0 } else { value_pairs(head_dim) };
+        let (values, steps) = rest.split_at(value_len);
+        let (key_steps, value_steps) = match cast_slice::<_, [f32; POSITIONS]>(steps) {
+            [key_steps, value_steps] => (key_steps, value_steps),
+            [steps] => (steps, steps),
+            _ => unreachable!("the memory has the length of a block"),
         };
         Self {
             keys: cast_slice(keys),
@@ -86,6 +92,22 @@ impl<'a> Words<'a> {
             positions,
             next: &[],
         }
+    }
+
+    /// Copies the elements of the keys from `first` on to `room`, and uses them as the values.
+    pub(super) fn copy_values(&mut self, first: usize, room: &'a mut [u32]) {
+        let room: &mut [Pair] = cast_slice_mut(room);
+        let dim = room.len() / (POSITIONS / 2);
+        let keys = &self.keys.as_chunks::<POSITIONS>().0[first / 2..];
+        for (positions, room) in room.chunks_exact_mut(dim).enumerate() {
+            for (elements, keys) in room.chunks_mut(2).zip(keys) {
+                let [one, other] = [keys[2 * positions], keys[2 * positions + 1]];
+                for (index, element) in elements.iter_mut().enumerate() {
+                    *element = [one[index], other[index]];
+                }
+            }
+        }
+        self.values = room;
     }
 
     /// Stores the key and the value of position `row` in a block's memory.
@@ -102,6 +124,9 @@ impl<'a> Words<'a> {
             for (pair, keys) in words.as_chunks::<2>().0.iter().zip(keys.as_chunks_mut::<POSITIONS>().0) {
                 keys[row] = *pair;
             }
+        }
+        if value.is_empty() {
+            return;
         }
         let levels = Levels::of_value(value);
         steps[POSITIONS + row] = levels.step.to_bits();

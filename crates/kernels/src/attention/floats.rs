@@ -11,13 +11,13 @@ const LANES: usize = 64;
 pub(super) struct Floats<'a> {
     /// Shape `[head_dim, POSITIONS]`.
     keys: &'a [f32],
-    /// Shape `[POSITIONS, head_dim]`.
-    values: &'a [f32],
+    /// Shape `[POSITIONS, head_dim]`. Empty if the values are a part of the keys.
+    pub(super) values: &'a [f32],
 }
 
 /// Returns the number of 32-bit elements in a block.
-pub(super) const fn len(head_dim: usize) -> usize {
-    2 * POSITIONS * head_dim
+pub(super) const fn len(head_dim: usize, value_dim: usize) -> usize {
+    POSITIONS * (head_dim + value_dim)
 }
 
 impl<'a> Floats<'a> {
@@ -27,13 +27,27 @@ impl<'a> Floats<'a> {
         Self { keys, values }
     }
 
+    /// Copies the elements of the keys from `first` on to `room`, and uses them as the values.
+    pub(super) fn copy_values(&mut self, first: usize, room: &'a mut [u32]) {
+        let room: &mut [f32] = cast_slice_mut(room);
+        let dim = room.len() / POSITIONS;
+        for (element, keys) in self.keys.as_chunks::<POSITIONS>().0[first..].iter().enumerate() {
+            for (position, key) in keys.iter().enumerate() {
+                room[position * dim + element] = *key;
+            }
+        }
+        self.values = room;
+    }
+
     /// Stores the key and the value of position `row` in a block's memory.
     pub(super) fn write(memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
         let (keys, values) = cast_slice_mut(memory).split_at_mut(POSITIONS * key.len());
         for (slots, key) in keys.as_chunks_mut::<POSITIONS>().0.iter_mut().zip(key) {
             slots[row] = *key;
         }
-        values[row * value.len()..][..value.len()].copy_from_slice(value);
+        if !value.is_empty() {
+            values[row * value.len()..][..value.len()].copy_from_slice(value);
+        }
     }
 
     /// Computes each product as a chain of fused multiply-adds over the elements of the head.

@@ -37,12 +37,16 @@ impl KvFormat {
 /// Memory layout of a block: the keys and values of one head at [`POSITIONS`] positions, in
 /// elements of 32 bits.
 ///
+/// With [`KvShape::within_keys`], the values are a part of the keys and take no memory of their own.
+///
 /// A vector lane holds one position of the keys, or one element of the values. Zeroed memory stands
 /// for keys and values of zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KvShape {
     format: KvFormat,
     head_dim: usize,
+    /// First element of the values within the keys, if they are a part of the keys.
+    values_from: Option<usize>,
 }
 
 impl KvShape {
@@ -52,7 +56,17 @@ impl KvShape {
     /// Panics if the format does not support such heads.
     pub fn new(format: KvFormat, head_dim: usize) -> Self {
         assert!(format.takes(head_dim), "{format:?} does not support heads of {head_dim} elements");
-        Self { format, head_dim }
+        Self { format, head_dim, values_from: None }
+    }
+
+    /// Creates the layout for keys of `head_dim` elements whose elements from `first` on are also the
+    /// values.
+    ///
+    /// # Panics
+    /// Panics if the format does not support such keys, or if `first` is odd or exceeds `head_dim`.
+    pub fn within_keys(format: KvFormat, head_dim: usize, first: usize) -> Self {
+        assert!(first.is_multiple_of(2) && first <= head_dim, "values cannot start at element {first}");
+        Self { values_from: Some(first), ..Self::new(format, head_dim) }
     }
 
     /// Returns the storage format of keys and values.
@@ -60,26 +74,47 @@ impl KvShape {
         self.format
     }
 
-    /// Returns the number of elements in a key or a value.
+    /// Returns the number of elements in a key.
     pub const fn head_dim(self) -> usize {
         self.head_dim
     }
 
-    /// Returns the number of 32-bit elements in a block.
-    pub const fn block_len(self) -> usize {
-        match self.format {
-            KvFormat::F32 => floats::len(self.head_dim),
-            KvFormat::I16 => f16_as_i16::len(self.head_dim),
+    /// Returns the number of elements in a value.
+    pub const fn value_dim(self) -> usize {
+        match self.values_from {
+            Some(first) => self.head_dim - first,
+            None => self.head_dim,
         }
     }
 
-    /// Stores the key and the value of position `row` in the memory of a block.
+    /// Returns the number of 32-bit elements of the memory into which the values of a block are
+    /// copied before they are used. 0 if the block has memory for them.
+    pub const fn copied_len(self) -> usize {
+        match (self.values_from, self.format) {
+            (None, _) => 0,
+            (Some(_), KvFormat::F32) => POSITIONS * self.value_dim(),
+            (Some(_), KvFormat::I16) => POSITIONS / 2 * self.value_dim(),
+        }
+    }
+
+    /// Returns the number of 32-bit elements in a block.
+    pub const fn block_len(self) -> usize {
+        let value_dim = if self.values_from.is_some() { 0 } else { self.head_dim };
+        match self.format {
+            KvFormat::F32 => floats::len(self.head_dim, value_dim),
+            KvFormat::I16 => f16_as_i16::len(self.head_dim, value_dim),
+        }
+    }
+
+    /// Stores the key and the value of position `row` in the memory of a block. `value` is empty if
+    /// the values are a part of the keys.
     ///
     /// # Panics
     /// Panics if `row` is not less than [`POSITIONS`], or if `key` or `value` is not as long as the
     /// head. Also panics if `memory` is not as long as a block.
     pub fn write(self, memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
-        assert_eq!((key.len(), value.len()), (self.head_dim, self.head_dim), "lengths of key and value");
+        let value_len = if self.values_from.is_some() { 0 } else { self.head_dim };
+        assert_eq!((key.len(), value.len()), (self.head_dim, value_len), "lengths of key and value");
         assert_eq!(memory.len(), self.block_len(), "length of the memory of a block");
         assert!(row < POSITIONS, "position {row} is out of range ({POSITIONS} positions per block)");
         match self.format {
@@ -92,7 +127,7 @@ impl KvShape {
 /// A block of keys and values whose first positions are in use.
 #[derive(Clone, Copy, Debug)]
 pub struct KvBlock<'a> {
-    head_dim: usize,
+    shape: KvShape,
     rows: Rows<'a>,
 }
 
@@ -114,7 +149,22 @@ impl<'a> KvBlock<'a> {
             KvFormat::F32 => Rows::Floats(Floats::new(shape.head_dim, memory)),
             KvFormat::I16 => Rows::Words(Words::new(shape.head_dim, memory, positions)),
         };
-        Self { head_dim: shape.head_dim, rows }
+        Self { shape, rows }
+    }
+
+    /// Returns the block with its values. If they are a part of the keys, they are copied to `room`.
+    ///
+    /// # Panics
+    /// Panics if `room` is shorter than [`KvShape::copied_len`].
+    #[must_use]
+    pub fn with_values(mut self, room: &'a mut [u32]) -> Self {
+        let Some(first) = self.shape.values_from else { return self };
+        let room = &mut room[..self.shape.copied_len()];
+        match &mut self.rows {
+            Rows::Floats(floats) => floats.copy_values(first, room),
+            Rows::Words(words) => words.copy_values(first, room),
+        }
+        self
     }
 
     /// Returns the memory of the keys, for prefetching. Empty for [`KvFormat::F32`].
@@ -133,6 +183,14 @@ impl<'a> KvBlock<'a> {
         }
     }
 
+    /// Returns true if the values have memory, of `dim` elements for each position.
+    const fn has_values(&self, dim: usize) -> bool {
+        match self.rows {
+            Rows::Floats(floats) => floats.values.len() == POSITIONS * dim,
+            Rows::Words(words) => words.values.len() == POSITIONS / 2 * dim,
+        }
+    }
+
     /// Returns the block with `next` set as the memory to prefetch during its products.
     /// [`KvFormat::F32`] ignores the setting.
     #[must_use]
@@ -146,7 +204,7 @@ impl<'a> KvBlock<'a> {
 
 /// Keys or values that will be read next. A head has only a few contiguous kilobytes of them, too
 /// few for the processor's own prefetcher to recognise.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Prefetch<'a>(&'a [Pair]);
 
 /// A query, rounded if the format of the blocks needs it.
@@ -206,7 +264,7 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
     tier.check();
     assert_eq!(queries.len(), out.len(), "number of queries and of products");
     assert!(
-        queries.iter().all(|query| query.values.len() == block.head_dim),
+        queries.iter().all(|query| query.values.len() == block.shape.head_dim),
         "queries must be as long as keys"
     );
     let words = match &block.rows {
@@ -218,7 +276,7 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
             return;
         }
     };
-    let pairs = Query::pairs(block.head_dim);
+    let pairs = Query::pairs(block.shape.head_dim);
     assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries must be rounded");
     with_tier!(tier,
         // SAFETY: `check` asserts that the processor has the tier. The assertions above check that all
@@ -235,7 +293,9 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
 fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     tier.check();
     assert_eq!(weights.len(), out.len(), "number of weights and of outputs");
-    assert!(out.iter().all(|out| out.len() == block.head_dim), "outputs must be as long as values");
+    let dim = block.shape.value_dim();
+    assert!(out.iter().all(|out| out.len() == dim), "outputs must be as long as values");
+    assert!(block.has_values(dim), "the values of a block must be copied from its keys first");
     if let Rows::Words(Words { positions, .. }) = block.rows {
         let is_zero = |weights: &&[f32; POSITIONS]| weights[positions..].iter().all(|weight| *weight == 0.0);
         debug_assert!(weights.iter().all(is_zero), "weights of positions outside the span must be zero");

@@ -8,6 +8,7 @@ use crate::f16_as_i16::{self as rounding, Q16Block};
 use crate::format::GROUP;
 use crate::layout::Tiles;
 use crate::matrix_mut::MatrixMut;
+use crate::recurrence::{COLUMNS, Recurrence, advance_columns};
 use crate::vectors::{LoadColumn, Unpack, attention, bounds, f16_as_i16, floats, gemm};
 
 /// Computes the products of tiles of blocks.
@@ -98,4 +99,18 @@ pub(crate) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Bl
 /// No requirements, as for [`quantize`].
 pub(crate) unsafe fn rests(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
     rest_groups(values, groups, rests);
+}
+
+/// Computes columns of a recurrence with the portable code, compiled for the tier.
+///
+/// # Safety
+/// The processor must have NEON.
+#[target_feature(enable = "neon")]
+pub(crate) unsafe fn advance(
+    run: &Recurrence<'_>,
+    first: usize,
+    state: &mut [[f32; COLUMNS]],
+    out: &mut [[f32; COLUMNS]],
+) {
+    advance_columns(run, first, state, out);
 }

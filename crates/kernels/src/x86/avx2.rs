@@ -8,6 +8,7 @@ use crate::bounds::{Bounds, CoarseQuery};
 use crate::format::GROUP;
 use crate::layout::Tiles;
 use crate::matrix_mut::MatrixMut;
+use crate::recurrence::{COLUMNS, Recurrence, advance_columns};
 use crate::vectors::{LoadColumn, Unpack, attention, bounds, f16_as_i16, floats, gemm};
 
 /// Computes the products of tiles of blocks.
@@ -89,4 +90,18 @@ pub(crate) unsafe fn add_values(weights: &[&[f32; POSITIONS]], block: &Words<'_>
 #[target_feature(enable = "avx2")]
 pub(crate) unsafe fn rests(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
     rest_groups(values, groups, rests);
+}
+
+/// Computes columns of a recurrence with the portable code, compiled for the tier.
+///
+/// # Safety
+/// The processor must have AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+pub(crate) unsafe fn advance(
+    run: &Recurrence<'_>,
+    first: usize,
+    state: &mut [[f32; COLUMNS]],
+    out: &mut [[f32; COLUMNS]],
+) {
+    advance_columns(run, first, state, out);
 }

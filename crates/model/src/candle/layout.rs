@@ -79,7 +79,7 @@ impl Layout {
         let tokens = slots.len();
         let slots = Tensor::from_vec(slots, (1, tokens, 1), device)?;
         let mut written: Vec<((usize, usize), Tensor)> = Vec::new();
-        for AttentionSpec { kv_heads, head_dim, .. } in spec.layers.iter().map(|layer| layer.attention) {
+        for (_, &AttentionSpec { kv_heads, head_dim, .. }) in spec.attentions() {
             if !written.iter().any(|(shape, _)| *shape == (kv_heads, head_dim)) {
                 let slots = slots.broadcast_as((kv_heads, tokens, head_dim))?.contiguous()?;
                 written.push(((kv_heads, head_dim), slots));
@@ -92,8 +92,7 @@ impl Layout {
         let rotations = rotations.collect::<Result<_>>()?;
         let longest = segments.iter().map(|segment| segment.tokens.len()).max().unwrap_or_default();
         let mut views = Vec::new();
-        for layer in &spec.layers {
-            let window = layer.attention.window;
+        for (_, &AttentionSpec { window, .. }) in spec.attentions() {
             if !views.iter().any(|(known, _)| *known == window) {
                 views.push((window, View::new(segments, longest, window, device)?));
             }

@@ -33,7 +33,7 @@ use crate::backend::Backend;
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 use crate::rope::Rope;
-use crate::spec::ModelSpec;
+use crate::spec::{AttentionSpec, ModelSpec};
 use crate::weights::{self as host, Matrix};
 
 /// Maximum number of prompt tokens in a pass.
@@ -273,9 +273,9 @@ impl<'a> Progress<'a> {
 /// Returns, for each run, the number of tokens to compute in the next pass. If a prompt has tokens
 /// left, the pass computes only this prompt.
 fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
-    let shapes = || spec.layers.iter().map(|layer| layer.attention);
+    let shapes = || spec.attentions().map(|(_, shape)| shape);
     let heads = shapes().map(|shape| shape.heads).max().unwrap_or(1);
-    let query_len = shapes().map(|shape| shape.query_len()).max().unwrap_or(1);
+    let query_len = shapes().map(AttentionSpec::query_len).max().unwrap_or(1);
     let mut lens = vec![0; runs.len()];
     let prompt = runs.iter().position(|run| run.run.role == Role::Prompt && !run.rest.is_empty());
     if let Some(index) = prompt {
@@ -379,7 +379,7 @@ impl LanguageModel for Decoder {
     }
 
     fn kv_bytes_per_token(&self) -> usize {
-        let lens = self.network.spec.layers.iter().map(|layer| layer.attention.key_len());
+        let lens = self.network.spec.attentions().map(|(_, shape)| shape.key_len());
         2 * self.network.kv_type().size_in_bytes() * lens.sum::<usize>()
     }
 

@@ -21,8 +21,8 @@ pub(super) struct Pass<'a> {
 impl Pass<'_> {
     /// Computes layer `index` and returns the new residual stream. Shape: `[tokens, hidden]`.
     pub(super) fn layer(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
-        let attended = self.attention(index, weights, &self.normed(x, weights.attention_norm.as_ref())?)?;
-        let x = self.added(x, &attended, weights.post_attention_norm.as_ref())?;
+        let attended = self.attention(index, weights, &self.normed(x, weights.mixer_norm.as_ref())?)?;
+        let x = self.added(x, &attended, weights.post_mixer_norm.as_ref())?;
         let normed = self.normed(&x, weights.feed_forward_norm.as_ref())?;
         let fed = self.feed_forward(&weights.feed_forward, &normed)?;
         self.added(&x, &fed, weights.post_feed_forward_norm.as_ref())
@@ -41,17 +41,17 @@ impl Pass<'_> {
 
     /// Computes the attention block. Shape of the result: `[tokens, hidden]`.
     fn attention(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
-        let shape = self.spec.layers[index].attention;
+        let shape = weights.shape;
         let AttentionSpec { heads, kv_heads, head_dim, .. } = shape;
         let (queries, keys, values) =
             (weights.query.forward(x)?, weights.key.forward(x)?, weights.value.forward(x)?);
         let (query_norm, key_norm) = weights.qk_norm.as_ref().map(|(query, key)| (query, key)).unzip();
-        let queries = self.rotated(index, &self.heads(&queries, (heads, head_dim), query_norm)?)?;
+        let queries = self.rotated(shape, &self.heads(&queries, (heads, head_dim), query_norm)?)?;
         let queries = match &self.layout.temperatures {
             Some(temperatures) => queries.broadcast_mul(temperatures)?,
             None => queries,
         };
-        let keys = self.rotated(index, &self.heads(&keys, (kv_heads, head_dim), key_norm)?)?;
+        let keys = self.rotated(shape, &self.heads(&keys, (kv_heads, head_dim), key_norm)?)?;
         let values = self.heads(&values, (kv_heads, head_dim), None)?;
         self.pool.write(index, self.layout.written(shape), &keys, &values)?;
         let attended = match &self.layout.padding {
@@ -70,7 +70,7 @@ impl Pass<'_> {
     /// Shape of the result: `[segments * longest, heads * head_dim]`.
     fn attend(&self, index: usize, weights: &Layer, queries: Tensor) -> Result<Tensor> {
         let (spec, layout) = (self.spec, &self.layout);
-        let AttentionSpec { heads, kv_heads, head_dim: dim, window, .. } = spec.layers[index].attention;
+        let AttentionSpec { heads, kv_heads, head_dim: dim, window, .. } = weights.shape;
         let group = heads / kv_heads;
         let (segments, longest) = (layout.segments, layout.longest);
         let view = layout.view(window);
@@ -112,9 +112,9 @@ impl Pass<'_> {
     }
 
     /// Rotates heads by their positions. Elements beyond the rotary part are unchanged.
-    fn rotated(&self, index: usize, x: &Tensor) -> Result<Tensor> {
+    fn rotated(&self, shape: AttentionSpec, x: &Tensor) -> Result<Tensor> {
         let spec = self.spec;
-        let AttentionSpec { head_dim, rope: set, .. } = spec.layers[index].attention;
+        let AttentionSpec { head_dim, rope: set, .. } = shape;
         let Some(set) = set else { return Ok(x.clone()) };
         let (cos, sin) = &self.layout.rotations[set];
         let turn = |x: &Tensor| {
@@ -146,6 +146,7 @@ impl Pass<'_> {
         let (gate, up) = (weights.gate.forward(x)?, weights.up.forward(x)?);
         let gated = match self.spec.activation {
             Activation::Silu => (gate.silu()? * up)?,
+            Activation::ReluSquared => (gate.relu()?.sqr()? * up)?,
             Activation::GeluTanh => (gate.gelu()? * up)?,
             Activation::ClampedSwiglu { limit } => {
                 let (gate, up) = (gate.minimum(limit)?, up.clamp(-limit, limit)?);

@@ -95,7 +95,7 @@ impl Pool {
             let zeros = || Tensor::zeros((shape.kv_heads, FIRST * BLOCK, shape.head_dim), dtype, device);
             Ok(Layer { keys: zeros()?, values: zeros()? })
         };
-        let layers = spec.layers.iter().map(|spec| layer(spec.attention)).collect::<Result<_>>()?;
+        let layers = spec.attentions().map(|(_, shape)| layer(*shape)).collect::<Result<_>>()?;
         let free = Free(Mutex::new((0..FIRST as u32).rev().collect()));
         Ok(Self { layers, free: Arc::new(free), blocks: FIRST })
     }

@@ -9,7 +9,7 @@ use formwork_kernels::Encoding;
 use rayon::prelude::*;
 
 use super::Precision;
-use crate::spec::ExpertSpec;
+use crate::spec::{AttentionSpec, ExpertSpec};
 use crate::weights::{self, Matrix};
 
 /// A linear layer: a weight matrix, and the bias to add to its products if the layer has one.
@@ -26,7 +26,8 @@ enum Weight {
 }
 
 pub(super) struct Layer {
-    pub(super) attention_norm: Option<Tensor>,
+    pub(super) shape: AttentionSpec,
+    pub(super) mixer_norm: Option<Tensor>,
     pub(super) query: Linear,
     pub(super) key: Linear,
     pub(super) value: Linear,
@@ -35,7 +36,7 @@ pub(super) struct Layer {
     /// Attention sinks: one score per query head. Shape: `[heads]`.
     pub(super) sinks: Option<Tensor>,
     pub(super) output: Linear,
-    pub(super) post_attention_norm: Option<Tensor>,
+    pub(super) post_mixer_norm: Option<Tensor>,
     pub(super) feed_forward_norm: Option<Tensor>,
     pub(super) feed_forward: FeedForward,
     pub(super) post_feed_forward_norm: Option<Tensor>,
@@ -111,19 +112,24 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
+    /// Uploads a layer. Models with another mixer than attention were refused before.
     fn layer(&self, layer: &weights::LayerWeights) -> Result<Layer> {
+        let weights::Mixer::Attention(attention) = &layer.mixer else {
+            return Err(candle_core::Error::msg("the layer has no attention"));
+        };
         let norm = |norm: &Option<Vec<f32>>| norm.as_deref().map(|norm| self.vector(norm)).transpose();
         let pair = |norm: &weights::QkNormWeights| Ok((self.vector(&norm.query)?, self.vector(&norm.key)?));
-        let qk_norm: Option<Result<_>> = layer.qk_norm.as_ref().map(pair);
+        let qk_norm: Option<Result<_>> = attention.qk_norm.as_ref().map(pair);
         Ok(Layer {
-            attention_norm: norm(&layer.attention_norm)?,
-            query: self.linear(&layer.query)?,
-            key: self.key_or_value(layer.key.as_ref())?,
-            value: self.key_or_value(layer.value.as_ref())?,
+            shape: attention.shape,
+            mixer_norm: norm(&layer.mixer_norm)?,
+            query: self.linear(&attention.query)?,
+            key: self.key_or_value(attention.key.as_ref())?,
+            value: self.key_or_value(attention.value.as_ref())?,
             qk_norm: qk_norm.transpose()?,
-            sinks: norm(&layer.sinks)?,
-            output: self.linear(&layer.output)?,
-            post_attention_norm: norm(&layer.post_attention_norm)?,
+            sinks: norm(&attention.sinks)?,
+            output: self.linear(&attention.output)?,
+            post_mixer_norm: norm(&layer.post_mixer_norm)?,
             feed_forward_norm: norm(&layer.feed_forward_norm)?,
             feed_forward: self.feed_forward(&layer.feed_forward)?,
             post_feed_forward_norm: norm(&layer.post_feed_forward_norm)?,
@@ -139,8 +145,8 @@ impl Upload<'_> {
         Ok(match block {
             weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
             weights::FeedForward::Experts(mixture) => FeedForward::Experts(self.mixture(mixture)?),
-            weights::FeedForward::DenseAndExperts(_) => {
-                return Err(candle_core::Error::msg("a dense block beside a mixture is not supported"));
+            weights::FeedForward::Nothing | weights::FeedForward::DenseAndExperts(_) => {
+                return Err(candle_core::Error::msg("the feed-forward block is not supported"));
             }
         })
     }
@@ -165,7 +171,9 @@ impl Upload<'_> {
     fn gated(&self, block: &weights::GatedLinear) -> Result<GatedLinear> {
         Ok(GatedLinear {
             gate: self.linear(&block.gate)?,
-            up: self.linear(&block.up)?,
+            up: self.linear(
+                block.up.as_ref().ok_or_else(|| candle_core::Error::msg("the block is not gated"))?,
+            )?,
             down: self.linear(&block.down)?,
         })
     }

@@ -154,12 +154,9 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the number of rows of the embedding matrix, which is the size of the vocabulary.
-    pub(crate) fn vocabulary(&self) -> Result<usize, Kind> {
-        let tensor = match self {
-            Self::Gguf(_) => "token_embd.weight",
-            Self::Safetensors(_) => "model.embed_tokens.weight",
-        };
+    /// Returns the number of rows of the embedding matrix, which is the tensor `tensor`. This is the
+    /// size of the vocabulary.
+    pub(crate) fn vocabulary(&self, tensor: &str) -> Result<usize, Kind> {
         let info = self.tensor(tensor).ok_or_else(|| Kind::MissingTensor { tensor: tensor.to_owned() })?;
         // A rank other than 2 is reported when the tensor is bound.
         Ok(info.shape.get(1).copied().unwrap_or(0) as usize)

@@ -9,6 +9,167 @@ pub(crate) struct Names {
     family: Family,
 }
 
+/// Names of a family that differ from the common ones: the name in GGUF files, and the name in
+/// safetensors, both without `.weight`.
+type Differences = &'static [(&'static str, &'static str)];
+
+const GEMMA: Differences =
+    &[("ffn_norm", "pre_feedforward_layernorm"), ("post_attention_norm", "post_attention_layernorm")];
+
+const GEMMA4: Differences = &[
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("ffn_gate_inp", "router.proj"),
+    ("ffn_gate_inp.scale", "router.scale"),
+    ("ffn_down_exps.scale", "router.per_expert_scale"),
+    ("ffn_gate_up_exps", "experts.gate_up_proj"),
+    ("ffn_down_exps", "experts.down_proj"),
+];
+
+const PHI3: Differences = &[("ffn_up", "mlp.gate_up_proj")];
+
+const MIXTRAL: Differences = &[
+    ("ffn_gate", "block_sparse_moe.w1"),
+    ("ffn_down", "block_sparse_moe.w2"),
+    ("ffn_up", "block_sparse_moe.w3"),
+    ("ffn_gate_inp", "block_sparse_moe.gate"),
+    ("exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"),
+];
+
+const GPT_OSS: Differences = &[("ffn_gate_inp", "mlp.router")];
+
+const LFM2: Differences = &[
+    ("attn_norm", "operator_norm"),
+    ("attn_q_norm", "self_attn.q_layernorm"),
+    ("attn_k_norm", "self_attn.k_layernorm"),
+    ("attn_output", "self_attn.out_proj"),
+    ("ffn_norm", "ffn_norm"),
+    ("ffn_gate", "feed_forward.w1"),
+    ("ffn_down", "feed_forward.w2"),
+    ("ffn_up", "feed_forward.w3"),
+    ("ffn_gate_inp", "feed_forward.gate"),
+    ("exp_probs_b.bias", "feed_forward.expert_bias"),
+    ("token_embd_norm", "embedding_norm"),
+];
+
+/// Qwen3-Next, Qwen3.5 and later.
+const QWEN_HYBRID: Differences = &[
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
+    ("ffn_gate_up_exps", "mlp.experts.gate_up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_in", "linear_attn.in_proj_qkvz"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
+    ("ssm_a", "linear_attn.A_log"),
+    ("ssm_dt.bias", "linear_attn.dt_bias"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
+];
+
+const GRANITE_HYBRID: Differences = &[
+    ("ffn_gate_inp", "block_sparse_moe.router.layer"),
+    ("ffn_gate_up_exps", "block_sparse_moe.input_linear.weight"),
+    ("ffn_down_exps", "block_sparse_moe.output_linear.weight"),
+    ("ffn_up", "shared_mlp.input_linear"),
+    ("ffn_down", "shared_mlp.output_linear"),
+    ("ffn_up_shexp", "shared_mlp.input_linear"),
+    ("ffn_down_shexp", "shared_mlp.output_linear"),
+    ("ssm_in", "mamba.in_proj"),
+    ("ssm_conv1d", "mamba.conv1d"),
+    ("ssm_a", "mamba.A_log"),
+    ("ssm_d", "mamba.D"),
+    ("ssm_dt.bias", "mamba.dt_bias"),
+    ("ssm_norm", "mamba.norm"),
+    ("ssm_out", "mamba.out_proj"),
+];
+
+const NEMOTRON_H: Differences = &[
+    ("token_embd", "embeddings"),
+    ("output_norm", "norm_f"),
+    ("attn_norm", "norm"),
+    ("attn_q", "mixer.q_proj"),
+    ("attn_k", "mixer.k_proj"),
+    ("attn_v", "mixer.v_proj"),
+    ("attn_output", "mixer.o_proj"),
+    ("ffn_up", "mixer.up_proj"),
+    ("ffn_down", "mixer.down_proj"),
+    ("ffn_up_shexp", "mixer.shared_experts.up_proj"),
+    ("ffn_down_shexp", "mixer.shared_experts.down_proj"),
+    ("ffn_gate_inp", "mixer.gate"),
+    ("ffn_latent_down", "mixer.fc1_latent_proj"),
+    ("ffn_latent_up", "mixer.fc2_latent_proj"),
+    ("exp_probs_b.bias", "mixer.gate.e_score_correction_bias"),
+    ("ssm_in", "mixer.in_proj"),
+    ("ssm_conv1d", "mixer.conv1d"),
+    ("ssm_a", "mixer.A_log"),
+    ("ssm_d", "mixer.D"),
+    ("ssm_dt.bias", "mixer.dt_bias"),
+    ("ssm_norm", "mixer.norm"),
+    ("ssm_out", "mixer.out_proj"),
+];
+
+const fn differences(family: Family) -> Differences {
+    match family {
+        Family::Gemma2 | Family::Gemma3 => GEMMA,
+        Family::Gemma4 => GEMMA4,
+        Family::Phi3 => PHI3,
+        Family::Mixtral | Family::MiniMax => MIXTRAL,
+        Family::GptOss => GPT_OSS,
+        Family::Lfm2 => LFM2,
+        Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
+        Family::GraniteHybrid => GRANITE_HYBRID,
+        Family::NemotronH => NEMOTRON_H,
+        _ => &[],
+    }
+}
+
+/// Returns the common name of a tensor in safetensors, without the prefix of the model or layer.
+fn common(name: &str) -> &str {
+    match name {
+        "token_embd" => "embed_tokens",
+        "output_norm" => "norm",
+        "per_layer_token_embd" => "embed_tokens_per_layer",
+        "per_layer_model_proj" => "per_layer_model_projection",
+        "per_layer_proj_norm" => "per_layer_projection_norm",
+        "attn_norm" => "input_layernorm",
+        "attn_q" => "self_attn.q_proj",
+        "attn_k" => "self_attn.k_proj",
+        "attn_v" => "self_attn.v_proj",
+        "attn_qkv" => "self_attn.qkv_proj",
+        "attn_q_norm" => "self_attn.q_norm",
+        "attn_k_norm" => "self_attn.k_norm",
+        "attn_sinks.weight" => "self_attn.sinks",
+        "attn_output" => "self_attn.o_proj",
+        "ffn_norm" | "post_attention_norm" => "post_attention_layernorm",
+        "post_ffw_norm" => "post_feedforward_layernorm",
+        "ffn_gate" => "mlp.gate_proj",
+        "ffn_up" => "mlp.up_proj",
+        "ffn_down" => "mlp.down_proj",
+        "inp_gate" => "per_layer_input_gate",
+        "proj" => "per_layer_projection",
+        "post_norm" => "post_per_layer_input_norm",
+        "pre_ffw_norm_2" => "pre_feedforward_layernorm_2",
+        "post_ffw_norm_1" => "post_feedforward_layernorm_1",
+        "post_ffw_norm_2" => "post_feedforward_layernorm_2",
+        "layer_output_scale.weight" => "layer_scalar",
+        "ffn_gate_shexp" => "mlp.shared_experts.gate_proj",
+        "ffn_up_shexp" => "mlp.shared_experts.up_proj",
+        "ffn_down_shexp" => "mlp.shared_experts.down_proj",
+        "ffn_gate_inp_shexp" => "mlp.shared_expert_gate",
+        "exp_probs_b.bias" => "mlp.gate.e_score_correction_bias",
+        "ffn_gate_inp" => "mlp.gate",
+        "shortconv.conv" => "conv.conv",
+        "shortconv.in_proj" => "conv.in_proj",
+        "shortconv.out_proj" => "conv.out_proj",
+        _ => name,
+    }
+}
+
 impl Names {
     pub(crate) fn new(checkpoint: &Checkpoint, family: Family) -> Self {
         Self { in_config: matches!(checkpoint, Checkpoint::Safetensors(_)), family }
@@ -16,124 +177,64 @@ impl Names {
 
     /// Returns the number that must be added to each weight of a norm.
     pub(crate) fn norm_offset(self) -> f32 {
-        // Gemma's norms multiply by one plus the weight. GGUF files store the sum.
-        let adds = self.in_config && matches!(self.family, Family::Gemma2 | Family::Gemma3);
-        if adds { 1.0 } else { 0.0 }
+        // These norms multiply by one plus the weight. GGUF files store the sum.
+        let family =
+            matches!(self.family, Family::Gemma2 | Family::Gemma3 | Family::Qwen3Next | Family::Qwen35);
+        if self.in_config && family { 1.0 } else { 0.0 }
     }
 
-    /// Returns the name of a tensor that does not belong to a layer, such as `token_embd.weight`.
+    /// Reports whether GGUF files store the growth of a recurrent state itself. Safetensors store
+    /// the logarithm of its negative.
+    pub(crate) const fn has_growth(self) -> bool {
+        !self.in_config
+    }
+
+    /// Returns the name of a tensor that does not belong to a layer, such as `token_embd`, without
+    /// `.weight` or `.bias`.
     pub(crate) fn global(self, name: &str) -> String {
-        let own = match name {
-            "token_embd.weight" => "model.embed_tokens.weight",
-            "output_norm.weight" => "model.norm.weight",
-            "output.weight" => "lm_head.weight",
-            "per_layer_token_embd.weight" => "model.embed_tokens_per_layer.weight",
-            "per_layer_model_proj" => "model.per_layer_model_projection",
-            "per_layer_proj_norm.weight" => "model.per_layer_projection_norm.weight",
-            _ => name,
-        };
-        if self.in_config { own.to_owned() } else { name.to_owned() }
+        if !self.in_config {
+            return name.to_owned();
+        }
+        if name == "output" { "lm_head".to_owned() } else { format!("{}.{}", self.root(), self.own(name)) }
     }
 
-    /// Returns the name of a tensor of the layer at `index`. `part` is the last part of its name
-    /// without `.weight` or `.bias`, such as `attn_q`.
+    /// Returns the name of a tensor of the layer at `index`.
+    ///
+    /// `part` is the last part of its name in GGUF files, without `.weight` or `.bias`, such as
+    /// `attn_q`. For a tensor whose name in safetensors has no such ending, `part` has the ending, and
+    /// the result is the whole name.
     pub(crate) fn layer(self, index: usize, part: &str) -> String {
         if self.in_config {
-            format!("model.layers.{index}.{}", self.in_layer(part))
-        } else {
-            let part = match (self.family, part) {
-                (Family::GptOss | Family::SeedOss | Family::Glm4Moe, "ffn_norm") => "post_attention_norm",
-                _ => part,
-            };
-            format!("blk.{index}.{part}")
+            return format!("{}.layers.{index}.{}", self.root(), self.own(part));
         }
+        let renames_norm = matches!(
+            self.family,
+            Family::GptOss | Family::SeedOss | Family::Glm4Moe | Family::Qwen3Next | Family::Qwen35
+        );
+        let part = if part == "ffn_norm" && renames_norm { "post_attention_norm" } else { part };
+        format!("blk.{index}.{part}")
     }
 
-    fn in_layer(self, part: &str) -> &str {
-        let has_post_norms = matches!(self.family, Family::Gemma2 | Family::Gemma3 | Family::Gemma4);
-        match part {
-            "attn_norm" => "input_layernorm",
-            "attn_q" => "self_attn.q_proj",
-            "attn_k" => "self_attn.k_proj",
-            "attn_v" => "self_attn.v_proj",
-            "attn_qkv" => "self_attn.qkv_proj",
-            "attn_q_norm" => "self_attn.q_norm",
-            "attn_k_norm" => "self_attn.k_norm",
-            "attn_sinks" => "self_attn.sinks",
-            "attn_output" => "self_attn.o_proj",
-            "ffn_norm" if has_post_norms => "pre_feedforward_layernorm",
-            "ffn_norm" | "post_attention_norm" => "post_attention_layernorm",
-            "post_ffw_norm" => "post_feedforward_layernorm",
-            "ffn_gate" => "mlp.gate_proj",
-            "ffn_up" if self.family == Family::Phi3 => "mlp.gate_up_proj",
-            "ffn_up" => "mlp.up_proj",
-            "ffn_down" => "mlp.down_proj",
-            "inp_gate" => "per_layer_input_gate",
-            "proj" => "per_layer_projection",
-            "post_norm" => "post_per_layer_input_norm",
-            "pre_ffw_norm_2" => "pre_feedforward_layernorm_2",
-            "post_ffw_norm_1" => "post_feedforward_layernorm_1",
-            "post_ffw_norm_2" => "post_feedforward_layernorm_2",
-            "ffn_gate_shexp" => "mlp.shared_experts.gate_proj",
-            "ffn_up_shexp" => "mlp.shared_experts.up_proj",
-            "ffn_down_shexp" => "mlp.shared_experts.down_proj",
-            "ffn_gate_inp_shexp" => "mlp.shared_expert_gate",
-            "exp_probs_b" if self.family == Family::MiniMax => "block_sparse_moe.e_score_correction_bias",
-            "exp_probs_b" => "mlp.gate.e_score_correction_bias",
-            "ffn_gate_inp" => match self.family {
-                Family::Mixtral | Family::MiniMax => "block_sparse_moe.gate",
-                Family::GptOss => "mlp.router",
-                Family::Gemma4 => "router.proj",
-                _ => "mlp.gate",
-            },
-            _ => part,
-        }
+    /// Returns the first part of all names in safetensors except that of the head.
+    const fn root(self) -> &'static str {
+        if matches!(self.family, Family::NemotronH) { "backbone" } else { "model" }
     }
 
-    /// Returns the name of the tensor with the attention sinks of the layer at `index`.
-    pub(crate) fn sinks(self, index: usize) -> String {
-        let name = self.layer(index, "attn_sinks");
-        if self.in_config { name } else { name + ".weight" }
-    }
-
-    /// Returns the name of the factor for the output of the layer at `index`.
-    pub(crate) fn layer_scale(self, index: usize) -> String {
-        if self.in_config {
-            format!("model.layers.{index}.layer_scalar")
-        } else {
-            self.layer(index, "layer_output_scale.weight")
-        }
-    }
-
-    /// Returns the names of the norm of the router's input and of the factors of the experts' outputs,
-    /// in the layer at `index`.
-    pub(crate) fn router_scales(self, index: usize) -> [String; 2] {
-        if self.in_config {
-            ["scale", "per_expert_scale"].map(|part| format!("model.layers.{index}.router.{part}"))
-        } else {
-            ["ffn_gate_inp.scale", "ffn_down_exps.scale"].map(|part| self.layer(index, part))
-        }
+    /// Returns the family's name in safetensors of a tensor.
+    fn own(self, name: &str) -> &str {
+        let own = differences(self.family).iter().find(|(common, _)| *common == name);
+        own.map_or_else(|| common(name), |(_, own)| own)
     }
 
     /// Returns the names of the two tensors that contain the matrices of all experts of a layer: gates
     /// and ups together, and downs. Returns `None` if the family has no such tensors.
     pub(crate) fn stacked_experts(self, index: usize) -> Option<[String; 2]> {
-        match (self.in_config, self.family) {
-            (true, Family::Gemma4) => {
-                Some(["gate_up_proj", "down_proj"].map(|part| format!("model.layers.{index}.experts.{part}")))
-            }
-            (false, Family::Gemma4) => {
-                Some(["ffn_gate_up_exps.weight", "ffn_down_exps.weight"].map(|part| self.layer(index, part)))
-            }
-            _ => None,
+        let parts = ["ffn_gate_up_exps", "ffn_down_exps"];
+        let names = parts.map(|part| self.layer(index, part));
+        if !self.in_config {
+            return Some(names.map(|name| name + ".weight"));
         }
-    }
-
-    /// Returns the name of the tensor with the bias of the experts' scores for the choice, in the layer
-    /// at `index`.
-    pub(crate) fn choice_bias(self, index: usize) -> String {
-        let name = self.layer(index, "exp_probs_b");
-        if self.in_config { name } else { name + ".bias" }
+        differences(self.family).iter().any(|(part, _)| *part == parts[0]).then_some(names)
     }
 
     /// Returns the name of the tensor that contains the matrix `part` of all experts of a layer.
@@ -151,21 +252,14 @@ impl Names {
 
     /// Returns the name of the matrix `part` of one expert in the layer at `index`.
     pub(crate) fn expert(self, index: usize, expert: usize, part: &str) -> String {
-        match (self.in_config, self.family) {
-            (true, Family::Mixtral | Family::MiniMax) => {
-                let part = match part {
-                    "ffn_gate" => "w1",
-                    "ffn_down" => "w2",
-                    _ => "w3",
-                };
-                format!("model.layers.{index}.block_sparse_moe.experts.{expert}.{part}")
-            }
-            (true, _) => {
-                let part = self.in_layer(part).trim_start_matches("mlp.");
-                format!("model.layers.{index}.mlp.experts.{expert}.{part}")
-            }
+        if !self.in_config {
             // Older GGUF files have one tensor per expert.
-            (false, _) => self.layer(index, &format!("{part}.{expert}")),
+            return self.layer(index, &format!("{part}.{expert}"));
+        }
+        let name = self.layer(index, part);
+        match name.rsplit_once('.') {
+            Some((block, matrix)) => format!("{block}.experts.{expert}.{matrix}"),
+            None => name,
         }
     }
 }

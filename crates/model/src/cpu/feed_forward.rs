@@ -3,7 +3,7 @@
 use super::layer::Pass;
 use super::product::{Input, Rounded, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
-use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale, sigmoid};
+use crate::ops::{add_scaled, relu_squared, rms_norm, rms_norm_in_place, scale, sigmoid};
 use crate::routing::route;
 use crate::weights::{
     DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Packed, SharedExpert,
@@ -15,6 +15,7 @@ impl Pass<'_> {
     /// `[tokens, hidden]`.
     pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, x: &[f32], workspace: &mut Workspace) {
         match &weights.feed_forward {
+            FeedForward::Nothing => {}
             FeedForward::Experts(mixture) => {
                 let Workspace { normed, rounded, .. } = &mut *workspace;
                 let logits = self.projected(&mixture.router, &normed[..x.len()], rounded);
@@ -30,15 +31,22 @@ impl Pass<'_> {
     fn dense(&self, weights: &GatedLinear<Packed>, roundings: &[Rounding], workspace: &mut Workspace) {
         let Workspace { normed, result, gate, up, rounded, .. } = workspace;
         let tokens = roundings.len();
-        let len = tokens * self.spec.hidden;
         let wide = tokens * weights.gate.weight.rows;
         // Shape: `[tokens, feed_forward]`.
         let (gate, up) = (room(gate, wide), room(up, wide));
-        let parts = [(&weights.gate, &mut *gate), (&weights.up, up)];
-        let input = Input { x: &normed[..len], roundings };
-        gated_products(self.team, rounded, input, parts, self.spec.activation);
+        let input = Input { x: &normed[..tokens * weights.gate.weight.columns], roundings };
+        if let Some(linear) = &weights.up {
+            let parts = [(&weights.gate, &mut *gate), (linear, up)];
+            gated_products(self.team, rounded, input, parts, self.spec.activation);
+        } else {
+            products(self.team, rounded, input, [(&weights.gate, &mut *gate)]);
+            for gate in &mut *gate {
+                *gate = relu_squared(*gate);
+            }
+        }
         let input = Input { x: gate, roundings };
-        products(self.team, rounded, input, [(&weights.down, room(result, len))]);
+        let result = room(result, tokens * weights.down.weight.rows);
+        products(self.team, rounded, input, [(&weights.down, result)]);
     }
 
     /// Computes a dense block and a mixture side by side, as [`Pass::feed_forward`] does.
@@ -60,27 +68,34 @@ impl Pass<'_> {
     /// Computes a mixture with the router's `logits`, of shape `[tokens, experts]`. Reads
     /// `workspace.normed` and writes `workspace.result`.
     fn experts(&self, mixture: &Mixture<Packed>, logits: &[f32], workspace: &mut Workspace) {
-        let hidden = self.spec.hidden;
         let tokens = self.roundings.len();
-        let x = workspace.normed[..tokens * hidden].to_vec();
-        let mut out = match &mixture.shared {
-            Some(shared) => self.shared_expert(shared, &x, workspace),
-            None => vec![0.0; x.len()],
-        };
+        let x = workspace.normed[..tokens * self.spec.hidden].to_vec();
+        let shared = mixture.shared.as_ref().map(|shared| self.shared_expert(shared, &x, workspace));
+        let width = mixture.spec.latent.unwrap_or(self.spec.hidden);
+        let narrow =
+            mixture.latent.as_ref().map(|[before, _]| self.projected(before, &x, &mut workspace.rounded));
+        let inputs = narrow.as_ref().unwrap_or(&x);
+        let mut sum = vec![0.0; tokens * width];
         let (bias, scales) = (mixture.choice_bias.as_deref(), mixture.output_scales.as_deref());
         let routes = route(mixture.spec, logits, bias, scales);
         for (expert, tokens) in mixture.experts.iter().zip(routes).filter(|(_, tokens)| !tokens.is_empty()) {
-            let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
+            let rows = tokens.iter().flat_map(|&(token, _)| &inputs[token * width..(token + 1) * width]);
             room(&mut workspace.normed, x.len()).iter_mut().zip(rows).for_each(|(to, from)| *to = *from);
             let roundings: Vec<Rounding> = tokens.iter().map(|&(token, _)| self.roundings[token]).collect();
             self.dense(expert, &roundings, workspace);
-            for ((token, weight), fed) in tokens.into_iter().zip(workspace.result.chunks_exact(hidden)) {
-                for (out, fed) in out[token * hidden..(token + 1) * hidden].iter_mut().zip(fed) {
+            for ((token, weight), fed) in tokens.into_iter().zip(workspace.result.chunks_exact(width)) {
+                for (out, fed) in sum[token * width..(token + 1) * width].iter_mut().zip(fed) {
                     *out += weight * fed;
                 }
             }
         }
-        room(&mut workspace.result, out.len()).copy_from_slice(&out);
+        if let Some([_, after]) = &mixture.latent {
+            sum = self.projected(after, &sum, &mut workspace.rounded);
+        }
+        if let Some(shared) = shared {
+            add_scaled(self.team, &mut sum, &shared, 1.0);
+        }
+        room(&mut workspace.result, sum.len()).copy_from_slice(&sum);
     }
 
     /// Returns the products of the inputs `x` of a block with a small matrix. Shape: `[tokens, rows]`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
 
-use crate::spec::{AttentionSpec, KeyValues, ModelSpec};
+use crate::spec::{KeyValues, LayerSpec, ModelSpec};
 
 /// Number of positions in a block of the cache.
 pub(super) const BLOCK: usize = POSITIONS;
@@ -21,7 +21,7 @@ pub(super) struct KvMemory {
 /// Memory layout of one layer's keys and values.
 #[derive(Clone, Copy, Debug)]
 struct LayerMemory {
-    /// Number of key-value heads; 0 if the layer reads those of another layer.
+    /// Number of key-value heads; 0 if the layer reads those of another layer or has no attention.
     kv_heads: usize,
     shape: KvShape,
     /// Offset of the layer in a slot.
@@ -37,11 +37,13 @@ impl LayerMemory {
 
 impl KvMemory {
     pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
-        let shape = |attention: AttentionSpec| {
-            let has_own = !matches!(attention.key_values, KeyValues::OfLayer(_));
-            (if has_own { attention.kv_heads } else { 0 }, KvShape::new(format, attention.head_dim))
+        let shape = |layer: &LayerSpec| match layer.attention() {
+            Some(attention) if !matches!(attention.key_values, KeyValues::OfLayer(_)) => {
+                (attention.kv_heads, KvShape::new(format, attention.head_dim))
+            }
+            _ => (0, KvShape::new(format, 0)),
         };
-        Self::of(spec.layers.iter().map(|layer| shape(layer.attention)))
+        Self::of(spec.layers.iter().map(shape))
     }
 
     /// Creates the memory for layers with the given numbers of key-value heads and shapes.

@@ -2,22 +2,15 @@ use std::f32::consts::FRAC_1_SQRT_2;
 
 use formwork_kernels::Team;
 use formwork_vocab::TokenId;
-use smallvec::SmallVec;
 
-use super::attention::{Run, attend};
 use super::kv::KvCache;
 use super::product::{Input, Rounding, products};
+use super::state::States;
 use super::workspace::{Workspace, room};
 use crate::ops::{add_scaled, gated, rms_norm, rms_norm_in_place, scale};
 use crate::rope::Rotation;
-use crate::spec::{KeyValues, ModelSpec};
-use crate::weights::{LayerWeights, Packed, PerLayerInput, PerLayerInputs};
-
-/// Minimum number of tokens in a segment for all threads to share the work of writing its keys and
-/// values.
-const LONG: usize = 16;
-/// Number of shorter segments that one parallel task writes.
-const WORTH: usize = 2;
+use crate::spec::ModelSpec;
+use crate::weights::{FeedForward, LayerWeights, Mixer, Packed, PerLayerInput, PerLayerInputs};
 
 /// State of a forward pass that all layers share.
 pub(super) struct Pass<'a> {
@@ -33,6 +26,8 @@ pub(super) struct Pass<'a> {
 /// Tokens of one sequence that are computed in a forward pass, following the tokens in its cache.
 pub(super) struct Segment<'a> {
     pub(super) cache: &'a mut KvCache,
+    /// `None` if the model has no states.
+    pub(super) states: Option<&'a mut States>,
     pub(super) tokens: &'a [TokenId],
     /// Rotations for the positions of the tokens, with an element for each set of rotary
     /// frequencies.
@@ -67,23 +62,63 @@ impl<'a> Pass<'a> {
         Self { spec, team, roundings: segments.iter().flat_map(rounding).collect(), tokens }
     }
 
-    /// Computes the layer at `index`: updates the residual stream `x`, and writes the layer's keys
-    /// and values to the caches of the segments.
+    /// Computes the mixer of the layer at `index`: updates the residual stream `x`, and writes the
+    /// layer's keys, values and states to the segments.
     ///
     /// Shape of `x`: `[tokens, hidden]`, segment by segment.
-    pub(super) fn layer(
+    pub(super) fn mix(
         &self,
         (index, weights): (usize, &LayerWeights<Packed>),
         segments: &mut [Segment<'_>],
         x: &mut [f32],
         workspace: &mut Workspace,
     ) {
-        self.normed(x, weights.attention_norm.as_deref(), workspace);
-        self.attention(index, weights, segments, workspace);
-        self.add(x, &mut workspace.result[..x.len()], weights.post_attention_norm.as_deref());
-        self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
-        self.feed_forward(weights, x, workspace);
-        self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
+        if matches!(weights.mixer, Mixer::Nothing) {
+            return;
+        }
+        self.normed(x, weights.mixer_norm.as_deref(), workspace);
+        match &weights.mixer {
+            Mixer::Nothing => {}
+            Mixer::Attention(attention) => self.attention(index, attention, segments, workspace),
+            Mixer::ShortConvolution(block) => self.short_convolution(index, block, segments, workspace),
+            Mixer::DeltaRule(block) => self.delta_rule(index, block, segments, workspace),
+            Mixer::Mamba2(block) => self.mamba2(index, block, segments, workspace),
+        }
+        self.add(x, &mut workspace.result[..x.len()], weights.post_mixer_norm.as_deref());
+    }
+
+    /// Computes the keys, values and states of the layer at `index`, which later tokens need. If this
+    /// takes the whole mixer, updates the residual stream `x` as [`Pass::mix`] does. Otherwise, returns
+    /// true: the mixer is still to be computed for the tokens whose output is needed.
+    pub(super) fn keys_and_states(
+        &self,
+        (index, weights): (usize, &LayerWeights<Packed>),
+        segments: &mut [Segment<'_>],
+        x: &mut [f32],
+        workspace: &mut Workspace,
+    ) -> bool {
+        if let Mixer::Attention(attention) = &weights.mixer {
+            self.normed(x, weights.mixer_norm.as_deref(), workspace);
+            self.keys_and_values((index, attention), segments, workspace);
+            return true;
+        }
+        self.mix((index, weights), segments, x, workspace);
+        false
+    }
+
+    /// Computes what follows the mixer in the layer at `index`: updates the residual stream `x`, of
+    /// shape `[tokens, hidden]`.
+    pub(super) fn feed(
+        &self,
+        (index, weights): (usize, &LayerWeights<Packed>),
+        x: &mut [f32],
+        workspace: &mut Workspace,
+    ) {
+        if !matches!(weights.feed_forward, FeedForward::Nothing) {
+            self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
+            self.feed_forward(weights, x, workspace);
+            self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
+        }
         if let Some(input) = &weights.per_layer_input {
             self.per_layer_input((index, input), x, workspace);
         }
@@ -114,40 +149,6 @@ impl<'a> Pass<'a> {
         products(self.team, rounded, input, [(&weights.projection, &mut *result)]);
         rms_norm_in_place(self.team, result, &weights.norm, self.spec.norm_epsilon);
         add_scaled(self.team, x, result, 1.0);
-    }
-
-    /// Computes only the keys and values of the layer at `index`, and writes them to the caches of
-    /// the segments.
-    pub(super) fn keys_and_values(
-        &self,
-        (index, weights): (usize, &LayerWeights<Packed>),
-        segments: &mut [Segment<'_>],
-        x: &[f32],
-        workspace: &mut Workspace,
-    ) {
-        let Some(key) = &weights.key else { return };
-        self.normed(x, weights.attention_norm.as_deref(), workspace);
-        let Workspace { normed, keys, values, rounded, .. } = workspace;
-        let key_len = self.roundings.len() * self.spec.layers[index].attention.key_len();
-        let (keys, values) = (room(keys, key_len), room(values, key_len));
-        let input = Input { x: &normed[..x.len()], roundings: &self.roundings };
-        if let Some(value) = &weights.value {
-            products(self.team, rounded, input, [(key, &mut *keys), (value, &mut *values)]);
-        } else {
-            products(self.team, rounded, input, [(key, &mut *keys)]);
-            values.copy_from_slice(keys);
-        }
-        self.norm_keys_and_values(weights, keys, values);
-        self.write(index, segments, &mut [], (keys, values));
-    }
-
-    fn norm_keys_and_values(&self, weights: &LayerWeights<Packed>, keys: &mut [f32], values: &mut [f32]) {
-        if let Some(norm) = &weights.qk_norm {
-            rms_norm_in_place(self.team, keys, &norm.key, self.spec.norm_epsilon);
-        }
-        if let Some(norm) = &weights.value_norm {
-            rms_norm_in_place(self.team, values, norm, self.spec.norm_epsilon);
-        }
     }
 
     /// Computes the additional inputs of all layers from the tokens and from their embeddings `x`, of
@@ -192,123 +193,5 @@ impl<'a> Pass<'a> {
             rms_norm_in_place(self.team, result, norm, self.spec.norm_epsilon);
         }
         add_scaled(self.team, x, result, self.spec.residual_scale);
-    }
-
-    /// Computes the attention block of the layer at `index`. Reads `workspace.normed` and writes
-    /// `workspace.result`, both of shape `[tokens, hidden]`.
-    fn attention(
-        &self,
-        index: usize,
-        weights: &LayerWeights<Packed>,
-        segments: &mut [Segment<'_>],
-        workspace: &mut Workspace,
-    ) {
-        let spec = self.spec;
-        let (tokens, shape) = (self.roundings.len(), spec.layers[index].attention);
-        let query_len = shape.query_len();
-        let key_len = if weights.key.is_some() { shape.key_len() } else { 0 };
-        let Workspace { normed, result, queries, keys, values, attended, parts, rounded, .. } = workspace;
-        // Shapes: `[tokens, heads, head_dim]` for queries, and `[tokens, kv_heads, head_dim]` for
-        // keys and values.
-        let queries = room(queries, tokens * query_len);
-        let keys = room(keys, tokens * key_len);
-        let values = room(values, tokens * key_len);
-        let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
-        let query = (&weights.query, &mut *queries);
-        match (&weights.key, &weights.value) {
-            (Some(key), Some(value)) => {
-                products(self.team, rounded, input, [query, (key, &mut *keys), (value, &mut *values)]);
-            }
-            (Some(key), None) => {
-                products(self.team, rounded, input, [query, (key, &mut *keys)]);
-                values.copy_from_slice(keys);
-            }
-            (None, _) => products(self.team, rounded, input, [query]),
-        }
-        if let Some(norm) = &weights.qk_norm {
-            rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
-        }
-        if weights.key.is_some() {
-            self.norm_keys_and_values(weights, keys, values);
-        }
-        let source = match shape.key_values {
-            KeyValues::OfLayer(source) => source,
-            KeyValues::Own | KeyValues::OneProjection => index,
-        };
-        self.write(index, segments, queries, (keys, values));
-        let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
-        let mut rest = &*queries;
-        for segment in &*segments {
-            runs.push(Run {
-                spec,
-                shape,
-                sinks: weights.sinks.as_deref(),
-                cache: segment.cache.layer(source),
-                queries: rest.split_off(..segment.tokens.len() * query_len).unwrap_or_default(),
-                start: segment.cache.len(),
-            });
-        }
-        let attended = room(attended, tokens * query_len);
-        attend(self.team, &runs, parts, attended);
-        let result = room(result, tokens * spec.hidden);
-        let input = Input { x: attended, roundings: &self.roundings };
-        products(self.team, rounded, input, [(&weights.output, result)]);
-    }
-
-    /// Rotates the queries and keys of all tokens in place, and writes the keys and values to the
-    /// caches. `queries` is empty if only keys and values are computed.
-    fn write(
-        &self,
-        index: usize,
-        segments: &mut [Segment<'_>],
-        mut queries: &mut [f32],
-        (mut keys, mut values): (&mut [f32], &[f32]),
-    ) {
-        let tokens = self.roundings.len();
-        let (query_len, key_len) = (queries.len() / tokens, keys.len() / tokens);
-        // All threads share each long segment. Short segments are distributed whole.
-        let mut short: SmallVec<[_; 8]> = SmallVec::new();
-        for segment in segments {
-            let len = segment.tokens.len();
-            let queries = queries.split_off_mut(..len * query_len).unwrap_or_default();
-            let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
-            let values = values.split_off(..len * key_len).unwrap_or_default();
-            if len < LONG {
-                short.push((segment, queries, keys, values));
-            } else {
-                self.write_segment(index, segment, queries, (keys, values));
-            }
-        }
-        self.team.for_chunks(&mut short, WORTH, |_, short| {
-            for (segment, queries, keys, values) in short {
-                self.write_segment(index, segment, queries, (keys, values));
-            }
-        });
-    }
-
-    /// Does the work of [`Pass::write`] for one segment.
-    fn write_segment(
-        &self,
-        index: usize,
-        segment: &mut Segment<'_>,
-        queries: &mut [f32],
-        (keys, values): (&mut [f32], &[f32]),
-    ) {
-        let Self { spec, team, .. } = *self;
-        let shape = spec.layers[index].attention;
-        if let Some(rope) = shape.rope {
-            let rotation = &segment.rotations[rope];
-            rotation.apply(team, queries, shape.query_len(), shape.head_dim);
-            rotation.apply(team, keys, shape.key_len(), shape.head_dim);
-        }
-        if let Some(temperature) = spec.temperature {
-            // `queries` is empty if only keys and values are computed.
-            for (token, queries) in queries.chunks_exact_mut(shape.query_len()).enumerate() {
-                scale(queries, temperature.at(segment.cache.len() + token));
-            }
-        }
-        if !keys.is_empty() {
-            segment.cache.write(team, index, keys, values);
-        }
     }
 }

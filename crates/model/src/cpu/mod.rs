@@ -14,35 +14,45 @@
 //! ([`product::Rounding`]).
 
 mod attention;
+mod convolution;
 mod feed_forward;
 mod head;
 mod kv;
 mod layer;
 mod product;
+mod recurrence;
+mod sequence;
+mod state;
 mod workspace;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{KvFormat, Operand, Team};
+use formwork_kernels::{KvFormat, Operand, Slot, Team};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
-use self::kv::{KvCache, KvMemory};
+use self::kv::KvMemory;
 use self::layer::{Pass, Segment};
+use self::sequence::Sequence;
+use self::state::StateMemory;
 use self::workspace::{Workspace, room};
 use crate::backend::Backend;
 use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
-use crate::weights::{LayerWeights, Packed, Weights};
+use crate::weights::{LayerWeights, Mixer, Packed, Weights};
 
 /// Number of tokens in a piece.
 const PIECE: usize = 256;
 /// Maximum number of additional tokens in the last piece. A separate piece for a few tokens would
 /// be slow, because all weights would have to be read again.
 const MORE: usize = 32;
+
+/// Maximum size in bytes of all snapshots of the states of a decoder's sequences.
+const SNAPSHOT_BYTES: usize = 1 << 30;
 
 /// Immutable part of a model, which all its decoders share.
 #[derive(Debug)]
@@ -51,6 +61,8 @@ pub(crate) struct Network {
     weights: Weights<Packed>,
     rope: Rope,
     kv_memory: KvMemory,
+    /// `None` if the model has no states.
+    state_memory: Option<StateMemory>,
     team: Team,
 }
 
@@ -64,14 +76,18 @@ impl Network {
         let weights = weights.pack()?;
         // Keys and values that come from `f32` weights are computed in `f32`, and are then also
         // stored in `f32`.
-        let is_exact = |layer: &LayerWeights<Packed>| {
-            let mut linears = [&layer.key, &layer.value].into_iter().flatten();
-            linears.all(|linear| linear.weight.operand() == Operand::Floats)
+        let is_exact = |layer: &LayerWeights<Packed>| match &layer.mixer {
+            Mixer::Attention(attention) => {
+                let mut linears = [&attention.key, &attention.value].into_iter().flatten();
+                linears.all(|linear| linear.weight.operand() == Operand::Floats)
+            }
+            _ => true,
         };
         let is_exact = weights.layers.iter().all(is_exact)
-            || !spec.layers.iter().all(|layer| KvFormat::I16.takes(layer.attention.head_dim));
+            || !spec.attentions().all(|(_, shape)| KvFormat::I16.takes(shape.head_dim));
+        let state_memory = StateMemory::new(&spec);
         let kv_memory = KvMemory::new(&spec, if is_exact { KvFormat::F32 } else { KvFormat::I16 });
-        Ok(Self { spec, weights, rope, kv_memory, team })
+        Ok(Self { spec, weights, rope, kv_memory, state_memory, team })
     }
 
     /// Sums all packed weights as integers, to measure the speed of reading them. Returns their
@@ -120,19 +136,57 @@ impl Backend for Network {
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
-    sequences: FxHashMap<SequenceId, KvCache>,
+    sequences: FxHashMap<SequenceId, Sequence>,
     next: u32,
+    /// Number of tokens that were computed again so far.
+    replayed: u64,
     workspace: Workspace,
 }
 
 impl Decoder {
     /// Creates a decoder without open sequences. A sequence can have at most `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
-        Self { network, context, sequences: FxHashMap::default(), next: 0, workspace: Workspace::default() }
+        Self {
+            network,
+            context,
+            sequences: FxHashMap::default(),
+            next: 0,
+            replayed: 0,
+            workspace: Workspace::default(),
+        }
+    }
+
+    /// Drops the least useful snapshots of states until the others fit [`SNAPSHOT_BYTES`].
+    fn bound_snapshots(&mut self) {
+        let Some(memory) = &self.network.state_memory else { return };
+        let most = SNAPSHOT_BYTES / memory.bytes().max(1);
+        loop {
+            let all = self.sequences.values().filter_map(|sequence| {
+                let recurrent = sequence.recurrent.as_ref()?;
+                Some(recurrent.states.worths(sequence.len()))
+            });
+            let all = all.flatten();
+            // Forks share snapshots. A shared one is worth what it is worth to any of them.
+            let mut worths: FxHashMap<*const Slot, (f32, &Arc<Slot>)> = FxHashMap::default();
+            for (worth, state) in all {
+                let known = worths.entry(Arc::as_ptr(state)).or_insert((worth, state));
+                known.0 = known.0.max(worth);
+            }
+            if worths.len() <= most {
+                return;
+            }
+            let least = worths.values().min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some(state) = least.map(|(_, state)| Arc::clone(state)) else { return };
+            for sequence in self.sequences.values_mut() {
+                if let Some(recurrent) = &mut sequence.recurrent {
+                    recurrent.states.forget(&state);
+                }
+            }
+        }
     }
 
     fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
-        let len = |sequence| self.sequences.get(&sequence).map(KvCache::len);
+        let len = |sequence| self.sequences.get(&sequence).map(Sequence::len);
         batch.check(len, self.network.spec.vocabulary, self.context)
     }
 }
@@ -140,30 +194,47 @@ impl Decoder {
 /// Run of a batch, with the state of its computation.
 struct Progress<'a> {
     run: Run<'a>,
-    cache: KvCache,
-    /// Tokens of the run that have not been computed yet.
-    rest: &'a [TokenId],
+    sequence: Sequence,
+    /// Tokens to compute: those of the run, and before them those to compute again.
+    tokens: Cow<'a, [TokenId]>,
+    /// Number of tokens that have been computed.
+    read: usize,
     /// Output of the last layer for the tokens whose logits are requested, as far as computed.
     /// Shape: `[rows, hidden]`.
     x: Vec<f32>,
 }
 
 impl<'a> Progress<'a> {
-    fn new(run: Run<'a>, cache: KvCache) -> Self {
-        Self { run, cache, rest: run.tokens, x: Vec::new() }
+    fn new(run: Run<'a>, mut sequence: Sequence) -> Self {
+        let replayed = sequence.to_replay();
+        let tokens = if replayed.is_empty() {
+            // A conversation goes on, or drafts follow: the sequence may be cut here later.
+            if run.role == Role::Prompt || run.wanted.count() > 1 {
+                sequence.keep();
+            }
+            Cow::Borrowed(run.tokens)
+        } else {
+            Cow::Owned([replayed, run.tokens].concat())
+        };
+        sequence.append(run.tokens);
+        Self { run, sequence, tokens, read: 0, x: Vec::new() }
     }
 
-    /// Returns the number of tokens with requested logits among the `len` tokens that precede
-    /// `rest`.
+    /// Returns the number of tokens that have not been computed yet.
+    fn left(&self) -> usize {
+        self.tokens.len() - self.read
+    }
+
+    /// Returns the number of tokens with requested logits among the next `len` tokens.
     fn wanted(&self, len: usize) -> usize {
-        self.run.wanted.count().saturating_sub(self.rest.len()).min(len)
+        self.run.wanted.count().saturating_sub(self.left() - len).min(len)
     }
 }
 
 impl Network {
-    /// Creates the cache of a sequence without tokens.
-    fn cache(&self) -> KvCache {
-        KvCache::new(self.kv_memory.clone())
+    /// Creates a sequence without tokens.
+    fn sequence(&self) -> Sequence {
+        Sequence::new(self.kv_memory.clone(), self.state_memory.as_ref())
     }
 
     /// Computes all tokens of the runs, piece by piece.
@@ -172,18 +243,19 @@ impl Network {
     /// Returns an error if there is not enough memory for keys and values.
     fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) -> Result<(), ModelError> {
         loop {
-            let left = runs.iter().map(|progress| progress.rest.len()).sum();
+            let left = runs.iter().map(Progress::left).sum();
             let mut room = if left <= PIECE + MORE { left } else { PIECE };
             let mut segments = Vec::new();
             let mut wanted = vec![0; runs.len()];
             for (progress, wanted) in runs.iter_mut().zip(&mut wanted) {
-                let len = progress.rest.len().min(room);
+                let len = progress.left().min(room);
                 if len > 0 {
                     room -= len;
-                    let (tokens, rest) = progress.rest.split_at(len);
-                    progress.rest = rest;
                     *wanted = progress.wanted(len);
-                    segments.push(self.segment(&mut progress.cache, tokens, *wanted)?);
+                    let tokens = progress.read..progress.read + len;
+                    progress.read = tokens.end;
+                    let tokens = &progress.tokens[tokens];
+                    segments.push(self.segment(&mut progress.sequence, tokens, *wanted)?);
                 }
             }
             if segments.is_empty() {
@@ -192,21 +264,24 @@ impl Network {
             let mut x = self.pass(segments, workspace, &mut |_| {});
             for (progress, wanted) in runs.iter_mut().zip(wanted) {
                 progress.x.extend_from_slice(x.split_off(..wanted * self.spec.hidden).unwrap_or_default());
+                progress.sequence.finish();
             }
         }
     }
 
-    /// Returns the next tokens of a sequence as a segment, with memory for their keys and values.
-    /// `wanted` is the number of tokens, counted from the last, whose output is needed.
+    /// Returns the next tokens of a sequence as a segment, with memory for their keys, values and
+    /// states. `wanted` is the number of tokens, counted from the last, whose output is needed.
     fn segment<'a>(
         &self,
-        cache: &'a mut KvCache,
+        sequence: &'a mut Sequence,
         tokens: &'a [TokenId],
         wanted: usize,
     ) -> Result<Segment<'a>, ModelError> {
-        cache.reserve(cache.len() + tokens.len()).map_err(ModelError::backend)?;
+        sequence.reserve(tokens.len()).map_err(ModelError::backend)?;
+        let Sequence { cache, recurrent } = sequence;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
-        Ok(Segment { cache, tokens, rotations, wanted })
+        let states = recurrent.as_mut().map(|recurrent| &mut recurrent.states);
+        Ok(Segment { cache, states, tokens, rotations, wanted })
     }
 
     /// Appends tokens to sequences. Returns the output of the last layer for the tokens whose
@@ -239,17 +314,23 @@ impl Network {
         }
         for layer in self.weights.layers.iter().enumerate() {
             let is_last = layer.0 + 1 == self.weights.layers.len();
-            if is_last && segments.iter().any(|segment| segment.wanted < segment.tokens.len()) {
-                // Later tokens need only the keys and values of the skipped tokens.
-                pass.keys_and_values(layer, &mut segments, x, workspace);
+            let has_unwanted = segments.iter().any(|segment| segment.wanted < segment.tokens.len());
+            if is_last && has_unwanted {
+                // Later tokens need only the keys, values and states of the skipped tokens.
+                let mixes_later = pass.keys_and_states(layer, &mut segments, x, workspace);
                 let tokens = wanted_tokens(&segments);
                 x = leave_wanted(&mut segments, x, spec.hidden);
                 if x.is_empty() {
                     break;
                 }
                 pass = Pass::new(spec, &self.team, &segments, tokens);
+                if mixes_later {
+                    pass.mix(layer, &mut segments, x, workspace);
+                }
+            } else {
+                pass.mix(layer, &mut segments, x, workspace);
             }
-            pass.layer(layer, &mut segments, x, workspace);
+            pass.feed(layer, x, workspace);
             visit(x);
         }
         for segment in &mut segments {
@@ -265,11 +346,12 @@ impl Network {
     fn residual_streams(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
-        let (mut cache, mut workspace) = (self.cache(), Workspace::default());
+        let (mut sequence, mut workspace) = (self.sequence(), Workspace::default());
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(vec![self.segment(&mut cache, tokens, tokens.len())?], &mut workspace, &mut visit);
+            self.pass(vec![self.segment(&mut sequence, tokens, tokens.len())?], &mut workspace, &mut visit);
+            sequence.finish();
         }
         Ok(states)
     }
@@ -312,7 +394,7 @@ impl LanguageModel for Decoder {
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.sequences.insert(id, self.network.cache());
+        self.sequences.insert(id, self.network.sequence());
         id
     }
 
@@ -321,9 +403,9 @@ impl LanguageModel for Decoder {
     }
 
     fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
-        let cache =
+        let sequence =
             self.sequences.get_mut(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
-        cache.truncate(len);
+        sequence.truncate(len);
         Ok(())
     }
 
@@ -331,13 +413,21 @@ impl LanguageModel for Decoder {
         true
     }
 
+    fn truncates_cheaply(&self) -> bool {
+        self.network.state_memory.is_none()
+    }
+
+    fn replayed_tokens(&self) -> u64 {
+        self.replayed
+    }
+
     fn is_batch_invariant(&self) -> bool {
         true
     }
 
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
-        let cache = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
-        let fork = cache.fork(len);
+        let parent = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let fork = parent.fork(len);
         let id = self.open();
         self.sequences.insert(id, fork);
         Ok(id)
@@ -351,27 +441,30 @@ impl LanguageModel for Decoder {
         let wanted = vec![None; tokens.len()];
         let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };
         self.check(&Batch { runs: vec![run] })?;
-        let cache = self.sequences.remove(&sequence);
-        let cache = cache.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
-        let mut runs = [Progress::new(run, cache)];
+        let opened = self.sequences.remove(&sequence);
+        let opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let mut runs = [Progress::new(run, opened)];
         let (network, workspace) = (&*self.network, &mut self.workspace);
         network.advance(&mut runs, workspace)?;
-        let [Progress { cache, x, .. }] = runs;
-        self.sequences.insert(sequence, cache);
-        Ok(network.normed(&x))
+        let [Progress { sequence: opened, x, .. }] = runs;
+        self.sequences.insert(sequence, opened);
+        self.bound_snapshots();
+        Ok(self.network.normed(&x))
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
         self.check(batch)?;
         let runs = batch.runs.iter().filter_map(|&run| {
-            let cache = self.sequences.remove(&run.sequence)?;
-            Some(Progress::new(run, cache))
+            let sequence = self.sequences.remove(&run.sequence)?;
+            Some(Progress::new(run, sequence))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
+        self.replayed += runs.iter().map(|run| (run.tokens.len() - run.run.tokens.len()) as u64).sum::<u64>();
         let (network, workspace) = (&*self.network, &mut self.workspace);
         network.advance(&mut runs, workspace)?;
         let logits = network.logits(&runs, workspace);
-        self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
+        self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.sequence)));
+        self.bound_snapshots();
         Ok(Logits::new(logits))
     }
 

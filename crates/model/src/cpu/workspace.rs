@@ -1,5 +1,7 @@
 //! Memory that later forward passes reuse. Large buffers are neither allocated again nor cleared.
 
+use formwork_kernels::COLUMNS;
+
 use super::head::Outlook;
 use super::product::Rounded;
 
@@ -20,6 +22,14 @@ pub(super) struct Workspace {
     pub(super) parts: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
+    /// Projections of the input of a convolution or recurrence, and the results of the convolution.
+    pub(super) mixed: Vec<f32>,
+    pub(super) convolved: Vec<f32>,
+    /// Factors of the states of a recurrence, and the rates of the delta rule. Shape: `[tokens, heads]`.
+    pub(super) decays: Vec<f32>,
+    pub(super) rates: Vec<f32>,
+    /// Results of a recurrence by blocks of columns.
+    pub(super) blocks: Vec<[f32; COLUMNS]>,
     /// Additional inputs of all layers. Shape: `[tokens, layers, width]`.
     pub(super) per_layer_inputs: Vec<f32>,
     pub(super) rounded: Rounded,

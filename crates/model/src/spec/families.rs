@@ -2,15 +2,16 @@
 
 mod experts;
 mod gemma;
+mod hybrid;
 mod ropes;
 
 use super::fields::{Field, Fields};
 use super::rope::RopeSpec;
 use super::{
-    Activation, AttentionSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, ModelSpec, NormPlacement,
-    QkNorm, RopePairing, Scores,
+    Activation, AttentionSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, MixerSpec, ModelSpec,
+    NormPlacement, QkNorm, RopePairing, Scores,
 };
-use crate::checkpoint::{Checkpoint, Family};
+use crate::checkpoint::{Checkpoint, Family, Names};
 use crate::error::Kind;
 
 const HIDDEN: Field = Field("embedding_length", "hidden_size");
@@ -70,8 +71,9 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
 
 /// Adds a set of rotary frequencies and assigns it to all layers with a window.
 fn give_windowed(spec: &mut ModelSpec, rope: RopeSpec) {
-    let windowed = spec.layers.iter_mut().filter(|layer| layer.attention.window.is_some());
-    windowed.for_each(|layer| layer.attention.rope = Some(spec.ropes.len()));
+    let set = spec.ropes.len();
+    let windowed = spec.attentions_mut().filter(|(_, attention)| attention.window.is_some());
+    windowed.for_each(|(_, attention)| attention.rope = Some(set));
     spec.ropes.push(rope);
 }
 
@@ -101,29 +103,45 @@ impl Reader<'_> {
         let enough = layers <= self.checkpoint.tensors().len();
         fields.rule(enough, LAYERS, layers, "it must not exceed the number of tensors")?;
         let kv_heads = fields.sizes(KV_HEADS, layers)?.unwrap_or_else(|| vec![heads; layers]);
-        let odd = kv_heads.iter().find(|&&kv_heads| kv_heads == 0 || !heads.is_multiple_of(kv_heads));
+        // Layers without attention have none.
+        let may_lack = matches!(self.family, Family::Lfm2 | Family::GraniteHybrid | Family::NemotronH);
+        let is_odd = |&&kv_heads: &&usize| match kv_heads {
+            0 => !may_lack,
+            _ => !heads.is_multiple_of(kv_heads),
+        };
+        let odd = kv_heads.iter().find(is_odd);
         let rule = "it must divide the number of heads";
         fields.rule(odd.is_none(), KV_HEADS, odd.copied().unwrap_or(0), rule)?;
-        let widths = fields.sizes(FEED_FORWARD, layers)?.ok_or_else(|| fields.missing(FEED_FORWARD))?;
-        fields.rule(!widths.contains(&0), FEED_FORWARD, 0, "it must be positive in each layer")?;
+        let widths = match fields.sizes(FEED_FORWARD, layers)? {
+            Some(widths) => widths,
+            // A model with experts in all layers may lack the field.
+            None => fields.sizes(EXPERT_WIDTH, layers)?.ok_or_else(|| fields.missing(FEED_FORWARD))?,
+        };
+        let may_lack = self.family == Family::NemotronH;
+        let rule = "it must be positive in each layer";
+        fields.rule(may_lack || !widths.contains(&0), FEED_FORWARD, 0, rule)?;
         let context = fields.size(CONTEXT)?;
         let layer = |(kv_heads, width)| LayerSpec {
-            attention: AttentionSpec {
-                heads,
-                kv_heads,
-                head_dim,
-                key_values: KeyValues::Own,
-                window: None,
-                rope: Some(0),
+            mixer: match kv_heads {
+                0 => MixerSpec::Nothing,
+                _ => MixerSpec::Attention(AttentionSpec {
+                    heads,
+                    kv_heads,
+                    head_dim,
+                    key_values: KeyValues::Own,
+                    window: None,
+                    rope: Some(0),
+                    is_gated: false,
+                }),
             },
             feed_forward: FeedForwardSpec::Dense { width },
         };
         let mut spec = ModelSpec {
             architecture: architecture.to_owned(),
             hidden,
-            vocabulary: self.checkpoint.vocabulary()?,
+            vocabulary: self.checkpoint.vocabulary(&(self.names().global("token_embd") + ".weight"))?,
             context,
-            norm_epsilon: fields.positive(EPSILON)?.ok_or_else(|| fields.missing(EPSILON))?,
+            norm_epsilon: self.epsilon()?,
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
             layers: kv_heads.into_iter().zip(widths).map(layer).collect(),
@@ -145,6 +163,20 @@ impl Reader<'_> {
         };
         spec.ropes.push(self.rope(&spec, rope_dims)?);
         Ok(spec)
+    }
+
+    fn names(&self) -> Names {
+        Names::new(self.checkpoint, self.family)
+    }
+
+    fn epsilon(&self) -> Result<f32, Kind> {
+        let others = [Field("attention.layer_norm_epsilon", "norm_eps"), Field("", "layer_norm_epsilon")];
+        for field in [EPSILON].into_iter().chain(others) {
+            if let Some(epsilon) = self.fields.positive(field)? {
+                return Ok(epsilon);
+            }
+        }
+        Err(self.fields.missing(EPSILON))
     }
 
     fn differences(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
@@ -191,18 +223,11 @@ impl Reader<'_> {
                 let RopeSpec { dims, theta, .. } = spec.ropes[0];
                 give_windowed(spec, RopeSpec::plain(dims, theta));
             }
-            Family::Granite => {
-                self.pair_neighbours(spec);
-                spec.embedding_scale = fields.positive(EMBEDDING_SCALE)?.unwrap_or(1.0);
-                spec.residual_scale = fields.positive(RESIDUAL_SCALE)?.unwrap_or(1.0);
-                spec.logit_scale = 1.0 / fields.positive(LOGIT_SCALE)?.unwrap_or(1.0);
-                spec.attention_scale = fields.positive(ATTENTION_SCALE)?.unwrap_or(spec.attention_scale);
-                // In GGUF files of this architecture, the key states whether layers use rotary
-                // embeddings.
-                if fields.truth(FINETUNED)? == Some(false) {
-                    spec.layers.iter_mut().for_each(|layer| layer.attention.rope = None);
-                }
-            }
+            Family::Granite => self.granite(spec)?,
+            Family::GraniteHybrid => self.granite_hybrid(spec)?,
+            Family::Lfm2 => self.lfm2(spec)?,
+            Family::NemotronH => self.nemotron_h(spec)?,
+            Family::Qwen3Next | Family::Qwen35 => self.qwen_hybrid(spec)?,
             Family::SeedOss => spec.qkv_bias = true,
             // The pairs are neighbours in both formats.
             Family::Ernie => spec.rope_pairing = RopePairing::Interleaved,
@@ -230,15 +255,29 @@ impl Reader<'_> {
         self.check_activation(spec)
     }
 
+    fn granite(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        self.pair_neighbours(spec);
+        spec.embedding_scale = fields.positive(EMBEDDING_SCALE)?.unwrap_or(1.0);
+        spec.residual_scale = fields.positive(RESIDUAL_SCALE)?.unwrap_or(1.0);
+        spec.logit_scale = 1.0 / fields.positive(LOGIT_SCALE)?.unwrap_or(1.0);
+        spec.attention_scale = fields.positive(ATTENTION_SCALE)?.unwrap_or(spec.attention_scale);
+        // In GGUF files of this architecture, the key states whether layers use rotary embeddings.
+        if fields.truth(FINETUNED)? == Some(false) {
+            spec.attentions_mut().for_each(|(_, attention)| attention.rope = None);
+        }
+        Ok(())
+    }
+
     /// Reads the windows of EXAONE 4. Layers without a window have no rotary embeddings, unless no layer
     /// has a window.
     fn exaone4(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         spec.norms = NormPlacement::After;
         spec.qk_norm = Some(QkNorm::PerHead);
         self.windows(spec, |layer| !(layer + 1).is_multiple_of(EXAONE4_GLOBAL_EVERY))?;
-        if spec.layers.iter().any(|layer| layer.attention.window.is_some()) {
-            let full = spec.layers.iter_mut().filter(|layer| layer.attention.window.is_none());
-            full.for_each(|layer| layer.attention.rope = None);
+        if spec.attentions().any(|(_, attention)| attention.window.is_some()) {
+            let full = spec.attentions_mut().filter(|(_, attention)| attention.window.is_none());
+            full.for_each(|(_, attention)| attention.rope = None);
         }
         Ok(())
     }
@@ -284,7 +323,7 @@ impl Reader<'_> {
         }
         let is_listed = types.is_some() || flags.is_some();
         let every = if is_listed { None } else { self.fields.optional_size(WINDOW_PATTERN)? };
-        for (index, layer) in spec.layers.iter_mut().enumerate() {
+        for (index, attention) in spec.attentions_mut() {
             let local = match (&types, &flags, every) {
                 (Some(types), ..) => types.get(index) == Some(&"sliding_attention"),
                 (_, Some(flags), _) => flags.get(index) == Some(&true),
@@ -292,7 +331,7 @@ impl Reader<'_> {
                 (.., Some(every)) => !(index + 1).is_multiple_of(every),
                 _ => is_local(index),
             };
-            layer.attention.window = local.then_some(window);
+            attention.window = local.then_some(window);
         }
         Ok(())
     }
@@ -325,12 +364,12 @@ impl Reader<'_> {
         if let Some(listed) = &listed {
             self.one_for_each_layer(spec, Field("", "no_rope_layers"), listed.len())?;
         }
-        for (index, layer) in spec.layers.iter_mut().enumerate() {
+        for (index, attention) in spec.attentions_mut() {
             let rotates = match &listed {
                 Some(listed) => listed[index] != 0.0,
                 None => !(index + 1).is_multiple_of(every),
             };
-            layer.attention.rope = rotates.then_some(0);
+            attention.rope = rotates.then_some(0);
         }
         Ok(())
     }
@@ -339,6 +378,7 @@ impl Reader<'_> {
     fn check_activation(&self, spec: &ModelSpec) -> Result<(), Kind> {
         let Some(given) = self.fields.text(ACTIVATION)? else { return Ok(()) };
         let (fits, rule) = match spec.activation {
+            Activation::ReluSquared => (given == "relu2", "this architecture supports only relu2"),
             Activation::Silu | Activation::ClampedSwiglu { .. } => {
                 (matches!(given, "silu" | "swish"), "this architecture supports only silu")
             }

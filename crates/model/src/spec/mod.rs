@@ -8,8 +8,12 @@
 
 mod families;
 mod fields;
+mod mixer;
 mod rope;
 
+pub use self::mixer::{
+    AttentionSpec, ConvolutionSpec, DeltaRuleSpec, HeadSharing, KeyValues, Mamba2Spec, MixerSpec,
+};
 pub use self::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
@@ -32,6 +36,8 @@ pub enum Activation {
     Silu,
     /// `gelu(g) · u`, with the tanh approximation of the Gaussian error linear unit.
     GeluTanh,
+    /// `max(g, 0)²`, without an up projection.
+    ReluSquared,
     /// `g · σ(1.702 g) · (u + 1)`, with `g` clamped from above and `u` from both sides. Used by
     /// gpt-oss.
     ClampedSwiglu {
@@ -43,55 +49,27 @@ pub enum Activation {
 /// Properties that can differ from layer to layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LayerSpec {
-    /// Shape of the attention block.
-    pub attention: AttentionSpec,
+    /// Block that mixes information of different positions.
+    pub mixer: MixerSpec,
     /// Kind and width of the feed-forward block.
     pub feed_forward: FeedForwardSpec,
 }
 
-/// Origin of the keys and values of an attention block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KeyValues {
-    /// Two projections of the block.
-    Own,
-    /// One projection of the block. The values are the keys before their norm and rotation.
-    OneProjection,
-    /// The keys and values of the earlier layer at this index, which has the same shape.
-    OfLayer(usize),
-}
-
-/// Shape of an attention block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AttentionSpec {
-    /// Number of query heads.
-    pub heads: usize,
-    /// Number of key-value heads. Divides `heads`.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Origin of the keys and values.
-    pub key_values: KeyValues,
-    /// Number of positions that a token attends to, including its own. `None` means all.
-    pub window: Option<usize>,
-    /// Index into [`ModelSpec::ropes`]. `None` for a layer without rotary embeddings.
-    pub rope: Option<usize>,
-}
-
-impl AttentionSpec {
-    /// Returns the number of elements of the queries of a token.
-    pub const fn query_len(&self) -> usize {
-        self.heads * self.head_dim
-    }
-
-    /// Returns the number of elements of the keys of a token, which is also that of the values.
-    pub const fn key_len(&self) -> usize {
-        self.kv_heads * self.head_dim
+impl LayerSpec {
+    /// Returns the shape of the attention block. `None` for a layer with another mixer.
+    pub const fn attention(&self) -> Option<&AttentionSpec> {
+        match &self.mixer {
+            MixerSpec::Attention(attention) => Some(attention),
+            _ => None,
+        }
     }
 }
 
 /// Kind and width of a feed-forward block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FeedForwardSpec {
+    /// No block. The layer is its mixer.
+    Nothing,
     /// One gated block for all tokens.
     Dense {
         /// Width of the hidden layer.
@@ -109,11 +87,18 @@ pub enum FeedForwardSpec {
     },
 }
 
+impl Activation {
+    /// Reports whether the block has an up projection.
+    pub const fn is_gated(self) -> bool {
+        !matches!(self, Self::ReluSquared)
+    }
+}
+
 impl FeedForwardSpec {
     /// Returns the mixture of experts. `None` for a dense block.
     pub const fn experts(&self) -> Option<&ExpertSpec> {
         match self {
-            Self::Dense { .. } => None,
+            Self::Nothing | Self::Dense { .. } => None,
             Self::Experts(experts) | Self::DenseAndExperts { experts, .. } => Some(experts),
         }
     }
@@ -224,6 +209,9 @@ pub struct ExpertSpec {
     pub gating: Gating,
     /// The expert that computes every token. `None` if there is none.
     pub shared: Option<SharedExpertSpec>,
+    /// Width of the experts' inputs and outputs, if projections surround the experts. `None` if this
+    /// is the width of the residual stream.
+    pub latent: Option<usize>,
 }
 
 /// The shape and the conventions of a decoder.
@@ -287,15 +275,38 @@ impl ModelSpec {
         self.layers.iter().any(|layer| layer.feed_forward.experts().is_some())
     }
 
+    /// Reports whether a sequence has a state beside its keys and values, which cannot be cut
+    /// ([`MixerSpec::has_state`]).
+    pub fn has_state(&self) -> bool {
+        self.layers.iter().any(|layer| layer.mixer.has_state())
+    }
+
+    /// Returns the shapes of all attention blocks, each with the index of its layer.
+    pub fn attentions(&self) -> impl Iterator<Item = (usize, &AttentionSpec)> {
+        let layers = self.layers.iter().enumerate();
+        layers.filter_map(|(index, layer)| Some((index, layer.attention()?)))
+    }
+
+    pub(crate) fn attentions_mut(&mut self) -> impl Iterator<Item = (usize, &mut AttentionSpec)> {
+        let layers = self.layers.iter_mut().enumerate();
+        layers.filter_map(|(index, layer)| match &mut layer.mixer {
+            MixerSpec::Attention(attention) => Some((index, attention)),
+            _ => None,
+        })
+    }
+
     /// Reports whether only the native CPU decoder computes the model. The decoder with tensors, which
-    /// GPUs use, has no layers that share keys and values, no additional inputs of layers, and none of
-    /// their further norms and factors.
+    /// GPUs use, has no mixer but plain attention, no layers that share keys and values, no additional
+    /// inputs of layers, and none of their further norms and factors.
     pub(crate) fn is_native_only(&self) -> bool {
         let is_native = |layer: &LayerSpec| {
-            layer.attention.key_values != KeyValues::Own
-                || matches!(layer.feed_forward, FeedForwardSpec::DenseAndExperts { .. })
+            layer
+                .attention()
+                .is_none_or(|attention| attention.key_values != KeyValues::Own || attention.is_gated)
+                || !matches!(layer.feed_forward, FeedForwardSpec::Dense { .. } | FeedForwardSpec::Experts(_))
         };
-        self.value_norm
+        !self.activation.is_gated()
+            || self.value_norm
             || self.layer_scales
             || self.per_layer_input.is_some()
             || self.layers.iter().any(is_native)

@@ -1,3 +1,5 @@
+mod mixers;
+
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -5,13 +7,12 @@ use rayon::prelude::*;
 use super::matrix::{Matrix, RowFormat};
 use super::{
     DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, PerLayerInput, PerLayerInputs,
-    QkNormWeights, SharedExpert, Weights,
+    SharedExpert, Weights,
 };
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
 use crate::spec::{
-    AttentionSpec, ExpertSpec, Family, FeedForwardSpec, KeyValues, ModelSpec, NormPlacement, QkNorm,
-    SharedExpertSpec,
+    ExpertSpec, Family, FeedForwardSpec, LayerSpec, MixerSpec, ModelSpec, NormPlacement, SharedExpertSpec,
 };
 use formwork_kernels::{Encoding, quantizer};
 
@@ -34,6 +35,10 @@ pub(super) fn bind(
     Binder { checkpoint, spec, names: Names::new(checkpoint, family), quantize }.bind()
 }
 
+/// The matrices of a feed-forward block, and those of the expert that computes every token.
+const DENSE: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
+const SHARED: [&str; 3] = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
+
 struct Binder<'a> {
     checkpoint: &'a Checkpoint,
     spec: &'a ModelSpec,
@@ -44,8 +49,8 @@ struct Binder<'a> {
 impl Binder<'_> {
     fn bind(&self) -> Result<Weights, Kind> {
         let spec = self.spec;
-        let embedding = self.vocabulary_matrix(&self.names.global("token_embd.weight"))?;
-        let head = self.names.global("output.weight");
+        let embedding = self.vocabulary_matrix(&(self.names.global("token_embd") + ".weight"))?;
+        let head = self.names.global("output") + ".weight";
         // If the configuration does not say whether the head is tied, the head is tied if its
         // tensor is absent.
         let has_head = match self.checkpoint.ties_embeddings() {
@@ -58,9 +63,17 @@ impl Binder<'_> {
             embedding,
             per_layer_inputs: spec.per_layer_input.map(|width| self.per_layer_inputs(width)).transpose()?,
             layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,
-            output_norm: self.norm(&self.names.global("output_norm.weight"), spec.hidden)?,
+            output_norm: self.output_norm()?,
             head,
         })
+    }
+
+    /// Reads the norm before the head.
+    fn output_norm(&self) -> Result<Vec<f32>, Kind> {
+        let names = ["output_norm", "token_embd_norm"].map(|name| self.names.global(name) + ".weight");
+        // LFM2 has the name of a norm of the embedding.
+        let found = names.iter().find(|name| self.checkpoint.tensor(name).is_some());
+        self.norm(found.unwrap_or(&names[0]), self.spec.hidden)
     }
 
     /// Reads the embedding or the head. They affect results most, so a conversion of the model to 4
@@ -74,11 +87,11 @@ impl Binder<'_> {
         let (hidden, all) = (self.spec.hidden, self.spec.layers.len() * width);
         // The table is only read by row, so a conversion would only cost time.
         let exact = Binder { quantize: None, ..*self };
-        let table = self.names.global("per_layer_token_embd.weight");
+        let table = self.names.global("per_layer_token_embd") + ".weight";
         Ok(PerLayerInputs {
             embedding: exact.matrix(&table, all, self.spec.vocabulary)?,
             projection: self.linear(&self.names.global("per_layer_model_proj"), hidden, all)?,
-            norm: self.norm(&self.names.global("per_layer_proj_norm.weight"), width)?,
+            norm: self.norm(&(self.names.global("per_layer_proj_norm") + ".weight"), width)?,
         })
     }
 
@@ -99,90 +112,48 @@ impl Binder<'_> {
             wanted.then(|| self.norm(&(name(part) + ".weight"), spec.hidden)).transpose()
         };
         let (before, after) = (spec.norms != NormPlacement::After, spec.norms != NormPlacement::Before);
-        let attention = spec.layers[index].attention;
-        let (query, key, value) = self.projections(index, attention)?;
-        let sinks = spec.attention_sinks.then(|| self.vector(&self.names.sinks(index), attention.heads));
+        let LayerSpec { mixer, feed_forward } = spec.layers[index];
+        let has_mixer = mixer != MixerSpec::Nothing;
+        let has_feed_forward = feed_forward != FeedForwardSpec::Nothing;
+        // A layer of one block has one norm.
+        let feed_forward_norm = if has_mixer { "ffn_norm" } else { "attn_norm" };
         Ok(LayerWeights {
-            attention_norm: norm(before, "attn_norm")?,
-            query,
-            key,
-            value,
-            value_norm: spec.value_norm.then(|| vec![1.0; attention.head_dim]),
-            qk_norm: self.qk_norm(index, attention)?,
-            sinks: sinks.transpose()?,
-            output: self.linear(&name("attn_output"), attention.query_len(), spec.hidden)?,
-            post_attention_norm: norm(after, "post_attention_norm")?,
-            feed_forward_norm: norm(before, "ffn_norm")?,
-            feed_forward: match spec.layers[index].feed_forward {
+            mixer_norm: norm(before && has_mixer, "attn_norm")?,
+            mixer: self.mixer(index, mixer)?,
+            post_mixer_norm: norm(after && has_mixer, "post_attention_norm")?,
+            feed_forward_norm: norm(before && has_feed_forward, feed_forward_norm)?,
+            feed_forward: match feed_forward {
+                FeedForwardSpec::Nothing => FeedForward::Nothing,
                 FeedForwardSpec::Experts(experts) => {
                     FeedForward::Experts(Box::new(self.experts(index, experts)?))
                 }
                 FeedForwardSpec::DenseAndExperts { width, experts } => {
                     FeedForward::DenseAndExperts(Box::new(self.dense_and_experts(index, width, experts)?))
                 }
-                FeedForwardSpec::Dense { width } => FeedForward::Dense(self.gated(index, width)?),
+                FeedForwardSpec::Dense { width } => FeedForward::Dense(self.gated(index, DENSE, width)?),
             },
-            post_feed_forward_norm: norm(after, "post_ffw_norm")?,
+            post_feed_forward_norm: norm(after && has_feed_forward, "post_ffw_norm")?,
             per_layer_input: spec
                 .per_layer_input
                 .map(|width| self.per_layer_input(index, width))
                 .transpose()?,
             scale: if spec.layer_scales {
-                Some(self.vector(&self.names.layer_scale(index), 1)?[0])
+                Some(self.vector(&name("layer_output_scale.weight"), 1)?[0])
             } else {
                 None
             },
         })
     }
 
-    /// Reads the query, key and value projections of a layer, from three tensors or from one that
-    /// contains all three.
-    fn projections(
-        &self,
-        index: usize,
-        attention: AttentionSpec,
-    ) -> Result<(Linear, Option<Linear>, Option<Linear>), Kind> {
-        let spec = self.spec;
-        let (queries, keys) = (attention.query_len(), attention.key_len());
-        let fused = self.names.layer(index, "attn_qkv");
-        if self.checkpoint.tensor(&format!("{fused}.weight")).is_some() {
-            let all = self.linear(&fused, spec.hidden, queries + 2 * keys)?;
-            let (key, value) = (queries..queries + keys, queries + keys..queries + 2 * keys);
-            return Ok((all.slice(0..queries), Some(all.slice(key)), Some(all.slice(value))));
-        }
-        let projection = |part: &str, rows: usize| {
-            let name = self.names.layer(index, part);
-            let bound = self.linear(&name, spec.hidden, rows)?;
-            if spec.qkv_bias && bound.bias.is_none() {
-                return Err(Kind::MissingTensor { tensor: name + ".bias" });
-            }
-            Ok(bound)
-        };
-        let has = attention.key_values;
-        let key = (!matches!(has, KeyValues::OfLayer(_))).then(|| projection("attn_k", keys));
-        let value = (has == KeyValues::Own).then(|| projection("attn_v", keys));
-        Ok((projection("attn_q", queries)?, key.transpose()?, value.transpose()?))
-    }
-
-    fn qk_norm(&self, index: usize, attention: AttentionSpec) -> Result<Option<QkNormWeights>, Kind> {
-        let (query, key) = match self.spec.qk_norm {
-            None => return Ok(None),
-            Some(QkNorm::PerHead) => (attention.head_dim, attention.head_dim),
-            Some(QkNorm::Whole) => (attention.query_len(), attention.key_len()),
-        };
-        let norm = |part: &str, len| self.norm(&(self.names.layer(index, part) + ".weight"), len);
-        let has_keys = !matches!(attention.key_values, KeyValues::OfLayer(_));
-        let key = if has_keys { norm("attn_k_norm", key)? } else { Vec::new() };
-        Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key }))
-    }
-
-    /// Reads a dense feed-forward block. Gate and up are two tensors, or one tensor that contains
-    /// both.
-    fn gated(&self, index: usize, width: usize) -> Result<GatedLinear, Kind> {
+    /// Reads a feed-forward block with the matrices `parts`: gate, up and down. Gate and up are two
+    /// tensors, or one tensor that contains both. A block without a gate has only up and down.
+    fn gated(&self, index: usize, parts: [&str; 3], width: usize) -> Result<GatedLinear, Kind> {
         let hidden = self.spec.hidden;
-        let name = |part: &str| self.names.layer(index, part);
-        let down = self.linear(&name("ffn_down"), width, hidden)?;
-        let (gate, up) = (name("ffn_gate"), name("ffn_up"));
+        let [gate, up, down] = parts.map(|part| self.names.layer(index, part));
+        let down = self.linear(&down, width, hidden)?;
+        if !self.spec.activation.is_gated() {
+            return Ok(GatedLinear { gate: self.linear(&up, hidden, width)?, up: None, down });
+        }
         let is_fused = self.checkpoint.tensor(&format!("{gate}.weight")).is_none()
             && self
                 .checkpoint
@@ -190,13 +161,11 @@ impl Binder<'_> {
                 .is_some_and(|up| up.shape.get(1) == Some(&(2 * width as u64)));
         if is_fused {
             let both = self.linear(&up, hidden, 2 * width)?;
-            return Ok(GatedLinear { gate: both.slice(0..width), up: both.slice(width..2 * width), down });
+            let (gate, up) = (both.slice(0..width), both.slice(width..2 * width));
+            return Ok(GatedLinear { gate, up: Some(up), down });
         }
-        Ok(GatedLinear {
-            gate: self.linear(&gate, hidden, width)?,
-            up: self.linear(&up, hidden, width)?,
-            down,
-        })
+        let (gate, up) = (self.linear(&gate, hidden, width)?, self.linear(&up, hidden, width)?);
+        Ok(GatedLinear { gate, up: Some(up), down })
     }
 
     fn dense_and_experts(
@@ -207,13 +176,14 @@ impl Binder<'_> {
     ) -> Result<DenseAndExperts, Kind> {
         let hidden = self.spec.hidden;
         let norm = |part: &str| self.norm(&(self.names.layer(index, part) + ".weight"), hidden);
-        let [router_scale, output_scales] = self.names.router_scales(index);
+        let [router_scale, output_scales] =
+            ["ffn_gate_inp.scale", "ffn_down_exps.scale"].map(|part| self.names.layer(index, part));
         let mut router_norm = self.vector(&router_scale, hidden)?;
         crate::ops::scale(&mut router_norm, 1.0 / (hidden as f32).sqrt());
         let mut mixture = self.experts(index, spec)?;
         mixture.output_scales = Some(self.vector(&output_scales, spec.count)?);
         Ok(DenseAndExperts {
-            dense: self.gated(index, width)?,
+            dense: self.gated(index, DENSE, width)?,
             dense_norm: norm("post_ffw_norm_1")?,
             mixture,
             router_norm,
@@ -236,7 +206,7 @@ impl Binder<'_> {
         let (both, downs) = (stacked(&both, hidden, 2 * width)?, stacked(&downs, width, hidden)?);
         let expert = |expert: usize| GatedLinear {
             gate: both.slice(2 * expert * width..(2 * expert + 1) * width),
-            up: both.slice((2 * expert + 1) * width..(2 * expert + 2) * width),
+            up: Some(both.slice((2 * expert + 1) * width..(2 * expert + 2) * width)),
             down: downs.slice(expert * hidden..(expert + 1) * hidden),
         };
         Ok((0..count).map(expert).collect())
@@ -247,8 +217,10 @@ impl Binder<'_> {
         // Routers are never converted: rounded scores could select other experts.
         let exact = Binder { quantize: None, ..*self };
         let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
-        let choice_bias =
-            spec.gating.has_bias.then(|| self.vector(&self.names.choice_bias(index), spec.count));
+        let choice_bias = spec
+            .gating
+            .has_bias
+            .then(|| self.vector(&self.names.layer(index, "exp_probs_b.bias"), spec.count));
         let choice_bias = choice_bias.transpose()?;
         let shared = spec.shared.map(|shared| self.shared_expert(index, shared)).transpose()?;
         let stacked =
@@ -258,17 +230,17 @@ impl Binder<'_> {
             (None, Some(names)) => self.stacked_experts(names, spec)?,
             (None, None) => self.plain_experts(index, spec)?,
         };
-        Ok(Mixture { spec, router, choice_bias, output_scales: None, experts, shared })
+        let latent = spec.latent.map(|width| -> Result<_, Kind> {
+            let name = |part: &str| self.names.layer(index, part);
+            let before = self.linear(&name("ffn_latent_down"), hidden, width)?;
+            Ok([before, self.linear(&name("ffn_latent_up"), width, hidden)?])
+        });
+        let latent = latent.transpose()?;
+        Ok(Mixture { spec, router, choice_bias, output_scales: None, experts, shared, latent })
     }
 
     fn shared_expert(&self, index: usize, spec: SharedExpertSpec) -> Result<SharedExpert, Kind> {
-        let hidden = self.spec.hidden;
-        let linear = |part: &str, columns, rows| self.linear(&self.names.layer(index, part), columns, rows);
-        let block = GatedLinear {
-            gate: linear("ffn_gate_shexp", hidden, spec.width)?,
-            up: linear("ffn_up_shexp", hidden, spec.width)?,
-            down: linear("ffn_down_shexp", spec.width, hidden)?,
-        };
+        let block = self.gated(index, SHARED, spec.width)?;
         let gate = spec.is_gated.then(|| self.shared_gate(index));
         Ok(SharedExpert { block, gate: gate.transpose()? })
     }
@@ -288,13 +260,17 @@ impl Binder<'_> {
     }
 
     fn plain_experts(&self, index: usize, spec: ExpertSpec) -> Result<Vec<GatedLinear>, Kind> {
-        let hidden = self.spec.hidden;
+        let outer = spec.latent.unwrap_or(self.spec.hidden);
         let matrices = |part, columns, rows| self.expert_matrices(index, part, spec.count, (columns, rows));
-        let gates = matrices("ffn_gate", hidden, spec.width)?;
-        let ups = matrices("ffn_up", hidden, spec.width)?;
-        let downs = matrices("ffn_down", spec.width, hidden)?;
+        let ups = matrices("ffn_up", outer, spec.width)?;
+        let downs = matrices("ffn_down", spec.width, outer)?;
+        if !self.spec.activation.is_gated() {
+            let experts = ups.into_iter().zip(downs);
+            return Ok(experts.map(|(gate, down)| GatedLinear { gate, up: None, down }).collect());
+        }
+        let gates = matrices("ffn_gate", outer, spec.width)?;
         let experts = gates.into_iter().zip(ups).zip(downs);
-        Ok(experts.map(|((gate, up), down)| GatedLinear { gate, up, down }).collect())
+        Ok(experts.map(|((gate, up), down)| GatedLinear { gate, up: Some(up), down }).collect())
     }
 
     /// Reads the matrices `part` of all experts of a layer: `rows` by `columns` each. They are one
@@ -334,7 +310,7 @@ impl Binder<'_> {
         let down = self.transposed(&format!("{prefix}.down_proj"), (width, hidden, count), |row| row)?;
         let gated = |expert: usize| GatedLinear {
             gate: both.slice(2 * expert * width..(2 * expert + 1) * width),
-            up: both.slice((2 * expert + 1) * width..(2 * expert + 2) * width),
+            up: Some(both.slice((2 * expert + 1) * width..(2 * expert + 2) * width)),
             down: down.slice(expert * hidden..(expert + 1) * hidden),
         };
         Ok((0..count).map(gated).collect())

@@ -56,6 +56,18 @@ impl Matrix {
         Self { offset: self.offset + rows.start * self.row_bytes, rows: rows.len(), ..self.clone() }
     }
 
+    /// Returns the given rows as a matrix. If they are not adjacent, they are copied.
+    pub(super) fn gather(&self, rows: &[usize]) -> Self {
+        if let Some(&first) = rows.first()
+            && rows.iter().copied().eq(first..first + rows.len())
+        {
+            return self.slice(first..first + rows.len());
+        }
+        let bytes = rows.iter().flat_map(|&row| self.bytes(row..row + 1)).copied().collect();
+        let format = RowFormat { encoding: self.encoding, bytes: self.row_bytes };
+        Self::owned(bytes, format, rows.len(), self.columns)
+    }
+
     /// Returns the bytes of a range of rows.
     fn bytes(&self, rows: Range<usize>) -> &[u8] {
         let all: &[u8] = match &self.storage {

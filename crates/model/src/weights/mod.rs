@@ -3,12 +3,16 @@
 
 mod bind;
 mod matrix;
+mod mixer;
 mod packed;
 
 use formwork_kernels::{Encoding, Packing};
 
 pub use self::bind::Quantization;
 pub(crate) use self::matrix::Matrix;
+pub(crate) use self::mixer::{
+    AttentionWeights, Convolution, DeltaRule, Mamba2, Mixer, QkNormWeights, ShortConvolution,
+};
 pub(crate) use self::packed::Packed;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
@@ -24,23 +28,9 @@ pub(crate) struct Linear<M = Matrix> {
 /// Weights of one decoder layer.
 #[derive(Debug)]
 pub(crate) struct LayerWeights<M = Matrix> {
-    pub(crate) attention_norm: Option<Vec<f32>>,
-    pub(crate) query: Linear<M>,
-    /// `None` if the keys and values are those of another layer.
-    pub(crate) key: Option<Linear<M>>,
-    /// `None` if the values are the keys, or those of another layer.
-    pub(crate) value: Option<Linear<M>>,
-    /// Norm weights of values, which are all 1. `None` if the model does not normalise values.
-    pub(crate) value_norm: Option<Vec<f32>>,
-    /// Norm weights of queries and keys. `None` if the model does not normalise them. Each vector
-    /// has the length `head_dim`, or the length of all heads if the heads of a token are normalised
-    /// together.
-    pub(crate) qk_norm: Option<QkNormWeights>,
-    /// Attention sinks: one score per query head that takes part in the softmax. `None` if the
-    /// model has none.
-    pub(crate) sinks: Option<Vec<f32>>,
-    pub(crate) output: Linear<M>,
-    pub(crate) post_attention_norm: Option<Vec<f32>>,
+    pub(crate) mixer_norm: Option<Vec<f32>>,
+    pub(crate) mixer: Mixer<M>,
+    pub(crate) post_mixer_norm: Option<Vec<f32>>,
     pub(crate) feed_forward_norm: Option<Vec<f32>>,
     pub(crate) feed_forward: FeedForward<M>,
     pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
@@ -73,17 +63,10 @@ pub(crate) struct PerLayerInputs<M = Matrix> {
     pub(crate) norm: Vec<f32>,
 }
 
-/// Norm weights for queries and for keys.
-#[derive(Debug)]
-pub(crate) struct QkNormWeights {
-    pub(crate) query: Vec<f32>,
-    /// Empty if the keys are those of another layer.
-    pub(crate) key: Vec<f32>,
-}
-
 /// Weights of a feed-forward block.
 #[derive(Debug)]
 pub(crate) enum FeedForward<M = Matrix> {
+    Nothing,
     Dense(GatedLinear<M>),
     Experts(Box<Mixture<M>>),
     DenseAndExperts(Box<DenseAndExperts<M>>),
@@ -115,6 +98,8 @@ pub(crate) struct Mixture<M = Matrix> {
     pub(crate) output_scales: Option<Vec<f32>>,
     pub(crate) experts: Vec<GatedLinear<M>>,
     pub(crate) shared: Option<SharedExpert<M>>,
+    /// Projections before and after the experts, which compute in a narrower space.
+    pub(crate) latent: Option<[Linear<M>; 2]>,
 }
 
 /// An expert that computes every token.
@@ -125,11 +110,13 @@ pub(crate) struct SharedExpert<M = Matrix> {
     pub(crate) gate: Option<Linear<M>>,
 }
 
-/// The three matrices of a gated feed-forward block.
+/// The matrices of a feed-forward block.
 #[derive(Debug)]
 pub(crate) struct GatedLinear<M = Matrix> {
+    /// Projection that passes through the activation.
     pub(crate) gate: Linear<M>,
-    pub(crate) up: Linear<M>,
+    /// Projection that is multiplied by the result. `None` if the block is not gated.
+    pub(crate) up: Option<Linear<M>>,
     pub(crate) down: Linear<M>,
 }
 
@@ -170,11 +157,9 @@ impl<M> Weights<M> {
             plain(&inputs.projection.weight);
         }
         for layer in &self.layers {
-            let key_values = [&layer.key, &layer.value].into_iter().flatten();
-            for linear in [&layer.query].into_iter().chain(key_values).chain([&layer.output]) {
-                plain(&linear.weight);
-            }
+            layer.mixer.each(&mut plain);
             match &layer.feed_forward {
+                FeedForward::Nothing => {}
                 FeedForward::Dense(dense) => dense.each(&mut plain),
                 FeedForward::Experts(mixture) => mixture.each(&mut plain),
                 FeedForward::DenseAndExperts(both) => {
@@ -208,17 +193,12 @@ impl<M> Weights<M> {
 impl<M> LayerWeights<M> {
     fn map<T>(self, into: &mut impl FnMut(M) -> T) -> LayerWeights<T> {
         LayerWeights {
-            attention_norm: self.attention_norm,
-            query: self.query.map(into),
-            key: self.key.map(|key| key.map(into)),
-            value: self.value.map(|value| value.map(into)),
-            value_norm: self.value_norm,
-            qk_norm: self.qk_norm,
-            sinks: self.sinks,
-            output: self.output.map(into),
-            post_attention_norm: self.post_attention_norm,
+            mixer_norm: self.mixer_norm,
+            mixer: self.mixer.map(into),
+            post_mixer_norm: self.post_mixer_norm,
             feed_forward_norm: self.feed_forward_norm,
             feed_forward: match self.feed_forward {
+                FeedForward::Nothing => FeedForward::Nothing,
                 FeedForward::Dense(dense) => FeedForward::Dense(dense.map(into)),
                 FeedForward::Experts(mixture) => FeedForward::Experts(Box::new(mixture.map(into))),
                 FeedForward::DenseAndExperts(both) => FeedForward::DenseAndExperts(Box::new(both.map(into))),
@@ -259,6 +239,9 @@ impl<M> Mixture<M> {
                 see(&gate.weight);
             }
         }
+        for linear in self.latent.iter().flatten() {
+            see(&linear.weight);
+        }
     }
 
     fn map<T>(self, into: &mut impl FnMut(M) -> T) -> Mixture<T> {
@@ -272,19 +255,24 @@ impl<M> Mixture<M> {
                 block: block.map(into),
                 gate: gate.map(|gate| gate.map(into)),
             }),
+            latent: self.latent.map(|latent| latent.map(|linear| linear.map(into))),
         }
     }
 }
 
 impl<M> GatedLinear<M> {
     fn each(&self, see: &mut impl FnMut(&M)) {
-        for linear in [&self.gate, &self.up, &self.down] {
+        for linear in [Some(&self.gate), self.up.as_ref(), Some(&self.down)].into_iter().flatten() {
             see(&linear.weight);
         }
     }
 
     fn map<T>(self, into: &mut impl FnMut(M) -> T) -> GatedLinear<T> {
-        GatedLinear { gate: self.gate.map(into), up: self.up.map(into), down: self.down.map(into) }
+        GatedLinear {
+            gate: self.gate.map(into),
+            up: self.up.map(|up| up.map(into)),
+            down: self.down.map(into),
+        }
     }
 }
 

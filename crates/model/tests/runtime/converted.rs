@@ -1,6 +1,9 @@
 //! The tiny models of [`published`](crate::published) as GGUF files, as llama.cpp's converter
 //! writes them.
 
+#[path = "converted_hybrids.rs"]
+mod hybrids;
+
 use candle_core::quantized::GgmlDType;
 use serde_json::Value;
 
@@ -29,6 +32,12 @@ pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>)
 fn architecture(model_type: &str) -> &str {
     match model_type {
         "gemma3_text" => "gemma3",
+        "granitemoehybrid" => "granitehybrid",
+        "lfm2_moe" => "lfm2moe",
+        "nemotron_h" => "nemotron_h_moe",
+        "qwen3_next" => "qwen3next",
+        "qwen3_5_text" => "qwen35",
+        "qwen3_5_moe_text" => "qwen35moe",
         "glm4_moe" => "glm4moe",
         "minimax_m2" => "minimax-m2",
         "gemma4_text" => "gemma4",
@@ -75,7 +84,8 @@ impl Converter<'_> {
     }
 
     fn expert_count(&self) -> Option<u32> {
-        ["num_local_experts", "num_experts", "n_routed_experts"].into_iter().find_map(|key| self.size(key))
+        let keys = ["num_local_experts", "num_experts", "n_routed_experts"];
+        keys.into_iter().find_map(|key| self.size(key)).filter(|&count| count > 0)
     }
 
     fn float(&self, key: &str) -> Option<f32> {
@@ -109,11 +119,14 @@ impl Converter<'_> {
             sizes.extend(shared.map(|shared| ("attention.shared_kv_layers", shared)));
             let width = self.size("hidden_size_per_layer_input").filter(|&width| width > 0);
             sizes.extend(width.map(|width| ("embedding_length_per_layer_input", width)));
+        } else if self.golden.is_hybrid() {
+            self.hybrid(writer);
         } else {
             sizes.push(("feed_forward_length", size("intermediate_size")));
             sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
         }
         let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
+        let fraction = if self.architecture == "nemotron_h_moe" { 1.0 } else { fraction };
         let dims = self.size("rotary_dim").unwrap_or((head_dim as f32 * fraction) as u32);
         sizes.push(("rope.dimension_count", dims));
         // The configurations of Qwen contain a window that is not used.
@@ -135,6 +148,10 @@ impl Converter<'_> {
             }
             for (name, config) in [
                 ("leading_dense_block_count", "first_k_dense_replace"),
+                ("leading_dense_block_count", "num_dense_layers"),
+                ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+                ("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
+                ("moe_latent_size", "moe_latent_size"),
                 ("expert_shared_count", "n_shared_experts"),
                 ("expert_group_count", "n_group"),
                 ("expert_group_used_count", "topk_group"),
@@ -147,6 +164,7 @@ impl Converter<'_> {
         }
         for (name, config) in [
             ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+            ("attention.layer_norm_rms_epsilon", "norm_eps"),
             ("rope.freq_base", "rope_theta"),
             ("attn_logit_softcapping", "attn_logit_softcapping"),
             ("final_logit_softcapping", "final_logit_softcapping"),
@@ -201,16 +219,21 @@ impl Converter<'_> {
 
     /// Writes one tensor, with the changes that the converter makes. Skips tensors of experts.
     fn tensor(&self, writer: &mut Writer, name: &str) {
+        if self.golden.is_hybrid() && self.hybrid_tensor(writer, name) {
+            return;
+        }
         let Some(own) = self.name(name) else { return };
         let mut values = self.golden.values(name);
         let shape = &self.golden.tensors[name];
-        let interleaves = matches!(self.architecture, "llama" | "mistral3" | "smollm3" | "granite");
+        let interleaves =
+            matches!(self.architecture, "llama" | "mistral3" | "smollm3" | "granite" | "granitehybrid");
         let heads = if own.contains("attn_q.") { "num_attention_heads" } else { "num_key_value_heads" };
         if interleaves && (own.contains("attn_q.") || own.contains("attn_k.")) {
             let heads = self.size(heads).unwrap_or(2) as usize;
             values = interleaved(&values, heads, shape);
         }
-        let adds_one = self.architecture.starts_with("gemma") && self.architecture != "gemma4";
+        let adds_one = (self.architecture.starts_with("gemma") && self.architecture != "gemma4")
+            || matches!(self.architecture, "qwen3next" | "qwen35" | "qwen35moe");
         if adds_one && name.ends_with("norm.weight") {
             for value in &mut values {
                 *value += 1.0;
@@ -236,8 +259,9 @@ impl Converter<'_> {
             return None;
         }
         let global = match name {
-            "model.embed_tokens.weight" => Some("token_embd.weight"),
-            "model.norm.weight" => Some("output_norm.weight"),
+            "model.embed_tokens.weight" | "backbone.embeddings.weight" => Some("token_embd.weight"),
+            "model.norm.weight" | "backbone.norm_f.weight" => Some("output_norm.weight"),
+            "model.embedding_norm.weight" => Some("token_embd_norm.weight"),
             "lm_head.weight" => Some("output.weight"),
             "model.embed_tokens_per_layer.weight" => Some("per_layer_token_embd.weight"),
             "model.per_layer_model_projection.weight" => Some("per_layer_model_proj.weight"),
@@ -247,34 +271,46 @@ impl Converter<'_> {
         if let Some(global) = global {
             return Some(global.to_owned());
         }
+        let name = name.replacen("backbone.", "model.", 1);
         let (layer, part) = name.strip_prefix("model.layers.").unwrap().split_once('.').unwrap();
         let (part, kind) = match part {
             "self_attn.sinks" => (part, "weight"),
-            "mlp.gate.e_score_correction_bias" | "block_sparse_moe.e_score_correction_bias" => {
-                ("exp_probs_b", "bias")
-            }
+            "mlp.gate.e_score_correction_bias"
+            | "block_sparse_moe.e_score_correction_bias"
+            | "mixer.gate.e_score_correction_bias"
+            | "feed_forward.expert_bias" => ("exp_probs_b", "bias"),
             "layer_scalar" => ("layer_output_scale", "weight"),
             "router.per_expert_scale" => ("ffn_down_exps", "scale"),
             _ => part.rsplit_once('.').unwrap(),
         };
         let four_norms = self.architecture.starts_with("gemma");
         let own = match part {
-            "input_layernorm" => "attn_norm",
-            "self_attn.q_proj" => "attn_q",
-            "self_attn.k_proj" => "attn_k",
-            "self_attn.v_proj" => "attn_v",
+            "input_layernorm" | "operator_norm" | "norm" => "attn_norm",
+            "self_attn.q_proj" | "mixer.q_proj" => "attn_q",
+            "self_attn.k_proj" | "mixer.k_proj" => "attn_k",
+            "self_attn.v_proj" | "mixer.v_proj" => "attn_v",
             "self_attn.qkv_proj" => "attn_qkv",
-            "self_attn.o_proj" => "attn_output",
-            "self_attn.q_norm" => "attn_q_norm",
-            "self_attn.k_norm" => "attn_k_norm",
+            "self_attn.o_proj" | "self_attn.out_proj" | "mixer.o_proj" => "attn_output",
+            "self_attn.q_norm" | "self_attn.q_layernorm" => "attn_q_norm",
+            "self_attn.k_norm" | "self_attn.k_layernorm" => "attn_k_norm",
             "self_attn.sinks" => "attn_sinks",
             "post_attention_layernorm" if four_norms => "post_attention_norm",
             "post_attention_layernorm"
-                if matches!(self.architecture, "olmo2" | "gpt-oss" | "seed_oss" | "exaone4" | "glm4moe") =>
+                if matches!(
+                    self.architecture,
+                    "olmo2"
+                        | "gpt-oss"
+                        | "seed_oss"
+                        | "exaone4"
+                        | "glm4moe"
+                        | "qwen3next"
+                        | "qwen35"
+                        | "qwen35moe"
+                ) =>
             {
                 "post_attention_norm"
             }
-            "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
+            "post_attention_layernorm" | "pre_feedforward_layernorm" | "ffn_norm" => "ffn_norm",
             "post_feedforward_layernorm" => "post_ffw_norm",
             "pre_feedforward_layernorm_2" => "pre_ffw_norm_2",
             "post_feedforward_layernorm_1" => "post_ffw_norm_1",
@@ -283,14 +319,30 @@ impl Converter<'_> {
             "per_layer_projection" => "proj",
             "post_per_layer_input_norm" => "post_norm",
             "layer_output_scale" | "ffn_down_exps" | "exp_probs_b" => part,
-            "mlp.shared_experts.gate_proj" => "ffn_gate_shexp",
-            "mlp.shared_experts.up_proj" => "ffn_up_shexp",
-            "mlp.shared_experts.down_proj" => "ffn_down_shexp",
-            "mlp.gate_proj" => "ffn_gate",
-            "mlp.up_proj" | "mlp.gate_up_proj" => "ffn_up",
-            "mlp.down_proj" => "ffn_down",
-            "mlp.gate" | "mlp.router" | "block_sparse_moe.gate" | "router" | "router.proj" => "ffn_gate_inp",
-            _ if part.contains("experts") => return None,
+            "mlp.shared_experts.gate_proj" | "mlp.shared_expert.gate_proj" => "ffn_gate_shexp",
+            "mlp.shared_experts.up_proj" | "mlp.shared_expert.up_proj" | "mixer.shared_experts.up_proj" => {
+                "ffn_up_shexp"
+            }
+            "mlp.shared_experts.down_proj"
+            | "mlp.shared_expert.down_proj"
+            | "mixer.shared_experts.down_proj" => "ffn_down_shexp",
+            "mlp.shared_expert_gate" => "ffn_gate_inp_shexp",
+            "mlp.gate_proj" | "feed_forward.w1" => "ffn_gate",
+            "mlp.up_proj" | "mlp.gate_up_proj" | "feed_forward.w3" | "mixer.up_proj" => "ffn_up",
+            "mlp.down_proj" | "feed_forward.w2" | "mixer.down_proj" => "ffn_down",
+            "mixer.fc1_latent_proj" => "ffn_latent_down",
+            "mixer.fc2_latent_proj" => "ffn_latent_up",
+            "conv.in_proj" => "shortconv.in_proj",
+            "conv.out_proj" => "shortconv.out_proj",
+            "mlp.gate"
+            | "mlp.router"
+            | "block_sparse_moe.gate"
+            | "block_sparse_moe.router.layer"
+            | "feed_forward.gate"
+            | "mixer.gate"
+            | "router"
+            | "router.proj" => "ffn_gate_inp",
+            _ if part.contains("experts") || part.starts_with("block_sparse_moe") => return None,
             other => panic!("no name for {other}"),
         };
         Some(format!("blk.{layer}.{own}.{kind}"))
@@ -301,7 +353,7 @@ impl Converter<'_> {
         let Some(count) = self.expert_count() else { return };
         let hidden = u64::from(self.size("hidden_size").unwrap());
         let width = self.size("moe_intermediate_size").or(self.size("intermediate_size")).unwrap().into();
-        let dense = self.size("first_k_dense_replace").unwrap_or(0);
+        let dense = self.size("first_k_dense_replace").or(self.size("num_dense_layers")).unwrap_or(0);
         for layer in dense..self.size("num_hidden_layers").unwrap() {
             if self.architecture == "gpt-oss" {
                 self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));
@@ -315,10 +367,16 @@ impl Converter<'_> {
                 self.write(writer, &name("down"), &[width, hidden, experts], &values("down_proj"));
                 continue;
             }
-            let mixtral = matches!(self.golden.model_type(), "mixtral" | "minimax_m2");
+            if self.hybrid_experts(writer, layer, u64::from(count)) {
+                continue;
+            }
+            let block = match self.golden.model_type() {
+                "mixtral" | "minimax_m2" => "block_sparse_moe",
+                "lfm2_moe" => "feed_forward",
+                _ => "mlp",
+            };
             for (own, part) in [("gate", "w1"), ("down", "w2"), ("up", "w3")] {
-                let block = if mixtral { "block_sparse_moe" } else { "mlp" };
-                let part = if mixtral { part.to_owned() } else { format!("{own}_proj") };
+                let part = if block == "mlp" { format!("{own}_proj") } else { part.to_owned() };
                 let name =
                     |expert: u32| format!("model.layers.{layer}.{block}.experts.{expert}.{part}.weight");
                 let values: Vec<f32> =

@@ -159,7 +159,7 @@ fn faults_of_configurations_are_named() {
         let folder = golden.checkpoint();
         fault(folder.path(), folder.path())
     };
-    let known = "ernie4_5, exaone4, gemma, gemma2, gemma3_text, gemma4_text, gemma4_unified_text, glm4, glm4_moe, gpt_oss, granite, helium, llama, minimax_m2, ministral3, mistral, mixtral, olmo, olmo2, olmo3, olmoe, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_vl_moe_text, qwen3_vl_text, seed_oss, smollm3, starcoder2";
+    let known = "ernie4_5, exaone4, gemma, gemma2, gemma3_text, gemma4_text, gemma4_unified_text, glm4, glm4_moe, gpt_oss, granite, granitemoehybrid, helium, lfm2, lfm2_moe, llama, minimax_m2, ministral3, mistral, mixtral, nemotron_h, olmo, olmo2, olmo3, olmoe, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, qwen3_vl_moe_text, qwen3_vl_text, seed_oss, smollm3, starcoder2";
     assert_eq!(
         with("model_type", "mamba".into()),
         format!("config.json: unsupported architecture \"mamba\"; expected one of {known}")
@@ -294,10 +294,7 @@ fn odd_fields_of_real_files_are_understood() {
     config.insert("sliding_window".to_owned(), 0.into());
     let none = Golden { config, ..golden };
     let model = tiny::open(&converted::gguf(&none)).unwrap();
-    assert!(
-        model.spec().unwrap().layers.iter().all(|layer| layer.attention.window.is_none()),
-        "zero is no window"
-    );
+    assert!(model.spec().unwrap().attentions().all(|(_, shape)| shape.window.is_none()), "zero is no window");
 }
 
 /// In Granite 4, the number of heads is given per layer, and a key states whether layers use rotary
@@ -316,8 +313,8 @@ fn reads_fields_of_each_layer() {
         tiny::open(&writer.finish())
     };
     let model = with([2; 4]).unwrap();
-    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.attention.kv_heads == 2));
-    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.attention.rope.is_none()));
+    assert!(model.spec().unwrap().attentions().all(|(_, shape)| shape.kv_heads == 2));
+    assert!(model.spec().unwrap().attentions().all(|(_, shape)| shape.rope.is_none()));
     for (heads, expected) in [
         ([2, 2, 4, 2], "blk.2.attn_k.weight"),
         ([2, 0, 2, 2], "granite.attention.head_count_kv\" is 0: it must divide the number of heads"),

@@ -79,13 +79,19 @@ impl Golden {
 
     /// Reports whether the model adds one to the weights of the norm `name`.
     fn adds_one(&self, name: &str) -> bool {
-        ["gemma", "gemma2", "gemma3_text"].contains(&self.model_type())
-            && !name.ends_with("linear_attn.norm.weight")
+        let types = ["gemma", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"];
+        types.contains(&self.model_type()) && !name.ends_with("linear_attn.norm.weight")
     }
 
     /// Reports whether only the native decoder computes the model.
     pub(crate) fn is_native_only(&self) -> bool {
-        self.model_type() == "gemma4_text"
+        self.model_type() == "gemma4_text" || self.is_hybrid()
+    }
+
+    /// Reports whether layers have convolutions or recurrences.
+    pub(crate) fn is_hybrid(&self) -> bool {
+        let mixers = [".conv.", ".mamba.", ".linear_attn.", "backbone."];
+        self.tensors.keys().any(|name| mixers.iter().any(|mixer| name.contains(mixer)))
     }
 
     /// Computes the elements of a tensor. `generate.py` has the same formula.
@@ -108,9 +114,9 @@ impl Golden {
             {
                 (0.0, 1.0)
             }
+            [_] if name.ends_with("A_log") => (-2.0, 1.0),
             // One is added to the weights of these norms.
             [_] if name.ends_with("bias") || name.ends_with("sinks") || self.adds_one(name) => (0.0, 0.25),
-            [_] if name.ends_with("A_log") => (-2.0, 1.0),
             [_] => (1.0, 0.25),
             [.., columns] => (0.0, (-(columns as f64).sqrt().log2().round()).exp2() as f32),
             [] => panic!("{name} is a scalar"),

@@ -106,7 +106,7 @@ pub(super) fn open(checkpoint: &Checkpoint, device: Device) -> std::result::Resu
     let (make, vocabulary, context) = match checkpoint {
         Checkpoint::Gguf(file) => {
             let (name, make) = GGUFS.iter().find(|entry| entry.0 == given).ok_or_else(unknown)?;
-            let vocabulary = checkpoint.vocabulary()?;
+            let vocabulary = checkpoint.vocabulary("token_embd.weight")?;
             let context = bounded_file(file, name, checkpoint)?;
             (from_gguf(file, (*name, context), *make, &device)?, vocabulary, context)
         }
@@ -257,7 +257,7 @@ fn bounded_file(file: &Gguf, name: &str, checkpoint: &Checkpoint) -> std::result
         }
     };
     let hidden = unsigned("embedding_length")?.unwrap_or(0);
-    let expected = vec![hidden as u64, checkpoint.vocabulary()? as u64];
+    let expected = vec![hidden as u64, checkpoint.vocabulary("token_embd.weight")? as u64];
     checkpoint.shaped("token_embd.weight", &expected)?;
     let of_hidden = ["attention.head_count", "attention.head_count_kv", "attention.key_length"];
     let of_hidden = of_hidden.into_iter().chain(["rope.dimension_count"]).map(|part| (part, hidden));

@@ -15,6 +15,7 @@
 //! then a span of one key-value head. If there are few spans, a unit is a part of the query heads
 //! of one key-value head.
 
+mod block;
 mod span;
 
 use std::cell::RefCell;
@@ -273,7 +274,19 @@ mod tests {
 
     use super::*;
     use crate::cpu::kv::{KvCache, KvMemory};
-    use crate::spec::{Activation, FeedForwardSpec, KeyValues, LayerSpec, NormPlacement, RopePairing};
+    use crate::spec::{
+        Activation, FeedForwardSpec, KeyValues, LayerSpec, MixerSpec, NormPlacement, RopePairing,
+    };
+
+    const SHAPE: AttentionSpec = AttentionSpec {
+        heads: 6,
+        kv_heads: 3,
+        head_dim: 32,
+        key_values: KeyValues::Own,
+        window: None,
+        rope: None,
+        is_gated: false,
+    };
 
     #[test]
     fn distributes_heads_evenly_and_by_groups() {
@@ -363,9 +376,8 @@ mod tests {
         for (start, window, kv_heads) in CASES {
             for (format, (has_sinks, softcap)) in kinds.into_iter().flatten() {
                 let mut spec = ModelSpec { attention_softcap: softcap, ..spec() };
-                let shape =
-                    AttentionSpec { heads: 2 * kv_heads, kv_heads, window, ..spec.layers[0].attention };
-                spec.layers[0].attention = shape;
+                let shape = AttentionSpec { heads: 2 * kv_heads, kv_heads, window, ..SHAPE };
+                spec.layers[0].mixer = MixerSpec::Attention(shape);
                 let case = format!(
                     "{format:?}, {kv_heads} heads, from {start}, {window:?}, {has_sinks} {softcap:?}"
                 );
@@ -426,14 +438,7 @@ mod tests {
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
             layers: vec![LayerSpec {
-                attention: AttentionSpec {
-                    heads: 6,
-                    kv_heads: 3,
-                    head_dim: 32,
-                    key_values: KeyValues::Own,
-                    window: None,
-                    rope: None,
-                },
+                mixer: MixerSpec::Attention(SHAPE),
                 feed_forward: FeedForwardSpec::Dense { width: 64 },
             }],
             qk_norm: None,

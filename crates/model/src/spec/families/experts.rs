@@ -1,7 +1,7 @@
 //! Mixtures of experts.
 
-use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, LAYERS, QWEN_EXPERTS, Reader, SIGMOID};
-use crate::checkpoint::Names;
+use super::hybrid::set_shared;
+use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, QWEN_EXPERTS, Reader, SIGMOID};
 use crate::error::Kind;
 use crate::spec::fields::Field;
 use crate::spec::{
@@ -13,12 +13,7 @@ impl Reader<'_> {
         let fields = self.fields;
         spec.qk_norm = Some(QkNorm::PerHead);
         self.qwen_windows(spec)?;
-        let step = Field("", "decoder_sparse_step");
-        let given = fields.optional_size(step)?.unwrap_or(1);
-        fields.rule(given == 1, step, given, "only models with experts in every layer are supported")?;
-        let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
-        let every = "only models with experts in every layer are supported";
-        fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), every)?;
+        self.experts_everywhere()?;
         // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
         let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
         let scores = if scaled { Scores::SoftmaxOverChosen } else { Scores::Softmax };
@@ -30,19 +25,9 @@ impl Reader<'_> {
     pub(super) fn glm4_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
         spec.qkv_bias = true;
-        let names = Names::new(self.checkpoint, self.family);
-        let has_norm = self.checkpoint.tensor(&(names.layer(0, "attn_q_norm") + ".weight")).is_some();
+        let has_norm = self.checkpoint.tensor(&(self.names().layer(0, "attn_q_norm") + ".weight")).is_some();
         spec.qk_norm = fields.truth(Field("", "use_qk_norm"))?.unwrap_or(has_norm).then_some(QkNorm::PerHead);
-        // In GGUF files, the last layers are those of drafts.
-        let drafts = fields.size_or_none(Field("nextn_predict_layers", ""))?.unwrap_or(0);
-        let layers = spec.layers.len().saturating_sub(drafts);
-        fields.rule(
-            layers > 0,
-            LAYERS,
-            spec.layers.len(),
-            "it must exceed the number of layers for drafts",
-        )?;
-        spec.layers.truncate(layers);
+        self.leave_out_drafts(spec)?;
         let count = Field("expert_count", "n_routed_experts");
         let gating = Gating {
             groups: self.groups(fields.size(count)?)?,
@@ -54,21 +39,31 @@ impl Reader<'_> {
             ..SIGMOID
         };
         let dense = fields.size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?;
-        let dense: Vec<LayerSpec> = spec.layers.iter().take(dense.unwrap_or(0)).copied().collect();
-        self.experts(spec, count, EXPERT_WIDTH, gating)?;
+        self.experts_after(spec, dense.unwrap_or(0), (count, EXPERT_WIDTH), gating)?;
         let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
-        for layer in &mut spec.layers {
-            if let FeedForwardSpec::Experts(experts) = &mut layer.feed_forward {
-                let width = shared.map(|shared| shared * experts.width);
-                experts.shared = width.map(|width| SharedExpertSpec { width, is_gated: false });
-            }
-        }
-        spec.layers[..dense.len()].copy_from_slice(&dense);
+        let width = fields.size(EXPERT_WIDTH)?;
+        let shared = shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false });
+        set_shared(spec, shared);
+        Ok(())
+    }
+
+    /// Replaces the feed-forward block of each layer by a mixture of experts, except in the first
+    /// `dense` layers.
+    pub(super) fn experts_after(
+        &self,
+        spec: &mut ModelSpec,
+        dense: usize,
+        (count, width): (Field, Field),
+        gating: Gating,
+    ) -> Result<(), Kind> {
+        let first: Vec<LayerSpec> = spec.layers.iter().take(dense).copied().collect();
+        self.experts(spec, count, width, gating)?;
+        spec.layers[..first.len()].copy_from_slice(&first);
         Ok(())
     }
 
     /// Reads the groups of `experts` experts. Returns `None` if all experts are one group.
-    fn groups(&self, experts: usize) -> Result<Option<ExpertGroups>, Kind> {
+    pub(super) fn groups(&self, experts: usize) -> Result<Option<ExpertGroups>, Kind> {
         let fields = self.fields;
         let (count_field, used_field) =
             (Field("expert_group_count", "n_group"), Field("expert_group_used_count", "topk_group"));
@@ -94,7 +89,7 @@ impl Reader<'_> {
         let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
         fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
         let width = fields.optional_size(width)?.map_or_else(|| fields.size(FEED_FORWARD), Ok)?;
-        let experts = ExpertSpec { count, used, width, gating, shared: None };
+        let experts = ExpertSpec { count, used, width, gating, shared: None, latent: None };
         for layer in &mut spec.layers {
             layer.feed_forward = FeedForwardSpec::Experts(experts);
         }

@@ -1,15 +1,14 @@
 //! The families of Gemma.
 
 use super::{
-    ATTENTION_SCALE, EXPERT_WIDTH, EXPERTS_USED, KV_HEADS, MAX_HEAD_DIM, QWEN_EXPERTS, Reader, THETA, WINDOW,
-    give_windowed,
+    ATTENTION_SCALE, EXPERT_WIDTH, EXPERTS_USED, HEADS, KV_HEADS, MAX_HEAD_DIM, QWEN_EXPERTS, Reader, THETA,
+    WINDOW, give_windowed,
 };
-use crate::checkpoint::Names;
 use crate::error::Kind;
 use crate::spec::fields::Field;
 use crate::spec::{
-    Activation, ExpertSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, ModelSpec, NormPlacement, QkNorm,
-    RopeSpec, Scores,
+    Activation, AttentionSpec, ExpertSpec, FeedForwardSpec, Gating, KeyValues, ModelSpec, NormPlacement,
+    QkNorm, RopeSpec, Scores,
 };
 
 const LOCAL_HEAD_DIM: Field = Field("attention.key_length_swa", "head_dim");
@@ -70,12 +69,12 @@ impl Reader<'_> {
         spec.per_layer_input = fields.size_or_none(PER_LAYER_INPUT)?;
         fields.size(WINDOW)?;
         self.windows(spec, |layer| !(layer + 1).is_multiple_of(GEMMA3_GLOBAL_EVERY))?;
-        let full_dim = spec.layers[0].attention.head_dim;
+        let full_dim = spec.attentions().next().map_or(0, |(_, attention)| attention.head_dim);
         let local_dim = fields.optional_size(LOCAL_HEAD_DIM)?.unwrap_or(full_dim);
         let sound = local_dim.is_multiple_of(2) && local_dim <= MAX_HEAD_DIM;
         fields.rule(sound, LOCAL_HEAD_DIM, local_dim, "it must be even and at most 65536")?;
-        for layer in spec.layers.iter_mut().filter(|layer| layer.attention.window.is_some()) {
-            layer.attention.head_dim = local_dim;
+        for (_, attention) in spec.attentions_mut().filter(|(_, attention)| attention.window.is_some()) {
+            attention.head_dim = local_dim;
         }
         let ropes = fields.within("rope_parameters").and_then(|ropes| ropes.within("sliding_attention"));
         let theta = ropes.unwrap_or(fields).positive(if ropes.is_some() { THETA } else { LOCAL_THETA })?;
@@ -87,13 +86,12 @@ impl Reader<'_> {
     /// Sets the key-value heads of the layers of Gemma 4, and the layers that read those of others.
     pub(super) fn gemma4_keys(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
-        let names = Names::new(self.checkpoint, self.family);
+        let names = self.names();
         let has_values =
             |layer: usize| self.checkpoint.tensor(&(names.layer(layer, "attn_v") + ".weight")).is_some();
         let one_projection = fields.truth(Field("", "attention_k_eq_v"))?.unwrap_or(!fields.is_config());
         let full_heads = fields.optional_size(Field("", "num_global_key_value_heads"))?;
-        for (index, layer) in spec.layers.iter_mut().enumerate() {
-            let attention = &mut layer.attention;
+        for (index, attention) in spec.attentions_mut() {
             if one_projection && attention.window.is_none() {
                 attention.kv_heads = full_heads.unwrap_or(attention.kv_heads);
                 let divides = attention.kv_heads > 0 && attention.heads.is_multiple_of(attention.kv_heads);
@@ -106,18 +104,21 @@ impl Reader<'_> {
         let shared = fields.size_or_none(SHARED_KV)?.unwrap_or(0);
         let own = spec.layers.len().saturating_sub(shared);
         let is_double = fields.truth(Field("", "use_double_wide_mlp"))? == Some(true);
-        for index in own..spec.layers.len() {
-            let is_local = |layer: &LayerSpec| layer.attention.window.is_some();
-            let of = is_local(&spec.layers[index]);
-            let source = spec.layers[..own].iter().rposition(|layer| is_local(layer) == of);
+        let sources: Vec<(usize, AttentionSpec)> =
+            spec.attentions().take(own).map(|(index, attention)| (index, *attention)).collect();
+        for (_, attention) in spec.attentions_mut().skip(own) {
+            let is_of_kind =
+                |source: &&(usize, AttentionSpec)| source.1.window.is_some() == attention.window.is_some();
             let rule = "a layer of each kind must have keys and values";
-            let Some(source) = source else {
+            let Some((index, source)) = sources.iter().rfind(is_of_kind) else {
                 return Err(Kind::KeyValue { key: fields.name(SHARED_KV), given: shared.to_string(), rule });
             };
-            spec.layers[index].attention.kv_heads = spec.layers[source].attention.kv_heads;
-            spec.layers[index].attention.key_values = KeyValues::OfLayer(source);
-            if let FeedForwardSpec::Dense { width } = &mut spec.layers[index].feed_forward {
-                *width *= if is_double { 2 } else { 1 };
+            attention.kv_heads = source.kv_heads;
+            attention.key_values = KeyValues::OfLayer(*index);
+        }
+        for layer in spec.layers.iter_mut().skip(own).filter(|_| is_double) {
+            if let FeedForwardSpec::Dense { width } = &mut layer.feed_forward {
+                *width *= 2;
             }
         }
         Ok(())
@@ -130,7 +131,8 @@ impl Reader<'_> {
         let used = fields.size(Field("expert_used_count", "top_k_experts"))?;
         fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
         let gating = Gating::plain(Scores::SoftmaxOverChosen);
-        let experts = ExpertSpec { count, used, width: fields.size(EXPERT_WIDTH)?, gating, shared: None };
+        let width = fields.size(EXPERT_WIDTH)?;
+        let experts = ExpertSpec { count, used, width, gating, shared: None, latent: None };
         for layer in &mut spec.layers {
             if let FeedForwardSpec::Dense { width } = layer.feed_forward {
                 layer.feed_forward = FeedForwardSpec::DenseAndExperts { width, experts };
@@ -147,7 +149,7 @@ impl Reader<'_> {
         } else if let Some(scale) = self.fields.positive(ATTENTION_SCALE)? {
             spec.attention_scale = scale;
         } else if spec.layers.len() == odd_layers {
-            spec.attention_scale = 1.0 / ((spec.hidden / spec.layers[0].attention.heads) as f32).sqrt();
+            spec.attention_scale = 1.0 / ((spec.hidden / self.fields.size(HEADS)?) as f32).sqrt();
         }
         spec.activation = Activation::GeluTanh;
         Ok(())

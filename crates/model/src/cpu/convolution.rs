@@ -1,0 +1,140 @@
+//! Causal convolutions of channels over the last tokens, and the block that consists of one.
+
+use formwork_kernels::{Team, fma};
+
+use super::layer::{Pass, Segment};
+use super::product::{Input, products};
+use super::workspace::{Workspace, room};
+use crate::ops::silu;
+use crate::weights::{Convolution, Packed, ShortConvolution};
+
+/// Number of tokens that a parallel task computes.
+const TOKENS: usize = 16;
+
+/// Elements of each token, such as the channels of a convolution. The elements of token `t` start at
+/// element `t * stride + start` of `rows`.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    pub(super) rows: &'a [f32],
+    pub(super) stride: usize,
+    pub(super) start: usize,
+}
+
+impl<'a> Columns<'a> {
+    /// Returns the columns of the tokens after the first `token`.
+    pub(super) fn after(self, token: usize) -> Self {
+        Self { rows: &self.rows[token * self.stride..], ..self }
+    }
+
+    fn of(self, token: usize, len: usize) -> &'a [f32] {
+        &self.rows[token * self.stride + self.start..][..len]
+    }
+}
+
+/// Function that is applied to the results of a convolution.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    Nothing,
+    Silu,
+}
+
+impl Convolution {
+    /// Computes the convolution for the tokens of a run. `last` contains the inputs of the tokens
+    /// before the run. Shape of `out`: `[tokens, channels]`.
+    fn apply(&self, team: &Team, (x, last): (Columns<'_>, &[f32]), after: After, out: &mut [f32]) {
+        let (channels, before) = (self.shape.channels, self.shape.kernel - 1);
+        team.for_chunks(out, TOKENS * channels, |chunk, out| {
+            for (token, out) in (chunk * TOKENS..).zip(out.chunks_exact_mut(channels)) {
+                match &self.bias {
+                    Some(bias) => out.copy_from_slice(bias),
+                    None => out.fill(0.0),
+                }
+                for (index, factors) in self.factors.chunks_exact(channels).enumerate() {
+                    let inputs = match (token + index).checked_sub(before) {
+                        Some(token) => x.of(token, channels),
+                        None => &last[(token + index) * channels..][..channels],
+                    };
+                    for ((out, factor), input) in out.iter_mut().zip(factors).zip(inputs) {
+                        *out = fma(*factor, *input, *out);
+                    }
+                }
+                if after == After::Silu {
+                    for out in out {
+                        *out = silu(*out);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Replaces `last`, the inputs of the tokens before a run of `tokens` tokens, by those before the
+    /// token after the run.
+    fn remember(&self, x: Columns<'_>, tokens: usize, last: &mut [f32]) {
+        let channels = self.shape.channels;
+        let kept = (last.len() / channels).saturating_sub(tokens);
+        let dropped = last.len() - kept * channels;
+        last.copy_within(dropped.., 0);
+        let new = dropped / channels;
+        for (row, last) in last[kept * channels..].chunks_exact_mut(channels).enumerate() {
+            last.copy_from_slice(x.of(tokens - new + row, channels));
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Computes the convolution of the layer at `index` for all tokens of the pass, and updates the
+    /// states of the segments. Shape of `out`: `[tokens, channels]`.
+    pub(super) fn convolve(
+        &self,
+        (index, weights, after): (usize, &Convolution, After),
+        segments: &mut [Segment<'_>],
+        x: Columns<'_>,
+        out: &mut [f32],
+    ) {
+        let channels = weights.shape.channels;
+        let mut first = 0;
+        for segment in segments {
+            let Some(states) = segment.states.as_deref_mut() else { continue };
+            for range in states.ranges(segment.tokens.len()) {
+                let x = x.after(first + range.start);
+                let out = &mut out[(first + range.start) * channels..(first + range.end) * channels];
+                let last = states.layer(index).convolution;
+                weights.apply(self.team, (x, last), after, out);
+                weights.remember(x, range.len(), last);
+                states.mark_convolution(index, range.end);
+            }
+            first += segment.tokens.len();
+        }
+    }
+
+    /// Computes a gated convolution. Reads `workspace.normed` and writes `workspace.result`, both of
+    /// shape `[tokens, hidden]`.
+    pub(super) fn short_convolution(
+        &self,
+        index: usize,
+        weights: &ShortConvolution<Packed>,
+        segments: &mut [Segment<'_>],
+        workspace: &mut Workspace,
+    ) {
+        let (tokens, hidden) = (self.roundings.len(), self.spec.hidden);
+        let channels = weights.convolution.shape.channels;
+        let Workspace { normed, result, mixed, convolved, rounded, .. } = workspace;
+        // For each token: the gate of the input, the gate of the output, and the input.
+        let stride = 3 * channels;
+        let mixed = room(mixed, tokens * stride);
+        let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
+        products(self.team, rounded, input, [(&weights.input, &mut *mixed)]);
+        for row in mixed.chunks_exact_mut(stride) {
+            let (gates, inputs) = row.split_at_mut(2 * channels);
+            inputs.iter_mut().zip(gates).for_each(|(input, gate)| *input *= *gate);
+        }
+        let convolved = room(convolved, tokens * channels);
+        let inputs = Columns { rows: mixed, stride, start: 2 * channels };
+        self.convolve((index, &weights.convolution, After::Nothing), segments, inputs, convolved);
+        for (out, row) in convolved.chunks_exact_mut(channels).zip(mixed.chunks_exact(stride)) {
+            out.iter_mut().zip(&row[channels..]).for_each(|(out, gate)| *out *= gate);
+        }
+        let input = Input { x: convolved, roundings: &self.roundings };
+        products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
+    }
+}

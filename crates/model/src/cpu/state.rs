@@ -1,0 +1,219 @@
+//! States of convolutions and recurrences, which a sequence has beside its keys and values.
+//!
+//! A state is that after the last token of a sequence. It cannot be cut back to an earlier token, so
+//! a sequence keeps snapshots: copies of earlier states. To remove tokens, a sequence returns to the
+//! last snapshot before them and computes the tokens in between again.
+//!
+//! States are copied on write. Snapshots and forks share them.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use formwork_kernels::{COLUMNS, Pool, Slot};
+
+use crate::spec::{ConvolutionSpec, ModelSpec};
+
+/// Number of tokens between snapshots. Prefixes of prompts are cached at multiples of this number.
+const INTERVAL: usize = 64;
+
+/// Memory layout of a model's states, and the pool from which sequences take memory.
+#[derive(Clone, Debug)]
+pub(super) struct StateMemory {
+    layers: Arc<[LayerMemory]>,
+    /// Number of elements of a state.
+    len: usize,
+    pool: Arc<Pool>,
+}
+
+/// Memory layout of one layer's state.
+#[derive(Clone, Debug)]
+struct LayerMemory {
+    /// Inputs of the convolution for the last tokens. Shape: `[kernel - 1, channels]`.
+    convolution: Range<usize>,
+    /// States of the heads. Shape: `[heads, blocks, rows, COLUMNS]`, with blocks of columns.
+    recurrence: Range<usize>,
+}
+
+impl StateMemory {
+    /// Creates the memory for a model. Returns `None` if the model has no states.
+    pub(super) fn new(spec: &ModelSpec) -> Option<Self> {
+        let mut len = 0;
+        let mut take = |count: usize| {
+            len += count;
+            len - count..len
+        };
+        let inputs = |shape: ConvolutionSpec| (shape.kernel - 1) * shape.channels;
+        let layers = spec.layers.iter().map(|layer| LayerMemory {
+            convolution: take(layer.mixer.convolution().map_or(0, inputs)),
+            recurrence: take(
+                layer
+                    .mixer
+                    .recurrence()
+                    .map_or(0, |[heads, rows, columns]| heads * columns.div_ceil(COLUMNS) * rows * COLUMNS),
+            ),
+        });
+        let layers = layers.collect();
+        spec.has_state().then(|| Self { layers, len, pool: Pool::new(len) })
+    }
+
+    /// Returns the size of a state in bytes.
+    pub(super) const fn bytes(&self) -> usize {
+        self.len * size_of::<f32>()
+    }
+}
+
+/// Copy of the state after the first `position` tokens of a sequence.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    position: usize,
+    state: Arc<Slot>,
+}
+
+/// State of a sequence, with snapshots of earlier states.
+#[derive(Clone, Debug)]
+pub(super) struct States {
+    memory: StateMemory,
+    /// State after the computed tokens. `None` before the first token.
+    live: Option<Arc<Slot>>,
+    /// Snapshots in the order of positions.
+    snapshots: Vec<Snapshot>,
+    /// Position at which the last forward pass began.
+    start: usize,
+    /// Snapshots that a forward pass is making: the number of tokens of the pass before each, and its
+    /// memory.
+    marks: Vec<(usize, Arc<Slot>)>,
+}
+
+/// State of one layer of a sequence.
+pub(super) struct LayerState<'a> {
+    /// Inputs of the convolution for the last tokens, oldest first. Shape: `[kernel - 1, channels]`.
+    pub(super) convolution: &'a mut [f32],
+    /// States of the heads. Shape: `[heads, blocks, rows]`.
+    pub(super) recurrence: &'a mut [[f32; COLUMNS]],
+}
+
+impl States {
+    pub(super) const fn new(memory: StateMemory) -> Self {
+        Self { memory, live: None, snapshots: Vec::new(), start: 0, marks: Vec::new() }
+    }
+
+    /// Returns the last position up to `len` that the sequence can return to.
+    pub(super) fn restorable(&self, len: usize) -> usize {
+        self.snapshots.iter().rfind(|snapshot| snapshot.position <= len).map_or(0, |last| last.position)
+    }
+
+    /// Returns to the snapshot at `position`, and drops later ones. `position` must be a result of
+    /// [`States::restorable`].
+    pub(super) fn restore(&mut self, position: usize) {
+        self.snapshots.retain(|snapshot| snapshot.position <= position);
+        self.live = self.snapshots.last().filter(|_| position > 0).map(|last| Arc::clone(&last.state));
+    }
+
+    /// Keeps a snapshot of the state, which is that after `position` tokens.
+    pub(super) fn keep(&mut self, position: usize) {
+        let is_new = self.snapshots.last().is_none_or(|last| last.position < position);
+        if let Some(live) = &self.live
+            && is_new
+        {
+            self.snapshots.push(Snapshot { position, state: Arc::clone(live) });
+        }
+    }
+
+    /// Prepares to compute `len` tokens from `position` on: takes memory for the state that will be
+    /// written, and for snapshots.
+    ///
+    /// # Errors
+    /// Returns an error if there is not enough memory.
+    pub(super) fn begin(&mut self, position: usize, len: usize) -> io::Result<()> {
+        match &mut self.live {
+            Some(live) => {
+                if Arc::get_mut(live).is_none() {
+                    *live = Arc::new(live.copy()?);
+                }
+            }
+            live => {
+                let mut slot = self.memory.pool.take()?;
+                slot.fill(0);
+                *live = Some(Arc::new(slot));
+            }
+        }
+        self.start = position;
+        self.marks.clear();
+        let first = (position / INTERVAL + 1) * INTERVAL;
+        for mark in (first..position + len).step_by(INTERVAL) {
+            self.marks.push((mark - position, Arc::new(self.memory.pool.take()?)));
+        }
+        Ok(())
+    }
+
+    /// Divides the `len` tokens of a pass at the snapshots that the pass makes.
+    pub(super) fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let ends: Vec<usize> = self.marks.iter().map(|(offset, _)| *offset).chain([len]).collect();
+        let mut start = 0;
+        ends.into_iter().map(move |end| std::mem::replace(&mut start, end)..end)
+    }
+
+    /// Returns the state of a layer. [`States::begin`] must have been called.
+    pub(super) fn layer(&mut self, index: usize) -> LayerState<'_> {
+        let LayerMemory { convolution, recurrence } = &self.memory.layers[index];
+        let Some(live) = self.live.as_mut().and_then(Arc::get_mut) else {
+            unreachable!("memory was taken for this sequence")
+        };
+        let floats = live.floats_mut();
+        let (before, after) = floats.split_at_mut(recurrence.start);
+        LayerState {
+            convolution: &mut before[convolution.clone()],
+            recurrence: after[..recurrence.len()].as_chunks_mut().0,
+        }
+    }
+
+    /// Copies the inputs of a layer's convolution to the snapshot after `offset` tokens of the pass, if
+    /// there is one.
+    pub(super) fn mark_convolution(&mut self, index: usize, offset: usize) {
+        self.mark(offset, self.memory.layers[index].convolution.clone());
+    }
+
+    /// Does the same as [`States::mark_convolution`] for the layer's recurrence.
+    pub(super) fn mark_recurrence(&mut self, index: usize, offset: usize) {
+        self.mark(offset, self.memory.layers[index].recurrence.clone());
+    }
+
+    fn mark(&mut self, offset: usize, part: Range<usize>) {
+        let mark = self.marks.iter_mut().find(|(at, _)| *at == offset);
+        if let Some((_, slot)) = mark
+            && let Some(slot) = Arc::get_mut(slot)
+            && let Some(live) = &self.live
+        {
+            slot[part.clone()].copy_from_slice(&live[part]);
+        }
+    }
+
+    /// Ends a pass that has computed all tokens before `end` in all layers.
+    pub(super) fn finish(&mut self, end: usize) {
+        let start = self.start;
+        let snapshots = self.marks.drain(..);
+        self.snapshots.extend(snapshots.map(|(offset, state)| Snapshot { position: start + offset, state }));
+        if end.is_multiple_of(INTERVAL) {
+            self.keep(end);
+        }
+    }
+
+    /// Returns the snapshots with what each is worth: the number of tokens to be computed again for
+    /// want of it, relative to the number of tokens after it. Sequences are mostly cut near their end.
+    ///
+    /// `len` is the number of tokens of the sequence.
+    pub(super) fn worths(&self, len: usize) -> impl Iterator<Item = (f32, &Arc<Slot>)> {
+        self.snapshots.iter().enumerate().map(move |(index, snapshot)| {
+            let before = index.checked_sub(1).map_or(0, |before| self.snapshots[before].position);
+            let after = self.snapshots.get(index + 1).map_or(len, |after| after.position);
+            let gap = after.saturating_sub(before) as f32;
+            (gap / (len.saturating_sub(snapshot.position) + INTERVAL) as f32, &snapshot.state)
+        })
+    }
+
+    /// Drops the snapshots whose state is `state`.
+    pub(super) fn forget(&mut self, state: &Arc<Slot>) {
+        self.snapshots.retain(|snapshot| !Arc::ptr_eq(&snapshot.state, state));
+    }
+}

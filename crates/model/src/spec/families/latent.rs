@@ -1,0 +1,131 @@
+//! Families with latent attention: `DeepSeek` V2 and V3, Kimi K2, GLM-4.7-Flash and Mistral 4.
+
+use super::hybrid::set_shared;
+use super::{EXPERT_WIDTH, HEADS, MAX_HEAD_DIM, Reader, SIGMOID};
+use crate::error::Kind;
+use crate::spec::fields::Field;
+use crate::spec::{
+    Gating, LatentSpec, MixerSpec, ModelSpec, RopePairing, RopeScaling, Scores, SharedExpertSpec, Yarn,
+};
+
+const QUERY_RANK: Field = Field("attention.q_lora_rank", "q_lora_rank");
+const RANK: Field = Field("attention.kv_lora_rank", "kv_lora_rank");
+const KEY_DIM: Field = Field("attention.key_length_mla", "");
+const VALUE_DIM: Field = Field("attention.value_length_mla", "v_head_dim");
+const ROTATED: Field = Field("rope.dimension_count", "qk_rope_head_dim");
+const PLAIN: Field = Field("", "qk_nope_head_dim");
+const EXPERTS: Field = Field("expert_count", "n_routed_experts");
+const EXPONENT: Field = Field("rope.scaling.yarn_log_multiplier", "mscale_all_dim");
+const PAIRING: Field = Field("", "rope_interleave");
+
+/// Added to the mean square of the compressed queries, keys and values. The reference implementation
+/// does not read it from the configuration.
+const NORM_EPSILON: f32 = 1e-6;
+/// Largest rank of compressed queries, keys and values, far above that of any model.
+const MAX_RANK: usize = 4096;
+
+impl Reader<'_> {
+    /// Returns the widths of the parts of a query head: not rotated and rotated.
+    pub(super) fn latent_dims(&self) -> Result<[usize; 2], Kind> {
+        let fields = self.fields;
+        let rotated = self.bounded(ROTATED, MAX_HEAD_DIM)?;
+        if fields.is_config() {
+            return Ok([self.bounded(PLAIN, MAX_HEAD_DIM)?, rotated]);
+        }
+        let whole = self.bounded(KEY_DIM, MAX_HEAD_DIM)?;
+        fields.rule(whole > rotated, KEY_DIM, whole, "it must exceed the rotated part")?;
+        Ok([whole - rotated, rotated])
+    }
+
+    pub(super) fn latent(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        self.leave_out_drafts(spec)?;
+        let [plain_dim, rope_dim] = self.latent_dims()?;
+        let is_paired = fields.truth(PAIRING)?.unwrap_or(true);
+        spec.rope_pairing = if is_paired { RopePairing::Interleaved } else { RopePairing::Halves };
+        let query_rank = fields.size_or_none(QUERY_RANK)?;
+        let rank = self.bounded(RANK, MAX_RANK)?;
+        let fits = rank + rope_dim <= MAX_RANK && rope_dim.is_multiple_of(2);
+        fields.rule(fits, ROTATED, rope_dim, "it must be even, and at most 4096 with the rank")?;
+        let shape = LatentSpec {
+            heads: self.bounded(HEADS, MAX_HEAD_DIM)?,
+            query_rank,
+            rank,
+            plain_dim,
+            rope_dim,
+            value_dim: self.bounded(VALUE_DIM, MAX_HEAD_DIM)?,
+            rope: 0,
+            norm_epsilon: NORM_EPSILON,
+        };
+        for layer in &mut spec.layers {
+            layer.mixer = MixerSpec::Latent(shape);
+        }
+        self.latent_scale(spec)?;
+        self.temperature(spec)?;
+        self.latent_experts(spec)
+    }
+
+    /// Sets the factor of the attention scores, which grows where frequencies are stretched.
+    fn latent_scale(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        let [plain_dim, rope_dim] = self.latent_dims()?;
+        spec.attention_scale = 1.0 / ((plain_dim + rope_dim) as f32).sqrt();
+        let RopeScaling::Yarn(Yarn { factor, .. }) = spec.ropes[0].scaling else { return Ok(()) };
+        let ropes = fields.within("rope_parameters").or_else(|| fields.within("rope_scaling"));
+        if let Some(exponent) = ropes.unwrap_or(fields).float(EXPONENT)? {
+            // GGUF files contain a tenth of the exponent.
+            let exponent = if fields.is_config() { exponent } else { 10.0 * exponent };
+            spec.attention_scale *= Yarn::magnitude_of(factor, exponent).powi(2);
+        }
+        Ok(())
+    }
+
+    fn latent_experts(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        if fields.size_or_none(EXPERTS)?.is_none() {
+            return Ok(());
+        }
+        let has_bias = self.has_choice_bias(spec.layers.len());
+        let mut groups = match fields.text(Field("", "topk_method"))? {
+            Some("greedy") => None,
+            _ => self.groups(fields.size(EXPERTS)?)?,
+        };
+        if let Some(groups) = &mut groups
+            && !has_bias
+        {
+            groups.best = 1;
+        }
+        // Models that choose by a bias weigh by the logistic function, and the others by softmax.
+        let gating = Gating {
+            scores: if has_bias { Scores::Sigmoid } else { Scores::Softmax },
+            has_bias,
+            groups,
+            normalised: fields
+                .truth(Field("expert_weights_norm", "norm_topk_prob"))?
+                .unwrap_or(false)
+                .then_some(1e-20),
+            scale: fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0),
+            ..SIGMOID
+        };
+        let dense = match fields.texts("mlp_layer_types")? {
+            Some(types) => {
+                self.one_for_each_layer(spec, Field("", "mlp_layer_types"), types.len())?;
+                types.iter().take_while(|kind| **kind == "dense").count()
+            }
+            None => fields
+                .size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?
+                .unwrap_or(0),
+        };
+        self.experts_after(spec, dense, (EXPERTS, EXPERT_WIDTH), gating)?;
+        let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
+        let width = fields.size(EXPERT_WIDTH)?;
+        set_shared(spec, shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
+        Ok(())
+    }
+
+    /// Returns true if a layer has a bias for the choice of experts.
+    fn has_choice_bias(&self, layers: usize) -> bool {
+        let names = self.names();
+        (0..layers).any(|layer| self.checkpoint.tensor(&names.layer(layer, "exp_probs_b.bias")).is_some())
+    }
+}

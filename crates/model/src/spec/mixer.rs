@@ -1,0 +1,182 @@
+//! The blocks of a layer that mix information of different positions.
+
+/// Kind and shape of the block of a layer that mixes information of different positions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum MixerSpec {
+    /// No block. The layer is its feed-forward block.
+    Nothing,
+    /// Attention to the keys and values of positions.
+    Attention(AttentionSpec),
+    /// A gated convolution over the last few positions. Used by LFM2.
+    ShortConvolution(ConvolutionSpec),
+    /// The gated delta rule: a linear recurrence whose state learns values by their keys. Used by
+    /// Qwen3-Next and Qwen3.5.
+    DeltaRule(DeltaRuleSpec),
+    /// Mamba2: a linear recurrence with a decay that depends on the token.
+    Mamba2(Mamba2Spec),
+}
+
+impl MixerSpec {
+    /// Reports whether the block keeps a state of fixed size for a sequence. The state is that after
+    /// the last position, and cannot be cut back to an earlier one.
+    pub const fn has_state(&self) -> bool {
+        matches!(self, Self::ShortConvolution(_) | Self::DeltaRule(_) | Self::Mamba2(_))
+    }
+
+    /// Returns the causal convolution of the block. `None` if it has none.
+    pub const fn convolution(&self) -> Option<ConvolutionSpec> {
+        match self {
+            Self::ShortConvolution(convolution) => Some(*convolution),
+            Self::DeltaRule(delta) => Some(delta.convolution()),
+            Self::Mamba2(mamba) => Some(mamba.convolution()),
+            Self::Nothing | Self::Attention(_) => None,
+        }
+    }
+
+    /// Returns the number of heads of the recurrence, and the numbers of rows and of columns of the
+    /// state of each. `None` for a block without a recurrence.
+    pub const fn recurrence(&self) -> Option<[usize; 3]> {
+        match *self {
+            Self::DeltaRule(DeltaRuleSpec { value_heads, key_dim, value_dim, .. }) => {
+                Some([value_heads, key_dim, value_dim])
+            }
+            Self::Mamba2(Mamba2Spec { heads, head_dim, state, .. }) => Some([heads, state, head_dim]),
+            _ => None,
+        }
+    }
+}
+
+/// Shape of a causal convolution of each channel over the last positions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConvolutionSpec {
+    /// Number of channels.
+    pub channels: usize,
+    /// Number of positions that a token sees, including its own.
+    pub kernel: usize,
+}
+
+/// Assignment of value heads to the key heads that they share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeadSharing {
+    /// Neighbouring value heads share a key head.
+    Neighbours,
+    /// Value head `i` has the key head `i` modulo the number of key heads.
+    Alternating,
+}
+
+/// Shape of a gated delta rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeltaRuleSpec {
+    /// Number of heads of queries and keys. Divides `value_heads`.
+    pub key_heads: usize,
+    /// Number of heads of values, each with a state of its own.
+    pub value_heads: usize,
+    /// Width of a query or key.
+    pub key_dim: usize,
+    /// Width of a value.
+    pub value_dim: usize,
+    /// Number of positions that the convolution before the recurrence sees.
+    pub kernel: usize,
+    /// Assignment of value heads to key heads.
+    pub sharing: HeadSharing,
+}
+
+impl DeltaRuleSpec {
+    /// Returns the number of elements of the queries of a token, which is also that of the keys.
+    pub const fn key_len(&self) -> usize {
+        self.key_heads * self.key_dim
+    }
+
+    /// Returns the number of elements of the values of a token.
+    pub const fn value_len(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Returns the convolution of queries, keys and values.
+    pub const fn convolution(&self) -> ConvolutionSpec {
+        ConvolutionSpec { channels: 2 * self.key_len() + self.value_len(), kernel: self.kernel }
+    }
+
+    /// Returns the key head of a value head.
+    pub const fn key_head(&self, value_head: usize) -> usize {
+        match self.sharing {
+            HeadSharing::Neighbours => value_head * self.key_heads / self.value_heads,
+            HeadSharing::Alternating => value_head % self.key_heads,
+        }
+    }
+}
+
+/// Shape of a Mamba2 block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Mamba2Spec {
+    /// Number of heads.
+    pub heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Number of groups of heads. The heads of a group share the vectors that write and read the
+    /// state, and their outputs are normalised together. Divides `heads`.
+    pub groups: usize,
+    /// Number of rows of the state of a head.
+    pub state: usize,
+    /// Number of positions that the convolution before the recurrence sees.
+    pub kernel: usize,
+    /// Least and largest time step.
+    pub time_step_limits: [f32; 2],
+}
+
+impl Mamba2Spec {
+    /// Returns the number of elements of the output of a token.
+    pub const fn inner_len(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Returns the convolution of the values and of the vectors that write and read the state.
+    pub const fn convolution(&self) -> ConvolutionSpec {
+        let channels = self.inner_len() + 2 * self.groups * self.state;
+        ConvolutionSpec { channels, kernel: self.kernel }
+    }
+}
+
+/// Origin of the keys and values of an attention block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyValues {
+    /// Two projections of the block.
+    Own,
+    /// One projection of the block. The values are the keys before their norm and rotation.
+    OneProjection,
+    /// The keys and values of the earlier layer at this index, which has the same shape.
+    OfLayer(usize),
+}
+
+/// Shape of an attention block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttentionSpec {
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key-value heads. Divides `heads`.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Origin of the keys and values.
+    pub key_values: KeyValues,
+    /// Number of positions that a token attends to, including its own. `None` means all.
+    pub window: Option<usize>,
+    /// Index into [`ModelSpec::ropes`](super::ModelSpec::ropes). `None` for a layer without rotary
+    /// embeddings.
+    pub rope: Option<usize>,
+    /// True if the output of each query head is multiplied by the logistic function of a projection
+    /// of the block's input.
+    pub is_gated: bool,
+}
+
+impl AttentionSpec {
+    /// Returns the number of elements of the queries of a token.
+    pub const fn query_len(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Returns the number of elements of the keys of a token, which is also that of the values.
+    pub const fn key_len(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+}
