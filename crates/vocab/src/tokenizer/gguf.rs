@@ -76,11 +76,11 @@ const BYTE: i32 = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Model {
-    /// Byte-pair encoding with a list of merges. Words start as bytes.
+    /// Byte-pair encoding with a list of merges and named splitting rules.
     Gpt2,
     /// SentencePiece with scores. Words start as characters.
     Llama,
-    /// Byte-pair encoding with a list of merges. Words start as characters.
+    /// Byte-pair encoding with a list of merges and the splitting rules of Gemma 4.
     Gemma4,
 }
 
@@ -92,10 +92,6 @@ impl Model {
             "gemma4" => Ok(Self::Gemma4),
             _ => Err(Kind::UnknownModel { given: name.to_owned(), known: "gpt2, llama, gemma4" }.into()),
         }
-    }
-
-    const fn units(self) -> Units {
-        if matches!(self, Self::Gpt2) { Units::Bytes } else { Units::Characters }
     }
 }
 
@@ -113,23 +109,24 @@ impl Tokenizer {
         let model = Model::named(&fields.model)?;
         let splitting = match model {
             Model::Gpt2 => Some(pre::splitting(fields.pre.as_deref().unwrap_or(pre::UNNAMED))?),
-            Model::Gemma4 => Some(pre::LINES),
+            Model::Gemma4 => Some(pre::GEMMA4),
             Model::Llama => None,
         };
+        let units = splitting.map_or(Units::Characters, |splitting| splitting.units);
         fields.check(model)?;
         let byte_tokens = fields.byte_tokens()?;
         let partition = fields.partition();
         let tokens = std::mem::take(&mut fields.tokens);
         let ends = fields.ends(&tokens);
         let tokens = tokens.into_iter().zip(&fields.token_type);
-        let tokens = tokens.map(|(spelling, &kind)| token(spelling, kind, model.units())).collect();
+        let tokens = tokens.map(|(spelling, &kind)| token(spelling, kind, units)).collect();
         let vocabulary = Vocabulary::new(tokens, ends)?;
         let words = match splitting {
             Some(ref splitting) => Words::Merges(Bpe::new(
                 &vocabulary,
                 fields.of_type(&[NORMAL]),
                 &fields.merges,
-                (model.units(), byte_tokens),
+                byte_tokens,
                 splitting,
             )?),
             None => Words::Scores {
@@ -143,7 +140,10 @@ impl Tokenizer {
             },
         };
         let space_prefix = matches!(words, Words::Scores { space_prefix: true, .. });
-        let add_bos = fields.add_bos.unwrap_or(splitting.is_none_or(|splitting| splitting.add_bos));
+        // Some files of Gemma 4 say that prompts have no beginning-of-sequence token. The model
+        // needs it.
+        let add_bos = model == Model::Gemma4
+            || fields.add_bos.unwrap_or(splitting.is_none_or(|splitting| splitting.add_bos));
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: fields.bos.map(TokenId),
