@@ -230,8 +230,10 @@ impl GgufTokenizer {
     /// Returns the tokens that end a sequence, by the fields of the file and by their names.
     /// `spellings` contains the spelling of every token.
     fn ends(&self, spellings: &[String]) -> Vec<TokenId> {
-        let control = self.of_type(&[CONTROL]).map(|token| (spellings[token.index()].as_str(), token));
-        let mut ends = ends::named(control);
+        let spelt = self.of_type(&[CONTROL, USER_DEFINED]).map(|token| {
+            (spellings[token.index()].as_str(), token, self.token_type[token.index()] == CONTROL)
+        });
+        let mut ends = ends::named(spelt);
         ends.extend([self.eos, self.eot, self.eom].into_iter().flatten().map(TokenId));
         ends
     }

@@ -172,8 +172,8 @@ fn tokens(json: &tokenizers::Tokenizer, spelling: Spelling) -> (Vec<Token>, Vec<
     for (&id, token) in &added {
         put(id, spelling.added(&token.content, token.special));
     }
-    let special = added.iter().filter(|(_, token)| token.special);
-    let ends = ends::named(special.map(|(&id, token)| (token.content.as_str(), TokenId(id))));
+    let spelt = added.iter().map(|(&id, token)| (token.content.as_str(), TokenId(id), token.special));
+    let ends = ends::named(spelt);
     (tokens, ends)
 }
 
