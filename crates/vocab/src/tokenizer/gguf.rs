@@ -147,6 +147,7 @@ impl Tokenizer {
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: fields.bos.map(TokenId),
+            eos: fields.eos.map(TokenId),
             add_bos: add_bos && fields.bos.is_some(),
             space_prefix,
             encoder: Encoder::Gguf(Arc::new(GgufEncoder { partition, words })),

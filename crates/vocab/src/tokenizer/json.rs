@@ -40,6 +40,7 @@ impl Tokenizer {
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: bos.token,
+            eos: None,
             add_bos: bos.add,
             space_prefix: strips_space(json.get_decoder()),
             encoder: Encoder::Json(Arc::new(JsonEncoder::new(json))),
