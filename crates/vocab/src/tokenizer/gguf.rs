@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::bpe::{Bpe, Units};
 use super::partition::{Entry, Part, Partition};
 use super::sentencepiece::{ByteTokens, SentencePiece};
-use super::{Encoder, Tokenizer, Treatment, ends, pre};
+use super::{Encoder, Tokenizer, Treatment, ends, pre, visible};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
@@ -157,7 +157,8 @@ impl Tokenizer {
 
 impl GgufTokenizer {
     /// Checks that the lengths of lists and the ids match the vocabulary. Missing fields get the
-    /// defaults of `model`, and unknown token types become normal.
+    /// defaults of `model`, unknown token types become normal, and control tokens inside answers
+    /// become user-defined.
     fn check(&mut self, model: Model) -> Result<(), VocabError> {
         let limit = self.tokens.len();
         if self.token_type.is_empty() {
@@ -189,6 +190,11 @@ impl GgufTokenizer {
         ] {
             if let Some(given) = id.filter(|&id| id as usize >= limit) {
                 return Err(Kind::TokenOutside { field, given, limit }.into());
+            }
+        }
+        for (kind, spelling) in self.token_type.iter_mut().zip(&self.tokens) {
+            if *kind == CONTROL && visible::is_text(spelling) {
+                *kind = USER_DEFINED;
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ mod merge;
 mod partition;
 mod pre;
 mod sentencepiece;
+mod visible;
 
 use std::sync::Arc;
 
