@@ -247,7 +247,7 @@ impl Model {
         let vocabulary = tokenizer.vocabulary();
         let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
         let bos = tokenizer.bos().map(text);
-        let eos = vocabulary.ends().first().copied().map(text);
+        let eos = tokenizer.eos().or_else(|| vocabulary.ends().first().copied()).map(text);
         let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
         Ok(Arc::new(match now {
             Some(now) => template.with_now(now),

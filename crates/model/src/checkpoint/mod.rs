@@ -1,6 +1,7 @@
 //! Checkpoints, which contain the weights and hyperparameters of a model. A checkpoint is either a
 //! GGUF file, or a folder with safetensors and a `config.json`.
 
+mod ends;
 mod family;
 mod names;
 pub(crate) mod safetensors;

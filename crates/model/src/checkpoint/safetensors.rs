@@ -14,11 +14,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use formwork_vocab::{TokenId, Tokenizer};
+use formwork_vocab::Tokenizer;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::ends::{end_token, end_tokens};
 use super::text::{text_config, text_name};
 use crate::LoadError;
 use crate::error::Kind;
@@ -28,6 +29,7 @@ use crate::gguf::{TensorInfo, TensorType, no_overlap};
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const SINGLE: &str = "model.safetensors";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const MAX_RANK: usize = 8;
 /// Maximum length of a header in bytes. The reference implementation has the same limit.
 const MAX_HEADER: usize = 100_000_000;
@@ -145,8 +147,8 @@ impl Safetensors {
         }
     }
 
-    /// Creates the tokenizer from `tokenizer.json`. `config.json` and `generation_config.json` can
-    /// name further tokens that end a sequence.
+    /// Creates the tokenizer from `tokenizer.json`. `config.json`, `generation_config.json` and
+    /// `tokenizer_config.json` can name further tokens that end a sequence.
     ///
     /// # Errors
     /// Returns an error if a file is missing or malformed.
@@ -154,23 +156,27 @@ impl Safetensors {
         let path = self.0.path.join("tokenizer.json");
         let json = std::fs::read(&path).map_err(|error| LoadError::new(&path, error))?;
         let tokenizer = Tokenizer::from_json(&json).map_err(|error| LoadError::new(&path, error))?;
+        let vocabulary = tokenizer.vocabulary();
+        let mut ends = end_tokens(&self.0.config, vocabulary)
+            .map_err(|kind| LoadError::new(&self.config_path(), kind))?;
         let generation = self.0.path.join("generation_config.json");
-        let mut ends = end_tokens(&self.0.config);
         if generation.exists() {
-            ends.extend(end_tokens(&read_object(&generation)?));
+            let named = end_tokens(&read_object(&generation)?, vocabulary);
+            ends.extend(named.map_err(|kind| LoadError::new(&generation, kind))?);
         }
-        ends.retain(|end| end.index() < tokenizer.vocabulary().len());
-        tokenizer.with_ends(&ends).map_err(|error| LoadError::new(&path, error))
-    }
-}
-
-/// Returns the tokens that end a sequence. `eos_token_id` holds a single id or a list of ids.
-fn end_tokens(config: &Map<String, Value>) -> Vec<TokenId> {
-    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
-    match config.get("eos_token_id") {
-        Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),
-        Some(value) => id(value).into_iter().collect(),
-        None => Vec::new(),
+        let config = self.0.path.join(TOKENIZER_CONFIG);
+        let eos = if config.exists() {
+            let named = end_token(&read_object(&config)?, vocabulary);
+            named.map_err(|kind| LoadError::new(&config, kind))?
+        } else {
+            None
+        };
+        let tokenizer = tokenizer.with_ends(&ends);
+        let tokenizer = match eos {
+            Some(eos) => tokenizer.and_then(|tokenizer| tokenizer.with_eos(eos)),
+            None => tokenizer,
+        };
+        tokenizer.map_err(|error| LoadError::new(&path, error))
     }
 }
 
@@ -179,7 +185,7 @@ fn chat_template(folder: &Path) -> Result<Option<String>, LoadError> {
     if file.exists() {
         return std::fs::read_to_string(&file).map(Some).map_err(|error| LoadError::new(&file, error));
     }
-    let config = folder.join("tokenizer_config.json");
+    let config = folder.join(TOKENIZER_CONFIG);
     if !config.exists() {
         return Ok(None);
     }

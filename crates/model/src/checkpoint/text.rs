@@ -8,8 +8,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use super::ends::{IDS, listed};
+
 /// Fields of a whole model that also apply to its text model.
-const WHOLE: [&str; 2] = ["eos_token_id", "tie_word_embeddings"];
+const WHOLE: [&str; 1] = ["tie_word_embeddings"];
 
 /// Returns the defaults of fields that the published text configurations of Gemma 3 omit. The
 /// values are those of `Gemma3TextConfig` in transformers.
@@ -42,9 +44,12 @@ pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> 
                 Value::Object(defaults) if is_gemma3 => defaults,
                 _ => Map::new(),
             };
+            let ends = [config.get(IDS), text.get(IDS)].map(listed).concat();
             // These fields may be given at the top level, for the whole model.
             own.extend(config.into_iter().filter(|(key, _)| WHOLE.contains(&key.as_str())));
             own.extend(text.into_iter().filter(|(_, value)| !value.is_null()));
+            // Each of the two objects can name tokens that the other does not name.
+            own.insert(IDS.to_owned(), ends.into());
             if is_gemma3 {
                 own.insert("model_type".to_owned(), "gemma3_text".into());
             }
@@ -69,5 +74,23 @@ pub(super) fn text_name(name: &str) -> Cow<'_, str> {
     match name.strip_prefix("model.language_model.") {
         Some(name) => format!("model.{name}").into(),
         None => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_tokens_of_both_objects_are_kept() {
+        let config = json!({
+            "eos_token_id": [1, 106],
+            "model_type": "gemma4",
+            "text_config": {"eos_token_id": 1, "model_type": "gemma4_text"},
+        });
+        let Value::Object(config) = config else { panic!("not an object") };
+        let text = text_config(config);
+        assert_eq!(text[IDS], json!([1, 106, 1]));
+        assert_eq!(text["model_type"], "gemma4_text");
     }
 }

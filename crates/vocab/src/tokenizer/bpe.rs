@@ -1,8 +1,8 @@
 //! Byte-pair encoding with a list of merges, as in GGUF files of model `gpt2` and `gemma4`.
 //!
 //! Regular expressions split the text into words. Within a word, adjacent tokens are merged in the
-//! order of the list. A word starts as single bytes (`gpt2`) or single characters (`gemma4`). In
-//! `gemma4`, characters that are not in the vocabulary become byte tokens.
+//! order of the list. A word starts as single bytes (most tokenizers) or single characters (Gemma
+//! 4). Characters that are not in the vocabulary become byte tokens.
 //!
 //! The regular-expression engine is that of the `tokenizers` crate, because the expressions are
 //! written for this engine. Merging is implemented here, because the crate's model keeps every
@@ -16,7 +16,7 @@ use tokenizers::utils::SysRegex;
 use super::alphabet;
 use super::index::Index;
 use super::merge::Chain;
-use super::pre::Splitting;
+use super::pre::{Splitting, Whole};
 use super::sentencepiece::{ByteTokens, SPACE, fall_back, spaces};
 use crate::error::Kind;
 use crate::{TokenId, VocabError, Vocabulary};
@@ -45,7 +45,7 @@ impl Units {
 #[derive(Debug)]
 pub(super) struct Bpe {
     words: Vec<SysRegex>,
-    whole_words: bool,
+    whole: Whole,
     units: Units,
     index: Index,
     byte_tokens: ByteTokens,
@@ -63,9 +63,10 @@ impl Bpe {
         vocabulary: &Vocabulary,
         members: impl Iterator<Item = TokenId>,
         merges: &[String],
-        (units, byte_tokens): (Units, ByteTokens),
+        byte_tokens: ByteTokens,
         splitting: &Splitting,
     ) -> Result<Self, VocabError> {
+        let units = splitting.units;
         let words: Result<_, _> = splitting.patterns.iter().map(|pattern| SysRegex::new(pattern)).collect();
         let index = Index::new(vocabulary, members);
         let byte_tokens = match units {
@@ -74,7 +75,7 @@ impl Bpe {
         };
         Ok(Self {
             words: words.map_err(Kind::Split)?,
-            whole_words: splitting.whole_words,
+            whole: splitting.whole,
             units,
             merges: read_merges(vocabulary, &index, units, merges)?,
             index,
@@ -144,9 +145,12 @@ impl Bpe {
     /// Returns the token whose bytes are all of `word`, if such words are not merged from smaller
     /// tokens. Otherwise returns `None`.
     fn whole(&self, vocabulary: &Vocabulary, word: &str) -> Option<TokenId> {
-        // The merges of `gemma4` cannot produce the tokens for several line feeds.
-        let line_feeds = self.units == Units::Characters && word.bytes().all(|byte| byte == b'\n');
-        if self.whole_words || line_feeds { self.index.find(vocabulary, word.as_bytes()) } else { None }
+        let is_whole = match self.whole {
+            Whole::None => false,
+            Whole::LineFeeds => word.bytes().all(|byte| byte == b'\n'),
+            Whole::All => true,
+        };
+        if is_whole { self.index.find(vocabulary, word.as_bytes()) } else { None }
     }
 
     fn start(&self, vocabulary: &Vocabulary, word: &str, chain: &mut Chain) {
@@ -190,4 +194,37 @@ fn read_merges(
         }
     }
     Ok(ranks)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::tokenizer::pre;
+    use crate::{Token, TokenKind};
+
+    /// The words of one text by the rules of each name, separated by `␞`.
+    #[derive(Deserialize)]
+    struct Splits {
+        text: String,
+        words: BTreeMap<String, String>,
+    }
+
+    #[test]
+    fn words_are_those_of_the_models_own_expressions() {
+        let splits = include_str!("../../tests/tokenizers/splits/splits.json");
+        let Splits { text, words } = serde_json::from_str(splits).unwrap();
+        let token = Token { bytes: b"a".to_vec(), kind: TokenKind::Text };
+        let vocabulary = Vocabulary::new(vec![token], vec![]).unwrap();
+        for (name, expected) in words {
+            let splitting = pre::splitting(&name).unwrap();
+            let none = ByteTokens::new([None; 256]);
+            let bpe = Bpe::new(&vocabulary, std::iter::empty(), &[], none, &splitting).unwrap();
+            let words: Vec<&str> = bpe.split(&text).into_iter().map(|(_, word)| word).collect();
+            assert_eq!(words, expected.split('␞').collect::<Vec<_>>(), "{name}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::bpe::{Bpe, Units};
 use super::partition::{Entry, Part, Partition};
 use super::sentencepiece::{ByteTokens, SentencePiece};
-use super::{Encoder, Tokenizer, Treatment, ends, pre};
+use super::{Encoder, Tokenizer, Treatment, ends, pre, visible};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
@@ -76,11 +76,11 @@ const BYTE: i32 = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Model {
-    /// Byte-pair encoding with a list of merges. Words start as bytes.
+    /// Byte-pair encoding with a list of merges and named splitting rules.
     Gpt2,
     /// SentencePiece with scores. Words start as characters.
     Llama,
-    /// Byte-pair encoding with a list of merges. Words start as characters.
+    /// Byte-pair encoding with a list of merges and the splitting rules of Gemma 4.
     Gemma4,
 }
 
@@ -92,10 +92,6 @@ impl Model {
             "gemma4" => Ok(Self::Gemma4),
             _ => Err(Kind::UnknownModel { given: name.to_owned(), known: "gpt2, llama, gemma4" }.into()),
         }
-    }
-
-    const fn units(self) -> Units {
-        if matches!(self, Self::Gpt2) { Units::Bytes } else { Units::Characters }
     }
 }
 
@@ -113,23 +109,24 @@ impl Tokenizer {
         let model = Model::named(&fields.model)?;
         let splitting = match model {
             Model::Gpt2 => Some(pre::splitting(fields.pre.as_deref().unwrap_or(pre::UNNAMED))?),
-            Model::Gemma4 => Some(pre::LINES),
+            Model::Gemma4 => Some(pre::GEMMA4),
             Model::Llama => None,
         };
+        let units = splitting.map_or(Units::Characters, |splitting| splitting.units);
         fields.check(model)?;
         let byte_tokens = fields.byte_tokens()?;
         let partition = fields.partition();
         let tokens = std::mem::take(&mut fields.tokens);
         let ends = fields.ends(&tokens);
         let tokens = tokens.into_iter().zip(&fields.token_type);
-        let tokens = tokens.map(|(spelling, &kind)| token(spelling, kind, model.units())).collect();
+        let tokens = tokens.map(|(spelling, &kind)| token(spelling, kind, units)).collect();
         let vocabulary = Vocabulary::new(tokens, ends)?;
         let words = match splitting {
             Some(ref splitting) => Words::Merges(Bpe::new(
                 &vocabulary,
                 fields.of_type(&[NORMAL]),
                 &fields.merges,
-                (model.units(), byte_tokens),
+                byte_tokens,
                 splitting,
             )?),
             None => Words::Scores {
@@ -143,10 +140,14 @@ impl Tokenizer {
             },
         };
         let space_prefix = matches!(words, Words::Scores { space_prefix: true, .. });
-        let add_bos = fields.add_bos.unwrap_or(splitting.is_none_or(|splitting| splitting.add_bos));
+        // Some files of Gemma 4 say that prompts have no beginning-of-sequence token. The model
+        // needs it.
+        let add_bos = model == Model::Gemma4
+            || fields.add_bos.unwrap_or(splitting.is_none_or(|splitting| splitting.add_bos));
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: fields.bos.map(TokenId),
+            eos: fields.eos.map(TokenId),
             add_bos: add_bos && fields.bos.is_some(),
             space_prefix,
             encoder: Encoder::Gguf(Arc::new(GgufEncoder { partition, words })),
@@ -156,7 +157,8 @@ impl Tokenizer {
 
 impl GgufTokenizer {
     /// Checks that the lengths of lists and the ids match the vocabulary. Missing fields get the
-    /// defaults of `model`, and unknown token types become normal.
+    /// defaults of `model`, unknown token types become normal, and control tokens inside answers
+    /// become user-defined.
     fn check(&mut self, model: Model) -> Result<(), VocabError> {
         let limit = self.tokens.len();
         if self.token_type.is_empty() {
@@ -188,6 +190,11 @@ impl GgufTokenizer {
         ] {
             if let Some(given) = id.filter(|&id| id as usize >= limit) {
                 return Err(Kind::TokenOutside { field, given, limit }.into());
+            }
+        }
+        for (kind, spelling) in self.token_type.iter_mut().zip(&self.tokens) {
+            if *kind == CONTROL && visible::is_text(spelling) {
+                *kind = USER_DEFINED;
             }
         }
         Ok(())
@@ -230,8 +237,10 @@ impl GgufTokenizer {
     /// Returns the tokens that end a sequence, by the fields of the file and by their names.
     /// `spellings` contains the spelling of every token.
     fn ends(&self, spellings: &[String]) -> Vec<TokenId> {
-        let control = self.of_type(&[CONTROL]).map(|token| (spellings[token.index()].as_str(), token));
-        let mut ends = ends::named(control);
+        let spelt = self.of_type(&[CONTROL, USER_DEFINED]).map(|token| {
+            (spellings[token.index()].as_str(), token, self.token_type[token.index()] == CONTROL)
+        });
+        let mut ends = ends::named(spelt);
         ends.extend([self.eos, self.eot, self.eom].into_iter().flatten().map(TokenId));
         ends
     }

@@ -17,7 +17,7 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::metaspace::PrependScheme;
 use tokenizers::{AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizer};
 
-use super::{Encoder, Tokenizer, Treatment, alphabet, ends, gguf, sentencepiece};
+use super::{Encoder, Tokenizer, Treatment, alphabet, ends, gguf, sentencepiece, visible};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
@@ -40,9 +40,10 @@ impl Tokenizer {
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: bos.token,
+            eos: None,
             add_bos: bos.add,
             space_prefix: strips_space(json.get_decoder()),
-            encoder: Encoder::Json(Arc::new(JsonEncoder::new(json))),
+            encoder: Encoder::Json(Arc::new(JsonEncoder::new(json)?)),
         })
     }
 }
@@ -170,10 +171,10 @@ fn tokens(json: &tokenizers::Tokenizer, spelling: Spelling) -> (Vec<Token>, Vec<
     }
     let added = json.get_added_tokens_decoder();
     for (&id, token) in &added {
-        put(id, spelling.added(&token.content, token.special));
+        put(id, spelling.added(&token.content, token.special && !visible::is_text(&token.content)));
     }
-    let special = added.iter().filter(|(_, token)| token.special);
-    let ends = ends::named(special.map(|(&id, token)| (token.content.as_str(), TokenId(id))));
+    let spelt = added.iter().map(|(&id, token)| (token.content.as_str(), TokenId(id), token.special));
+    let ends = ends::named(spelt);
     (tokens, ends)
 }
 
@@ -223,22 +224,21 @@ pub(super) struct JsonEncoder {
 }
 
 impl JsonEncoder {
-    fn new(json: tokenizers::Tokenizer) -> Self {
-        let mut plain = json.get_added_vocabulary().clone();
-        plain.set_encode_special_tokens(true);
+    fn new(json: tokenizers::Tokenizer) -> Result<Self, VocabError> {
+        let plain = plain(&json)?;
         let unknown = match json.get_model() {
             ModelWrapper::BPE(bpe) => {
                 bpe.get_unk_token().as_ref().and_then(|unknown| json.token_to_id(unknown))
             }
             _ => None,
         };
-        Self {
+        Ok(Self {
             plain,
             normalizer: json.get_normalizer().and_then(without_prepend),
             pre_tokenizer: json.get_pre_tokenizer().cloned().map(without_prefix),
             unknown,
             json,
-        }
+        })
     }
 
     /// Appends the tokens of `text` to `ids`.
@@ -273,6 +273,26 @@ impl JsonEncoder {
         }
         Ok(())
     }
+}
+
+/// Returns the added tokens for text in which special tokens are not recognised. Special tokens
+/// inside answers are recognised in all text, as in GGUF files.
+fn plain(json: &tokenizers::Tokenizer) -> Result<AddedVocabulary, VocabError> {
+    let mut plain = json.get_added_vocabulary().clone();
+    let mut added: Vec<_> = json.get_added_tokens_decoder().into_iter().collect();
+    if added.iter().any(|(_, token)| token.special && visible::is_text(&token.content)) {
+        // The crate cannot withdraw the flag of a token, so the tokens are added again. In the order
+        // of their ids, they get the same ids.
+        added.sort_unstable_by_key(|&(id, _)| id);
+        let tokens = added.into_iter().map(|(_, mut token)| {
+            token.special &= !visible::is_text(&token.content);
+            token
+        });
+        plain = AddedVocabulary::new();
+        plain.add_tokens(tokens, json.get_model(), json.get_normalizer()).map_err(Kind::Json)?;
+    }
+    plain.set_encode_special_tokens(true);
+    Ok(plain)
 }
 
 fn without_prepend(normalizer: &NormalizerWrapper) -> Option<NormalizerWrapper> {

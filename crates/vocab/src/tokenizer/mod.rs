@@ -20,6 +20,7 @@ mod merge;
 mod partition;
 mod pre;
 mod sentencepiece;
+mod visible;
 
 use std::sync::Arc;
 
@@ -68,6 +69,7 @@ struct Treatment {
 pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     bos: Option<TokenId>,
+    eos: Option<TokenId>,
     add_bos: bool,
     /// True if the encoder adds a leading space to a whole text.
     space_prefix: bool,
@@ -88,6 +90,7 @@ impl Tokenizer {
         Self {
             vocabulary: Arc::new(vocabulary),
             bos: None,
+            eos: None,
             add_bos: false,
             space_prefix: false,
             encoder: Encoder::Greedy,
@@ -102,6 +105,12 @@ impl Tokenizer {
     /// Returns the beginning-of-sequence token, or `None` if the model has none.
     pub const fn bos(&self) -> Option<TokenId> {
         self.bos
+    }
+
+    /// Returns the token that the model's files name as its end-of-sequence token, or `None` if they
+    /// name none. [`Vocabulary::ends`] has all tokens that end a sequence.
+    pub const fn eos(&self) -> Option<TokenId> {
+        self.eos
     }
 
     /// Reports whether a prompt for the model must start with the beginning-of-sequence token.
@@ -157,6 +166,15 @@ impl Tokenizer {
             self.vocabulary = Arc::new(self.vocabulary.with_ends(ends)?);
         }
         Ok(self)
+    }
+
+    /// Makes `eos` the end-of-sequence token. It ends a sequence, like those of
+    /// [`Tokenizer::with_ends`].
+    ///
+    /// # Errors
+    /// Returns an error if `eos` is outside the vocabulary.
+    pub fn with_eos(self, eos: TokenId) -> Result<Self, VocabError> {
+        Ok(Self { eos: Some(eos), ..self.with_ends(&[eos])? })
     }
 
     /// Returns the bytes that the tokens add to the output, in order. Control tokens add no bytes.

@@ -10,88 +10,122 @@
 //! the original expression from the model's `tokenizer.json`. Contractions are always written out
 //! as in `'[sS]`, because `(?i:'s)` would also match `'ſ`.
 
+use super::bpe::Units;
 use crate::VocabError;
 use crate::error::Kind;
 
 /// Rules for splitting text into words.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Splitting {
     /// Regular expressions in Oniguruma's syntax, in the order in which they split the text.
     pub(super) patterns: &'static [&'static str],
-    /// True if a word that is a token of its own becomes this token, even if merging would yield
-    /// other tokens.
-    pub(super) whole_words: bool,
+    /// Units that a word starts with.
+    pub(super) units: Units,
+    /// Words that become the token of their spelling, even if merging would yield other tokens.
+    pub(super) whole: Whole,
     /// Default of `tokenizer.ggml.add_bos_token`: true if prompts start with the
     /// beginning-of-sequence token.
     pub(super) add_bos: bool,
 }
 
+/// Words that are not merged from smaller tokens if the vocabulary contains them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whole {
+    /// No words.
+    None,
+    /// Words that consist of line feeds. The merges of Gemma 4 cannot produce the tokens for
+    /// several line feeds.
+    LineFeeds,
+    /// All words.
+    All,
+}
+
+impl Splitting {
+    const fn new(patterns: Patterns) -> Self {
+        Self { patterns, units: Units::Bytes, whole: Whole::None, add_bos: false }
+    }
+
+    const fn whole(self) -> Self {
+        Self { whole: Whole::All, ..self }
+    }
+
+    const fn with_bos(self) -> Self {
+        Self { add_bos: true, ..self }
+    }
+}
+
 /// Name of the rules for a file without the field `tokenizer.ggml.pre`.
 pub(super) const UNNAMED: &str = "default";
 
-/// Rules for model `gemma4`, which does not use `tokenizer.ggml.pre`.
-pub(super) const LINES: Splitting =
-    Splitting { patterns: &[r"[^\n]+|[\n]+"], whole_words: false, add_bos: true };
+/// Rules of Gemma 4. Files of model `gemma4` do not use `tokenizer.ggml.pre`.
+pub(super) const GEMMA4: Splitting = Splitting {
+    patterns: &[r"[^\n]+|[\n]+"],
+    units: Units::Characters,
+    whole: Whole::LineFeeds,
+    add_bos: true,
+};
 
 /// Returns the rules called `name`, or an error that lists the known names.
 pub(super) fn splitting(name: &str) -> Result<Splitting, VocabError> {
-    let known = || TABLE.iter().flat_map(|row| row.0.iter().copied());
     let unknown = || {
-        let mut known: Vec<_> = known().collect();
+        let mut known: Vec<_> = TABLE.iter().flat_map(|row| row.0.iter().copied()).collect();
         known.sort_unstable();
         Kind::UnknownPre { given: name.to_owned(), known: known.join(", ") }
     };
     let row = TABLE.iter().find(|row| row.0.contains(&name)).ok_or_else(unknown)?;
-    Ok(Splitting { patterns: row.1, whole_words: row.2, add_bos: row.3 })
+    Ok(row.1)
 }
 
 type Patterns = &'static [&'static str];
 
-/// Rows of the table: names, expressions, and the values of [`Splitting::whole_words`] and
-/// [`Splitting::add_bos`].
+/// Names and their rules.
 #[rustfmt::skip]
-static TABLE: &[(&[&str], Patterns, bool, bool)] = &[
-    (&["default"], DEFAULT, false, false),
+static TABLE: &[(&[&str], Splitting)] = &[
+    (&["default"], Splitting::new(DEFAULT)),
     (&[
         "a.x-4.0", "exaone4", "gigachat", "gpt-2", "granite-docling", "jais", "jina-de", "jina-es",
         "jina-v1-en", "jina-v2-code", "jina-v2-de", "jina-v2-es", "mellum", "modern-bert", "mpt", "olmo",
         "phi-2", "roberta-bpe", "trillion",
-    ], GPT2, false, false),
+    ], Splitting::new(GPT2)),
     (&[
         "codeshell", "command-r", "exaone", "mellum2", "minerva-7b", "refact", "smollm", "starcoder",
-    ], DIGITS_GPT2, false, false),
-    (&["falcon"], FALCON, false, false),
+    ], Splitting::new(DIGITS_GPT2)),
+    (&["falcon"], Splitting::new(FALCON)),
     (&[
         "falcon-h1", "falcon3", "jina-v5-nano", "lfm2", "llama-bpe", "llama-v3", "llama3", "midm-2.0",
         "pixtral",
-    ], LLAMA3, true, true),
-    (&["chatglm-bpe", "dbrx", "glm4", "smaug-bpe"], LLAMA3, false, false),
-    (&["minicpm5"], MINICPM5, true, false),
+    ], Splitting::new(LLAMA3).whole().with_bos()),
+    (&["chatglm-bpe", "dbrx", "smaug-bpe"], Splitting::new(LLAMA3)),
+    (&["glm4", "glm5"], Splitting::new(LLAMA3).whole()),
+    (&["minicpm5"], Splitting::new(MINICPM5).whole()),
     (&[
         "deepseek-r1-qwen", "f2llmv2", "grok-2", "hunyuan", "kormo", "megrez", "qwen2", "solar-open",
         "stablelm2",
-    ], QWEN2, false, false),
-    (&["ufakzeka"], UFAKZEKA, false, false),
-    (&["laguna"], LAGUNA, false, false),
-    (&["qwen35"], QWEN35, false, false),
-    (&["jais-2"], JAIS2, false, false),
-    (&["seed-coder"], SEED_CODER, false, false),
-    (&["bailingmoe", "bailingmoe2", "llada-moe"], BAILING, false, false),
-    (&["exaone-moe"], EXAONE_MOE, false, false),
-    (&["tekken"], TEKKEN, true, true),
-    (&["gpt-4o", "kanana2", "llama4", "minimax-m2", "talkie"], GPT4O, false, false),
-    (&["cohere2moe", "tiny_aya"], TINY_AYA, false, false),
-    (&["kimi-k2"], KIMI_K2, false, false),
-    (&["youtu"], YOUTU, true, false),
-    (&["deepseek-llm"], DEEPSEEK_LLM, false, false),
-    (&["deepseek-coder"], DEEPSEEK_CODER, false, false),
-    (&["deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"], DEEPSEEK3, false, false),
-    (&["spark2_5"], SPARK, false, false),
-    (&["afmoe"], AFMOE, false, false),
-    (&["bloom", "gpt3-finnish", "poro-chat"], BLOOM, false, false),
-    (&["viking"], VIKING, false, false),
-    (&["superbpe"], SUPERBPE, false, false),
-    (&["chameleon"], CHAMELEON, false, true),
+    ], Splitting::new(QWEN2)),
+    (&["ufakzeka"], Splitting::new(UFAKZEKA)),
+    (&["laguna"], Splitting::new(LAGUNA)),
+    (&["qwen35"], Splitting::new(QWEN35)),
+    (&["jais-2"], Splitting::new(JAIS2)),
+    (&["seed-coder"], Splitting::new(SEED_CODER)),
+    (&["bailingmoe", "bailingmoe2", "llada-moe"], Splitting::new(BAILING)),
+    (&["exaone-moe"], Splitting::new(EXAONE_MOE)),
+    (&["tekken"], Splitting::new(TEKKEN).whole().with_bos()),
+    (&["gpt-4o", "kanana2", "llama4", "minimax-m2", "talkie"], Splitting::new(GPT4O)),
+    (&["granite-embed-multi-97m"], Splitting::new(GPT4O).whole()),
+    (&["cohere2moe", "tiny_aya"], Splitting::new(TINY_AYA)),
+    (&["kimi-k2"], Splitting::new(KIMI_K2)),
+    (&["youtu"], Splitting::new(YOUTU).whole()),
+    (&["deepseek-llm"], Splitting::new(DEEPSEEK_LLM)),
+    (&["deepseek-coder"], Splitting::new(DEEPSEEK_CODER)),
+    (&["deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"], Splitting::new(DEEPSEEK3)),
+    (&["spark2_5"], Splitting::new(SPARK)),
+    (&["afmoe"], Splitting::new(AFMOE)),
+    (&["bloom", "gpt3-finnish", "poro-chat"], Splitting::new(BLOOM)),
+    (&["viking"], Splitting::new(VIKING)),
+    (&["superbpe"], Splitting::new(SUPERBPE)),
+    (&["chameleon"], Splitting::new(CHAMELEON).with_bos()),
+    (&["gemma4", "granite-embed-multi-311m"], GEMMA4),
+    (&["sarvam-moe"], Splitting { whole: Whole::None, add_bos: false, ..GEMMA4 }),
 ];
 
 static DEFAULT: Patterns = &[
@@ -249,8 +283,11 @@ mod tests {
 
     #[test]
     fn only_llama_3_and_its_kin_keep_words_whole() {
-        assert!(splitting("llama-bpe").unwrap().whole_words && splitting("llama-bpe").unwrap().add_bos);
-        assert!(!splitting("glm4").unwrap().whole_words && !splitting("smollm").unwrap().add_bos);
+        let rules = |name| splitting(name).map(|rules| (rules.whole, rules.add_bos)).unwrap();
+        assert_eq!(rules("llama-bpe"), (Whole::All, true));
+        assert_eq!(rules("glm5"), (Whole::All, false));
+        assert_eq!(rules("chatglm-bpe"), (Whole::None, false));
+        assert_eq!(rules("smollm"), (Whole::None, false));
     }
 
     #[test]

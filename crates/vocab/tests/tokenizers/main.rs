@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its data has failed")]
 
+mod ends;
 mod gguf_file;
 mod json;
 mod tiny;
