@@ -1,6 +1,6 @@
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::BlockFormat;
-use crate::{k, legacy, table};
+use crate::{grid, k, legacy, table, ternary};
 
 /// Storage format of a row of weights. The variants are the formats that this crate can compute
 /// with.
@@ -42,6 +42,36 @@ pub enum Encoding {
     Iq4Xs,
     /// 4-bit floats, with a power of two as the scale per 32 elements.
     Mxfp4,
+    /// 11-bit indices per 8 elements (-1, 0 and 1, all plus or minus an eighth), with a scale per 32
+    /// elements. 1.56 bits in a file, and 2.19 when packed.
+    Iq1S,
+    /// The elements of [`Encoding::Iq1S`], with a scale per 16 elements. 1.75 bits in a file, and
+    /// 3.31 when packed.
+    Iq1M,
+    /// 8-bit indices and signs per 8 elements, with a scale per 32 elements. 2.06 bits in a file, and
+    /// 3.19 when packed.
+    Iq2Xxs,
+    /// 9-bit indices and signs per 8 elements, with a scale per 16 elements. 2.31 bits in a file, and
+    /// 3.31 when packed.
+    Iq2Xs,
+    /// 10-bit indices and signs per 8 elements, with a scale per 16 elements. 2.56 bits in a file,
+    /// and 3.31 when packed.
+    Iq2S,
+    /// 8-bit indices and signs per 4 elements, with a scale per 32 elements. 3.06 bits in a file, and
+    /// 4.19 when packed.
+    Iq3Xxs,
+    /// 9-bit indices and signs per 4 elements, with a scale per 32 elements. 3.44 bits in a file, and
+    /// 4.19 when packed.
+    Iq3S,
+    /// -1, 0 and 1, five elements per byte, with a scale per 256 elements. 1.69 bits in a file, and
+    /// 2.06 when packed.
+    Tq1_0,
+    /// 2 bits, with a scale per 256 elements.
+    Tq2_0,
+    /// -1 and 1, with a scale per 128 elements.
+    Q1_0,
+    /// 2 bits, with a scale per 64 elements.
+    Q2_0,
 }
 
 impl Encoding {

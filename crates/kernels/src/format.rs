@@ -40,7 +40,7 @@ pub(crate) trait BlockFormat {
     const LEN: usize;
     /// Number of bytes in a block.
     const BYTES: usize;
-    /// Number of bits in the code of an element: 2, 3, 4, 5, 6 or 8.
+    /// Number of bits in the code of an element: 1, 2, 3, 4, 5, 6 or 8.
     const BITS: usize;
     /// Number of low code bits that are packed apart from the high bits. 0 except for
     /// [`SplitBits`](crate::split_bits::SplitBits).
@@ -56,7 +56,7 @@ pub(crate) trait BlockFormat {
     /// Base-2 logarithm of the bias. `None` if the bias is 0, because the integers are never
     /// negative.
     const BIAS: Option<u32> = None;
-    /// The level of each 4-bit code. `None` if a code is itself the level.
+    /// The level of each code of up to four bits. `None` if a code is itself the level.
     const LEVELS: Option<[u8; 16]> = None;
 
     /// Reads the raw header of a block of [`BlockFormat::BYTES`] bytes.

@@ -11,13 +11,13 @@ pub(crate) struct Q5K;
 pub(crate) struct Q6K;
 
 #[inline(always)]
-fn thirty_two(bytes: &[u8]) -> &[u8; GROUP] {
+pub(crate) fn thirty_two(bytes: &[u8]) -> &[u8; GROUP] {
     &bytes.as_chunks().0[0]
 }
 
 /// Creates a raw header from `halves` and the first `N` bytes of `small`.
 #[inline(always)]
-fn head<const N: usize>(halves: [u16; 2], small: &[u8]) -> Head {
+pub(crate) fn head<const N: usize>(halves: [u16; 2], small: &[u8]) -> Head {
     let mut bytes = [0; 16];
     bytes[..N].copy_from_slice(&small[..N]);
     Head { halves, bytes }

@@ -3,7 +3,8 @@
 //! Sixteen rows make a tile. A tile has two parts, both aligned to 64 bytes: the heads of all
 //! blocks, then the codes of all groups. A head is the raw header of a block, and a code the stored
 //! bits of an element. A tile takes as many bytes as its rows in a file, plus the padding of the
-//! heads.
+//! heads. For types that store several elements as one index, a tile is larger: see `grid.rs` and
+//! `ternary.rs`.
 //!
 //! - Heads are stored block by block: each 16-bit float of the head for all rows, then each small
 //!   integer for all rows.
@@ -13,7 +14,7 @@
 //!   - 8 bits: one piece.
 //!   - 4 bits (or the low 4 of 5 or 6): piece `i` in the low and piece `i + 4` in the high half.
 //!   - 2 bits (or the low 2 of 3, or the high 2 of 6): pieces `4 * i` to `4 * i + 3`.
-//!   - 1 bit (the high bit of 3 or 5): all eight pieces.
+//!   - 1 bit (or the high bit of 3 or 5): all eight pieces.
 //!
 //! Types with split bits ([`SplitBits`]) store the high four bits of all groups first. Then follow
 //! the low bits of all groups, four or two per element, in planes as for codes of four or two bits.
@@ -219,6 +220,7 @@ fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE
         match (B::BITS, B::LOW) {
             (8, 0) => put(piece, 0, 255, 0),
             (4.., low) => put(piece % 4, low, 15, piece / 4 * 4),
+            (1, _) => put(0, 0, 1, piece),
             _ => put(piece / 4, 0, 3, piece % 4 * 2),
         }
         match (B::BITS, B::LOW) {
@@ -246,6 +248,7 @@ fn from_planes<B: BlockFormat, const N: usize>(planes: &[[u32; N]; PIECES]) -> [
         match (B::BITS, B::LOW) {
             (8, 0) => put(piece, 0, 255, 0),
             (4.., low) => put(piece % 4, piece / 4 * 4, 15, low),
+            (1, _) => put(0, piece, 1, 0),
             _ => put(piece / 4, piece % 4 * 2, 3, 0),
         }
         match (B::BITS, B::LOW) {

@@ -97,6 +97,50 @@ macro_rules! with_format {
                 type $format = table::Mxfp4;
                 $body
             }
+            Encoding::Iq1S => {
+                type $format = grid::Iq1S;
+                $body
+            }
+            Encoding::Iq1M => {
+                type $format = grid::Iq1M;
+                $body
+            }
+            Encoding::Iq2Xxs => {
+                type $format = grid::Iq2Xxs;
+                $body
+            }
+            Encoding::Iq2Xs => {
+                type $format = grid::Iq2Xs;
+                $body
+            }
+            Encoding::Iq2S => {
+                type $format = grid::Iq2S;
+                $body
+            }
+            Encoding::Iq3Xxs => {
+                type $format = grid::Iq3Xxs;
+                $body
+            }
+            Encoding::Iq3S => {
+                type $format = grid::Iq3S;
+                $body
+            }
+            Encoding::Tq1_0 => {
+                type $format = ternary::Tq1_0;
+                $body
+            }
+            Encoding::Tq2_0 => {
+                type $format = ternary::Tq2_0;
+                $body
+            }
+            Encoding::Q1_0 => {
+                type $format = ternary::Q1_0;
+                $body
+            }
+            Encoding::Q2_0 => {
+                type $format = ternary::Q2_0;
+                $body
+            }
             Encoding::F16 => {
                 type $float = F16;
                 $plain
@@ -148,6 +192,8 @@ mod encoding;
 mod f16_as_i16;
 mod float;
 mod format;
+mod grid;
+mod grids;
 mod k;
 mod layout;
 mod legacy;
@@ -164,6 +210,7 @@ mod recurrence;
 mod split_bits;
 mod table;
 mod team;
+mod ternary;
 mod tier;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vectors;

@@ -12,7 +12,7 @@ use crate::packing::Packing;
 use crate::products::{bounds_by, products_by};
 use crate::split_bits::SplitBits;
 use crate::tier::Tier;
-use crate::{k, legacy, table};
+use crate::{grid, k, legacy, table, ternary};
 
 /// A weight matrix in the order in which the kernels read it: rows interleaved in tiles of sixteen
 /// ([`TILE_ROWS`]).
@@ -69,7 +69,7 @@ impl<'a> PackedRows<'a> {
 
     /// Returns the size of a packed matrix in bytes. This is the size in a file plus padding: the
     /// last tile is filled up to sixteen rows, and the block headers of a tile to a multiple of 64
-    /// bytes.
+    /// bytes. [`Encoding`] states which types are larger when packed.
     pub const fn bytes_for(packing: Packing, rows: usize, columns: usize) -> usize {
         rows.div_ceil(TILE_ROWS) * Self::tile_bytes(packing, columns)
     }

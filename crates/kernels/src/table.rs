@@ -16,7 +16,8 @@ const IQ4_BIAS: u32 = 7;
 const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 const E2M1_BIAS: u32 = 4;
 
-const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {
+/// Returns the levels plus the bias, as [`BlockFormat::LEVELS`] has them.
+pub(crate) const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {
     let mut biased = [0; 16];
     let mut i = 0;
     while i < levels.len() {

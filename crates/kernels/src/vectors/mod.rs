@@ -139,7 +139,7 @@ pub(crate) trait Vector: Sized {
     unsafe fn look_up(levels: &[u8; 16], codes: Self::Ints) -> Self::Ints;
 
     /// Adds to each lane the products of its four unsigned weights with four signed bytes. The
-    /// weights must be at most 63.
+    /// weights must be at most 127.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "nearly every line is an operation of `Vector`")]
 
+mod odd_scales;
+
 use super::{Bytes, Vector};
 use crate::format::BlockFormat;
 use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};
@@ -9,6 +11,7 @@ use crate::layout::{PIECES, PLANE, TILE_ROWS};
 use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use crate::split_bits::SplitBits;
 use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
+use crate::ternary::{Q1_0, Q2_0, Tq1_0, Tq2_0};
 
 /// Scales and offsets of a group, with a row in each lane. The first entry of an array is for the
 /// first half of the group, the second entry for the second half. They are equal if the halves
@@ -75,6 +78,7 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
             pieces
         }
         4..=6 => nibbles::<V>(codes),
+        1 => single_bits::<V>(codes),
         _ => pairs::<V>(codes),
     };
     match B::BITS {
@@ -171,6 +175,27 @@ unsafe fn pairs<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     pieces
 }
 
+/// Unpacks codes of one bit, piece by piece.
+///
+/// # Safety
+/// The requirements of [`levels`] apply.
+#[inline(always)]
+unsafe fn single_bits<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
+    let (mut pieces, bits) = ([V::zero(); PIECES], plane::<V>(codes, 0));
+    let shifted = [
+        bits,
+        V::right::<1>(bits),
+        V::right::<2>(bits),
+        V::right::<3>(bits),
+        V::right::<4>(bits),
+        V::right::<5>(bits),
+        V::right::<6>(bits),
+        V::right::<7>(bits),
+    ];
+    add_bits::<V>(&mut pieces, shifted, V::splat_bytes(1));
+    pieces
+}
+
 /// Loads the rows of a vector from plane `index` of a group.
 ///
 /// # Safety
@@ -199,7 +224,7 @@ pub(crate) trait Kind {
     const OFFSET: bool = false;
     /// True if levels are biased: see [`BlockFormat::BIAS`].
     const BIASED: bool = !Self::OFFSET;
-    /// True if levels have up to eight bits instead of six.
+    /// True if levels have up to eight bits instead of seven.
     const WIDE: bool = false;
 }
 
@@ -334,6 +359,7 @@ impl<B: Unpack> Unpack for SplitBits<B> {
 }
 
 plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);
+plain_scales!(Tq1_0: Biased, Tq2_0: Biased, Q1_0: Biased, Q2_0: Biased);
 
 /// Unpacks the scales of group `index` for [`Q4K`] and [`Q5K`]. The module `k` describes the twelve
 /// bytes.

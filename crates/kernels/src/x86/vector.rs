@@ -314,7 +314,7 @@ impl Fours for Avx2 {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// Adds two products in 16 bits before widening. Their sum fits: `2 * 63 * 127 < 2^15`.
+    /// Adds two products in 16 bits before widening. Their sum fits: `2 * 127 * 127 < 2^15`.
     ///
     /// # Safety
     /// The requirements of [`Fours::dot`] apply.

@@ -219,8 +219,20 @@ impl Upload<'_> {
             // numbers.
             Encoding::Mxfp4 => return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?)),
             // The conversion rounds to 11 significant bits. Products of scales and levels have up
-            // to 18.
-            Encoding::Iq4Nl | Encoding::Iq4Xs => {
+            // to 22.
+            Encoding::Iq4Nl
+            | Encoding::Iq4Xs
+            | Encoding::Iq1S
+            | Encoding::Iq1M
+            | Encoding::Iq2Xxs
+            | Encoding::Iq2Xs
+            | Encoding::Iq2S
+            | Encoding::Iq3Xxs
+            | Encoding::Iq3S
+            | Encoding::Tq1_0
+            | Encoding::Tq2_0
+            | Encoding::Q1_0
+            | Encoding::Q2_0 => {
                 return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::F16)?));
             }
             Encoding::Q4_0 => GgmlDType::Q4_0,

@@ -13,11 +13,27 @@ use crate::published::{Golden, Stored, goldens, write_safetensors};
 use crate::tiny::{self, append};
 use crate::writer::Writer;
 
-fn golden(name: &str) -> Golden {
+pub(crate) fn golden(name: &str) -> Golden {
     goldens().into_iter().find(|(given, _)| given == name).unwrap().1
 }
 
-fn logits(model: &Model) -> Vec<f32> {
+/// Widens the matrices of a model of 64 elements, so that rows are whole blocks of 256.
+pub(crate) fn wide(mut golden: Golden) -> Golden {
+    golden.config.insert("hidden_size".to_owned(), 256.into());
+    golden.config.insert("head_dim".to_owned(), 64.into());
+    golden.config.insert("intermediate_size".to_owned(), 512.into());
+    for shape in golden.tensors.values_mut() {
+        for dim in shape.iter_mut().filter(|dim| **dim != 96) {
+            *dim = if *dim == 32 { 128 } else { 256 };
+        }
+    }
+    for (name, shape) in golden.tensors.iter_mut().filter(|(name, _)| name.contains("mlp")) {
+        *shape = if name.contains("down") { vec![256, 512] } else { vec![512, 256] };
+    }
+    golden
+}
+
+pub(crate) fn logits(model: &Model) -> Vec<f32> {
     let tokens: Vec<TokenId> = (0..24).map(|at| TokenId(at * 7 % 96)).collect();
     let mut decoder = model.language_model();
     let sequence = decoder.open();
@@ -263,18 +279,7 @@ fn weights_can_be_quantized_when_they_are_loaded() {
 
 #[test]
 fn four_bits_are_close_to_the_whole() {
-    let mut golden = golden("llama-64");
-    golden.config.insert("hidden_size".to_owned(), 256.into());
-    golden.config.insert("head_dim".to_owned(), 64.into());
-    golden.config.insert("intermediate_size".to_owned(), 512.into());
-    for shape in golden.tensors.values_mut() {
-        for dim in shape.iter_mut().filter(|dim| **dim != 96) {
-            *dim = if *dim == 32 { 128 } else { 256 };
-        }
-    }
-    for (name, shape) in golden.tensors.iter_mut().filter(|(name, _)| name.contains("mlp")) {
-        *shape = if name.contains("down") { vec![256, 512] } else { vec![512, 256] };
-    }
+    let golden = wide(golden("llama-64"));
     let folder = golden.checkpoint();
     let expected = logits(&open(folder.path()).unwrap());
     let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();

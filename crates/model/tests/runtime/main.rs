@@ -9,6 +9,7 @@ mod converted;
 mod files;
 mod golden;
 mod laws;
+mod low_bits;
 mod published;
 mod reference;
 mod tiny;
