@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use formwork_kernels::{Activation, Encoding, MatrixMut, PackedRows, Packing, Q16Block, Tier, pack};
 
-const TYPES: [Encoding; 16] = [
+const TYPES: [Encoding; 27] = [
     Encoding::Q4_0,
     Encoding::Q4_1,
     Encoding::Q5_0,

@@ -27,6 +27,7 @@ pub(crate) enum Family {
     Glm4Moe,
     MiniMax,
     Lfm2,
+    DeepSeek,
     Qwen3Next,
     Qwen35,
     GraniteHybrid,
@@ -35,6 +36,10 @@ pub(crate) enum Family {
 
 /// The name in GGUF files, the `model_type` in a `config.json`, and the family.
 const NAMES: &[(&str, &str, Family)] = &[
+    ("deepseek2", "deepseek_v2", Family::DeepSeek),
+    ("deepseek2", "deepseek_v3", Family::DeepSeek),
+    ("deepseek2", "glm4_moe_lite", Family::DeepSeek),
+    ("deepseek2", "kimi_k2", Family::DeepSeek),
     ("ernie4_5", "ernie4_5", Family::Ernie),
     ("exaone4", "exaone4", Family::Exaone4),
     ("gemma2", "gemma2", Family::Gemma2),
@@ -52,6 +57,7 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("llama", "mixtral", Family::Mixtral),
     ("minimax-m2", "minimax_m2", Family::MiniMax),
     ("mistral3", "ministral3", Family::Mistral),
+    ("mistral4", "mistral4", Family::DeepSeek),
     ("nemotron_h", "nemotron_h", Family::NemotronH),
     ("nemotron_h_moe", "nemotron_h", Family::NemotronH),
     ("olmo2", "olmo2", Family::Olmo2),

@@ -71,6 +71,17 @@ const QWEN_HYBRID: Differences = &[
     ("ssm_out", "linear_attn.out_proj"),
 ];
 
+const DEEPSEEK: Differences = &[
+    ("attn_q_a", "self_attn.q_a_proj"),
+    ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+    ("attn_q_b", "self_attn.q_b_proj"),
+    ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+    ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+    ("attn_kv_b", "self_attn.kv_b_proj"),
+    ("ffn_gate_up_exps", "mlp.experts.gate_up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+];
+
 const GRANITE_HYBRID: Differences = &[
     ("ffn_gate_inp", "block_sparse_moe.router.layer"),
     ("ffn_gate_up_exps", "block_sparse_moe.input_linear.weight"),
@@ -120,6 +131,7 @@ const fn differences(family: Family) -> Differences {
         Family::Phi3 => PHI3,
         Family::Mixtral | Family::MiniMax => MIXTRAL,
         Family::GptOss => GPT_OSS,
+        Family::DeepSeek => DEEPSEEK,
         Family::Lfm2 => LFM2,
         Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
         Family::GraniteHybrid => GRANITE_HYBRID,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
 
-use crate::spec::{KeyValues, LayerSpec, ModelSpec};
+use crate::spec::{AttentionSpec, KeyValues, LayerSpec, ModelSpec};
 
 /// Number of positions in a block of the cache.
 pub(super) const BLOCK: usize = POSITIONS;
@@ -37,11 +37,13 @@ impl LayerMemory {
 
 impl KvMemory {
     pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
-        let shape = |layer: &LayerSpec| match layer.attention() {
-            Some(attention) if !matches!(attention.key_values, KeyValues::OfLayer(_)) => {
-                (attention.kv_heads, KvShape::new(format, attention.head_dim))
-            }
-            _ => (0, KvShape::new(format, 0)),
+        let shape = |layer: &LayerSpec| match layer.mixer.cached() {
+            Some(AttentionSpec { kv_heads, head_dim, key_values, .. }) => match key_values {
+                KeyValues::OfLayer(_) => (0, KvShape::new(format, head_dim)),
+                KeyValues::WithinKeys(first) => (kv_heads, KvShape::within_keys(format, head_dim, first)),
+                KeyValues::Own | KeyValues::OneProjection => (kv_heads, KvShape::new(format, head_dim)),
+            },
+            None => (0, KvShape::new(format, 0)),
         };
         Self::of(spec.layers.iter().map(shape))
     }
@@ -127,7 +129,7 @@ impl KvCache {
     }
 
     /// Writes the keys and values of the next tokens to the layer at `index`. Shape of both:
-    /// `[tokens, kv_heads, head_dim]`. [`reserve`](Self::reserve) must have been called for these
+    /// `[tokens, kv_heads, head_dim]`. `values` is empty if they are a part of the keys. [`reserve`](Self::reserve) must have been called for these
     /// tokens.
     pub(super) fn write(&mut self, team: &Team, index: usize, keys: &[f32], values: &[f32]) {
         let Self { memory, blocks, len: start } = self;
@@ -145,10 +147,10 @@ impl KvCache {
                 for position in positions.start.max(start)..positions.end.min(end) {
                     let of_token = (position - start) * len..(position - start + 1) * len;
                     let keys = keys[of_token.clone()].chunks_exact(head_dim);
-                    let values = values[of_token].chunks_exact(head_dim);
+                    let mut values = values.get(of_token).unwrap_or_default().chunks_exact(head_dim);
                     let heads = memory.chunks_exact_mut(shape.block_len());
-                    for (head, (key, value)) in heads.zip(keys.zip(values)) {
-                        shape.write(head, position % BLOCK, key, value);
+                    for (head, key) in heads.zip(keys) {
+                        shape.write(head, position % BLOCK, key, values.next().unwrap_or_default());
                     }
                 }
             }
@@ -163,6 +165,11 @@ impl KvCache {
 impl<'a> LayerCache<'a> {
     pub(super) fn format(self) -> KvFormat {
         self.cache.memory.layers[self.index].shape.format()
+    }
+
+    /// Returns the number of elements into which the values of a block are copied before they are used.
+    pub(super) fn copied_len(self) -> usize {
+        self.cache.memory.layers[self.index].shape.copied_len()
     }
 
     /// Returns the block at index `block` of a key-value head. Only its positions before `end` are

@@ -28,7 +28,8 @@ impl Pass<'_> {
         let attention = shape.attention();
         let (heads, key_len, query_len) = (shape.heads, attention.head_dim, attention.query_len());
         self.latent_keys(weights, workspace);
-        let Workspace { normed, result, queries, keys, attended, parts, gate, up, mixed, rounded, .. } = workspace;
+        let Workspace { normed, result, queries, keys, attended, parts, gate, up, mixed, rounded, .. } =
+            workspace;
         let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
         // The queries before the projection of keys is applied. Shape: `[tokens, heads, head_dim]`.
         let head_dim = shape.plain_dim + shape.rope_dim;

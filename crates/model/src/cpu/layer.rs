@@ -80,6 +80,7 @@ impl<'a> Pass<'a> {
         match &weights.mixer {
             Mixer::Nothing => {}
             Mixer::Attention(attention) => self.attention(index, attention, segments, workspace),
+            Mixer::Latent(block) => self.latent_attention(index, block, segments, workspace),
             Mixer::ShortConvolution(block) => self.short_convolution(index, block, segments, workspace),
             Mixer::DeltaRule(block) => self.delta_rule(index, block, segments, workspace),
             Mixer::Mamba2(block) => self.mamba2(index, block, segments, workspace),
@@ -97,13 +98,22 @@ impl<'a> Pass<'a> {
         x: &mut [f32],
         workspace: &mut Workspace,
     ) -> bool {
-        if let Mixer::Attention(attention) = &weights.mixer {
-            self.normed(x, weights.mixer_norm.as_deref(), workspace);
-            self.keys_and_values((index, attention), segments, workspace);
-            return true;
+        match &weights.mixer {
+            Mixer::Attention(attention) => {
+                self.normed(x, weights.mixer_norm.as_deref(), workspace);
+                self.keys_and_values((index, attention), segments, workspace);
+                true
+            }
+            Mixer::Latent(latent) => {
+                self.normed(x, weights.mixer_norm.as_deref(), workspace);
+                self.write_latent_keys(index, latent, segments, workspace);
+                true
+            }
+            _ => {
+                self.mix((index, weights), segments, x, workspace);
+                false
+            }
         }
-        self.mix((index, weights), segments, x, workspace);
-        false
     }
 
     /// Computes what follows the mixer in the layer at `index`: updates the residual stream `x`, of

@@ -18,6 +18,7 @@ mod convolution;
 mod feed_forward;
 mod head;
 mod kv;
+mod latent;
 mod layer;
 mod product;
 mod recurrence;
@@ -77,6 +78,7 @@ impl Network {
         // Keys and values that come from `f32` weights are computed in `f32`, and are then also
         // stored in `f32`.
         let is_exact = |layer: &LayerWeights<Packed>| match &layer.mixer {
+            Mixer::Latent(latent) => latent.latent.weight.operand() == Operand::Floats,
             Mixer::Attention(attention) => {
                 let mut linears = [&attention.key, &attention.value].into_iter().flatten();
                 linears.all(|linear| linear.weight.operand() == Operand::Floats)
@@ -84,7 +86,11 @@ impl Network {
             _ => true,
         };
         let is_exact = weights.layers.iter().all(is_exact)
-            || !spec.attentions().all(|(_, shape)| KvFormat::I16.takes(shape.head_dim));
+            || !spec
+                .layers
+                .iter()
+                .filter_map(|layer| layer.mixer.cached())
+                .all(|shape| KvFormat::I16.takes(shape.head_dim));
         let state_memory = StateMemory::new(&spec);
         let kv_memory = KvMemory::new(&spec, if is_exact { KvFormat::F32 } else { KvFormat::I16 });
         Ok(Self { spec, weights, rope, kv_memory, state_memory, team })

@@ -3,6 +3,7 @@
 mod experts;
 mod gemma;
 mod hybrid;
+mod latent;
 mod ropes;
 
 use super::fields::{Field, Fields};
@@ -90,12 +91,22 @@ impl Reader<'_> {
         let hidden = fields.size(HIDDEN)?;
         let heads = fields.size(HEADS)?;
         let full = if self.family == Family::Gemma4 { fields.optional_size(FULL_HEAD_DIM)? } else { None };
-        let head_dim = full.or(fields.optional_size(HEAD_DIM)?).unwrap_or(hidden / heads);
+        let is_latent = self.family == Family::DeepSeek;
+        let head_dim = if is_latent {
+            self.latent_dims()?.into_iter().sum()
+        } else {
+            full.or(fields.optional_size(HEAD_DIM)?).unwrap_or(hidden / heads)
+        };
         let sound = head_dim.is_multiple_of(2) && (2..=MAX_HEAD_DIM).contains(&head_dim);
         fields.rule(sound, HEAD_DIM, head_dim, "it must be even, positive and at most 65536")?;
         let value_dim = fields.optional_size(VALUE_DIM)?.unwrap_or(head_dim);
-        fields.rule(value_dim == head_dim, VALUE_DIM, value_dim, "it must equal the width of keys")?;
-        let rope_dims = self.rope_dims(head_dim)?;
+        fields.rule(
+            is_latent || value_dim == head_dim,
+            VALUE_DIM,
+            value_dim,
+            "it must equal the width of keys",
+        )?;
+        let rope_dims = if is_latent { self.latent_dims()?[1] } else { self.rope_dims(head_dim)? };
         let fits = rope_dims > 0 && rope_dims.is_multiple_of(2) && rope_dims <= head_dim;
         fields.rule(fits, ROPE_DIMS, rope_dims, "it must be even and at most the width of a head")?;
         let layers = fields.size(LAYERS)?;
@@ -225,6 +236,7 @@ impl Reader<'_> {
             }
             Family::Granite => self.granite(spec)?,
             Family::GraniteHybrid => self.granite_hybrid(spec)?,
+            Family::DeepSeek => self.latent(spec)?,
             Family::Lfm2 => self.lfm2(spec)?,
             Family::NemotronH => self.nemotron_h(spec)?,
             Family::Qwen3Next | Family::Qwen35 => self.qwen_hybrid(spec)?,

@@ -7,6 +7,9 @@ pub enum MixerSpec {
     Nothing,
     /// Attention to the keys and values of positions.
     Attention(AttentionSpec),
+    /// Attention to short keys from which the keys and values of all heads are computed. Used by
+    /// `DeepSeek` V2 and later.
+    Latent(LatentSpec),
     /// A gated convolution over the last few positions. Used by LFM2.
     ShortConvolution(ConvolutionSpec),
     /// The gated delta rule: a linear recurrence whose state learns values by their keys. Used by
@@ -23,13 +26,23 @@ impl MixerSpec {
         matches!(self, Self::ShortConvolution(_) | Self::DeltaRule(_) | Self::Mamba2(_))
     }
 
+    /// Returns the shape in which the block attends to cached keys and values. `None` if it has no
+    /// cache.
+    pub const fn cached(&self) -> Option<AttentionSpec> {
+        match self {
+            Self::Attention(attention) => Some(*attention),
+            Self::Latent(latent) => Some(latent.attention()),
+            _ => None,
+        }
+    }
+
     /// Returns the causal convolution of the block. `None` if it has none.
     pub const fn convolution(&self) -> Option<ConvolutionSpec> {
         match self {
             Self::ShortConvolution(convolution) => Some(*convolution),
             Self::DeltaRule(delta) => Some(delta.convolution()),
             Self::Mamba2(mamba) => Some(mamba.convolution()),
-            Self::Nothing | Self::Attention(_) => None,
+            Self::Nothing | Self::Attention(_) | Self::Latent(_) => None,
         }
     }
 
@@ -42,6 +55,45 @@ impl MixerSpec {
             }
             Self::Mamba2(Mamba2Spec { heads, head_dim, state, .. }) => Some([heads, state, head_dim]),
             _ => None,
+        }
+    }
+}
+
+/// Shape of a latent attention block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LatentSpec {
+    /// Number of heads.
+    pub heads: usize,
+    /// Width of the vector from which queries are computed. `None` if queries are computed from the
+    /// block's input.
+    pub query_rank: Option<usize>,
+    /// Width of the vector from which keys and values are computed.
+    pub rank: usize,
+    /// Width of the part of a query or key that is not rotated.
+    pub plain_dim: usize,
+    /// Width of the part of a query or key that is rotated. All heads share this part of the keys.
+    pub rope_dim: usize,
+    /// Width of a value.
+    pub value_dim: usize,
+    /// Index into [`ModelSpec::ropes`](super::ModelSpec::ropes).
+    pub rope: usize,
+    /// Added to the mean square of the two vectors from which queries, and keys and values, are
+    /// computed.
+    pub norm_epsilon: f32,
+}
+
+impl LatentSpec {
+    /// Returns the shape in which all heads attend to the cached vectors: a rotated part, followed by
+    /// the vector from which keys and values are computed. This vector is the value.
+    pub const fn attention(&self) -> AttentionSpec {
+        AttentionSpec {
+            heads: self.heads,
+            kv_heads: 1,
+            head_dim: self.rope_dim + self.rank,
+            key_values: KeyValues::WithinKeys(self.rope_dim),
+            window: None,
+            rope: Some(self.rope),
+            is_gated: false,
         }
     }
 }
@@ -146,6 +198,8 @@ pub enum KeyValues {
     OneProjection,
     /// The keys and values of the earlier layer at this index, which has the same shape.
     OfLayer(usize),
+    /// Keys whose elements from this one on are also the values.
+    WithinKeys(usize),
 }
 
 /// Shape of an attention block.
@@ -173,6 +227,19 @@ impl AttentionSpec {
     /// Returns the number of elements of the queries of a token.
     pub const fn query_len(&self) -> usize {
         self.heads * self.head_dim
+    }
+
+    /// Returns the width of a value.
+    pub const fn value_dim(&self) -> usize {
+        match self.key_values {
+            KeyValues::WithinKeys(first) => self.head_dim - first,
+            _ => self.head_dim,
+        }
+    }
+
+    /// Returns the number of elements of the results of a token.
+    pub const fn result_len(&self) -> usize {
+        self.heads * self.value_dim()
     }
 
     /// Returns the number of elements of the keys of a token, which is also that of the values.

@@ -12,7 +12,7 @@ mod mixer;
 mod rope;
 
 pub use self::mixer::{
-    AttentionSpec, ConvolutionSpec, DeltaRuleSpec, HeadSharing, KeyValues, Mamba2Spec, MixerSpec,
+    AttentionSpec, ConvolutionSpec, DeltaRuleSpec, HeadSharing, KeyValues, LatentSpec, Mamba2Spec, MixerSpec,
 };
 pub use self::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use crate::LoadError;

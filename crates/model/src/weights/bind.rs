@@ -1,3 +1,4 @@
+mod latent;
 mod mixers;
 
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Weights of the blocks that mix information of different positions.
 
 use super::{Linear, Matrix};
-use crate::spec::{AttentionSpec, ConvolutionSpec, DeltaRuleSpec, Mamba2Spec};
+use crate::spec::{AttentionSpec, ConvolutionSpec, DeltaRuleSpec, LatentSpec, Mamba2Spec};
 
 /// Weights of the mixer of a layer.
 #[derive(Debug)]
 pub(crate) enum Mixer<M = Matrix> {
     Nothing,
     Attention(Box<AttentionWeights<M>>),
+    Latent(Box<LatentWeights<M>>),
     ShortConvolution(Box<ShortConvolution<M>>),
     DeltaRule(Box<DeltaRule<M>>),
     Mamba2(Box<Mamba2<M>>),
@@ -42,6 +43,36 @@ pub(crate) struct QkNormWeights {
     pub(crate) query: Vec<f32>,
     /// Empty if the keys are those of another layer.
     pub(crate) key: Vec<f32>,
+}
+
+/// Weights of a latent attention block.
+#[derive(Debug)]
+pub(crate) struct LatentWeights<M = Matrix> {
+    pub(crate) shape: LatentSpec,
+    pub(crate) query: LatentQuery<M>,
+    /// Projection to the latent vector and to the rotated part of the keys.
+    pub(crate) latent: Linear<M>,
+    /// Norm of the latent vector.
+    pub(crate) latent_norm: Vec<f32>,
+    /// For each head, the projection of the part of its query that is not rotated to the space of
+    /// latent vectors. Shape of each: `[rank, plain_dim]`.
+    pub(crate) key: Vec<Linear<M>>,
+    /// For each head, the projection of a latent vector to the value. Shape of each:
+    /// `[value_dim, rank]`.
+    pub(crate) value: Vec<Linear<M>>,
+    pub(crate) output: Linear<M>,
+}
+
+/// Weights that compute the queries of a latent attention block.
+#[derive(Debug)]
+pub(crate) enum LatentQuery<M = Matrix> {
+    Direct(Linear<M>),
+    /// Projection to a short vector, its norm, and the projection to the queries.
+    Compressed {
+        down: Linear<M>,
+        norm: Vec<f32>,
+        up: Linear<M>,
+    },
 }
 
 /// Weights of a causal convolution of each channel.
@@ -117,6 +148,17 @@ impl<M> Mixer<M> {
                 }
                 all(&[&block.output]);
             }
+            Self::Latent(block) => {
+                match &block.query {
+                    LatentQuery::Direct(query) => all(&[query]),
+                    LatentQuery::Compressed { down, up, .. } => all(&[down, up]),
+                }
+                all(&[&block.latent]);
+                for linear in block.key.iter().chain(&block.value) {
+                    all(&[linear]);
+                }
+                all(&[&block.output]);
+            }
             Self::ShortConvolution(block) => all(&[&block.input, &block.output]),
             Self::DeltaRule(block) => {
                 all(&[&block.mixed, &block.gate, &block.rate, &block.time, &block.output]);
@@ -138,6 +180,20 @@ impl<M> Mixer<M> {
                 value_norm: block.value_norm,
                 qk_norm: block.qk_norm,
                 sinks: block.sinks,
+                output: block.output.map(into),
+            })),
+            Self::Latent(block) => Mixer::Latent(Box::new(LatentWeights {
+                shape: block.shape,
+                query: match block.query {
+                    LatentQuery::Direct(query) => LatentQuery::Direct(query.map(into)),
+                    LatentQuery::Compressed { down, norm, up } => {
+                        LatentQuery::Compressed { down: down.map(into), norm, up: up.map(into) }
+                    }
+                },
+                latent: block.latent.map(into),
+                latent_norm: block.latent_norm,
+                key: block.key.into_iter().map(|key| key.map(into)).collect(),
+                value: block.value.into_iter().map(|value| value.map(into)).collect(),
                 output: block.output.map(into),
             })),
             Self::ShortConvolution(block) => Mixer::ShortConvolution(Box::new(ShortConvolution {

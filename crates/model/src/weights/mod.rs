@@ -11,7 +11,8 @@ use formwork_kernels::{Encoding, Packing};
 pub use self::bind::Quantization;
 pub(crate) use self::matrix::Matrix;
 pub(crate) use self::mixer::{
-    AttentionWeights, Convolution, DeltaRule, Mamba2, Mixer, QkNormWeights, ShortConvolution,
+    AttentionWeights, Convolution, DeltaRule, LatentQuery, LatentWeights, Mamba2, Mixer, QkNormWeights,
+    ShortConvolution,
 };
 pub(crate) use self::packed::Packed;
 use crate::LoadError;

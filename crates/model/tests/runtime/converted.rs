@@ -3,6 +3,8 @@
 
 #[path = "converted_hybrids.rs"]
 mod hybrids;
+#[path = "converted_latent.rs"]
+mod latent;
 
 use candle_core::quantized::GgmlDType;
 use serde_json::Value;
@@ -31,6 +33,7 @@ pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>)
 
 fn architecture(model_type: &str) -> &str {
     match model_type {
+        "deepseek_v2" | "deepseek_v3" | "glm4_moe_lite" => "deepseek2",
         "gemma3_text" => "gemma3",
         "granitemoehybrid" => "granitehybrid",
         "lfm2_moe" => "lfm2moe",
@@ -106,9 +109,10 @@ impl Converter<'_> {
             ("context_length", self.context.unwrap_or(size("max_position_embeddings"))),
             ("embedding_length", size("hidden_size")),
             ("attention.head_count", size("num_attention_heads")),
-            ("attention.key_length", head_dim),
-            ("attention.value_length", head_dim),
         ];
+        if !self.is_latent() {
+            sizes.extend([("attention.key_length", head_dim), ("attention.value_length", head_dim)]);
+        }
         if self.architecture == "gemma4" {
             self.gemma4(writer);
             sizes.extend([
@@ -121,6 +125,8 @@ impl Converter<'_> {
             sizes.extend(width.map(|width| ("embedding_length_per_layer_input", width)));
         } else if self.golden.is_hybrid() {
             self.hybrid(writer);
+        } else if self.is_latent() {
+            self.latent(writer);
         } else {
             sizes.push(("feed_forward_length", size("intermediate_size")));
             sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
@@ -128,7 +134,9 @@ impl Converter<'_> {
         let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
         let fraction = if self.architecture == "nemotron_h_moe" { 1.0 } else { fraction };
         let dims = self.size("rotary_dim").unwrap_or((head_dim as f32 * fraction) as u32);
-        sizes.push(("rope.dimension_count", dims));
+        if !self.is_latent() {
+            sizes.push(("rope.dimension_count", dims));
+        }
         // The configurations of Qwen contain a window that is not used.
         if self.architecture != "qwen2" {
             sizes.extend(self.size("sliding_window").map(|window| ("attention.sliding_window", window)));
@@ -205,7 +213,8 @@ impl Converter<'_> {
             writer.u32(&key("original_context_length"), original as u32);
         }
         if let Some(all) = scaling["mscale_all_dim"].as_f64() {
-            writer.f32(&key("yarn_log_multiplier"), all as f32);
+            let factor = if self.is_latent() { 0.1 } else { 1.0 };
+            writer.f32(&key("yarn_log_multiplier"), (factor * all) as f32);
         }
         if let Some(beta) = scaling["llama_4_scaling_beta"].as_f64() {
             writer.f32(&format!("{}.attention.temperature_scale", self.architecture), beta as f32);
@@ -219,7 +228,7 @@ impl Converter<'_> {
 
     /// Writes one tensor, with the changes that the converter makes. Skips tensors of experts.
     fn tensor(&self, writer: &mut Writer, name: &str) {
-        if self.golden.is_hybrid() && self.hybrid_tensor(writer, name) {
+        if (self.golden.is_hybrid() && self.hybrid_tensor(writer, name)) || self.latent_tensor(writer, name) {
             return;
         }
         let Some(own) = self.name(name) else { return };
@@ -294,6 +303,11 @@ impl Converter<'_> {
             "self_attn.q_norm" | "self_attn.q_layernorm" => "attn_q_norm",
             "self_attn.k_norm" | "self_attn.k_layernorm" => "attn_k_norm",
             "self_attn.sinks" => "attn_sinks",
+            "self_attn.q_a_proj" => "attn_q_a",
+            "self_attn.q_a_layernorm" => "attn_q_a_norm",
+            "self_attn.q_b_proj" => "attn_q_b",
+            "self_attn.kv_a_proj_with_mqa" => "attn_kv_a_mqa",
+            "self_attn.kv_a_layernorm" => "attn_kv_a_norm",
             "post_attention_layernorm" if four_norms => "post_attention_norm",
             "post_attention_layernorm"
                 if matches!(

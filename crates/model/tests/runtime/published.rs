@@ -85,7 +85,8 @@ impl Golden {
 
     /// Reports whether only the native decoder computes the model.
     pub(crate) fn is_native_only(&self) -> bool {
-        self.model_type() == "gemma4_text" || self.is_hybrid()
+        let is_latent = self.text_config().contains_key("kv_lora_rank");
+        self.model_type() == "gemma4_text" || self.is_hybrid() || is_latent
     }
 
     /// Reports whether layers have convolutions or recurrences.

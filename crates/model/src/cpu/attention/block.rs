@@ -90,7 +90,7 @@ impl Pass<'_> {
         }
         let source = match shape.key_values {
             KeyValues::OfLayer(source) => source,
-            KeyValues::Own | KeyValues::OneProjection => index,
+            KeyValues::Own | KeyValues::OneProjection | KeyValues::WithinKeys(_) => index,
         };
         self.write((index, shape), segments, queries, (keys, values));
         let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
@@ -119,7 +119,7 @@ impl Pass<'_> {
 
     /// Rotates the queries and keys of all tokens in place, and writes the keys and values to the
     /// caches. `queries` is empty if only keys and values are computed.
-    fn write(
+    pub(in crate::cpu) fn write(
         &self,
         (index, shape): (usize, AttentionSpec),
         segments: &mut [Segment<'_>],
@@ -134,7 +134,7 @@ impl Pass<'_> {
             let len = segment.tokens.len();
             let queries = queries.split_off_mut(..len * query_len).unwrap_or_default();
             let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
-            let values = values.split_off(..len * key_len).unwrap_or_default();
+            let values = values.split_off(..(len * key_len).min(values.len())).unwrap_or_default();
             if len < LONG {
                 short.push((segment, queries, keys, values));
             } else {

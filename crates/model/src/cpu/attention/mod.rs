@@ -24,7 +24,7 @@ use std::ops::Range;
 use formwork_kernels::{KvBlock, MatrixMut, Pair, Prefetch, Query, Team};
 use smallvec::SmallVec;
 
-use self::span::{Head, Heads, Part, Span, bring_together};
+use self::span::{Head, Heads, Part, Scratch, Span, bring_together};
 use super::kv::{BLOCK, LayerCache};
 use super::workspace::room;
 use crate::spec::{AttentionSpec, ModelSpec};
@@ -68,7 +68,7 @@ thread_local! {
 /// Memory of a thread for intermediate results of one unit of work.
 #[derive(Default)]
 struct Room {
-    scores: Vec<f32>,
+    scratch: Scratch,
     /// Queries, converted to the format of the cache.
     words: Vec<Pair>,
     /// Partial results of the heads: one for each span and head.
@@ -76,10 +76,10 @@ struct Room {
 }
 
 /// Computes attention for all runs. Writes the results to `out`, run by run. Shape: `[tokens,
-/// heads, head_dim]`.
+/// heads, value_dim]`.
 pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &mut [f32]) {
     let Some(&Run { shape, .. }) = runs.first() else { return };
-    let token_len = shape.query_len();
+    let token_len = shape.result_len();
     // A single short run is divided so that each thread gets about the same number of heads.
     // Key-value heads are kept whole if possible.
     let is_alone = runs.len() == 1 && runs[0].tokens() <= TOKENS;
@@ -101,7 +101,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
             for heads in head_shares(shape.heads, shape.kv_heads, shares) {
                 // The output of these heads, of shape `[tokens, heads * head_dim]`. The task takes
                 // it out of the option.
-                outs.push(Some(own.split_off(heads.len() * shape.head_dim)));
+                outs.push(Some(own.split_off(heads.len() * shape.value_dim())));
                 pieces.push(Piece { run, heads, tokens: tokens.clone() });
             }
             rest = after;
@@ -207,25 +207,25 @@ impl Piece<'_> {
     /// Computes attention for this unit of work and writes the results to `out`. `next` is the unit
     /// that probably follows on this thread, and whose keys are prefetched.
     fn attend(&self, out: MatrixMut<'_>, next: Option<&Piece<'_>>) {
-        let head_dim = self.run.shape.head_dim;
-        let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(head_dim));
+        let value_dim = self.run.shape.value_dim();
+        let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(value_dim));
         let (spans, next) = (self.spans(), next.map(|next| next.first_keys(0)));
-        ROOM.with_borrow_mut(|Room { scores, words, parts }| {
+        ROOM.with_borrow_mut(|Room { scratch, words, parts }| {
             let heads = self.heads(words);
             // A single span has all of the weight unless there is a sink, so nothing is to be
             // combined.
             if spans.len() == 1 && self.run.sinks.is_none() {
-                self.span(spans.start, next).attend_whole(&heads, outs, scores);
+                self.span(spans.start, next).attend_whole(&heads, outs, scratch);
                 return;
             }
             let len = self.parts_len();
             let parts = room(parts, spans.len() * len);
             for (index, parts) in spans.clone().zip(parts.chunks_exact_mut(len)) {
                 let next = if index + 1 < spans.end { Some(self.first_keys(index + 1)) } else { next };
-                self.span(index, next).attend_in_part(&heads, parts, scores);
+                self.span(index, next).attend_in_part(&heads, parts, scratch);
             }
             for ((index, head), out) in heads.iter().enumerate().zip(outs) {
-                let parts = parts.chunks_exact(len).map(|parts| Part::of(parts, index, head_dim));
+                let parts = parts.chunks_exact(len).map(|parts| Part::of(parts, index, value_dim));
                 bring_together(parts, head.sink, out);
             }
         });
@@ -250,21 +250,21 @@ impl Piece<'_> {
             };
             let (Some((piece, span)), next) = (at(index), at(index + 1)) else { return };
             let next = next.as_ref().map(|(piece, span)| piece.first_keys(*span));
-            ROOM.with_borrow_mut(|Room { scores, words, .. }| {
-                piece.span(span, next).attend_in_part(&piece.heads(words), parts, scores);
+            ROOM.with_borrow_mut(|Room { scratch, words, .. }| {
+                piece.span(span, next).attend_in_part(&piece.heads(words), parts, scratch);
             });
         });
-        for (index, out) in out.chunks_exact_mut(shape.head_dim).enumerate() {
+        for (index, out) in out.chunks_exact_mut(shape.value_dim()).enumerate() {
             let (token, head) = (index / shape.heads, index % shape.heads);
             let parts = parts[head / group * spans.len() * len..][..spans.len() * len].chunks_exact(len);
-            let parts = parts.map(|parts| Part::of(parts, token * group + head % group, shape.head_dim));
+            let parts = parts.map(|parts| Part::of(parts, token * group + head % group, shape.value_dim()));
             bring_together(parts, sinks.map(|sinks| sinks[head]), out);
         }
     }
 
     /// Returns the number of elements that the [`Part`]s of all heads in one span take.
     fn parts_len(&self) -> usize {
-        self.tokens.len() * self.heads.len() * Part::len(self.run.shape.head_dim)
+        self.tokens.len() * self.heads.len() * Part::len(self.run.shape.value_dim())
     }
 }
 

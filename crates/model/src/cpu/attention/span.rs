@@ -33,6 +33,14 @@ pub(super) struct Span<'a> {
     pub(super) next: Option<Prefetch<'a>>,
 }
 
+/// Memory for intermediate results within a span.
+#[derive(Default)]
+pub(super) struct Scratch {
+    scores: Vec<f32>,
+    /// Values of a block that are copied from its keys.
+    copied: Vec<u32>,
+}
+
 /// Query head of one token, with its results within a span.
 struct Seeing<'a> {
     query: Query<'a>,
@@ -50,21 +58,21 @@ impl Span<'_> {
         &self,
         heads: &[Head<'_>],
         outs: impl Iterator<Item = &'o mut [f32]>,
-        scores: &mut Vec<f32>,
+        scratch: &mut Scratch,
     ) {
-        self.attend(heads, outs, scores, |scores| {
+        self.attend(heads, outs, scratch, |scores| {
             softmax(scores);
         });
     }
 
     /// Computes partial results for heads that have several spans or a sink. `parts` is the memory
     /// for the [`Part`]s of all heads.
-    pub(super) fn attend_in_part(&self, heads: &[Head<'_>], parts: &mut [f32], scores: &mut Vec<f32>) {
+    pub(super) fn attend_in_part(&self, heads: &[Head<'_>], parts: &mut [f32], scratch: &mut Scratch) {
         let parts = parts.chunks_exact_mut(parts.len() / heads.len());
         let (shares, outs): (SmallVec<[_; 16]>, SmallVec<[_; 16]>) =
             parts.map(|part| part.split_at_mut(Part::SHARE)).unzip();
         let mut shares = shares.into_iter();
-        self.attend(heads, outs.into_iter(), scores, |scores| {
+        self.attend(heads, outs.into_iter(), scratch, |scores| {
             let Softmax { most, sum } = softmax(scores);
             if let Some(share) = shares.next() {
                 share.copy_from_slice(&[most, sum]);
@@ -78,11 +86,12 @@ impl Span<'_> {
         &self,
         heads: &[Head<'_>],
         outs: impl Iterator<Item = &'o mut [f32]>,
-        scores: &mut Vec<f32>,
+        scratch: &mut Scratch,
         mut weigh: impl FnMut(&mut [f32]),
     ) {
         let blocks = self.blocks.clone();
         let positions = blocks.start * BLOCK..blocks.end * BLOCK;
+        let Scratch { scores, copied } = scratch;
         let mut scores = room(scores, heads.len() * positions.len()).as_chunks_mut::<BLOCK>().0;
         let mut all: SmallVec<[Seeing<'_>; 16]> = SmallVec::new();
         for (head, out) in heads.iter().zip(outs) {
@@ -118,10 +127,11 @@ impl Span<'_> {
         }
         for (index, at) in blocks.clone().enumerate() {
             let then = if at + 1 < blocks.end { Some(block(at + 1).values()) } else { self.next };
-            let mut read = then.map_or_else(|| block(at), |then| block(at).prefetching(then));
+            let copied = room(copied, self.piece.run.cache.copied_len());
+            let mut read = block(at).with_values(copied).prefetching(then.unwrap_or_default());
             for heads in all.chunks_mut(TOGETHER) {
                 add(heads, index, read);
-                read = block(at);
+                read = read.prefetching(Prefetch::default());
             }
         }
     }

@@ -282,7 +282,7 @@ impl Reader<'_> {
     }
 
     /// Reads a size that is at most `most`.
-    fn bounded(&self, field: Field, most: usize) -> Result<usize, Kind> {
+    pub(super) fn bounded(&self, field: Field, most: usize) -> Result<usize, Kind> {
         let given = self.fields.size(field)?;
         self.fields.rule(given <= most, field, given, "it is too large")?;
         Ok(given)

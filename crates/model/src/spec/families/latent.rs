@@ -1,7 +1,7 @@
 //! Families with latent attention: `DeepSeek` V2 and V3, Kimi K2, GLM-4.7-Flash and Mistral 4.
 
 use super::hybrid::set_shared;
-use super::{EXPERT_WIDTH, HEADS, MAX_HEAD_DIM, Reader, SIGMOID};
+use super::{EXPERT_WIDTH, HEADS, MAX_HEAD_DIM, Reader};
 use crate::error::Kind;
 use crate::spec::fields::Field;
 use crate::spec::{
@@ -105,16 +105,15 @@ impl Reader<'_> {
                 .unwrap_or(false)
                 .then_some(1e-20),
             scale: fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0),
-            ..SIGMOID
         };
         let dense = match fields.texts("mlp_layer_types")? {
             Some(types) => {
                 self.one_for_each_layer(spec, Field("", "mlp_layer_types"), types.len())?;
                 types.iter().take_while(|kind| **kind == "dense").count()
             }
-            None => fields
-                .size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?
-                .unwrap_or(0),
+            None => {
+                fields.size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?.unwrap_or(0)
+            }
         };
         self.experts_after(spec, dense, (EXPERTS, EXPERT_WIDTH), gating)?;
         let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;

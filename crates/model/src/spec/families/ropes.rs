@@ -139,6 +139,8 @@ impl Reader<'_> {
             Some(1.0)
         };
         let usual = match (own, all) {
+            // These files do not contain the first exponent. It equals the second in all models.
+            (Some(_), Some(_)) if self.family == Family::DeepSeek && !fields.is_config() => 1.0,
             (Some(own), Some(all)) => Yarn::magnitude_of(factor, own) / Yarn::magnitude_of(factor, all),
             _ => Yarn::magnitude_of(factor, 1.0),
         };

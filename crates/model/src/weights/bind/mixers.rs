@@ -12,6 +12,7 @@ impl Binder<'_> {
         Ok(match spec {
             MixerSpec::Nothing => Mixer::Nothing,
             MixerSpec::Attention(shape) => Mixer::Attention(Box::new(self.attention(index, shape)?)),
+            MixerSpec::Latent(shape) => Mixer::Latent(Box::new(self.latent(index, shape)?)),
             MixerSpec::ShortConvolution(shape) => {
                 Mixer::ShortConvolution(Box::new(self.short_convolution(index, shape)?))
             }
