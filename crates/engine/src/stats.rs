@@ -17,6 +17,9 @@ pub struct Stats {
     pub prompt_tokens: u64,
     /// Prompt tokens that were already computed.
     pub cached_tokens: u64,
+    /// Tokens that were computed again, because a sequence was cut where the model has no copy of its
+    /// recurrent state.
+    pub replayed_tokens: u64,
     /// Tokens of outputs, forced ones included.
     pub completion_tokens: u64,
     /// Output tokens that grammars forced.

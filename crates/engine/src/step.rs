@@ -368,9 +368,11 @@ impl Engine {
         if logits.is_ok() {
             self.pace.note(feeds.iter().map(|feed| feed.tokens.len()).sum(), time);
         }
+        let replayed = self.model.replayed_tokens();
         let mut stats = self.stats();
         stats.note_pass(time, feeds.len());
         stats.prompt_tokens += read as u64;
+        stats.replayed_tokens = replayed;
         drop(stats);
         logits
     }

@@ -93,7 +93,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 13] = [
+const FIGURES: [Figure; 14] = [
     Figure::gauge("requests_waiting", "Requests waiting in the queue.", |stats| stats.waiting as f64),
     Figure::gauge("requests_running", "Running sequences.", |stats| stats.running as f64),
     Figure::counter("prompt_tokens_total", "Prompt tokens, including cached ones.", |stats| {
@@ -102,6 +102,11 @@ const FIGURES: [Figure; 13] = [
     Figure::counter("prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.", |stats| {
         stats.cached_tokens as f64
     }),
+    Figure::counter(
+        "replayed_tokens_total",
+        "Tokens computed again because a recurrent state cannot be cut.",
+        |stats| stats.replayed_tokens as f64,
+    ),
     Figure::counter("completion_tokens_total", "Output tokens, including forced ones.", |stats| {
         stats.completion_tokens as f64
     }),

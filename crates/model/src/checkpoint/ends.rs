@@ -122,6 +122,7 @@ mod tests {
 
     /// Writes a folder without tensors whose `tokenizer.json` has the special tokens `names`. Returns
     /// the spellings of the tokens that end a sequence, and of the named one.
+    #[expect(clippy::needless_pass_by_value, reason = "the arguments are literals")]
     fn ends(names: &[&str], config: Value, generation: Value, eos: Value) -> (Vec<String>, Option<String>) {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();

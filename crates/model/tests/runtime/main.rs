@@ -5,6 +5,7 @@
 mod broken;
 mod candle;
 mod candle_models;
+mod conversations;
 mod converted;
 mod files;
 mod golden;
