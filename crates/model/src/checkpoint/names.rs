@@ -51,7 +51,7 @@ const LFM2: Differences = &[
     ("token_embd_norm", "embedding_norm"),
 ];
 
-/// Qwen3-Next, Qwen3.5 and later.
+/// Qwen3-Next, Qwen3.5 and later, and Qwen2 MoE, which has the same experts.
 const QWEN_HYBRID: Differences = &[
     ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
     ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
@@ -133,7 +133,7 @@ const fn differences(family: Family) -> Differences {
         Family::GptOss => GPT_OSS,
         Family::DeepSeek => DEEPSEEK,
         Family::Lfm2 => LFM2,
-        Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
+        Family::Qwen2Moe | Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
         Family::GraniteHybrid => GRANITE_HYBRID,
         Family::NemotronH => NEMOTRON_H,
         _ => &[],

@@ -216,6 +216,7 @@ impl Reader<'_> {
                 spec.qk_norm = Some(QkNorm::PerHead);
                 self.qwen_windows(spec)?;
             }
+            Family::Qwen2Moe => self.qwen2_moe(spec)?,
             Family::Qwen3Moe => self.qwen3_moe(spec)?,
             Family::Gemma2 => self.gemma2(spec)?,
             Family::Gemma3 => self.gemma3(spec)?,

@@ -48,6 +48,7 @@ fn architecture(model_type: &str) -> &str {
         "ministral3" => "mistral3",
         "mistral" | "mixtral" => "llama",
         "olmo3" => "olmo2",
+        "qwen2_moe" => "qwen2moe",
         "qwen3_moe" => "qwen3moe",
         "qwen3_vl_text" => "qwen3vl",
         other => other,

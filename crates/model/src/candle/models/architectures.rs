@@ -8,7 +8,7 @@ use candle_core::quantized::gguf_file;
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    gemma, glm4_new, helium, olmo, phi, quantized_glm4, quantized_phi, qwen2_moe, starcoder2,
+    gemma, glm4_new, helium, olmo, phi, quantized_glm4, quantized_phi, starcoder2,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -35,7 +35,6 @@ borrow_with_offset!(
     glm4_new::ModelForCausalLM,
     helium::Model,
     olmo::Model,
-    qwen2_moe::Model,
     starcoder2::Model,
     quantized_glm4::ModelWeights,
     quantized_phi::ModelWeights
@@ -57,7 +56,6 @@ const CONFIGS: &[(&str, FromConfig)] = &[
     ("helium", |config, vars| from_config(config, |config| helium::Model::new(&config, vars))),
     ("olmo", |config, vars| from_config(config, |config| olmo::Model::new(&config, vars))),
     ("phi", |config, vars| from_config(config, |config| phi::Model::new(&config, vars))),
-    ("qwen2_moe", |config, vars| from_config(config, |config| qwen2_moe::Model::new(&config, vars))),
     ("starcoder2", |config, vars| from_config(config, |config| starcoder2::Model::new(&config, vars))),
 ];
 
@@ -143,8 +141,7 @@ fn bounded(
     }
     let tensors = checkpoint.tensors().len();
     let of_hidden = ["head_dim", "num_attention_heads", "num_key_value_heads"].map(|key| (key, hidden));
-    let of_tensors = ["num_hidden_layers", "num_experts"].map(|key| (key, tensors));
-    for (key, limit) in of_hidden.into_iter().chain(of_tensors) {
+    for (key, limit) in of_hidden.into_iter().chain([("num_hidden_layers", tensors)]) {
         let is_absent = config.get(key).is_none_or(Value::is_null);
         if !is_absent && !(1..=limit).contains(&size(&config, key)?) {
             let (key, given) = (key.to_owned(), config[key].to_string());

@@ -1,6 +1,6 @@
 //! Mixtures of experts.
 
-use super::hybrid::set_shared;
+use super::hybrid::{SHARED_WIDTH, set_shared};
 use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, QWEN_EXPERTS, Reader, SIGMOID};
 use crate::error::Kind;
 use crate::spec::fields::Field;
@@ -9,13 +9,28 @@ use crate::spec::{
 };
 
 impl Reader<'_> {
-    pub(super) fn qwen3_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+    pub(super) fn qwen2_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
+        spec.qkv_bias = fields.truth(Field("", "qkv_bias"))?.unwrap_or(true);
+        self.qwen_windows(spec)?;
+        self.qwen_experts(spec, false)?;
+        let width = fields.size(SHARED_WIDTH)?;
+        set_shared(spec, Some(SharedExpertSpec { width, is_gated: true }));
+        Ok(())
+    }
+
+    pub(super) fn qwen3_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         spec.qk_norm = Some(QkNorm::PerHead);
         self.qwen_windows(spec)?;
+        // GGUF files lack the key. Their models always scale the experts' weights to a sum of 1.
+        self.qwen_experts(spec, !self.fields.is_config())
+    }
+
+    /// Reads a mixture of Qwen. `scaled` states whether the experts' weights are scaled to a sum of 1
+    /// if the checkpoint does not state it.
+    pub(super) fn qwen_experts(&self, spec: &mut ModelSpec, scaled: bool) -> Result<(), Kind> {
         self.experts_everywhere()?;
-        // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
-        let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
+        let scaled = self.fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(scaled);
         let scores = if scaled { Scores::SoftmaxOverChosen } else { Scores::Softmax };
         self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, Gating::plain(scores))
     }
