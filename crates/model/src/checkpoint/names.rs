@@ -27,6 +27,12 @@ const GEMMA4: Differences = &[
 
 const PHI3: Differences = &[("ffn_up", "mlp.gate_up_proj")];
 
+const GLM4: Differences = &[
+    ("post_attention_norm", "post_self_attn_layernorm"),
+    ("post_ffw_norm", "post_mlp_layernorm"),
+    ("ffn_up", "mlp.gate_up_proj"),
+];
+
 const MIXTRAL: Differences = &[
     ("ffn_gate", "block_sparse_moe.w1"),
     ("ffn_down", "block_sparse_moe.w2"),
@@ -129,6 +135,7 @@ const fn differences(family: Family) -> Differences {
         Family::Gemma2 | Family::Gemma3 => GEMMA,
         Family::Gemma4 => GEMMA4,
         Family::Phi3 => PHI3,
+        Family::Glm4 => GLM4,
         Family::Mixtral | Family::MiniMax => MIXTRAL,
         Family::GptOss => GPT_OSS,
         Family::DeepSeek => DEEPSEEK,

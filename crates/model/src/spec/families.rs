@@ -1,5 +1,6 @@
 //! The differences of each family of architectures from Llama.
 
+mod dense;
 mod experts;
 mod gemma;
 mod hybrid;
@@ -249,6 +250,7 @@ impl Reader<'_> {
                 self.experts(spec, QWEN_EXPERTS, FEED_FORWARD, Gating::plain(Scores::Softmax))?;
             }
             Family::Exaone4 => self.exaone4(spec)?,
+            Family::Glm4 => self.glm4(spec)?,
             Family::Glm4Moe => self.glm4_moe(spec)?,
             Family::MiniMax => {
                 spec.qk_norm = Some(QkNorm::Whole);

@@ -326,7 +326,8 @@ impl Converter<'_> {
                 "post_attention_norm"
             }
             "post_attention_layernorm" | "pre_feedforward_layernorm" | "ffn_norm" => "ffn_norm",
-            "post_feedforward_layernorm" => "post_ffw_norm",
+            "post_self_attn_layernorm" => "post_attention_norm",
+            "post_feedforward_layernorm" | "post_mlp_layernorm" => "post_ffw_norm",
             "pre_feedforward_layernorm_2" => "pre_ffw_norm_2",
             "post_feedforward_layernorm_1" => "post_ffw_norm_1",
             "post_feedforward_layernorm_2" => "post_ffw_norm_2",

@@ -17,6 +17,9 @@ const BETA_FAST: Field = Field("rope.scaling.yarn_beta_fast", "beta_fast");
 const BETA_SLOW: Field = Field("rope.scaling.yarn_beta_slow", "beta_slow");
 const TRUNCATE: Field = Field("", "truncate");
 
+/// Part of a head that GLM-4 rotates, unless the configuration states another one.
+const GLM4_ROTATED: f32 = 0.5;
+
 impl Reader<'_> {
     /// Reads the growth of the attention scores in long contexts.
     pub(super) fn temperature(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
@@ -40,7 +43,8 @@ impl Reader<'_> {
             Some(ropes) => ropes.float(ROPE_DIMS)?.or(self.fields.float(ROPE_DIMS)?),
             None => self.fields.float(ROPE_DIMS)?,
         };
-        Ok((head_dim as f32 * fraction.unwrap_or(1.0)) as usize)
+        let usual = if self.family == Family::Glm4 { GLM4_ROTATED } else { 1.0 };
+        Ok((head_dim as f32 * fraction.unwrap_or(usual)) as usize)
     }
 
     /// Reads the frequencies of all layers, or of the layers with full attention if windowed layers

@@ -32,18 +32,6 @@ MODELS = {
         "rms_norm_eps": 1e-6,
         **ROPE,
     },
-    "glm4": {
-        "model_type": "glm4",
-        "architectures": ["Glm4ForCausalLM"],
-        "attention_bias": True,
-        "head_dim": 16,
-        "hidden_act": "silu",
-        "partial_rotary_factor": 0.5,
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": False,
-        "pad_token_id": 0,
-        **ROPE,
-    },
     "helium": {
         "model_type": "helium",
         "architectures": ["HeliumForCausalLM"],
