@@ -43,6 +43,7 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("deepseek2", "glm4_moe_lite", Family::DeepSeek),
     ("deepseek2", "kimi_k2", Family::DeepSeek),
     ("ernie4_5", "ernie4_5", Family::Ernie),
+    ("ernie4_5-moe", "ernie4_5_moe", Family::Ernie),
     ("exaone4", "exaone4", Family::Exaone4),
     ("gemma2", "gemma2", Family::Gemma2),
     ("gemma3", "gemma3_text", Family::Gemma3),

@@ -41,6 +41,8 @@ const MIXTRAL: Differences = &[
     ("exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"),
 ];
 
+const ERNIE: Differences = &[("exp_probs_b.bias", "mlp.moe_statics.e_score_correction_bias")];
+
 const GPT_OSS: Differences = &[("ffn_gate_inp", "mlp.router")];
 
 const LFM2: Differences = &[
@@ -137,6 +139,7 @@ const fn differences(family: Family) -> Differences {
         Family::Phi3 => PHI3,
         Family::Glm4 => GLM4,
         Family::Mixtral | Family::MiniMax => MIXTRAL,
+        Family::Ernie => ERNIE,
         Family::GptOss => GPT_OSS,
         Family::DeepSeek => DEEPSEEK,
         Family::Lfm2 => LFM2,

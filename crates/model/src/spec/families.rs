@@ -243,8 +243,11 @@ impl Reader<'_> {
             Family::NemotronH => self.nemotron_h(spec)?,
             Family::Qwen3Next | Family::Qwen35 => self.qwen_hybrid(spec)?,
             Family::SeedOss => spec.qkv_bias = true,
-            // The pairs are neighbours in both formats.
-            Family::Ernie => spec.rope_pairing = RopePairing::Interleaved,
+            Family::Ernie => {
+                // The pairs are neighbours in both formats.
+                spec.rope_pairing = RopePairing::Interleaved;
+                self.ernie_experts(spec)?;
+            }
             Family::Olmoe => {
                 spec.qk_norm = Some(QkNorm::Whole);
                 self.experts(spec, QWEN_EXPERTS, FEED_FORWARD, Gating::plain(Scores::Softmax))?;

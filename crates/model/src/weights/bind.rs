@@ -218,10 +218,8 @@ impl Binder<'_> {
         // Routers are never converted: rounded scores could select other experts.
         let exact = Binder { quantize: None, ..*self };
         let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
-        let choice_bias = spec
-            .gating
-            .has_bias
-            .then(|| self.vector(&self.names.layer(index, "exp_probs_b.bias"), spec.count));
+        let choice_bias =
+            spec.gating.has_bias.then(|| self.flat(&self.names.layer(index, "exp_probs_b.bias"), spec.count));
         let choice_bias = choice_bias.transpose()?;
         let shared = spec.shared.map(|shared| self.shared_expert(index, shared)).transpose()?;
         let stacked =

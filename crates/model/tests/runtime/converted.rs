@@ -34,6 +34,7 @@ pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>)
 fn architecture(model_type: &str) -> &str {
     match model_type {
         "deepseek_v2" | "deepseek_v3" | "glm4_moe_lite" => "deepseek2",
+        "ernie4_5_moe" => "ernie4_5-moe",
         "gemma3_text" => "gemma3",
         "granitemoehybrid" => "granitehybrid",
         "lfm2_moe" => "lfm2moe",
@@ -88,7 +89,7 @@ impl Converter<'_> {
     }
 
     fn expert_count(&self) -> Option<u32> {
-        let keys = ["num_local_experts", "num_experts", "n_routed_experts"];
+        let keys = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
         keys.into_iter().find_map(|key| self.size(key)).filter(|&count| count > 0)
     }
 
@@ -149,8 +150,13 @@ impl Converter<'_> {
         }
         if let Some(experts) = self.expert_count() {
             sizes.push(("expert_count", experts));
-            let used = self.size("num_experts_per_tok").or(self.size("top_k_experts"));
+            let used = ["num_experts_per_tok", "top_k_experts", "moe_k"];
+            let used = used.into_iter().find_map(|key| self.size(key));
             sizes.push(("expert_used_count", used.expect("a number of experts")));
+            if self.architecture == "ernie4_5-moe" {
+                let odd = size("intermediate_size") / size("num_key_value_heads");
+                sizes.push(("expert_shared_feed_forward_length", odd));
+            }
             let width = self.size("moe_intermediate_size").unwrap_or(size("intermediate_size"));
             if !matches!(self.golden.model_type(), "mixtral" | "olmoe") {
                 sizes.push(("expert_feed_forward_length", width));
@@ -160,6 +166,9 @@ impl Converter<'_> {
                 ("leading_dense_block_count", "num_dense_layers"),
                 ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
                 ("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
+                ("leading_dense_block_count", "moe_layer_start_index"),
+                ("interleave_moe_layer_step", "moe_layer_interval"),
+                ("expert_shared_count", "moe_num_shared_experts"),
                 ("moe_latent_size", "moe_latent_size"),
                 ("expert_shared_count", "n_shared_experts"),
                 ("expert_group_count", "n_group"),
@@ -286,6 +295,7 @@ impl Converter<'_> {
         let (part, kind) = match part {
             "self_attn.sinks" => (part, "weight"),
             "mlp.gate.e_score_correction_bias"
+            | "mlp.moe_statics.e_score_correction_bias"
             | "block_sparse_moe.e_score_correction_bias"
             | "mixer.gate.e_score_correction_bias"
             | "feed_forward.expert_bias" => ("exp_probs_b", "bias"),
@@ -369,7 +379,8 @@ impl Converter<'_> {
         let Some(count) = self.expert_count() else { return };
         let hidden = u64::from(self.size("hidden_size").unwrap());
         let width = self.size("moe_intermediate_size").or(self.size("intermediate_size")).unwrap().into();
-        let dense = self.size("first_k_dense_replace").or(self.size("num_dense_layers")).unwrap_or(0);
+        let dense = ["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"];
+        let dense = dense.into_iter().find_map(|key| self.size(key)).unwrap_or(0);
         for layer in dense..self.size("num_hidden_layers").unwrap() {
             if self.architecture == "gpt-oss" {
                 self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));

@@ -2,11 +2,14 @@
 
 use super::hybrid::{SHARED_WIDTH, set_shared};
 use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, QWEN_EXPERTS, Reader, SIGMOID};
+use crate::checkpoint::Family;
 use crate::error::Kind;
 use crate::spec::fields::Field;
 use crate::spec::{
     ExpertGroups, ExpertSpec, FeedForwardSpec, Gating, LayerSpec, ModelSpec, QkNorm, Scores, SharedExpertSpec,
 };
+
+const ERNIE_EXPERTS: Field = Field("expert_count", "moe_num_experts");
 
 impl Reader<'_> {
     pub(super) fn qwen2_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
@@ -62,6 +65,39 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Adds the mixture that some sizes of ERNIE 4.5 have in a range of layers.
+    pub(super) fn ernie_experts(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        if fields.size_or_none(ERNIE_EXPERTS)?.is_none() {
+            return Ok(());
+        }
+        let has_bias = self.has_choice_bias(spec.layers.len());
+        let gating = Gating { has_bias, normalised: Some(1e-12), ..Gating::plain(Scores::Softmax) };
+        let first = fields.size_or_none(Field("leading_dense_block_count", "moe_layer_start_index"))?;
+        let every = fields.optional_size(Field("interleave_moe_layer_step", "moe_layer_interval"))?;
+        // A negative index stands for the last layer. GGUF files do not contain the index.
+        let last = fields.float(Field("", "moe_layer_end_index"))?.filter(|last| *last >= 0.0);
+        let last = last.map_or(usize::MAX, |last| last as usize);
+        let dense = spec.layers.clone();
+        self.experts(spec, ERNIE_EXPERTS, EXPERT_WIDTH, gating)?;
+        // GGUF files also contain a width of the shared expert, which is wrong for some sizes.
+        let shared = fields.size_or_none(Field("expert_shared_count", "moe_num_shared_experts"))?;
+        let width = fields.size(EXPERT_WIDTH)?;
+        set_shared(spec, shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
+        for (index, dense) in dense.into_iter().enumerate() {
+            let is_within = (first.unwrap_or(0)..=last).contains(&index);
+            if !is_within || !(index + 1).is_multiple_of(every.unwrap_or(1)) {
+                spec.layers[index] = dense;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the field that contains the number of experts per token.
+    fn used_field(&self) -> Field {
+        if self.family == Family::Ernie { Field(EXPERTS_USED.0, "moe_k") } else { EXPERTS_USED }
+    }
+
     /// Replaces the feed-forward block of each layer by a mixture of experts, except in the first
     /// `dense` layers.
     pub(super) fn experts_after(
@@ -101,8 +137,9 @@ impl Reader<'_> {
         gating: Gating,
     ) -> Result<(), Kind> {
         let fields = self.fields;
-        let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
-        fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
+        let used_field = self.used_field();
+        let (count, used) = (fields.size(count)?, fields.size(used_field)?);
+        fields.rule(used <= count, used_field, used, "it must not exceed the number of experts")?;
         let width = fields.optional_size(width)?.map_or_else(|| fields.size(FEED_FORWARD), Ok)?;
         let experts = ExpertSpec { count, used, width, gating, shared: None, latent: None };
         for layer in &mut spec.layers {

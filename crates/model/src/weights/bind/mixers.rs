@@ -216,7 +216,7 @@ impl Binder<'_> {
     }
 
     /// Reads a tensor of `len` elements that may have two dimensions.
-    fn flat(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
+    pub(super) fn flat(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
         match self.checkpoint.tensor(name) {
             Some(info) if info.shape.len() == 2 && info.elements() == len as u64 => {
                 self.checkpoint.values(name, &info.shape.clone())
