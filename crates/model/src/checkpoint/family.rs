@@ -16,6 +16,7 @@ pub(crate) enum Family {
     Gemma2,
     Gemma3,
     Gemma4,
+    Cohere2,
     Phi3,
     SmolLm3,
     Olmo2,
@@ -38,6 +39,7 @@ pub(crate) enum Family {
 
 /// The name in GGUF files, the `model_type` in a `config.json`, and the family.
 const NAMES: &[(&str, &str, Family)] = &[
+    ("cohere2", "cohere2", Family::Cohere2),
     ("deepseek2", "deepseek_v2", Family::DeepSeek),
     ("deepseek2", "deepseek_v3", Family::DeepSeek),
     ("deepseek2", "glm4_moe_lite", Family::DeepSeek),

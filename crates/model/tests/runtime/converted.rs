@@ -183,6 +183,8 @@ impl Converter<'_> {
         for (name, config) in [
             ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
             ("attention.layer_norm_rms_epsilon", "norm_eps"),
+            ("attention.layer_norm_epsilon", "layer_norm_eps"),
+            ("logit_scale", "logit_scale"),
             ("rope.freq_base", "rope_theta"),
             ("attn_logit_softcapping", "attn_logit_softcapping"),
             ("final_logit_softcapping", "final_logit_softcapping"),
