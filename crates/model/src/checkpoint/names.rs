@@ -45,6 +45,9 @@ const ERNIE: Differences = &[("exp_probs_b.bias", "mlp.moe_statics.e_score_corre
 
 const GPT_OSS: Differences = &[("ffn_gate_inp", "mlp.router")];
 
+const HUNYUAN: Differences =
+    &[("attn_q_norm", "self_attn.query_layernorm"), ("attn_k_norm", "self_attn.key_layernorm")];
+
 const LFM2: Differences = &[
     ("attn_norm", "operator_norm"),
     ("attn_q_norm", "self_attn.q_layernorm"),
@@ -142,6 +145,7 @@ const fn differences(family: Family) -> Differences {
         Family::Ernie => ERNIE,
         Family::GptOss => GPT_OSS,
         Family::DeepSeek => DEEPSEEK,
+        Family::Hunyuan => HUNYUAN,
         Family::Lfm2 => LFM2,
         Family::Qwen2Moe | Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
         Family::GraniteHybrid => GRANITE_HYBRID,

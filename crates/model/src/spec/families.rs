@@ -257,6 +257,7 @@ impl Reader<'_> {
             }
             Family::Exaone4 => self.exaone4(spec)?,
             Family::Cohere2 => self.cohere2(spec)?,
+            Family::Hunyuan => spec.qk_norm = Some(QkNorm::PerRotatedHead),
             Family::Glm4 => self.glm4(spec)?,
             Family::Glm4Moe => self.glm4_moe(spec)?,
             Family::MiniMax => {

@@ -131,6 +131,8 @@ pub enum NormKind {
 pub enum QkNorm {
     /// Each head is normalised separately.
     PerHead,
+    /// Each head is normalised separately, after its rotation.
+    PerRotatedHead,
     /// All heads of a token are normalised together.
     Whole,
 }
@@ -311,7 +313,7 @@ impl ModelSpec {
     /// Reports whether only the native CPU decoder computes the model. The decoder with tensors, which
     /// GPUs use, has no mixer but plain attention, no layers that share keys and values, no additional
     /// inputs of layers, and none of their further norms and factors. Its norms do not subtract the
-    /// mean, and its blocks follow each other.
+    /// mean, its blocks follow each other, and it normalises heads before their rotation.
     pub(crate) fn is_native_only(&self) -> bool {
         let is_native = |layer: &LayerSpec| {
             layer
@@ -325,6 +327,7 @@ impl ModelSpec {
             || self.per_layer_input.is_some()
             || self.norms == NormPlacement::Parallel
             || self.norm_kind != NormKind::Rms
+            || self.qk_norm == Some(QkNorm::PerRotatedHead)
             || self.layers.iter().any(is_native)
     }
 

@@ -35,6 +35,7 @@ fn architecture(model_type: &str) -> &str {
     match model_type {
         "deepseek_v2" | "deepseek_v3" | "glm4_moe_lite" => "deepseek2",
         "ernie4_5_moe" => "ernie4_5-moe",
+        "hunyuan_v1_dense" => "hunyuan-dense",
         "gemma3_text" => "gemma3",
         "granitemoehybrid" => "granitehybrid",
         "lfm2_moe" => "lfm2moe",
@@ -194,7 +195,10 @@ impl Converter<'_> {
             ("logit_scale", "logits_scaling"),
             ("expert_weights_scale", "routed_scaling_factor"),
         ] {
-            if let Some(value) = self.float(config) {
+            if let Some(mut value) = self.float(config) {
+                if name == "rope.freq_base" {
+                    value *= self.base_factor(head_dim);
+                }
                 writer.f32(&key(name), value);
             }
         }
@@ -204,6 +208,13 @@ impl Converter<'_> {
         }
         self.scaling(writer);
         writer.string("tokenizer.ggml.model", "gpt2");
+    }
+
+    /// Returns the factor of the base of the rotary frequencies, which the converter applies.
+    fn base_factor(&self, head_dim: u32) -> f32 {
+        let alpha = self.config("rope_scaling").and_then(|scaling| scaling["alpha"].as_f64());
+        let exponent = f64::from(head_dim) / f64::from(head_dim - 2);
+        alpha.map_or(1.0, |alpha| alpha.powf(exponent) as f32)
     }
 
     fn scaling(&self, writer: &mut Writer) {
@@ -313,8 +324,8 @@ impl Converter<'_> {
             "self_attn.v_proj" | "mixer.v_proj" => "attn_v",
             "self_attn.qkv_proj" => "attn_qkv",
             "self_attn.o_proj" | "self_attn.out_proj" | "mixer.o_proj" => "attn_output",
-            "self_attn.q_norm" | "self_attn.q_layernorm" => "attn_q_norm",
-            "self_attn.k_norm" | "self_attn.k_layernorm" => "attn_k_norm",
+            "self_attn.q_norm" | "self_attn.q_layernorm" | "self_attn.query_layernorm" => "attn_q_norm",
+            "self_attn.k_norm" | "self_attn.k_layernorm" | "self_attn.key_layernorm" => "attn_k_norm",
             "self_attn.sinks" => "attn_sinks",
             "self_attn.q_a_proj" => "attn_q_a",
             "self_attn.q_a_layernorm" => "attn_q_a_norm",

@@ -15,6 +15,7 @@ const MAGNITUDE_ALL: Field = Field("rope.scaling.yarn_log_multiplier", "mscale_a
 const TEMPERATURE: Field = Field("attention.temperature_scale", "llama_4_scaling_beta");
 const BETA_FAST: Field = Field("rope.scaling.yarn_beta_fast", "beta_fast");
 const BETA_SLOW: Field = Field("rope.scaling.yarn_beta_slow", "beta_slow");
+const BASE_FACTOR: Field = Field("", "alpha");
 const TRUNCATE: Field = Field("", "truncate");
 
 /// Part of a head that GLM-4 rotates, unless the configuration states another one.
@@ -81,6 +82,10 @@ impl Reader<'_> {
             return Ok(RopeScaling::Factors(factors));
         }
         let kind = fields.text(SCALING)?.or(fields.text(Field("", "type"))?);
+        // Hunyuan has this factor, and then ignores the length of the text.
+        if let (Some("dynamic"), Some(alpha)) = (kind, fields.positive(BASE_FACTOR)?) {
+            return Ok(RopeScaling::larger_base(dims, alpha));
+        }
         let factor =
             || -> Result<f32, Kind> { fields.positive(FACTOR)?.ok_or_else(|| fields.missing(FACTOR)) };
         let original = || match fields.optional_size(ORIGINAL)? {

@@ -83,7 +83,7 @@ impl Binder<'_> {
     fn qk_norm(&self, index: usize, shape: AttentionSpec) -> Result<Option<QkNormWeights>, Kind> {
         let (query, key) = match self.spec.qk_norm {
             None => return Ok(None),
-            Some(QkNorm::PerHead) => (shape.head_dim, shape.head_dim),
+            Some(QkNorm::PerHead | QkNorm::PerRotatedHead) => (shape.head_dim, shape.head_dim),
             Some(QkNorm::Whole) => (shape.query_len(), shape.key_len()),
         };
         let norm = |part: &str, len| self.norm(&(self.names.layer(index, part) + ".weight"), len);
