@@ -3,10 +3,35 @@
 use formwork_kernels::{Team, dot_f32, fma};
 use formwork_lm::exp;
 
-use crate::spec::Activation;
+use crate::spec::{Activation, ModelSpec, NormKind};
 
 /// Minimum number of elements for a parallel task.
 const ELEMENTS: usize = 1 << 13;
+
+/// Normalises each row of `weight.len()` elements as the layers of a model do, and multiplies the
+/// result by `weight`.
+pub(crate) fn normalise(team: &Team, spec: &ModelSpec, rows: &[f32], weight: &[f32], out: &mut [f32]) {
+    match spec.norm_kind {
+        NormKind::Rms => rms_norm(team, rows, weight, spec.norm_epsilon, out),
+        NormKind::LayerNorm => layer_norm(team, rows, weight, spec.norm_epsilon, out),
+    }
+}
+
+/// Does the same as [`rms_norm`] with the mean of each row subtracted.
+fn layer_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    let len = some_rows(weight.len());
+    team.for_chunks(out, len, |chunk, out| {
+        let rows = rows[chunk * len..].chunks_exact(weight.len());
+        for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
+            let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
+            out.iter_mut().zip(row).for_each(|(out, x)| *out = x - mean);
+            let scale = norm_scale(out, epsilon);
+            for (out, w) in out.iter_mut().zip(weight) {
+                *out *= scale * w;
+            }
+        }
+    });
+}
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies the result by
 /// `weight`.

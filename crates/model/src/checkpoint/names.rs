@@ -27,6 +27,12 @@ const GEMMA4: Differences = &[
 
 const PHI3: Differences = &[("ffn_up", "mlp.gate_up_proj")];
 
+const GLM4: Differences = &[
+    ("post_attention_norm", "post_self_attn_layernorm"),
+    ("post_ffw_norm", "post_mlp_layernorm"),
+    ("ffn_up", "mlp.gate_up_proj"),
+];
+
 const MIXTRAL: Differences = &[
     ("ffn_gate", "block_sparse_moe.w1"),
     ("ffn_down", "block_sparse_moe.w2"),
@@ -35,7 +41,12 @@ const MIXTRAL: Differences = &[
     ("exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias"),
 ];
 
+const ERNIE: Differences = &[("exp_probs_b.bias", "mlp.moe_statics.e_score_correction_bias")];
+
 const GPT_OSS: Differences = &[("ffn_gate_inp", "mlp.router")];
+
+const HUNYUAN: Differences =
+    &[("attn_q_norm", "self_attn.query_layernorm"), ("attn_k_norm", "self_attn.key_layernorm")];
 
 const LFM2: Differences = &[
     ("attn_norm", "operator_norm"),
@@ -51,7 +62,7 @@ const LFM2: Differences = &[
     ("token_embd_norm", "embedding_norm"),
 ];
 
-/// Qwen3-Next, Qwen3.5 and later.
+/// Qwen3-Next, Qwen3.5 and later, and Qwen2 MoE, which has the same experts.
 const QWEN_HYBRID: Differences = &[
     ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
     ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
@@ -129,11 +140,14 @@ const fn differences(family: Family) -> Differences {
         Family::Gemma2 | Family::Gemma3 => GEMMA,
         Family::Gemma4 => GEMMA4,
         Family::Phi3 => PHI3,
+        Family::Glm4 => GLM4,
         Family::Mixtral | Family::MiniMax => MIXTRAL,
+        Family::Ernie => ERNIE,
         Family::GptOss => GPT_OSS,
         Family::DeepSeek => DEEPSEEK,
+        Family::Hunyuan => HUNYUAN,
         Family::Lfm2 => LFM2,
-        Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
+        Family::Qwen2Moe | Family::Qwen3Next | Family::Qwen35 => QWEN_HYBRID,
         Family::GraniteHybrid => GRANITE_HYBRID,
         Family::NemotronH => NEMOTRON_H,
         _ => &[],

@@ -19,7 +19,7 @@ use formwork_vocab::TokenSet;
 use super::product::{all_rows, some_rows};
 use super::workspace::{Workspace, room};
 use super::{Network, Progress};
-use crate::ops::{rms_norm, scale, softcap};
+use crate::ops::{normalise, scale, softcap};
 use crate::weights::Packed;
 
 /// Single rows of the head are computed if fewer than 1 in `SPARSE` tokens are requested.
@@ -120,7 +120,7 @@ impl Network {
     /// shape of `x`.
     pub(super) fn normed(&self, x: &[f32]) -> Vec<f32> {
         let mut out = vec![0.0; x.len()];
-        rms_norm(&self.team, x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
+        normalise(&self.team, &self.spec, x, &self.weights.output_norm, &mut out);
         out
     }
 

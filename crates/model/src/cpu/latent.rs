@@ -60,7 +60,7 @@ impl Pass<'_> {
                 plain.copy_from_slice(projected);
             }
         }
-        self.write((index, attention), segments, queries, (&mut keys[..tokens * key_len], &[]));
+        self.write((index, attention), None, segments, (queries, &mut keys[..tokens * key_len], &[]));
         let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
         let mut rest = &*queries;
         for segment in &*segments {
@@ -104,7 +104,7 @@ impl Pass<'_> {
         let attention = weights.shape.attention();
         self.latent_keys(weights, workspace);
         let keys = &mut workspace.keys[..self.roundings.len() * attention.head_dim];
-        self.write((index, attention), segments, &mut [], (keys, &[]));
+        self.write((index, attention), None, segments, (&mut [], keys, &[]));
     }
 
     /// Computes the keys before their rotation: for each token, the part to rotate and the latent

@@ -7,9 +7,9 @@ use super::kv::KvCache;
 use super::product::{Input, Rounding, products};
 use super::state::States;
 use super::workspace::{Workspace, room};
-use crate::ops::{add_scaled, gated, rms_norm, rms_norm_in_place, scale};
+use crate::ops::{add_scaled, gated, normalise, rms_norm_in_place, scale};
 use crate::rope::Rotation;
-use crate::spec::ModelSpec;
+use crate::spec::{ModelSpec, NormPlacement};
 use crate::weights::{FeedForward, LayerWeights, Mixer, Packed, PerLayerInput, PerLayerInputs};
 
 /// State of a forward pass that all layers share.
@@ -125,7 +125,10 @@ impl<'a> Pass<'a> {
         workspace: &mut Workspace,
     ) {
         if !matches!(weights.feed_forward, FeedForward::Nothing) {
-            self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
+            // A parallel block reads the input of the mixer, which is still in the workspace.
+            if self.spec.norms != NormPlacement::Parallel {
+                self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
+            }
             self.feed_forward(weights, x, workspace);
             self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
         }
@@ -191,7 +194,7 @@ impl<'a> Pass<'a> {
     fn normed(&self, x: &[f32], norm: Option<&[f32]>, workspace: &mut Workspace) {
         let normed = room(&mut workspace.normed, x.len());
         match norm {
-            Some(norm) => rms_norm(self.team, x, norm, self.spec.norm_epsilon, normed),
+            Some(norm) => normalise(self.team, self.spec, x, norm, normed),
             None => normed.copy_from_slice(x),
         }
     }

@@ -1,5 +1,6 @@
 //! The differences of each family of architectures from Llama.
 
+mod dense;
 mod experts;
 mod gemma;
 mod hybrid;
@@ -9,7 +10,7 @@ mod ropes;
 use super::fields::{Field, Fields};
 use super::rope::RopeSpec;
 use super::{
-    Activation, AttentionSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, MixerSpec, ModelSpec,
+    Activation, AttentionSpec, FeedForwardSpec, Gating, KeyValues, LayerSpec, MixerSpec, ModelSpec, NormKind,
     NormPlacement, QkNorm, RopePairing, Scores,
 };
 use crate::checkpoint::{Checkpoint, Family, Names};
@@ -45,8 +46,6 @@ const SMOLLM3_NO_ROPE_EVERY: usize = 4;
 /// Gating by the logistic function, with a bias for the choice and weights that sum to 1.
 const SIGMOID: Gating = Gating { has_bias: true, normalised: Some(1e-20), ..Gating::plain(Scores::Sigmoid) };
 
-/// EXAONE 4 has one layer with full attention in this number of layers.
-const EXAONE4_GLOBAL_EVERY: usize = 4;
 /// `OLMo` 3 has one layer with full attention in this number of layers.
 const OLMO3_GLOBAL_EVERY: usize = 4;
 
@@ -162,6 +161,7 @@ impl Reader<'_> {
             per_layer_input: None,
             qkv_bias: false,
             norms: NormPlacement::Before,
+            norm_kind: NormKind::Rms,
             embedding_scale: 1.0,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             temperature: None,
@@ -181,7 +181,11 @@ impl Reader<'_> {
     }
 
     fn epsilon(&self) -> Result<f32, Kind> {
-        let others = [Field("attention.layer_norm_epsilon", "norm_eps"), Field("", "layer_norm_epsilon")];
+        let others = [
+            Field("attention.layer_norm_epsilon", "norm_eps"),
+            Field("", "layer_norm_epsilon"),
+            Field("", "layer_norm_eps"),
+        ];
         for field in [EPSILON].into_iter().chain(others) {
             if let Some(epsilon) = self.fields.positive(field)? {
                 return Ok(epsilon);
@@ -216,6 +220,7 @@ impl Reader<'_> {
                 spec.qk_norm = Some(QkNorm::PerHead);
                 self.qwen_windows(spec)?;
             }
+            Family::Qwen2Moe => self.qwen2_moe(spec)?,
             Family::Qwen3Moe => self.qwen3_moe(spec)?,
             Family::Gemma2 => self.gemma2(spec)?,
             Family::Gemma3 => self.gemma3(spec)?,
@@ -241,13 +246,19 @@ impl Reader<'_> {
             Family::NemotronH => self.nemotron_h(spec)?,
             Family::Qwen3Next | Family::Qwen35 => self.qwen_hybrid(spec)?,
             Family::SeedOss => spec.qkv_bias = true,
-            // The pairs are neighbours in both formats.
-            Family::Ernie => spec.rope_pairing = RopePairing::Interleaved,
+            Family::Ernie => {
+                // The pairs are neighbours in both formats.
+                spec.rope_pairing = RopePairing::Interleaved;
+                self.ernie_experts(spec)?;
+            }
             Family::Olmoe => {
                 spec.qk_norm = Some(QkNorm::Whole);
                 self.experts(spec, QWEN_EXPERTS, FEED_FORWARD, Gating::plain(Scores::Softmax))?;
             }
             Family::Exaone4 => self.exaone4(spec)?,
+            Family::Cohere2 => self.cohere2(spec)?,
+            Family::Hunyuan => spec.qk_norm = Some(QkNorm::PerRotatedHead),
+            Family::Glm4 => self.glm4(spec)?,
             Family::Glm4Moe => self.glm4_moe(spec)?,
             Family::MiniMax => {
                 spec.qk_norm = Some(QkNorm::Whole);
@@ -277,19 +288,6 @@ impl Reader<'_> {
         // In GGUF files of this architecture, the key states whether layers use rotary embeddings.
         if fields.truth(FINETUNED)? == Some(false) {
             spec.attentions_mut().for_each(|(_, attention)| attention.rope = None);
-        }
-        Ok(())
-    }
-
-    /// Reads the windows of EXAONE 4. Layers without a window have no rotary embeddings, unless no layer
-    /// has a window.
-    fn exaone4(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
-        spec.norms = NormPlacement::After;
-        spec.qk_norm = Some(QkNorm::PerHead);
-        self.windows(spec, |layer| !(layer + 1).is_multiple_of(EXAONE4_GLOBAL_EVERY))?;
-        if spec.attentions().any(|(_, attention)| attention.window.is_some()) {
-            let full = spec.attentions_mut().filter(|(_, attention)| attention.window.is_none());
-            full.for_each(|(_, attention)| attention.rope = None);
         }
         Ok(())
     }

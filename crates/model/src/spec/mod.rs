@@ -113,6 +113,17 @@ pub enum NormPlacement {
     After,
     /// Both inputs and outputs are normalised.
     Both,
+    /// The input of the layer is normalised once, and is the input of both blocks.
+    Parallel,
+}
+
+/// Computation of the norms of a layer, and of the norm before the head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NormKind {
+    /// Divides by the root mean square.
+    Rms,
+    /// Subtracts the mean, and then divides by the root mean square: `LayerNorm` without a bias.
+    LayerNorm,
 }
 
 /// Scope of the norm of queries and keys.
@@ -120,6 +131,8 @@ pub enum NormPlacement {
 pub enum QkNorm {
     /// Each head is normalised separately.
     PerHead,
+    /// Each head is normalised separately, after its rotation.
+    PerRotatedHead,
     /// All heads of a token are normalised together.
     Whole,
 }
@@ -248,6 +261,8 @@ pub struct ModelSpec {
     pub qkv_bias: bool,
     /// Placement of the norms of the two blocks.
     pub norms: NormPlacement,
+    /// Computation of these norms and of the norm before the head.
+    pub norm_kind: NormKind,
     /// Factor for the embeddings.
     pub embedding_scale: f32,
     /// Factor for the attention scores.
@@ -297,7 +312,8 @@ impl ModelSpec {
 
     /// Reports whether only the native CPU decoder computes the model. The decoder with tensors, which
     /// GPUs use, has no mixer but plain attention, no layers that share keys and values, no additional
-    /// inputs of layers, and none of their further norms and factors.
+    /// inputs of layers, and none of their further norms and factors. Its norms do not subtract the
+    /// mean, its blocks follow each other, and it normalises heads before their rotation.
     pub(crate) fn is_native_only(&self) -> bool {
         let is_native = |layer: &LayerSpec| {
             layer
@@ -309,6 +325,9 @@ impl ModelSpec {
             || self.value_norm
             || self.layer_scales
             || self.per_layer_input.is_some()
+            || self.norms == NormPlacement::Parallel
+            || self.norm_kind != NormKind::Rms
+            || self.qk_norm == Some(QkNorm::PerRotatedHead)
             || self.layers.iter().any(is_native)
     }
 

@@ -119,6 +119,13 @@ impl RopeScaling {
         });
         Self::Factors(factors.collect())
     }
+
+    /// Computes the factors that multiply the base of the series by `alpha` to the power of
+    /// `dims / (dims - 2)`. The lowest frequency is then divided by `alpha`, and the highest is kept.
+    pub(crate) fn larger_base(dims: usize, alpha: f32) -> Self {
+        let last = dims.saturating_sub(2).max(1) as f32;
+        Self::Factors((0..dims / 2).map(|pair| alpha.powf((2 * pair) as f32 / last)).collect())
+    }
 }
 
 impl Yarn {

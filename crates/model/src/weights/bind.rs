@@ -112,17 +112,19 @@ impl Binder<'_> {
         let norm = |wanted: bool, part: &str| {
             wanted.then(|| self.norm(&(name(part) + ".weight"), spec.hidden)).transpose()
         };
-        let (before, after) = (spec.norms != NormPlacement::After, spec.norms != NormPlacement::Before);
+        let before = spec.norms != NormPlacement::After;
+        let after = matches!(spec.norms, NormPlacement::After | NormPlacement::Both);
         let LayerSpec { mixer, feed_forward } = spec.layers[index];
         let has_mixer = mixer != MixerSpec::Nothing;
         let has_feed_forward = feed_forward != FeedForwardSpec::Nothing;
+        let is_parallel = spec.norms == NormPlacement::Parallel;
         // A layer of one block has one norm.
         let feed_forward_norm = if has_mixer { "ffn_norm" } else { "attn_norm" };
         Ok(LayerWeights {
             mixer_norm: norm(before && has_mixer, "attn_norm")?,
             mixer: self.mixer(index, mixer)?,
             post_mixer_norm: norm(after && has_mixer, "post_attention_norm")?,
-            feed_forward_norm: norm(before && has_feed_forward, feed_forward_norm)?,
+            feed_forward_norm: norm(before && has_feed_forward && !is_parallel, feed_forward_norm)?,
             feed_forward: match feed_forward {
                 FeedForwardSpec::Nothing => FeedForward::Nothing,
                 FeedForwardSpec::Experts(experts) => {
@@ -218,10 +220,8 @@ impl Binder<'_> {
         // Routers are never converted: rounded scores could select other experts.
         let exact = Binder { quantize: None, ..*self };
         let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
-        let choice_bias = spec
-            .gating
-            .has_bias
-            .then(|| self.vector(&self.names.layer(index, "exp_probs_b.bias"), spec.count));
+        let choice_bias =
+            spec.gating.has_bias.then(|| self.flat(&self.names.layer(index, "exp_probs_b.bias"), spec.count));
         let choice_bias = choice_bias.transpose()?;
         let shared = spec.shared.map(|shared| self.shared_expert(index, shared)).transpose()?;
         let stacked =

@@ -34,6 +34,8 @@ pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>)
 fn architecture(model_type: &str) -> &str {
     match model_type {
         "deepseek_v2" | "deepseek_v3" | "glm4_moe_lite" => "deepseek2",
+        "ernie4_5_moe" => "ernie4_5-moe",
+        "hunyuan_v1_dense" => "hunyuan-dense",
         "gemma3_text" => "gemma3",
         "granitemoehybrid" => "granitehybrid",
         "lfm2_moe" => "lfm2moe",
@@ -48,6 +50,7 @@ fn architecture(model_type: &str) -> &str {
         "ministral3" => "mistral3",
         "mistral" | "mixtral" => "llama",
         "olmo3" => "olmo2",
+        "qwen2_moe" => "qwen2moe",
         "qwen3_moe" => "qwen3moe",
         "qwen3_vl_text" => "qwen3vl",
         other => other,
@@ -87,7 +90,7 @@ impl Converter<'_> {
     }
 
     fn expert_count(&self) -> Option<u32> {
-        let keys = ["num_local_experts", "num_experts", "n_routed_experts"];
+        let keys = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
         keys.into_iter().find_map(|key| self.size(key)).filter(|&count| count > 0)
     }
 
@@ -148,8 +151,13 @@ impl Converter<'_> {
         }
         if let Some(experts) = self.expert_count() {
             sizes.push(("expert_count", experts));
-            let used = self.size("num_experts_per_tok").or(self.size("top_k_experts"));
+            let used = ["num_experts_per_tok", "top_k_experts", "moe_k"];
+            let used = used.into_iter().find_map(|key| self.size(key));
             sizes.push(("expert_used_count", used.expect("a number of experts")));
+            if self.architecture == "ernie4_5-moe" {
+                let odd = size("intermediate_size") / size("num_key_value_heads");
+                sizes.push(("expert_shared_feed_forward_length", odd));
+            }
             let width = self.size("moe_intermediate_size").unwrap_or(size("intermediate_size"));
             if !matches!(self.golden.model_type(), "mixtral" | "olmoe") {
                 sizes.push(("expert_feed_forward_length", width));
@@ -159,6 +167,9 @@ impl Converter<'_> {
                 ("leading_dense_block_count", "num_dense_layers"),
                 ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
                 ("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
+                ("leading_dense_block_count", "moe_layer_start_index"),
+                ("interleave_moe_layer_step", "moe_layer_interval"),
+                ("expert_shared_count", "moe_num_shared_experts"),
                 ("moe_latent_size", "moe_latent_size"),
                 ("expert_shared_count", "n_shared_experts"),
                 ("expert_group_count", "n_group"),
@@ -173,6 +184,8 @@ impl Converter<'_> {
         for (name, config) in [
             ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
             ("attention.layer_norm_rms_epsilon", "norm_eps"),
+            ("attention.layer_norm_epsilon", "layer_norm_eps"),
+            ("logit_scale", "logit_scale"),
             ("rope.freq_base", "rope_theta"),
             ("attn_logit_softcapping", "attn_logit_softcapping"),
             ("final_logit_softcapping", "final_logit_softcapping"),
@@ -182,7 +195,10 @@ impl Converter<'_> {
             ("logit_scale", "logits_scaling"),
             ("expert_weights_scale", "routed_scaling_factor"),
         ] {
-            if let Some(value) = self.float(config) {
+            if let Some(mut value) = self.float(config) {
+                if name == "rope.freq_base" {
+                    value *= self.base_factor(head_dim);
+                }
                 writer.f32(&key(name), value);
             }
         }
@@ -192,6 +208,13 @@ impl Converter<'_> {
         }
         self.scaling(writer);
         writer.string("tokenizer.ggml.model", "gpt2");
+    }
+
+    /// Returns the factor of the base of the rotary frequencies, which the converter applies.
+    fn base_factor(&self, head_dim: u32) -> f32 {
+        let alpha = self.config("rope_scaling").and_then(|scaling| scaling["alpha"].as_f64());
+        let exponent = f64::from(head_dim) / f64::from(head_dim - 2);
+        alpha.map_or(1.0, |alpha| alpha.powf(exponent) as f32)
     }
 
     fn scaling(&self, writer: &mut Writer) {
@@ -285,6 +308,7 @@ impl Converter<'_> {
         let (part, kind) = match part {
             "self_attn.sinks" => (part, "weight"),
             "mlp.gate.e_score_correction_bias"
+            | "mlp.moe_statics.e_score_correction_bias"
             | "block_sparse_moe.e_score_correction_bias"
             | "mixer.gate.e_score_correction_bias"
             | "feed_forward.expert_bias" => ("exp_probs_b", "bias"),
@@ -300,8 +324,8 @@ impl Converter<'_> {
             "self_attn.v_proj" | "mixer.v_proj" => "attn_v",
             "self_attn.qkv_proj" => "attn_qkv",
             "self_attn.o_proj" | "self_attn.out_proj" | "mixer.o_proj" => "attn_output",
-            "self_attn.q_norm" | "self_attn.q_layernorm" => "attn_q_norm",
-            "self_attn.k_norm" | "self_attn.k_layernorm" => "attn_k_norm",
+            "self_attn.q_norm" | "self_attn.q_layernorm" | "self_attn.query_layernorm" => "attn_q_norm",
+            "self_attn.k_norm" | "self_attn.k_layernorm" | "self_attn.key_layernorm" => "attn_k_norm",
             "self_attn.sinks" => "attn_sinks",
             "self_attn.q_a_proj" => "attn_q_a",
             "self_attn.q_a_layernorm" => "attn_q_a_norm",
@@ -325,7 +349,8 @@ impl Converter<'_> {
                 "post_attention_norm"
             }
             "post_attention_layernorm" | "pre_feedforward_layernorm" | "ffn_norm" => "ffn_norm",
-            "post_feedforward_layernorm" => "post_ffw_norm",
+            "post_self_attn_layernorm" => "post_attention_norm",
+            "post_feedforward_layernorm" | "post_mlp_layernorm" => "post_ffw_norm",
             "pre_feedforward_layernorm_2" => "pre_ffw_norm_2",
             "post_feedforward_layernorm_1" => "post_ffw_norm_1",
             "post_feedforward_layernorm_2" => "post_ffw_norm_2",
@@ -367,7 +392,8 @@ impl Converter<'_> {
         let Some(count) = self.expert_count() else { return };
         let hidden = u64::from(self.size("hidden_size").unwrap());
         let width = self.size("moe_intermediate_size").or(self.size("intermediate_size")).unwrap().into();
-        let dense = self.size("first_k_dense_replace").or(self.size("num_dense_layers")).unwrap_or(0);
+        let dense = ["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"];
+        let dense = dense.into_iter().find_map(|key| self.size(key)).unwrap_or(0);
         for layer in dense..self.size("num_hidden_layers").unwrap() {
             if self.architecture == "gpt-oss" {
                 self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));

@@ -86,7 +86,9 @@ impl Golden {
     /// Reports whether only the native decoder computes the model.
     pub(crate) fn is_native_only(&self) -> bool {
         let is_latent = self.text_config().contains_key("kv_lora_rank");
-        self.model_type() == "gemma4_text" || self.is_hybrid() || is_latent
+        matches!(self.model_type(), "cohere2" | "gemma4_text" | "hunyuan_v1_dense")
+            || self.is_hybrid()
+            || is_latent
     }
 
     /// Reports whether layers have convolutions or recurrences.

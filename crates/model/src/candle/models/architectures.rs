@@ -7,9 +7,7 @@ use std::io::Cursor;
 use candle_core::quantized::gguf_file;
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
-use candle_transformers::models::{
-    gemma, glm4_new, helium, olmo, phi, quantized_glm4, quantized_phi, qwen2_moe, starcoder2,
-};
+use candle_transformers::models::{gemma, helium, olmo, phi, quantized_phi, starcoder2};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -30,16 +28,7 @@ macro_rules! borrow_with_offset {
     };
 }
 
-borrow_with_offset!(
-    gemma::Model,
-    glm4_new::ModelForCausalLM,
-    helium::Model,
-    olmo::Model,
-    qwen2_moe::Model,
-    starcoder2::Model,
-    quantized_glm4::ModelWeights,
-    quantized_phi::ModelWeights
-);
+borrow_with_offset!(gemma::Model, helium::Model, olmo::Model, starcoder2::Model, quantized_phi::ModelWeights);
 
 impl CandleModel for phi::Model {
     fn forward(&mut self, tokens: &Tensor, _: usize) -> Result<Tensor> {
@@ -53,11 +42,9 @@ type FromConfig = fn(&Map<String, Value>, VarBuilder<'_>) -> std::result::Result
 /// The available models, each with its `model_type` in a `config.json`.
 const CONFIGS: &[(&str, FromConfig)] = &[
     ("gemma", |config, vars| from_config(config, |config| gemma::Model::new(false, &config, vars))),
-    ("glm4", |config, vars| from_config(config, |config| glm4_new::ModelForCausalLM::new(&config, vars))),
     ("helium", |config, vars| from_config(config, |config| helium::Model::new(&config, vars))),
     ("olmo", |config, vars| from_config(config, |config| olmo::Model::new(&config, vars))),
     ("phi", |config, vars| from_config(config, |config| phi::Model::new(&config, vars))),
-    ("qwen2_moe", |config, vars| from_config(config, |config| qwen2_moe::Model::new(&config, vars))),
     ("starcoder2", |config, vars| from_config(config, |config| starcoder2::Model::new(&config, vars))),
 ];
 
@@ -65,12 +52,9 @@ const CONFIGS: &[(&str, FromConfig)] = &[
 type FromGguf = fn(gguf_file::Content, &mut Cursor<&[u8]>, &Device) -> std::result::Result<Box<Make>, Kind>;
 
 /// The available models, each with the name of its architecture in GGUF files.
-const GGUFS: &[(&str, FromGguf)] = &[
-    ("glm4", |content, file, device| {
-        made(|| quantized_glm4::ModelWeights::from_gguf(content, file, device, DType::F32))
-    }),
-    ("phi2", |content, file, device| made(|| quantized_phi::ModelWeights::from_gguf(content, file, device))),
-];
+const GGUFS: &[(&str, FromGguf)] = &[("phi2", |content, file, device| {
+    made(|| quantized_phi::ModelWeights::from_gguf(content, file, device))
+})];
 
 fn from_config<C: DeserializeOwned, M: CandleModel + Clone + Sync + 'static>(
     config: &Map<String, Value>,
@@ -143,8 +127,7 @@ fn bounded(
     }
     let tensors = checkpoint.tensors().len();
     let of_hidden = ["head_dim", "num_attention_heads", "num_key_value_heads"].map(|key| (key, hidden));
-    let of_tensors = ["num_hidden_layers", "num_experts"].map(|key| (key, tensors));
-    for (key, limit) in of_hidden.into_iter().chain(of_tensors) {
+    for (key, limit) in of_hidden.into_iter().chain([("num_hidden_layers", tensors)]) {
         let is_absent = config.get(key).is_none_or(Value::is_null);
         if !is_absent && !(1..=limit).contains(&size(&config, key)?) {
             let (key, given) = (key.to_owned(), config[key].to_string());

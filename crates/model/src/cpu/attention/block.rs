@@ -7,8 +7,8 @@ use crate::cpu::layer::{Pass, Segment};
 use crate::cpu::product::{Input, products};
 use crate::cpu::workspace::{Workspace, room};
 use crate::ops::{rms_norm_in_place, scale, sigmoid};
-use crate::spec::{AttentionSpec, KeyValues};
-use crate::weights::{AttentionWeights, Packed};
+use crate::spec::{AttentionSpec, KeyValues, QkNorm};
+use crate::weights::{AttentionWeights, Packed, QkNormWeights};
 
 /// Minimum number of tokens in a segment for all threads to share the work of writing its keys and
 /// values.
@@ -38,11 +38,21 @@ impl Pass<'_> {
             values.copy_from_slice(keys);
         }
         self.norm_keys_and_values(weights, keys, values);
-        self.write((index, weights.shape), segments, &mut [], (keys, values));
+        self.write((index, weights.shape), self.late_norm(weights), segments, (&mut [], keys, values));
+    }
+
+    /// Returns the norm of queries and keys, if heads are normalised before their rotation.
+    fn early_norm<'w>(&self, weights: &'w AttentionWeights<Packed>) -> Option<&'w QkNormWeights> {
+        weights.qk_norm.as_ref().filter(|_| self.spec.qk_norm != Some(QkNorm::PerRotatedHead))
+    }
+
+    /// Returns the norm of queries and keys, if heads are normalised after their rotation.
+    fn late_norm<'w>(&self, weights: &'w AttentionWeights<Packed>) -> Option<&'w QkNormWeights> {
+        weights.qk_norm.as_ref().filter(|_| self.spec.qk_norm == Some(QkNorm::PerRotatedHead))
     }
 
     fn norm_keys_and_values(&self, weights: &AttentionWeights<Packed>, keys: &mut [f32], values: &mut [f32]) {
-        if let Some(norm) = &weights.qk_norm {
+        if let Some(norm) = self.early_norm(weights) {
             rms_norm_in_place(self.team, keys, &norm.key, self.spec.norm_epsilon);
         }
         if let Some(norm) = &weights.value_norm {
@@ -82,7 +92,7 @@ impl Pass<'_> {
             }
             (None, _) => products(self.team, rounded, input, [query]),
         }
-        if let Some(norm) = &weights.qk_norm {
+        if let Some(norm) = self.early_norm(weights) {
             rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
         }
         if weights.key.is_some() {
@@ -92,7 +102,7 @@ impl Pass<'_> {
             KeyValues::OfLayer(source) => source,
             KeyValues::Own | KeyValues::OneProjection | KeyValues::WithinKeys(_) => index,
         };
-        self.write((index, shape), segments, queries, (keys, values));
+        self.write((index, shape), self.late_norm(weights), segments, (queries, keys, values));
         let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
         let mut rest = &*queries;
         for segment in &*segments {
@@ -118,13 +128,14 @@ impl Pass<'_> {
     }
 
     /// Rotates the queries and keys of all tokens in place, and writes the keys and values to the
-    /// caches. `queries` is empty if only keys and values are computed.
+    /// caches. Normalises the rotated heads if `norm` is given. `queries` is empty if only keys and
+    /// values are computed.
     pub(in crate::cpu) fn write(
         &self,
-        (index, shape): (usize, AttentionSpec),
+        layer: (usize, AttentionSpec),
+        norm: Option<&QkNormWeights>,
         segments: &mut [Segment<'_>],
-        mut queries: &mut [f32],
-        (mut keys, mut values): (&mut [f32], &[f32]),
+        (mut queries, mut keys, mut values): (&mut [f32], &mut [f32], &[f32]),
     ) {
         let tokens = self.roundings.len();
         let (query_len, key_len) = (queries.len() / tokens, keys.len() / tokens);
@@ -138,12 +149,12 @@ impl Pass<'_> {
             if len < LONG {
                 short.push((segment, queries, keys, values));
             } else {
-                self.write_segment((index, shape), segment, queries, (keys, values));
+                self.write_segment(layer, norm, segment, (queries, keys, values));
             }
         }
         self.team.for_chunks(&mut short, WORTH, |_, short| {
             for (segment, queries, keys, values) in short {
-                self.write_segment((index, shape), segment, queries, (keys, values));
+                self.write_segment(layer, norm, segment, (queries, keys, values));
             }
         });
     }
@@ -152,15 +163,19 @@ impl Pass<'_> {
     fn write_segment(
         &self,
         (index, shape): (usize, AttentionSpec),
+        norm: Option<&QkNormWeights>,
         segment: &mut Segment<'_>,
-        queries: &mut [f32],
-        (keys, values): (&mut [f32], &[f32]),
+        (queries, keys, values): (&mut [f32], &mut [f32], &[f32]),
     ) {
         let Self { spec, team, .. } = *self;
         if let Some(rope) = shape.rope {
             let rotation = &segment.rotations[rope];
             rotation.apply(team, queries, shape.query_len(), shape.head_dim);
             rotation.apply(team, keys, shape.key_len(), shape.head_dim);
+        }
+        if let Some(norm) = norm {
+            rms_norm_in_place(team, queries, &norm.query, spec.norm_epsilon);
+            rms_norm_in_place(team, keys, &norm.key, spec.norm_epsilon);
         }
         if let Some(temperature) = spec.temperature {
             // `queries` is empty if only keys and values are computed.

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::cpu::kv::{KvCache, KvMemory};
     use crate::spec::{
-        Activation, FeedForwardSpec, KeyValues, LayerSpec, MixerSpec, NormPlacement, RopePairing,
+        Activation, FeedForwardSpec, KeyValues, LayerSpec, MixerSpec, NormKind, NormPlacement, RopePairing,
     };
 
     const SHAPE: AttentionSpec = AttentionSpec {
@@ -447,6 +447,7 @@ mod tests {
             per_layer_input: None,
             qkv_bias: false,
             norms: NormPlacement::Before,
+            norm_kind: NormKind::Rms,
             embedding_scale: 1.0,
             attention_scale: 1.0,
             temperature: None,

@@ -1,21 +1,39 @@
 //! Mixtures of experts.
 
-use super::hybrid::set_shared;
+use super::hybrid::{SHARED_WIDTH, set_shared};
 use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, QWEN_EXPERTS, Reader, SIGMOID};
+use crate::checkpoint::Family;
 use crate::error::Kind;
 use crate::spec::fields::Field;
 use crate::spec::{
     ExpertGroups, ExpertSpec, FeedForwardSpec, Gating, LayerSpec, ModelSpec, QkNorm, Scores, SharedExpertSpec,
 };
 
+const ERNIE_EXPERTS: Field = Field("expert_count", "moe_num_experts");
+
 impl Reader<'_> {
-    pub(super) fn qwen3_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+    pub(super) fn qwen2_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
+        spec.qkv_bias = fields.truth(Field("", "qkv_bias"))?.unwrap_or(true);
+        self.qwen_windows(spec)?;
+        self.qwen_experts(spec, false)?;
+        let width = fields.size(SHARED_WIDTH)?;
+        set_shared(spec, Some(SharedExpertSpec { width, is_gated: true }));
+        Ok(())
+    }
+
+    pub(super) fn qwen3_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         spec.qk_norm = Some(QkNorm::PerHead);
         self.qwen_windows(spec)?;
+        // GGUF files lack the key. Their models always scale the experts' weights to a sum of 1.
+        self.qwen_experts(spec, !self.fields.is_config())
+    }
+
+    /// Reads a mixture of Qwen. `scaled` states whether the experts' weights are scaled to a sum of 1
+    /// if the checkpoint does not state it.
+    pub(super) fn qwen_experts(&self, spec: &mut ModelSpec, scaled: bool) -> Result<(), Kind> {
         self.experts_everywhere()?;
-        // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
-        let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
+        let scaled = self.fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(scaled);
         let scores = if scaled { Scores::SoftmaxOverChosen } else { Scores::Softmax };
         self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, Gating::plain(scores))
     }
@@ -45,6 +63,39 @@ impl Reader<'_> {
         let shared = shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false });
         set_shared(spec, shared);
         Ok(())
+    }
+
+    /// Adds the mixture that some sizes of ERNIE 4.5 have in a range of layers.
+    pub(super) fn ernie_experts(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        if fields.size_or_none(ERNIE_EXPERTS)?.is_none() {
+            return Ok(());
+        }
+        let has_bias = self.has_choice_bias(spec.layers.len());
+        let gating = Gating { has_bias, normalised: Some(1e-12), ..Gating::plain(Scores::Softmax) };
+        let first = fields.size_or_none(Field("leading_dense_block_count", "moe_layer_start_index"))?;
+        let every = fields.optional_size(Field("interleave_moe_layer_step", "moe_layer_interval"))?;
+        // A negative index stands for the last layer. GGUF files do not contain the index.
+        let last = fields.float(Field("", "moe_layer_end_index"))?.filter(|last| *last >= 0.0);
+        let last = last.map_or(usize::MAX, |last| last as usize);
+        let dense = spec.layers.clone();
+        self.experts(spec, ERNIE_EXPERTS, EXPERT_WIDTH, gating)?;
+        // GGUF files also contain a width of the shared expert, which is wrong for some sizes.
+        let shared = fields.size_or_none(Field("expert_shared_count", "moe_num_shared_experts"))?;
+        let width = fields.size(EXPERT_WIDTH)?;
+        set_shared(spec, shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
+        for (index, dense) in dense.into_iter().enumerate() {
+            let is_within = (first.unwrap_or(0)..=last).contains(&index);
+            if !is_within || !(index + 1).is_multiple_of(every.unwrap_or(1)) {
+                spec.layers[index] = dense;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the field that contains the number of experts per token.
+    fn used_field(&self) -> Field {
+        if self.family == Family::Ernie { Field(EXPERTS_USED.0, "moe_k") } else { EXPERTS_USED }
     }
 
     /// Replaces the feed-forward block of each layer by a mixture of experts, except in the first
@@ -86,8 +137,9 @@ impl Reader<'_> {
         gating: Gating,
     ) -> Result<(), Kind> {
         let fields = self.fields;
-        let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
-        fields.rule(used <= count, EXPERTS_USED, used, "it must not exceed the number of experts")?;
+        let used_field = self.used_field();
+        let (count, used) = (fields.size(count)?, fields.size(used_field)?);
+        fields.rule(used <= count, used_field, used, "it must not exceed the number of experts")?;
         let width = fields.optional_size(width)?.map_or_else(|| fields.size(FEED_FORWARD), Ok)?;
         let experts = ExpertSpec { count, used, width, gating, shared: None, latent: None };
         for layer in &mut spec.layers {

@@ -22,7 +22,8 @@ const STATE_ROWS: Field = Field("ssm.state_size", "linear_key_head_dim");
 const KERNEL: Field = Field("ssm.conv_kernel", "linear_conv_kernel_dim");
 const INNER: Field = Field("ssm.inner_size", "");
 
-const SHARED_WIDTH: Field = Field("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+pub(super) const SHARED_WIDTH: Field =
+    Field("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
 
 /// Upper limit of the number of positions that a convolution sees, far above that of any model.
 const MAX_KERNEL: usize = 64;
@@ -105,10 +106,7 @@ impl Reader<'_> {
         if fields.size_or_none(QWEN_EXPERTS)?.is_none() {
             return Ok(());
         }
-        let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(true);
-        let scores = if scaled { Scores::SoftmaxOverChosen } else { Scores::Softmax };
-        self.experts_everywhere()?;
-        self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, Gating::plain(scores))?;
+        self.qwen_experts(spec, true)?;
         let shared = fields.size_or_none(SHARED_WIDTH)?;
         set_shared(spec, shared.map(|width| SharedExpertSpec { width, is_gated: true }));
         Ok(())

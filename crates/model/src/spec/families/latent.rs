@@ -123,7 +123,7 @@ impl Reader<'_> {
     }
 
     /// Returns true if a layer has a bias for the choice of experts.
-    fn has_choice_bias(&self, layers: usize) -> bool {
+    pub(super) fn has_choice_bias(&self, layers: usize) -> bool {
         let names = self.names();
         (0..layers).any(|layer| self.checkpoint.tensor(&names.layer(layer, "exp_probs_b.bias")).is_some())
     }

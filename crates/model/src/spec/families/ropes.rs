@@ -15,7 +15,11 @@ const MAGNITUDE_ALL: Field = Field("rope.scaling.yarn_log_multiplier", "mscale_a
 const TEMPERATURE: Field = Field("attention.temperature_scale", "llama_4_scaling_beta");
 const BETA_FAST: Field = Field("rope.scaling.yarn_beta_fast", "beta_fast");
 const BETA_SLOW: Field = Field("rope.scaling.yarn_beta_slow", "beta_slow");
+const BASE_FACTOR: Field = Field("", "alpha");
 const TRUNCATE: Field = Field("", "truncate");
+
+/// Part of a head that GLM-4 rotates, unless the configuration states another one.
+const GLM4_ROTATED: f32 = 0.5;
 
 impl Reader<'_> {
     /// Reads the growth of the attention scores in long contexts.
@@ -40,7 +44,8 @@ impl Reader<'_> {
             Some(ropes) => ropes.float(ROPE_DIMS)?.or(self.fields.float(ROPE_DIMS)?),
             None => self.fields.float(ROPE_DIMS)?,
         };
-        Ok((head_dim as f32 * fraction.unwrap_or(1.0)) as usize)
+        let usual = if self.family == Family::Glm4 { GLM4_ROTATED } else { 1.0 };
+        Ok((head_dim as f32 * fraction.unwrap_or(usual)) as usize)
     }
 
     /// Reads the frequencies of all layers, or of the layers with full attention if windowed layers
@@ -77,6 +82,10 @@ impl Reader<'_> {
             return Ok(RopeScaling::Factors(factors));
         }
         let kind = fields.text(SCALING)?.or(fields.text(Field("", "type"))?);
+        // Hunyuan has this factor, and then ignores the length of the text.
+        if let (Some("dynamic"), Some(alpha)) = (kind, fields.positive(BASE_FACTOR)?) {
+            return Ok(RopeScaling::larger_base(dims, alpha));
+        }
         let factor =
             || -> Result<f32, Kind> { fields.positive(FACTOR)?.ok_or_else(|| fields.missing(FACTOR)) };
         let original = || match fields.optional_size(ORIGINAL)? {

@@ -83,7 +83,7 @@ impl Binder<'_> {
     fn qk_norm(&self, index: usize, shape: AttentionSpec) -> Result<Option<QkNormWeights>, Kind> {
         let (query, key) = match self.spec.qk_norm {
             None => return Ok(None),
-            Some(QkNorm::PerHead) => (shape.head_dim, shape.head_dim),
+            Some(QkNorm::PerHead | QkNorm::PerRotatedHead) => (shape.head_dim, shape.head_dim),
             Some(QkNorm::Whole) => (shape.query_len(), shape.key_len()),
         };
         let norm = |part: &str, len| self.norm(&(self.names.layer(index, part) + ".weight"), len);
@@ -216,7 +216,7 @@ impl Binder<'_> {
     }
 
     /// Reads a tensor of `len` elements that may have two dimensions.
-    fn flat(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
+    pub(super) fn flat(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
         match self.checkpoint.tensor(name) {
             Some(info) if info.shape.len() == 2 && info.elements() == len as u64 => {
                 self.checkpoint.values(name, &info.shape.clone())
