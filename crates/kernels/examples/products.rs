@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use formwork_kernels::{Activation, Encoding, MatrixMut, PackedRows, Packing, Q16Block, Tier, pack};
 
-const TYPES: [Encoding; 16] = [
+const TYPES: [Encoding; 17] = [
     Encoding::Q4_0,
     Encoding::Q4_1,
     Encoding::Q5_0,
@@ -28,6 +28,7 @@ const TYPES: [Encoding; 16] = [
     Encoding::Iq4Nl,
     Encoding::Iq4Xs,
     Encoding::Mxfp4,
+    Encoding::Nvfp4,
     Encoding::F16,
     Encoding::Bf16,
     Encoding::F32,

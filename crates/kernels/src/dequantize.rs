@@ -1,7 +1,7 @@
 use crate::encoding::Encoding;
 use crate::float::{self, Bf16, F16, F32};
 use crate::format::{BlockFormat, GROUP, each, expand};
-use crate::{k, legacy, table};
+use crate::{k, legacy, nvfp4, table};
 
 /// Expands the bytes of one weight row into floats. `out` needs one element for each weight of the
 /// row.

@@ -1,6 +1,6 @@
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::BlockFormat;
-use crate::{k, legacy, table};
+use crate::{k, legacy, nvfp4, table};
 
 /// Storage format of a row of weights. The variants are the formats that this crate can compute
 /// with.
@@ -42,6 +42,8 @@ pub enum Encoding {
     Iq4Xs,
     /// 4-bit floats, with a power of two as the scale per 32 elements.
     Mxfp4,
+    /// 4-bit floats, with an 8-bit float as the scale per 16 elements, in blocks of 64.
+    Nvfp4,
 }
 
 impl Encoding {

@@ -97,6 +97,10 @@ macro_rules! with_format {
                 type $format = table::Mxfp4;
                 $body
             }
+            Encoding::Nvfp4 => {
+                type $format = nvfp4::Nvfp4;
+                $body
+            }
             Encoding::F16 => {
                 type $float = F16;
                 $plain
@@ -155,6 +159,7 @@ mod matrix_mut;
 mod memory;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod nvfp4;
 mod packed;
 mod packing;
 mod pool;

@@ -13,10 +13,10 @@ const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 2
 const IQ4_BIAS: u32 = 7;
 
 /// Twice the values of a 4-bit float: one sign bit, two exponent bits and one mantissa bit.
-const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
-const E2M1_BIAS: u32 = 4;
+pub(crate) const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(crate) const E2M1_BIAS: u32 = 4;
 
-const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {
+pub(crate) const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {
     let mut biased = [0; 16];
     let mut i = 0;
     while i < levels.len() {

@@ -16,7 +16,7 @@ use crate::format::{BlockFormat, bias};
 const BLOCKS: &[u8] = include_bytes!("../tests/dequantized/blocks.safetensors");
 
 /// Names of the types in the file.
-const NAMES: [(&str, Encoding); 16] = [
+const NAMES: [(&str, Encoding); 17] = [
     ("F32", Encoding::F32),
     ("F16", Encoding::F16),
     ("BF16", Encoding::Bf16),
@@ -33,6 +33,7 @@ const NAMES: [(&str, Encoding); 16] = [
     ("IQ4_NL", Encoding::Iq4Nl),
     ("IQ4_XS", Encoding::Iq4Xs),
     ("MXFP4", Encoding::Mxfp4),
+    ("NVFP4", Encoding::Nvfp4),
 ];
 
 /// Weights of one type, as stored and as floats.

@@ -215,9 +215,11 @@ impl Upload<'_> {
             Encoding::F32 => return floats(DType::F32),
             Encoding::F16 => return floats(DType::F16),
             Encoding::Bf16 => return floats(DType::BF16),
-            // The conversion is exact: an element is a power of two times one of a few small
-            // numbers.
-            Encoding::Mxfp4 => return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?)),
+            // The conversion is exact: an element has at most six significant bits. Scales have at
+            // most four of them, and levels two.
+            Encoding::Mxfp4 | Encoding::Nvfp4 => {
+                return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?));
+            }
             // The conversion rounds to 11 significant bits. Products of scales and levels have up
             // to 18.
             Encoding::Iq4Nl | Encoding::Iq4Xs => {
