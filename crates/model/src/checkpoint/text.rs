@@ -8,8 +8,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use super::safetensors::QUANTIZATION;
+
 /// Fields of a whole model that also apply to its text model.
-const WHOLE: [&str; 2] = ["eos_token_id", "tie_word_embeddings"];
+const WHOLE: [&str; 3] = ["eos_token_id", QUANTIZATION, "tie_word_embeddings"];
 
 /// Returns the defaults of fields that the published text configurations of Gemma 3 omit. The
 /// values are those of `Gemma3TextConfig` in transformers.

@@ -53,6 +53,7 @@ impl TensorType {
             34 => Self::new("TQ1_0", 256, 54, None),
             35 => Self::new("TQ2_0", 256, 66, None),
             39 => Self::new("MXFP4", 32, 17, Some(E::Mxfp4)),
+            40 => Self::new("NVFP4", 64, 36, Some(E::Nvfp4)),
             _ => return None,
         })
     }
@@ -77,6 +78,7 @@ impl TensorType {
             "BOOL" => Self::new("BOOL", 1, 1, None),
             "F8_E4M3" => Self::new("F8_E4M3", 1, 1, None),
             "F8_E5M2" => Self::new("F8_E5M2", 1, 1, None),
+            "F8_E8M0" => Self::new("F8_E8M0", 1, 1, None),
             _ => return None,
         })
     }

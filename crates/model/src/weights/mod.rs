@@ -5,6 +5,7 @@ mod bind;
 mod matrix;
 mod mixer;
 mod packed;
+mod stored;
 
 use formwork_kernels::{Encoding, Packing};
 
@@ -14,6 +15,7 @@ pub(crate) use self::mixer::{
     AttentionWeights, Convolution, DeltaRule, Mamba2, Mixer, QkNormWeights, ShortConvolution,
 };
 pub(crate) use self::packed::Packed;
+pub(crate) use self::stored::Method as StoredMethod;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};

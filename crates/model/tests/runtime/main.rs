@@ -11,6 +11,7 @@ mod golden;
 mod laws;
 mod published;
 mod reference;
+mod stored;
 mod tiny;
 mod transformers;
 mod writer;
