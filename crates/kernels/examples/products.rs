@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use formwork_kernels::{Activation, Encoding, MatrixMut, PackedRows, Packing, Q16Block, Tier, pack};
 
-const TYPES: [Encoding; 27] = [
+const TYPES: [Encoding; 28] = [
     Encoding::Q4_0,
     Encoding::Q4_1,
     Encoding::Q5_0,
@@ -39,6 +39,7 @@ const TYPES: [Encoding; 27] = [
     Encoding::Tq2_0,
     Encoding::Q1_0,
     Encoding::Q2_0,
+    Encoding::Nvfp4,
     Encoding::F16,
     Encoding::Bf16,
     Encoding::F32,

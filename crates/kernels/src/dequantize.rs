@@ -1,7 +1,7 @@
 use crate::encoding::Encoding;
 use crate::float::{self, Bf16, F16, F32};
 use crate::format::{BlockFormat, GROUP, each, expand};
-use crate::{grid, k, legacy, table, ternary};
+use crate::{grid, k, legacy, nvfp4, table, ternary};
 
 /// Expands the bytes of one weight row into floats. `out` needs one element for each weight of the
 /// row.

@@ -1,6 +1,6 @@
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::BlockFormat;
-use crate::{grid, k, legacy, table, ternary};
+use crate::{grid, k, legacy, nvfp4, table, ternary};
 
 /// Storage format of a row of weights. The variants are the formats that this crate can compute
 /// with.
@@ -72,6 +72,8 @@ pub enum Encoding {
     Q1_0,
     /// 2 bits, with a scale per 64 elements.
     Q2_0,
+    /// 4-bit floats, with an 8-bit float as the scale per 16 elements, in blocks of 64.
+    Nvfp4,
 }
 
 impl Encoding {

@@ -141,6 +141,10 @@ macro_rules! with_format {
                 type $format = ternary::Q2_0;
                 $body
             }
+            Encoding::Nvfp4 => {
+                type $format = nvfp4::Nvfp4;
+                $body
+            }
             Encoding::F16 => {
                 type $float = F16;
                 $plain
@@ -201,6 +205,7 @@ mod matrix_mut;
 mod memory;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod nvfp4;
 mod packed;
 mod packing;
 mod pool;

@@ -12,7 +12,7 @@ use crate::packing::Packing;
 use crate::products::{bounds_by, products_by};
 use crate::split_bits::SplitBits;
 use crate::tier::Tier;
-use crate::{grid, k, legacy, table, ternary};
+use crate::{grid, k, legacy, nvfp4, table, ternary};
 
 /// A weight matrix in the order in which the kernels read it: rows interleaved in tiles of sixteen
 /// ([`TILE_ROWS`]).

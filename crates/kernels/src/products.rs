@@ -11,7 +11,7 @@ use crate::matrix_mut::MatrixMut;
 use crate::packing::Packing;
 use crate::split_bits::SplitBits;
 use crate::tier::{Tier, with_tier};
-use crate::{grid, k, legacy, table, ternary};
+use crate::{grid, k, legacy, nvfp4, table, ternary};
 
 /// Computes the products of tiles with the instructions of `tier`. The last tile may have more rows
 /// than `out`.

@@ -13,8 +13,8 @@ const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 2
 const IQ4_BIAS: u32 = 7;
 
 /// Twice the values of a 4-bit float: one sign bit, two exponent bits and one mantissa bit.
-const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
-const E2M1_BIAS: u32 = 4;
+pub(crate) const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(crate) const E2M1_BIAS: u32 = 4;
 
 /// Returns the levels plus the bias, as [`BlockFormat::LEVELS`] has them.
 pub(crate) const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {

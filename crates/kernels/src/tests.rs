@@ -18,7 +18,7 @@ use crate::format::{BlockFormat, bias};
 const BLOCKS: &[u8] = include_bytes!("../tests/dequantized/blocks.safetensors");
 
 /// Names of the types in the file.
-const NAMES: [(&str, Encoding); 27] = [
+const NAMES: [(&str, Encoding); 28] = [
     ("F32", Encoding::F32),
     ("F16", Encoding::F16),
     ("BF16", Encoding::Bf16),
@@ -46,6 +46,7 @@ const NAMES: [(&str, Encoding); 27] = [
     ("TQ2_0", Encoding::Tq2_0),
     ("Q1_0", Encoding::Q1_0),
     ("Q2_0", Encoding::Q2_0),
+    ("NVFP4", Encoding::Nvfp4),
 ];
 
 /// Weights of one type, as stored and as floats.

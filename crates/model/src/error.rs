@@ -100,6 +100,14 @@ pub(crate) enum Kind {
     NativeOnly { architecture: String },
     #[error("tensor {tensor:?} has {given} at index {index}; expected a factor above 0")]
     RopeFactor { tensor: String, index: usize, given: f32 },
+    #[error("tensor {tensor:?} has {given} at index {index}; expected a finite scale that is not negative")]
+    Scale { tensor: String, index: usize, given: f32 },
+    #[error("tensor {tensor:?} has {given} groups for rows of {columns} elements; expected a divisor")]
+    Groups { tensor: String, given: usize, columns: usize },
+    #[error("tensor {tensor:?} has group {given} at index {index}; expected a group below {limit}")]
+    GroupIndex { tensor: String, index: usize, given: i32, limit: usize },
+    #[error("tensor {tensor:?} has an element that is not finite")]
+    NotFinite { tensor: String },
     #[error("this is part {index} of {count}; open the first part, {first}")]
     NotFirstPart { index: u64, count: u64, first: String },
     #[error(
@@ -185,6 +193,10 @@ impl Kind {
             Self::Shape { tensor, .. }
             | Self::UnsupportedType { tensor, .. }
             | Self::RowLength { tensor, .. }
+            | Self::Scale { tensor, .. }
+            | Self::Groups { tensor, .. }
+            | Self::GroupIndex { tensor, .. }
+            | Self::NotFinite { tensor }
             | Self::RopeFactor { tensor, .. } => Some(tensor),
             _ => None,
         }

@@ -16,7 +16,7 @@ use crate::cpu;
 use crate::error::Kind;
 use crate::spec::ModelSpec;
 use crate::template::{JinjaTemplate, PlainTemplate};
-use crate::weights::{Quantization, Weights};
+use crate::weights::{Quantization, StoredMethod, Weights};
 use crate::{Device, LoadError};
 
 /// Options for opening a model.
@@ -74,7 +74,7 @@ impl Definition {
     /// missing or invalid.
     pub fn of(checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         let found = match ModelSpec::of_known(checkpoint) {
-            Ok(_) => Ok(Self::Own),
+            Ok(_) => StoredMethod::of(checkpoint).map(|_| Self::Own),
             Err(unknown @ Kind::Architecture { .. }) => {
                 candle::check_model(checkpoint, unknown).map(|()| Self::Candle)
             }

@@ -9,6 +9,7 @@ use crate::format::BlockFormat;
 use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
 use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+use crate::nvfp4::{Nvfp4, UNBIAS};
 use crate::split_bits::SplitBits;
 use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
 use crate::ternary::{Q1_0, Q2_0, Tq1_0, Tq2_0};
@@ -469,6 +470,25 @@ impl Unpack for Mxfp4 {
         let normal = exponent.larger(two).minus(V::Bytes::each(1));
         let factor = exponent.smaller(two).add(V::Bytes::each(125));
         Scales::plain(V::times(power_of_two::<V>(normal), power_of_two::<V>(factor)))
+    }
+}
+
+impl Unpack for Nvfp4 {
+    type Kind = SplitBiased;
+
+    /// Moves the bits of the 8-bit scales to the place that they have in a 32-bit float. Only the
+    /// biases of the exponents differ then.
+    ///
+    /// # Safety
+    /// The requirements of [`Unpack::scales`] apply.
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        let scale = |half: usize| {
+            let small = V::widen(heads.small::<Self, V>(2 * index + half));
+            V::times(V::as_floats(V::shl_lanes(small, 20)), V::each_float(UNBIAS))
+        };
+        let scale = [scale(0), scale(1)];
+        Scales { scale, offset: scale }
     }
 }
 

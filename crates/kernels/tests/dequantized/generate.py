@@ -82,6 +82,9 @@ def random_blocks(random, kind):
     if kind == Type.MXFP4:
         blocks[:, 0] = random.integers(100, 128, len(blocks))
         blocks[:3, 0] = [0, 1, 2]  # around the smallest normal float
+    if kind == Type.NVFP4:
+        blocks[:, :4] = random.integers(0, 128, (len(blocks), 4))
+        blocks[:2, :4] = [[0, 1, 7, 8], [126, 127, 64, 56]]  # subnormal, largest and invalid scales
     return blocks.ravel()
 
 
@@ -147,7 +150,7 @@ def main():
     random = numpy.random.default_rng(1)
     tensors = {}
     makers = dict.fromkeys([Type.F32, Type.F16, Type.BF16], random_floats)
-    makers |= dict.fromkeys([*HALVES, Type.MXFP4, *MORE_HALVES, Type.IQ1_M], random_blocks)
+    makers |= dict.fromkeys([*HALVES, Type.MXFP4, *MORE_HALVES, Type.IQ1_M, Type.NVFP4], random_blocks)
     for kind, make in makers.items():
         blocks = make(random, kind)
         values = gguf.quants.dequantize(blocks, kind).ravel()

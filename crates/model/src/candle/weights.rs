@@ -9,12 +9,15 @@ use formwork_kernels::Encoding;
 use rayon::prelude::*;
 
 use super::Precision;
+use super::pass::scaled;
 use crate::spec::{AttentionSpec, ExpertSpec};
 use crate::weights::{self, Matrix};
 
 /// A linear layer: a weight matrix, and the bias to add to its products if the layer has one.
 pub(super) struct Linear {
     weight: Weight,
+    /// Factor of the products, before the bias is added.
+    factor: f32,
     /// Bias of each row. Shape: `[rows]`.
     bias: Option<Tensor>,
 }
@@ -44,7 +47,7 @@ pub(super) struct Layer {
 
 pub(super) enum FeedForward {
     Dense(GatedLinear),
-    Experts(Mixture),
+    Experts(Box<Mixture>),
 }
 
 /// Weights of a mixture of experts.
@@ -77,7 +80,7 @@ impl Weights {
         Ok(Self {
             layers: weights.layers.iter().map(|layer| upload.layer(layer)).collect::<Result<_>>()?,
             output_norm: upload.vector(&weights.output_norm)?,
-            head: Linear { weight: upload.exact(&weights.head)?, bias: None },
+            head: upload.exact(&weights.head, None)?,
         })
     }
 }
@@ -99,6 +102,7 @@ impl Linear {
             }
             Weight::Quantized(weight) => weight.forward(x)?,
         };
+        let product = scaled(product, self.factor)?;
         match &self.bias {
             Some(bias) => product.broadcast_add(bias),
             None => Ok(product),
@@ -144,7 +148,7 @@ impl Upload<'_> {
     fn feed_forward(&self, block: &weights::FeedForward) -> Result<FeedForward> {
         Ok(match block {
             weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
-            weights::FeedForward::Experts(mixture) => FeedForward::Experts(self.mixture(mixture)?),
+            weights::FeedForward::Experts(mixture) => FeedForward::Experts(Box::new(self.mixture(mixture)?)),
             weights::FeedForward::Nothing | weights::FeedForward::DenseAndExperts(_) => {
                 return Err(candle_core::Error::msg("the feed-forward block is not supported"));
             }
@@ -153,9 +157,8 @@ impl Upload<'_> {
 
     fn mixture(&self, mixture: &weights::Mixture) -> Result<Mixture> {
         // Rounded scores could select other experts.
-        let exact = |linear: &weights::Linear| -> Result<Linear> {
-            Ok(Linear { weight: self.exact(&linear.weight)?, bias: self.bias(linear)? })
-        };
+        let exact =
+            |linear: &weights::Linear| -> Result<Linear> { self.exact(&linear.weight, self.bias(linear)?) };
         let shared = |shared: &weights::SharedExpert| -> Result<_> {
             Ok((self.gated(&shared.block)?, shared.gate.as_ref().map(exact).transpose()?))
         };
@@ -179,7 +182,8 @@ impl Upload<'_> {
     }
 
     fn linear(&self, linear: &weights::Linear) -> Result<Linear> {
-        Ok(Linear { weight: self.matrix(&linear.weight)?, bias: self.bias(linear)? })
+        let (weight, bias) = (self.matrix(&linear.weight.unscaled())?, self.bias(linear)?);
+        Ok(Linear { weight, factor: linear.weight.factor(), bias })
     }
 
     fn bias(&self, linear: &weights::Linear) -> Result<Option<Tensor>> {
@@ -192,11 +196,13 @@ impl Upload<'_> {
 
     /// Uploads a matrix whose products select tokens or experts. Matrices of 16-bit floats are
     /// expanded to `f32`, because rounding could change the selection.
-    fn exact(&self, matrix: &Matrix) -> Result<Weight> {
-        match matrix.encoding() {
-            Encoding::F16 | Encoding::Bf16 => Ok(Weight::Float(self.expanded(matrix)?)),
-            _ => self.matrix(matrix),
-        }
+    fn exact(&self, matrix: &Matrix, bias: Option<Tensor>) -> Result<Linear> {
+        let (matrix, factor) = (&matrix.unscaled(), matrix.factor());
+        let weight = match matrix.encoding() {
+            Encoding::F16 | Encoding::Bf16 => Weight::Float(self.expanded(matrix)?),
+            _ => self.matrix(matrix)?,
+        };
+        Ok(Linear { weight, factor, bias })
     }
 
     /// Uploads a matrix in its own type if candle computes with the type. Otherwise the elements
@@ -215,9 +221,11 @@ impl Upload<'_> {
             Encoding::F32 => return floats(DType::F32),
             Encoding::F16 => return floats(DType::F16),
             Encoding::Bf16 => return floats(DType::BF16),
-            // The conversion is exact: an element is a power of two times one of a few small
-            // numbers.
-            Encoding::Mxfp4 => return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?)),
+            // The conversion is exact: an element has at most six significant bits. Scales have at
+            // most four of them, and levels two.
+            Encoding::Mxfp4 | Encoding::Nvfp4 => {
+                return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?));
+            }
             // The conversion rounds to 11 significant bits. Products of scales and levels have up
             // to 22.
             Encoding::Iq4Nl

@@ -27,6 +27,9 @@ use crate::file_map::FileMap;
 use crate::gguf::{TensorInfo, TensorType, no_overlap};
 
 pub(crate) const CONFIG: &str = "config.json";
+/// Field of the configuration with the format of quantised matrices.
+pub(crate) const QUANTIZATION: &str = "quantization_config";
+const MODEL_OPT: &str = "hf_quant_config.json";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const SINGLE: &str = "model.safetensors";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -72,7 +75,8 @@ impl Safetensors {
     /// the index names.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let config = text_config(read_object(&path.join(CONFIG))?);
+        let mut config = text_config(read_object(&path.join(CONFIG))?);
+        add_model_opt(path, &mut config)?;
         let mut folder = Folder {
             path: path.to_owned(),
             config,
@@ -198,6 +202,20 @@ fn chat_template(folder: &Path) -> Result<Option<String>, LoadError> {
         }),
         _ => None,
     })
+}
+
+/// Adds the content of `hf_quant_config.json` to the configuration of a folder, as the field
+/// `quantization_config`. Older checkpoints of NVIDIA's Model Optimizer have only this file.
+fn add_model_opt(folder: &Path, config: &mut Map<String, Value>) -> Result<(), LoadError> {
+    let file = folder.join(MODEL_OPT);
+    if config.get(QUANTIZATION).is_some_and(|given| !given.is_null()) || !file.exists() {
+        return Ok(());
+    }
+    if let Some(Value::Object(mut fields)) = read_object(&file)?.remove("quantization") {
+        fields.insert("quant_method".to_owned(), "modelopt".into());
+        config.insert(QUANTIZATION.to_owned(), fields.into());
+    }
+    Ok(())
 }
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {

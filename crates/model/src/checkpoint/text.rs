@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::ends::{IDS, listed};
+use super::safetensors::QUANTIZATION;
 
 /// Fields of a whole model that also apply to its text model.
-const WHOLE: [&str; 1] = ["tie_word_embeddings"];
+const WHOLE: [&str; 2] = [QUANTIZATION, "tie_word_embeddings"];
 
 /// Returns the defaults of fields that the published text configurations of Gemma 3 omit. The
 /// values are those of `Gemma3TextConfig` in transformers.

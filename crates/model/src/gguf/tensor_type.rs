@@ -53,6 +53,7 @@ impl TensorType {
             34 => Self::new("TQ1_0", 256, 54, Some(E::Tq1_0)),
             35 => Self::new("TQ2_0", 256, 66, Some(E::Tq2_0)),
             39 => Self::new("MXFP4", 32, 17, Some(E::Mxfp4)),
+            40 => Self::new("NVFP4", 64, 36, Some(E::Nvfp4)),
             41 => Self::new("Q1_0", 128, 18, Some(E::Q1_0)),
             42 => Self::new("Q2_0", 64, 18, Some(E::Q2_0)),
             _ => return None,
@@ -79,6 +80,7 @@ impl TensorType {
             "BOOL" => Self::new("BOOL", 1, 1, None),
             "F8_E4M3" => Self::new("F8_E4M3", 1, 1, None),
             "F8_E5M2" => Self::new("F8_E5M2", 1, 1, None),
+            "F8_E8M0" => Self::new("F8_E8M0", 1, 1, None),
             _ => return None,
         })
     }

@@ -17,8 +17,13 @@ pub(crate) enum Selection {
 }
 
 /// Files that are fetched together with safetensors, if the repository has them.
-const BESIDE: [&str; 4] =
-    ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
+const BESIDE: [&str; 5] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "chat_template.jinja",
+    "hf_quant_config.json",
+];
 
 impl Selection {
     /// Selects `file` and, if it is split, all its parts. If `file` is `None`, selects the

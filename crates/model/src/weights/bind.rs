@@ -3,9 +3,8 @@ mod mixers;
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::matrix::{Matrix, RowFormat};
+use super::stored;
 use super::{
     DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, PerLayerInput, PerLayerInputs,
     SharedExpert, Weights,
@@ -33,7 +32,8 @@ pub(super) fn bind(
     quantize: Option<Quantization>,
 ) -> Result<Weights, Kind> {
     let (family, _) = Family::of(checkpoint)?;
-    Binder { checkpoint, spec, names: Names::new(checkpoint, family), quantize }.bind()
+    let (names, stored) = (Names::new(checkpoint, family), stored::Method::of(checkpoint)?);
+    Binder { checkpoint, spec, names, stored, quantize }.bind()
 }
 
 /// The matrices of a feed-forward block, and those of the expert that computes every token.
@@ -44,6 +44,7 @@ struct Binder<'a> {
     checkpoint: &'a Checkpoint,
     spec: &'a ModelSpec,
     names: Names,
+    stored: stored::Method,
     quantize: Option<Quantization>,
 }
 
@@ -56,7 +57,7 @@ impl Binder<'_> {
         // tensor is absent.
         let has_head = match self.checkpoint.ties_embeddings() {
             Some(tied) => !tied,
-            None => self.checkpoint.tensor(&head).is_some(),
+            None => stored::rows(self.checkpoint, head.trim_end_matches(".weight")).is_some(),
         };
         let (embedding, head) =
             if has_head { (Some(embedding), self.vocabulary_matrix(&head)?) } else { (None, embedding) };
@@ -157,11 +158,8 @@ impl Binder<'_> {
         if !self.spec.activation.is_gated() {
             return Ok(GatedLinear { gate: self.linear(&up, hidden, width)?, up: None, down });
         }
-        let is_fused = self.checkpoint.tensor(&format!("{gate}.weight")).is_none()
-            && self
-                .checkpoint
-                .tensor(&format!("{up}.weight"))
-                .is_some_and(|up| up.shape.get(1) == Some(&(2 * width as u64)));
+        let is_fused = stored::rows(self.checkpoint, &gate).is_none()
+            && stored::rows(self.checkpoint, &up) == Some(2 * width as u64);
         if is_fused {
             let both = self.linear(&up, hidden, 2 * width)?;
             let (gate, up) = (both.slice(0..width), both.slice(width..2 * width));
@@ -206,13 +204,20 @@ impl Binder<'_> {
             let shape = [columns as u64, rows as u64, count as u64];
             Ok(Linear { weight: self.stacked(name, &shape, columns, rows * count)?, bias: None })
         };
+        let factors = |name: &str| stored::factors(self.checkpoint, name, count);
+        // Beside a dense block, the factors of the downs are read as those of the experts' outputs.
+        let is_dense =
+            |layer: &LayerSpec| matches!(layer.feed_forward, FeedForwardSpec::DenseAndExperts { .. });
+        let down_factors =
+            if self.spec.layers.iter().any(is_dense) { vec![1.0; count] } else { factors(&downs)? };
+        let factors = factors(&both)?.into_iter().zip(down_factors);
         let (both, downs) = (stacked(&both, hidden, 2 * width)?, stacked(&downs, width, hidden)?);
-        let expert = |expert: usize| GatedLinear {
-            gate: both.slice(2 * expert * width..(2 * expert + 1) * width),
-            up: Some(both.slice((2 * expert + 1) * width..(2 * expert + 2) * width)),
-            down: downs.slice(expert * hidden..(expert + 1) * hidden),
+        let expert = |(expert, (factor, down_factor)): (usize, (f32, f32))| GatedLinear {
+            gate: both.slice(2 * expert * width..(2 * expert + 1) * width).scaled(factor),
+            up: Some(both.slice((2 * expert + 1) * width..(2 * expert + 2) * width).scaled(factor)),
+            down: downs.slice(expert * hidden..(expert + 1) * hidden).scaled(down_factor),
         };
-        Ok((0..count).map(expert).collect())
+        Ok((0..count).zip(factors).map(expert).collect())
     }
 
     fn experts(&self, index: usize, spec: ExpertSpec) -> Result<Mixture, Kind> {
@@ -296,7 +301,9 @@ impl Binder<'_> {
         let bias =
             self.checkpoint.tensor(&bias).map(|_| self.checkpoint.values(&bias, &shape[1..])).transpose()?;
         let all = Linear { weight, bias };
-        Ok((0..count).map(|expert| all.slice(expert * rows..(expert + 1) * rows)).collect())
+        let factors = stored::factors(self.checkpoint, &format!("{shared}.weight"), count)?;
+        let slices = (0..count).map(|expert| all.slice(expert * rows..(expert + 1) * rows));
+        Ok(slices.zip(factors).map(|(expert, factor)| expert.scaled(factor)).collect())
     }
 
     /// Reads experts whose matrices are stored transposed. Gate and up are one tensor in which
@@ -387,7 +394,7 @@ impl Binder<'_> {
                 let blocks = row * blocks..(row + 1) * blocks;
                 for (scale, pairs) in scales[blocks.clone()].iter().zip(&elements.as_chunks().0[blocks]) {
                     bytes.push(*scale);
-                    bytes.extend(halves(pairs));
+                    bytes.extend(stored::halves::<{ MXFP4_LEN / 2 }>(pairs));
                 }
             }
         }
@@ -413,11 +420,16 @@ impl Binder<'_> {
     }
 
     fn matrix(&self, name: &str, columns: usize, rows: usize) -> Result<Matrix, Kind> {
-        self.stacked(name, &[columns as u64, rows as u64], columns, rows)
+        let matrix = self.stacked(name, &[columns as u64, rows as u64], columns, rows)?;
+        let factors = stored::factors(self.checkpoint, name, 1)?;
+        Ok(factors.into_iter().fold(matrix, Matrix::scaled))
     }
 
     /// Reads a tensor of shape `shape` as a matrix with `rows` rows of `columns` elements each.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
+        if let Some(matrix) = stored::read(self.checkpoint, self.stored, name, shape)? {
+            return Ok(matrix);
+        }
         let (info, encoding) = self.checkpoint.encoded(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
         let map = Arc::clone(self.checkpoint.map(info));
@@ -454,21 +466,15 @@ impl Linear {
         let bias = self.bias.as_ref().map(|bias| bias[rows.clone()].to_vec());
         Self { weight: self.weight.slice(rows), bias }
     }
+
+    /// Returns the layer with all weights multiplied by `factor`.
+    fn scaled(self, factor: f32) -> Self {
+        Self { weight: self.weight.scaled(factor), bias: self.bias }
+    }
 }
 
 /// Number of elements in an MXFP4 block.
 const MXFP4_LEN: usize = 32;
-
-/// Reorders the 32 elements of a block. In `pairs`, a byte contains two adjacent elements. In the
-/// result, byte `i` contains element `i` in its low nibble and element `i + 16` in its high nibble,
-/// as in GGUF files.
-fn halves(pairs: &[u8; MXFP4_LEN / 2]) -> [u8; MXFP4_LEN / 2] {
-    let element = |index: usize| pairs[index / 2] >> (index % 2 * 4) & 15;
-    std::array::from_fn(|index| element(index) | element(index + MXFP4_LEN / 2) << 4)
-}
-
-/// Number of rows in a parallel task.
-const ROWS_AT_ONCE: usize = 64;
 
 /// Converts a matrix to the type `wanted`. Returns `None` if its rows are not whole blocks of this
 /// type.
@@ -482,14 +488,10 @@ fn quantized(matrix: &Matrix, wanted: Quantization) -> Option<Matrix> {
     let encoding = *candidates.iter().find(fits)?;
     let quantize = quantizer(encoding)?;
     let (block_len, block_bytes) = encoding.block();
-    let row_bytes = columns / block_len * block_bytes;
-    let mut bytes = vec![0; matrix.rows * row_bytes];
-    bytes.par_chunks_mut(ROWS_AT_ONCE * row_bytes).enumerate().for_each(|(index, out)| {
-        let first = index * ROWS_AT_ONCE;
-        let rows = out.len() / row_bytes;
-        let mut values = vec![0.0; rows * columns];
-        matrix.dequantize(first..first + rows, &mut values);
+    let format = RowFormat { encoding, bytes: columns / block_len * block_bytes };
+    Some(Matrix::filled(format, matrix.rows, columns, |rows, out| {
+        let mut values = vec![0.0; rows.len() * columns];
+        matrix.dequantize(rows, &mut values);
         quantize(&values, out);
-    });
-    Some(Matrix::owned(bytes, RowFormat { encoding, bytes: row_bytes }, matrix.rows, columns))
+    }))
 }

@@ -2,8 +2,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use formwork_kernels::Encoding;
+use rayon::prelude::*;
 
 use crate::file_map::FileMap;
+use crate::ops;
 
 /// A weight matrix with one output per row, in the order of the file.
 #[derive(Clone, Debug)]
@@ -12,6 +14,8 @@ pub(crate) struct Matrix {
     offset: usize,
     row_bytes: usize,
     encoding: Encoding,
+    /// Factor of all elements, beside the scales in the rows.
+    factor: f32,
     /// Number of outputs.
     pub(crate) rows: usize,
     /// Number of inputs.
@@ -43,12 +47,46 @@ impl Matrix {
         columns: usize,
     ) -> Self {
         let RowFormat { encoding, bytes: row_bytes } = format;
-        Self { storage: Storage::Mapped(map), offset, row_bytes, encoding, rows, columns }
+        Self { storage: Storage::Mapped(map), offset, row_bytes, encoding, factor: 1.0, rows, columns }
     }
 
     pub(super) fn owned(bytes: Vec<u8>, format: RowFormat, rows: usize, columns: usize) -> Self {
         let RowFormat { encoding, bytes: row_bytes } = format;
-        Self { storage: Storage::Owned(Arc::new(bytes)), offset: 0, row_bytes, encoding, rows, columns }
+        let storage = Storage::Owned(Arc::new(bytes));
+        Self { storage, offset: 0, row_bytes, encoding, factor: 1.0, rows, columns }
+    }
+
+    /// Creates a matrix in memory. `fill` writes the bytes of a range of rows. It is called for
+    /// several ranges in parallel.
+    pub(super) fn filled(
+        format: RowFormat,
+        rows: usize,
+        columns: usize,
+        fill: impl Fn(Range<usize>, &mut [u8]) + Sync,
+    ) -> Self {
+        const ROWS_AT_ONCE: usize = 64;
+        let mut bytes = vec![0; rows * format.bytes];
+        bytes.par_chunks_mut(ROWS_AT_ONCE * format.bytes).enumerate().for_each(|(index, out)| {
+            let first = index * ROWS_AT_ONCE;
+            fill(first..first + out.len() / format.bytes, out);
+        });
+        Self::owned(bytes, format, rows, columns)
+    }
+
+    /// Returns the matrix with all elements multiplied by `factor`.
+    pub(super) fn scaled(self, factor: f32) -> Self {
+        Self { factor: self.factor * factor, ..self }
+    }
+
+    /// Returns the matrix without its factor.
+    #[cfg(feature = "candle")]
+    pub(crate) fn unscaled(&self) -> Self {
+        Self { factor: 1.0, ..self.clone() }
+    }
+
+    /// Returns the factor of all elements, which is not part of the rows.
+    pub(crate) const fn factor(&self) -> f32 {
+        self.factor
     }
 
     /// Returns a range of rows as a matrix that shares the storage.
@@ -65,7 +103,7 @@ impl Matrix {
         }
         let bytes = rows.iter().flat_map(|&row| self.bytes(row..row + 1)).copied().collect();
         let format = RowFormat { encoding: self.encoding, bytes: self.row_bytes };
-        Self::owned(bytes, format, rows.len(), self.columns)
+        Self::owned(bytes, format, rows.len(), self.columns).scaled(self.factor)
     }
 
     /// Returns the bytes of a range of rows.
@@ -92,6 +130,7 @@ impl Matrix {
         let bytes = self.bytes(rows);
         for (row, out) in bytes.chunks_exact(self.row_bytes).zip(out.chunks_exact_mut(self.columns)) {
             formwork_kernels::dequantize(self.encoding, row, out);
+            scale_by(self.factor, out);
         }
     }
 
@@ -111,5 +150,13 @@ impl Matrix {
     /// Reports whether the elements are floats rather than quantised blocks.
     pub(crate) const fn is_float(&self) -> bool {
         self.encoding.is_float()
+    }
+}
+
+/// Multiplies `values` by the factor of a matrix, which usually is 1.
+#[expect(clippy::float_cmp, reason = "only what changes nothing is left out")]
+pub(super) fn scale_by(factor: f32, values: &mut [f32]) {
+    if factor != 1.0 {
+        ops::scale(values, factor);
     }
 }

@@ -5,6 +5,7 @@ mod bind;
 mod matrix;
 mod mixer;
 mod packed;
+mod stored;
 
 use formwork_kernels::{Encoding, Packing};
 
@@ -15,6 +16,7 @@ pub(crate) use self::mixer::{
     ShortConvolution,
 };
 pub(crate) use self::packed::Packed;
+pub(crate) use self::stored::Method as StoredMethod;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};

@@ -13,6 +13,7 @@ use formwork_kernels::{
 use memmap2::Mmap;
 use rayon::prelude::*;
 
+use super::matrix::scale_by;
 use super::{Matrix, Order, Weights};
 
 /// A weight matrix with one output per row, in the layout of the kernels.
@@ -22,6 +23,8 @@ pub(crate) struct Packed {
     /// Offset of the matrix in `memory`, in bytes.
     offset: usize,
     packing: Packing,
+    /// Factor of all elements: see [`Matrix::factor`].
+    factor: f32,
     /// Number of outputs.
     pub(crate) rows: usize,
     /// Number of inputs.
@@ -43,24 +46,34 @@ impl Packed {
     /// Expands row `row` into `out`.
     pub(crate) fn dequantize(&self, row: usize, out: &mut [f32]) {
         self.view().dequantize(row, out);
+        scale_by(self.factor, out);
     }
 
     /// Multiplies rows by the activations `x`, one row of activations per token. The first row of
     /// `out` is the first row of tile `first_tile`. The number of rows of `out` is the number of
     /// rows to multiply.
-    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: MatrixMut<'_>) {
-        self.view().products(first_tile, x, out);
+    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], mut out: MatrixMut<'_>) {
+        let tokens = out.tokens();
+        self.view().products(first_tile, x, out.of(0..tokens));
+        for out in out.into_tokens() {
+            scale_by(self.factor, out);
+        }
     }
 
     /// Returns the products of the sixteen rows of tile `tile` with the activations of one token.
     pub(crate) fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
-        self.view().tile(tile, x)
+        let mut products = self.view().tile(tile, x);
+        scale_by(self.factor, &mut products);
+        products
     }
 
     /// Returns bounds of the products of the rows of tile `tile`, or `None` if the packing does not
     /// support bounds ([`Packed::is_nested`]).
     pub(crate) fn bounds(&self, tile: usize, x: &CoarseQuery) -> Option<Bounds> {
-        self.view().bounds(tile, x)
+        let mut bounds = self.view().bounds(tile, x)?;
+        scale_by(self.factor, &mut bounds.lower);
+        scale_by(self.factor, &mut bounds.upper);
+        Some(bounds)
     }
 
     /// Reports whether the packing supports bounds of products.
@@ -99,8 +112,8 @@ impl Weights<Matrix> {
             let start = offset;
             offset += packed_bytes(&matrix, order);
             let Matrix { rows, columns, .. } = matrix;
-            let packing = order(matrix.encoding());
-            Packed { memory: Arc::clone(&memory), offset: start, packing, rows, columns }
+            let (packing, factor) = (order(matrix.encoding()), matrix.factor());
+            Packed { memory: Arc::clone(&memory), offset: start, packing, factor, rows, columns }
         }))
     }
 }

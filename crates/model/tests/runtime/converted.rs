@@ -20,8 +20,17 @@ pub(crate) fn gguf(golden: &Golden) -> Vec<u8> {
 /// Converts a model to a GGUF file with matrices of type `dtype`, and optionally with another
 /// context length.
 pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>) -> Vec<u8> {
+    gguf_by(golden, Writer::default(), dtype, context)
+}
+
+/// Converts a model to a GGUF file with a given writer.
+pub(crate) fn gguf_by(
+    golden: &Golden,
+    mut writer: Writer,
+    dtype: GgmlDType,
+    context: Option<u32>,
+) -> Vec<u8> {
     let converter = Converter { golden, architecture: architecture(golden.model_type()), dtype, context };
-    let mut writer = Writer::default();
     converter.metadata(&mut writer);
     for name in golden.tensors.keys() {
         converter.tensor(&mut writer, name);

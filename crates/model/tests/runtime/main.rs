@@ -13,6 +13,7 @@ mod laws;
 mod low_bits;
 mod published;
 mod reference;
+mod stored;
 mod tiny;
 mod transformers;
 mod writer;

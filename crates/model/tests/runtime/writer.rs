@@ -5,8 +5,13 @@ use candle_core::{Device, Tensor};
 
 const ALIGNMENT: usize = 32;
 
+/// Function that may write a tensor in its own way. Returns false if it did not.
+pub(crate) type Encode = fn(&mut Writer, name: &str, shape: &[u64], values: &[f32]) -> bool;
+
 #[derive(Default)]
 pub(crate) struct Writer {
+    /// Called for each tensor before it is written.
+    encode: Option<Encode>,
     entries: Vec<u8>,
     entry_count: u64,
     directory: Vec<u8>,
@@ -15,6 +20,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    pub(crate) fn encoding_by(encode: Encode) -> Self {
+        Self { encode: Some(encode), ..Self::default() }
+    }
+
     fn entry(&mut self, key: &str, kind: u32, value: &[u8]) {
         string(&mut self.entries, key);
         self.entries.extend(kind.to_le_bytes());
@@ -71,6 +80,9 @@ impl Writer {
 
     /// Adds a tensor. `shape` has the fastest-running dimension first.
     pub(crate) fn tensor(&mut self, name: &str, shape: &[u64], dtype: GgmlDType, values: &[f32]) {
+        if self.encode.is_some_and(|encode| encode(self, name, shape, values)) {
+            return;
+        }
         let id = match dtype {
             GgmlDType::F32 => 0u32,
             GgmlDType::Q4_0 => 2,

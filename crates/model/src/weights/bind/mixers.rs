@@ -4,7 +4,7 @@ use super::Binder;
 use crate::error::Kind;
 use crate::spec::{AttentionSpec, ConvolutionSpec, DeltaRuleSpec, KeyValues, Mamba2Spec, MixerSpec, QkNorm};
 use crate::weights::{
-    AttentionWeights, Convolution, DeltaRule, Linear, Mamba2, Mixer, QkNormWeights, ShortConvolution,
+    AttentionWeights, Convolution, DeltaRule, Linear, Mamba2, Mixer, QkNormWeights, ShortConvolution, stored,
 };
 
 impl Binder<'_> {
@@ -61,7 +61,7 @@ impl Binder<'_> {
         let spec = self.spec;
         let (queries, keys) = (shape.query_len() * if shape.is_gated { 2 } else { 1 }, shape.key_len());
         let fused = self.names.layer(index, "attn_qkv");
-        if self.checkpoint.tensor(&format!("{fused}.weight")).is_some() {
+        if stored::rows(self.checkpoint, &fused).is_some() {
             let all = self.linear(&fused, spec.hidden, queries + 2 * keys)?;
             let (key, value) = (queries..queries + keys, queries + keys..queries + 2 * keys);
             return Ok((all.slice(0..queries), Some(all.slice(key)), Some(all.slice(value))));
@@ -123,7 +123,7 @@ impl Binder<'_> {
     fn delta_rule(&self, index: usize, shape: DeltaRuleSpec) -> Result<DeltaRule, Kind> {
         let hidden = self.spec.hidden;
         let name = |part: &str| self.names.layer(index, part);
-        let has = |part: &str| self.checkpoint.tensor(&(name(part) + ".weight")).is_some();
+        let has = |part: &str| stored::rows(self.checkpoint, &name(part)).is_some();
         let heads = shape.value_heads;
         // Like routers, these small projections are never converted: their errors add up in the state.
         let exact = Self { quantize: None, ..*self };
