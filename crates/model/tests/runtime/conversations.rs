@@ -25,7 +25,7 @@ fn tokenizer() -> Tokenizer {
 
 /// Generates an answer of [`ANSWER`] tokens.
 fn answer(engine: &EngineHandle, prompt: Vec<TokenId>) -> Vec<TokenId> {
-    let ban = vec![(TokenId(END), f32::NEG_INFINITY)];
+    let ban = vec![(TokenId(END), -100.0)];
     let request = Request {
         max_tokens: Some(ANSWER),
         logit_bias: ban,
