@@ -62,7 +62,7 @@ const LFM2: Differences = &[
     ("token_embd_norm", "embedding_norm"),
 ];
 
-/// Qwen3-Next, Qwen3.5 and later, and Qwen2 MoE, which has the same experts.
+/// Qwen3-Next, Qwen3.5 and later, and the mixtures of Qwen2, which have the same experts.
 const QWEN_HYBRID: Differences = &[
     ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
     ("ffn_up_shexp", "mlp.shared_expert.up_proj"),

@@ -1,6 +1,8 @@
 //! The tiny models of [`published`](crate::published) as GGUF files, as llama.cpp's converter
 //! writes them.
 
+#[path = "converted_experts.rs"]
+mod experts;
 #[path = "converted_hybrids.rs"]
 mod hybrids;
 #[path = "converted_latent.rs"]
@@ -98,11 +100,6 @@ impl Converter<'_> {
         self.config(key).and_then(Value::as_u64).map(|size| size as u32)
     }
 
-    fn expert_count(&self) -> Option<u32> {
-        let keys = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
-        keys.into_iter().find_map(|key| self.size(key)).filter(|&count| count > 0)
-    }
-
     fn float(&self, key: &str) -> Option<f32> {
         let nested = || self.config("rope_parameters").and_then(|ropes| ropes.get(key));
         self.config(key).or_else(nested).and_then(Value::as_f64).map(|float| float as f32)
@@ -158,35 +155,7 @@ impl Converter<'_> {
         if matches!(self.architecture, "gemma3" | "olmo2") && alternates {
             sizes.push(("attention.sliding_window_pattern", 2));
         }
-        if let Some(experts) = self.expert_count() {
-            sizes.push(("expert_count", experts));
-            let used = ["num_experts_per_tok", "top_k_experts", "moe_k"];
-            let used = used.into_iter().find_map(|key| self.size(key));
-            sizes.push(("expert_used_count", used.expect("a number of experts")));
-            if self.architecture == "ernie4_5-moe" {
-                let odd = size("intermediate_size") / size("num_key_value_heads");
-                sizes.push(("expert_shared_feed_forward_length", odd));
-            }
-            let width = self.size("moe_intermediate_size").unwrap_or(size("intermediate_size"));
-            if !matches!(self.golden.model_type(), "mixtral" | "olmoe") {
-                sizes.push(("expert_feed_forward_length", width));
-            }
-            for (name, config) in [
-                ("leading_dense_block_count", "first_k_dense_replace"),
-                ("leading_dense_block_count", "num_dense_layers"),
-                ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
-                ("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
-                ("leading_dense_block_count", "moe_layer_start_index"),
-                ("interleave_moe_layer_step", "moe_layer_interval"),
-                ("expert_shared_count", "moe_num_shared_experts"),
-                ("moe_latent_size", "moe_latent_size"),
-                ("expert_shared_count", "n_shared_experts"),
-                ("expert_group_count", "n_group"),
-                ("expert_group_used_count", "topk_group"),
-            ] {
-                sizes.extend(self.size(config).map(|size| (name, size)));
-            }
-        }
+        sizes.extend(self.expert_sizes());
         for (name, size) in sizes {
             writer.u32(&key(name), size);
         }
@@ -394,72 +363,6 @@ impl Converter<'_> {
             other => panic!("no name for {other}"),
         };
         Some(format!("blk.{layer}.{own}.{kind}"))
-    }
-
-    /// Writes the experts' matrices. All matrices of the same kind form one tensor.
-    fn experts(&self, writer: &mut Writer) {
-        let Some(count) = self.expert_count() else { return };
-        let hidden = u64::from(self.size("hidden_size").unwrap());
-        let width = self.size("moe_intermediate_size").or(self.size("intermediate_size")).unwrap().into();
-        let dense = ["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"];
-        let dense = dense.into_iter().find_map(|key| self.size(key)).unwrap_or(0);
-        for layer in dense..self.size("num_hidden_layers").unwrap() {
-            if self.architecture == "gpt-oss" {
-                self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));
-                continue;
-            }
-            if self.architecture == "gemma4" {
-                let values = |name: &str| self.golden.values(&format!("model.layers.{layer}.experts.{name}"));
-                let name = |part: &str| format!("blk.{layer}.ffn_{part}_exps.weight");
-                let experts = u64::from(count);
-                self.write(writer, &name("gate_up"), &[hidden, 2 * width, experts], &values("gate_up_proj"));
-                self.write(writer, &name("down"), &[width, hidden, experts], &values("down_proj"));
-                continue;
-            }
-            if self.hybrid_experts(writer, layer, u64::from(count)) {
-                continue;
-            }
-            let block = match self.golden.model_type() {
-                "mixtral" | "minimax_m2" => "block_sparse_moe",
-                "lfm2_moe" => "feed_forward",
-                _ => "mlp",
-            };
-            for (own, part) in [("gate", "w1"), ("down", "w2"), ("up", "w3")] {
-                let part = if block == "mlp" { format!("{own}_proj") } else { part.to_owned() };
-                let name =
-                    |expert: u32| format!("model.layers.{layer}.{block}.experts.{expert}.{part}.weight");
-                let values: Vec<f32> =
-                    (0..count).flat_map(|expert| self.golden.values(&name(expert))).collect();
-                let (columns, rows) = if own == "down" { (width, hidden) } else { (hidden, width) };
-                let own = format!("blk.{layer}.ffn_{own}_exps.weight");
-                self.write(writer, &own, &[columns, rows, count.into()], &values);
-            }
-        }
-    }
-
-    fn gpt_oss_experts(&self, writer: &mut Writer, layer: u32, (count, hidden, width): (usize, u64, u64)) {
-        let golden = |name: &str| self.golden.values(&format!("model.layers.{layer}.mlp.experts.{name}"));
-        let (both, both_bias) = (golden("gate_up_proj"), golden("gate_up_proj_bias"));
-        let (down, down_bias) = (golden("down_proj"), golden("down_proj_bias"));
-        let (h, w) = (hidden as usize, width as usize);
-        for (own, first) in [("gate", 0), ("up", 1)] {
-            let element = |expert: usize, row: usize, column: usize| {
-                both[(expert * h + column) * 2 * w + 2 * row + first]
-            };
-            let values = (0..count).flat_map(|e| (0..w).flat_map(move |r| (0..h).map(move |c| (e, r, c))));
-            let values: Vec<f32> = values.map(|(e, r, c)| element(e, r, c)).collect();
-            let name = format!("blk.{layer}.ffn_{own}_exps");
-            let shape = [hidden, width, count as u64];
-            self.write(writer, &format!("{name}.weight"), &shape, &values);
-            let bias: Vec<f32> = both_bias.iter().skip(first).step_by(2).copied().collect();
-            self.write(writer, &format!("{name}.bias"), &shape[1..], &bias);
-        }
-        let values = (0..count).flat_map(|e| (0..h).flat_map(move |r| (0..w).map(move |c| (e, r, c))));
-        let values: Vec<f32> = values.map(|(e, r, c)| down[(e * w + c) * h + r]).collect();
-        let name = format!("blk.{layer}.ffn_down_exps");
-        let shape = [width, hidden, count as u64];
-        self.write(writer, &format!("{name}.weight"), &shape, &values);
-        self.write(writer, &format!("{name}.bias"), &shape[1..], &down_bias);
     }
 
     /// Writes what differs from layer to layer in Gemma 4, and the frequencies of the windowed layers.
