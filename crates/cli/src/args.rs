@@ -64,7 +64,13 @@ impl OpenArgs {
             QuantizeArg::Q4K => Quantization::Q4K,
         });
         let context = self.ctx.map(NonZeroUsize::get);
-        OpenOptions { context, quantize, device: self.device, threads: self.threads }
+        OpenOptions {
+            context,
+            quantize,
+            device: self.device,
+            threads: self.threads,
+            ..OpenOptions::default()
+        }
     }
 }
 

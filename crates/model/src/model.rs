@@ -38,6 +38,10 @@ pub struct OpenOptions {
     ///
     /// candle's back ends ignore this option and use rayon's global thread pool.
     pub threads: Option<NonZeroUsize>,
+    /// Maximum size in bytes of the copies of recurrent states that a decoder keeps, so that
+    /// sequences can be cut without computing them again. The default is 1 GiB. The states of
+    /// sequences in use come on top. Models without such states ignore this option.
+    pub state_bytes: Option<usize>,
 }
 
 impl OpenOptions {
@@ -146,7 +150,9 @@ impl Model {
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let backend = match device {
             None => {
-                let network = options.team().and_then(|team| cpu::Network::new(spec, weights, context, team));
+                let network = options
+                    .team()
+                    .and_then(|team| cpu::Network::new(spec, weights, (context, options.state_bytes), team));
                 network.map(|network| Arc::new(network) as Arc<dyn Backend>).map_err(Kind::from)
             }
             Some(device) => candle::open(spec, &weights, context, (options.device, device)),

@@ -52,8 +52,8 @@ const PIECE: usize = 256;
 /// be slow, because all weights would have to be read again.
 const MORE: usize = 32;
 
-/// Maximum size in bytes of all snapshots of the states of a decoder's sequences.
-const SNAPSHOT_BYTES: usize = 1 << 30;
+/// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
+const STATE_BYTES: usize = 1 << 30;
 
 /// Immutable part of a model, which all its decoders share.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub(crate) struct Network {
     kv_memory: KvMemory,
     /// `None` if the model has no states.
     state_memory: Option<StateMemory>,
+    /// Maximum size in bytes of the copies of states of a decoder.
+    state_bytes: usize,
     team: Team,
 }
 
@@ -72,7 +74,12 @@ impl Network {
     ///
     /// # Errors
     /// Returns an error if there is not enough memory for the weights.
-    pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize, team: Team) -> io::Result<Self> {
+    pub(crate) fn new(
+        spec: ModelSpec,
+        weights: Weights,
+        (context, state_bytes): (usize, Option<usize>),
+        team: Team,
+    ) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
         let weights = weights.pack()?;
         // Keys and values that come from `f32` weights are computed in `f32`, and are then also
@@ -93,7 +100,8 @@ impl Network {
                 .all(|shape| KvFormat::I16.takes(shape.head_dim));
         let state_memory = StateMemory::new(&spec);
         let kv_memory = KvMemory::new(&spec, if is_exact { KvFormat::F32 } else { KvFormat::I16 });
-        Ok(Self { spec, weights, rope, kv_memory, state_memory, team })
+        let state_bytes = state_bytes.unwrap_or(STATE_BYTES);
+        Ok(Self { spec, weights, rope, kv_memory, state_memory, state_bytes, team })
     }
 
     /// Sums all packed weights as integers, to measure the speed of reading them. Returns their
@@ -144,6 +152,8 @@ pub(crate) struct Decoder {
     context: usize,
     sequences: FxHashMap<SequenceId, Sequence>,
     next: u32,
+    /// Number of forward passes so far.
+    now: u64,
     /// Number of tokens that were computed again so far.
     replayed: u64,
     workspace: Workspace,
@@ -157,24 +167,27 @@ impl Decoder {
             context,
             sequences: FxHashMap::default(),
             next: 0,
+            now: 0,
             replayed: 0,
             workspace: Workspace::default(),
         }
     }
 
-    /// Drops the least useful snapshots of states until the others fit [`SNAPSHOT_BYTES`].
-    fn bound_snapshots(&mut self) {
+    /// Forgets the least useful copies of states until the others fit the limit. The states of
+    /// sequences in use are no such copies.
+    fn bound_states(&mut self) {
         let Some(memory) = &self.network.state_memory else { return };
-        let most = SNAPSHOT_BYTES / memory.bytes().max(1);
+        let most = self.network.state_bytes / memory.bytes().max(1);
+        let count =
+            |sequence: &Sequence| sequence.recurrent.as_ref().map_or(0, |recurrent| recurrent.states.count());
+        // Sequences share states, so this is an upper limit of their number.
+        if self.sequences.values().map(count).sum::<usize>() <= most {
+            return;
+        }
         loop {
-            let all = self.sequences.values().filter_map(|sequence| {
-                let recurrent = sequence.recurrent.as_ref()?;
-                Some(recurrent.states.worths(sequence.len()))
-            });
-            let all = all.flatten();
-            // Forks share snapshots. A shared one is worth what it is worth to any of them.
+            // A shared state is worth what it is worth to any of its sequences.
             let mut worths: FxHashMap<*const Slot, (f32, &Arc<Slot>)> = FxHashMap::default();
-            for (worth, state) in all {
+            for (worth, state) in self.sequences.values().flat_map(|sequence| sequence.worths(self.now)) {
                 let known = worths.entry(Arc::as_ptr(state)).or_insert((worth, state));
                 known.0 = known.0.max(worth);
             }
@@ -184,9 +197,7 @@ impl Decoder {
             let least = worths.values().min_by(|a, b| a.0.total_cmp(&b.0));
             let Some(state) = least.map(|(_, state)| Arc::clone(state)) else { return };
             for sequence in self.sequences.values_mut() {
-                if let Some(recurrent) = &mut sequence.recurrent {
-                    recurrent.states.forget(&state);
-                }
+                sequence.forget(&state, self.now);
             }
         }
     }
@@ -400,7 +411,7 @@ impl LanguageModel for Decoder {
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.sequences.insert(id, self.network.sequence());
+        self.sequences.insert(id, Sequence { used: self.now, ..self.network.sequence() });
         id
     }
 
@@ -448,20 +459,24 @@ impl LanguageModel for Decoder {
         let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };
         self.check(&Batch { runs: vec![run] })?;
         let opened = self.sequences.remove(&sequence);
-        let opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let mut opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        self.now += 1;
+        opened.used = self.now;
         let mut runs = [Progress::new(run, opened)];
         let (network, workspace) = (&*self.network, &mut self.workspace);
         network.advance(&mut runs, workspace)?;
         let [Progress { sequence: opened, x, .. }] = runs;
         self.sequences.insert(sequence, opened);
-        self.bound_snapshots();
+        self.bound_states();
         Ok(self.network.normed(&x))
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
         self.check(batch)?;
+        self.now += 1;
         let runs = batch.runs.iter().filter_map(|&run| {
-            let sequence = self.sequences.remove(&run.sequence)?;
+            let mut sequence = self.sequences.remove(&run.sequence)?;
+            sequence.used = self.now;
             Some(Progress::new(run, sequence))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
@@ -470,7 +485,7 @@ impl LanguageModel for Decoder {
         network.advance(&mut runs, workspace)?;
         let logits = network.logits(&runs, workspace);
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.sequence)));
-        self.bound_snapshots();
+        self.bound_states();
         Ok(Logits::new(logits))
     }
 

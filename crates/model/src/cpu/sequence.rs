@@ -1,11 +1,16 @@
 //! A sequence of a decoder: its keys and values, and its states.
 
 use std::io;
+use std::sync::Arc;
 
+use formwork_kernels::Slot;
 use formwork_vocab::TokenId;
 
 use super::kv::{KvCache, KvMemory};
 use super::state::{StateMemory, States};
+
+/// Number of passes of the decoder after which a sequence that took part in none is idle.
+const IDLE: u64 = 64;
 
 /// What a decoder keeps of a sequence.
 #[derive(Debug)]
@@ -13,6 +18,8 @@ pub(super) struct Sequence {
     pub(super) cache: KvCache,
     /// `None` if the model has no states.
     pub(super) recurrent: Option<Recurrent>,
+    /// Time of the last forward pass, as a number of passes of the decoder.
+    pub(super) used: u64,
 }
 
 /// States of a sequence, and the tokens to compute them again from.
@@ -29,7 +36,7 @@ impl Sequence {
     pub(super) fn new(kv_memory: KvMemory, state_memory: Option<&StateMemory>) -> Self {
         let recurrent =
             |memory: &StateMemory| Recurrent { states: States::new(memory.clone()), tokens: Vec::new() };
-        Self { cache: KvCache::new(kv_memory), recurrent: state_memory.map(recurrent) }
+        Self { cache: KvCache::new(kv_memory), recurrent: state_memory.map(recurrent), used: 0 }
     }
 
     /// Returns the number of tokens.
@@ -57,9 +64,36 @@ impl Sequence {
 
     /// Returns a sequence with the first `len` tokens of this one. Both share keys, values and states.
     pub(super) fn fork(&self, len: usize) -> Self {
-        let mut fork = Self { cache: self.cache.fork(self.cache.len()), recurrent: self.recurrent.clone() };
+        let cache = self.cache.fork(self.cache.len());
+        let mut fork = Self { cache, recurrent: self.recurrent.clone(), used: self.used };
         fork.truncate(len);
         fork
+    }
+
+    /// Returns the copies of states that the sequence holds, with what each is worth
+    /// ([`States::worths`]). They include the state itself if the sequence has not been used in the
+    /// last [`IDLE`] passes before `now`.
+    pub(super) fn worths(&self, now: u64) -> impl Iterator<Item = (f32, &Arc<Slot>)> {
+        let age = now - self.used;
+        let recency = 1.0 / (1.0 + age as f32 / IDLE as f32);
+        let states = self.recurrent.iter().flat_map(move |recurrent| {
+            let computed = (age > IDLE).then_some(self.cache.len());
+            recurrent.states.worths(recurrent.tokens.len(), computed)
+        });
+        states.map(move |(worth, state)| (worth * recency, state))
+    }
+
+    /// Forgets a state that [`Sequence::worths`] returned. Tokens after the last remaining one will be
+    /// computed again.
+    pub(super) fn forget(&mut self, state: &Arc<Slot>, now: u64) {
+        let is_idle = now - self.used > IDLE;
+        let Some(Recurrent { states, .. }) = &mut self.recurrent else { return };
+        states.forget(state);
+        if is_idle && states.is_live(state) {
+            let position = states.restorable(self.cache.len());
+            states.restore(position);
+            self.cache.truncate(position);
+        }
     }
 
     /// Adds tokens that will be computed.

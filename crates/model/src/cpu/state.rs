@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use formwork_kernels::{COLUMNS, Pool, Slot};
+use smallvec::SmallVec;
 
 use crate::spec::{ConvolutionSpec, ModelSpec};
 
@@ -149,7 +150,8 @@ impl States {
 
     /// Divides the `len` tokens of a pass at the snapshots that the pass makes.
     pub(super) fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let ends: Vec<usize> = self.marks.iter().map(|(offset, _)| *offset).chain([len]).collect();
+        // A pass over generated tokens has one range, which takes no memory.
+        let ends: SmallVec<[usize; 4]> = self.marks.iter().map(|(offset, _)| *offset).chain([len]).collect();
         let mut start = 0;
         ends.into_iter().map(move |end| std::mem::replace(&mut start, end)..end)
     }
@@ -199,17 +201,37 @@ impl States {
         }
     }
 
+    /// Returns the number of states that the sequence holds.
+    pub(super) const fn count(&self) -> usize {
+        self.snapshots.len() + 1
+    }
+
     /// Returns the snapshots with what each is worth: the number of tokens to be computed again for
     /// want of it, relative to the number of tokens after it. Sequences are mostly cut near their end.
     ///
-    /// `len` is the number of tokens of the sequence.
-    pub(super) fn worths(&self, len: usize) -> impl Iterator<Item = (f32, &Arc<Slot>)> {
-        self.snapshots.iter().enumerate().map(move |(index, snapshot)| {
+    /// `len` is the number of tokens of the sequence. If `computed` is given, the state itself is
+    /// included, which is that after this number of tokens.
+    pub(super) fn worths(
+        &self,
+        len: usize,
+        computed: Option<usize>,
+    ) -> impl Iterator<Item = (f32, &Arc<Slot>)> {
+        let worth = move |before: usize, at: usize, after: usize| {
+            after.saturating_sub(before) as f32 / (len.saturating_sub(at) + INTERVAL) as f32
+        };
+        let snapshots = self.snapshots.iter().enumerate().map(move |(index, snapshot)| {
             let before = index.checked_sub(1).map_or(0, |before| self.snapshots[before].position);
             let after = self.snapshots.get(index + 1).map_or(len, |after| after.position);
-            let gap = after.saturating_sub(before) as f32;
-            (gap / (len.saturating_sub(snapshot.position) + INTERVAL) as f32, &snapshot.state)
-        })
+            (worth(before, snapshot.position, after), &snapshot.state)
+        });
+        let last = self.snapshots.last().map_or(0, |last| last.position);
+        let live = computed.and_then(|at| Some((worth(last, at, len), self.live.as_ref()?)));
+        snapshots.chain(live)
+    }
+
+    /// Returns true if `state` is the state of the sequence.
+    pub(super) fn is_live(&self, state: &Arc<Slot>) -> bool {
+        self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, state))
     }
 
     /// Drops the snapshots whose state is `state`.

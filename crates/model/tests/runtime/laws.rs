@@ -127,6 +127,31 @@ fn a_truncated_sequence_replays_like_a_fresh_one() {
     });
 }
 
+/// Tests sequences that lose the copies of their states, also while others are computed.
+#[test]
+fn states_are_computed_again_without_copies() {
+    for (_, golden) in goldens().iter().filter(|(_, golden)| golden.is_hybrid()) {
+        let file = converted::gguf_with(golden, GgmlDType::Q8_0, Some(CONTEXT as u32));
+        let options = OpenOptions { state_bytes: Some(0), ..OpenOptions::default() };
+        let model = &mut *tiny::open_with(&file, options).unwrap().language_model();
+        let text = tokens(300, 4);
+        let [fresh, cut, idle, other] = [(); 4].map(|()| model.open());
+        let expected = append(model, fresh, &text, Role::Generated, Wanted::All).unwrap();
+        append(model, cut, &text[..270], Role::Prompt, Wanted::Nothing).unwrap();
+        append(model, idle, &text[..200], Role::Prompt, Wanted::Nothing).unwrap();
+        model.truncate(cut, 140).unwrap();
+        assert_eq!(append(model, cut, &text[140..], Role::Generated, Wanted::All).unwrap(), expected);
+        assert_eq!(model.replayed_tokens(), 140);
+        for token in tokens(70, 5) {
+            append(model, other, &[token], Role::Generated, Wanted::Nothing).unwrap();
+        }
+        let fork = model.fork(idle, 150).unwrap();
+        assert_eq!(append(model, idle, &text[200..], Role::Generated, Wanted::All).unwrap(), expected);
+        assert_eq!(append(model, fork, &text[150..], Role::Generated, Wanted::All).unwrap(), expected);
+        assert_eq!(model.replayed_tokens(), 140 + 200 + 150);
+    }
+}
+
 #[test]
 fn a_prompt_gives_the_same_bits_every_time() {
     each_model(|model| {
