@@ -36,8 +36,8 @@ pub struct EngineOptions {
     pub prefix_cache_bytes: usize,
     /// Maximum number of tokens drafted from the text itself for the model to check in one pass.
     /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
-    /// `None` drafts up to 8 tokens if the model is batch invariant
-    /// ([`LanguageModel::is_batch_invariant`]), and none otherwise. Models that cannot fork never
+    /// `None` drafts up to 8 tokens if the model is batch invariant and forgets tokens at no cost
+    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::truncates_cheaply`]), and none otherwise. Models that cannot fork never
     /// draft.
     pub speculate: Option<usize>,
 }
@@ -228,8 +228,11 @@ impl Engine {
             Ok(Progress::Running) => return self.running.push(sequence),
             Ok(Progress::Ended(finish)) => {
                 self.stats().finished += 1;
-                // The next message of a conversation follows the answer.
-                self.keep(&sequence, sequence.read());
+                // The next message of a conversation follows the answer. A model whose results depend
+                // on the division of a text would compute other keys and values from a prompt.
+                if self.model.is_batch_invariant() {
+                    self.keep(&sequence, sequence.read());
+                }
                 Output::Finished(finish)
             }
             Err(error) => {

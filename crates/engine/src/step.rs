@@ -174,7 +174,8 @@ impl Engine {
     fn draft(&mut self) {
         /// Default maximum number of drafted tokens.
         const MOST: usize = 8;
-        let unasked = if self.model.is_batch_invariant() { MOST } else { 0 };
+        let pays = self.model.is_batch_invariant() && self.model.truncates_cheaply();
+        let unasked = if pays { MOST } else { 0 };
         let most = self.options.speculate.unwrap_or(unasked);
         if most == 0 || !self.model.can_fork() {
             return;

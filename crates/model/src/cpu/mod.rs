@@ -364,6 +364,7 @@ impl Network {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let (mut sequence, mut workspace) = (self.sequence(), Workspace::default());
+        sequence.make_no_snapshots();
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
@@ -462,6 +463,8 @@ impl LanguageModel for Decoder {
         let mut opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         self.now += 1;
         opened.used = self.now;
+        opened.make_no_snapshots();
+        self.replayed += opened.to_replay().len() as u64;
         let mut runs = [Progress::new(run, opened)];
         let (network, workspace) = (&*self.network, &mut self.workspace);
         network.advance(&mut runs, workspace)?;

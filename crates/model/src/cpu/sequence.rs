@@ -39,6 +39,13 @@ impl Sequence {
         Self { cache: KvCache::new(kv_memory), recurrent: state_memory.map(recurrent), used: 0 }
     }
 
+    /// Makes no more snapshots of states, because the sequence will not be cut.
+    pub(super) fn make_no_snapshots(&mut self) {
+        if let Some(recurrent) = &mut self.recurrent {
+            recurrent.states.make_no_marks();
+        }
+    }
+
     /// Returns the number of tokens.
     pub(super) fn len(&self) -> usize {
         self.recurrent.as_ref().map_or(self.cache.len(), |recurrent| recurrent.tokens.len())

@@ -79,6 +79,8 @@ pub(super) struct States {
     live: Option<Arc<Slot>>,
     /// Snapshots in the order of positions.
     snapshots: Vec<Snapshot>,
+    /// True if forward passes make snapshots.
+    makes_marks: bool,
     /// Position at which the last forward pass began.
     start: usize,
     /// Snapshots that a forward pass is making: the number of tokens of the pass before each, and its
@@ -96,7 +98,7 @@ pub(super) struct LayerState<'a> {
 
 impl States {
     pub(super) const fn new(memory: StateMemory) -> Self {
-        Self { memory, live: None, snapshots: Vec::new(), start: 0, marks: Vec::new() }
+        Self { memory, live: None, snapshots: Vec::new(), makes_marks: true, start: 0, marks: Vec::new() }
     }
 
     /// Returns the last position up to `len` that the sequence can return to.
@@ -121,6 +123,11 @@ impl States {
         }
     }
 
+    /// Makes no more snapshots in forward passes, for a sequence that will not be cut.
+    pub(super) fn make_no_marks(&mut self) {
+        self.makes_marks = false;
+    }
+
     /// Prepares to compute `len` tokens from `position` on: takes memory for the state that will be
     /// written, and for snapshots.
     ///
@@ -142,7 +149,8 @@ impl States {
         self.start = position;
         self.marks.clear();
         let first = (position / INTERVAL + 1) * INTERVAL;
-        for mark in (first..position + len).step_by(INTERVAL) {
+        let end = if self.makes_marks { position + len } else { first };
+        for mark in (first..end).step_by(INTERVAL) {
             self.marks.push((mark - position, Arc::new(self.memory.pool.take()?)));
         }
         Ok(())
@@ -196,7 +204,7 @@ impl States {
         let start = self.start;
         let snapshots = self.marks.drain(..);
         self.snapshots.extend(snapshots.map(|(offset, state)| Snapshot { position: start + offset, state }));
-        if end.is_multiple_of(INTERVAL) {
+        if end.is_multiple_of(INTERVAL) && self.makes_marks {
             self.keep(end);
         }
     }

@@ -65,7 +65,9 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     };
     let reader = Reader { checkpoint, family, fields };
     let mut spec = reader.common(architecture)?;
+    reader.leave_out_drafts(&mut spec)?;
     reader.differences(&mut spec)?;
+    reader.check_blocks(&spec)?;
     Ok(spec)
 }
 

@@ -183,6 +183,21 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Returns the numbers in an array of a `config.json`. Elements of another type stand for infinity,
+    /// for which JSON has no number.
+    pub(crate) fn numbers_or_infinity(self, key: &'static str) -> Result<Option<Vec<f32>>, Kind> {
+        match self {
+            Self::Config(config) => match config.get(key) {
+                Some(Json::Array(numbers)) => {
+                    let number = |value: &Json| value.as_f64().map_or(f32::INFINITY, |number| number as f32);
+                    Ok(Some(numbers.iter().map(number).collect()))
+                }
+                _ => self.numbers(key),
+            },
+            Self::Gguf(..) => Ok(None),
+        }
+    }
+
     /// Returns the numbers in an array of a `config.json`.
     pub(crate) fn numbers(self, key: &'static str) -> Result<Option<Vec<f32>>, Kind> {
         let Self::Config(config) = self else { return Ok(None) };

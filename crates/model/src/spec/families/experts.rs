@@ -45,7 +45,6 @@ impl Reader<'_> {
         spec.qkv_bias = true;
         let has_norm = self.checkpoint.tensor(&(self.names().layer(0, "attn_q_norm") + ".weight")).is_some();
         spec.qk_norm = fields.truth(Field("", "use_qk_norm"))?.unwrap_or(has_norm).then_some(QkNorm::PerHead);
-        self.leave_out_drafts(spec)?;
         let count = Field("expert_count", "n_routed_experts");
         let gating = Gating {
             groups: self.groups(fields.size(count)?)?,

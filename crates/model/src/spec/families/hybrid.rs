@@ -3,6 +3,8 @@
 use super::{
     EXPERT_WIDTH, EXPERTS, FEED_FORWARD, LAYERS, MAX_HEAD_DIM, QWEN_EXPERTS, Reader, SIGMOID, WINDOW,
 };
+use formwork_kernels::COLUMNS;
+
 use crate::checkpoint::Family;
 use crate::error::Kind;
 use crate::spec::fields::Field;
@@ -27,8 +29,8 @@ pub(super) const SHARED_WIDTH: Field =
 
 /// Upper limit of the number of positions that a convolution sees, far above that of any model.
 const MAX_KERNEL: usize = 64;
-/// Least time step of Nemotron-H, unless the configuration has another one.
-const NEMOTRON_TIME_STEP: f32 = 1e-3;
+/// Upper limit of the number of elements of a layer's state, far above that of any model.
+const MAX_STATE: usize = 1 << 26;
 
 /// Kind of a layer of Nemotron-H, which has one block.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,6 +86,7 @@ impl Reader<'_> {
         let multiple = fields.optional_size(Field("", "block_multiple_of"))?.unwrap_or(256);
         let width = ((2 * given / 3) as f32 * factor) as usize;
         let width = width.div_ceil(multiple).saturating_mul(multiple);
+        fields.rule(width > 0, FEED_FORWARD, given, "it must not be adjusted to 0")?;
         for layer in &mut spec.layers {
             layer.feed_forward = FeedForwardSpec::Dense { width };
         }
@@ -93,7 +96,6 @@ impl Reader<'_> {
     /// Reads Qwen3-Next and Qwen3.5 and later, dense or with experts.
     pub(super) fn qwen_hybrid(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
-        self.leave_out_drafts(spec)?;
         spec.qk_norm = Some(QkNorm::PerHead);
         let every = fields.optional_size(FULL_INTERVAL)?.unwrap_or(QWEN_FULL_INTERVAL);
         let has_state = self.listed_states(spec)?;
@@ -125,10 +127,12 @@ impl Reader<'_> {
         };
         // GGUF files of Qwen3.5 have the value heads in another order.
         let alternates = self.family == Family::Qwen35 && !fields.is_config();
+        let key_dim = self.bounded(STATE_ROWS, MAX_HEAD_DIM)?;
+        self.check_state(value_heads, key_dim, value_dim)?;
         Ok(DeltaRuleSpec {
             key_heads,
             value_heads,
-            key_dim: self.bounded(STATE_ROWS, MAX_HEAD_DIM)?,
+            key_dim,
             value_dim,
             kernel: self.bounded(KERNEL, MAX_KERNEL)?,
             sharing: if alternates { HeadSharing::Alternating } else { HeadSharing::Neighbours },
@@ -163,9 +167,7 @@ impl Reader<'_> {
         spec.activation = Activation::ReluSquared;
         spec.attentions_mut().for_each(|(_, attention)| attention.rope = None);
         let names = ["mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"];
-        let mut mamba = self.mamba2(names)?;
-        let least = fields.float(Field("", "time_step_min"))?.unwrap_or(NEMOTRON_TIME_STEP);
-        mamba.time_step_limits[0] = least.max(0.0);
+        let mamba = self.mamba2(names)?;
         let blocks = self.nemotron_blocks(spec)?;
         let dense: Vec<FeedForwardSpec> = spec.layers.iter().map(|layer| layer.feed_forward).collect();
         if blocks.contains(&Block::Experts) {
@@ -261,14 +263,38 @@ impl Reader<'_> {
         } else {
             self.width_of_heads(heads)?
         };
+        let state = self.bounded(Field(STATE_ROWS.0, state_key), MAX_HEAD_DIM)?;
+        self.check_state(heads, state, head_dim)?;
         Ok(Mamba2Spec {
             heads,
             head_dim,
             groups,
-            state: self.bounded(Field(STATE_ROWS.0, state_key), MAX_HEAD_DIM)?,
+            state,
             kernel: self.bounded(Field(KERNEL.0, kernel_key), MAX_KERNEL)?,
-            time_step_limits: [0.0, f32::INFINITY],
+            time_step_limits: self.time_step_limits()?,
         })
+    }
+
+    /// Reads the least and the largest time step. GGUF files do not contain them.
+    fn time_step_limits(&self) -> Result<[f32; 2], Kind> {
+        let given = self.fields.numbers_or_infinity("time_step_limit")?;
+        let limits = match given.as_deref() {
+            None => [0.0, f32::INFINITY],
+            Some(&[least, largest]) => [least, largest],
+            Some(_) => [f32::NAN; 2],
+        };
+        let sound = 0.0 <= limits[0] && limits[0] <= limits[1];
+        let rule = "expected two numbers, the smaller one first";
+        self.fields.rule(sound, Field("", "time_step_limit"), format!("{given:?}"), rule)?;
+        Ok(limits)
+    }
+
+    /// Checks that the states of `heads` heads are not absurdly large.
+    fn check_state(&self, heads: usize, rows: usize, columns: usize) -> Result<(), Kind> {
+        let len = heads.checked_mul(rows).and_then(|len| len.checked_mul(columns.next_multiple_of(COLUMNS)));
+        let fits = len.is_some_and(|len| len <= MAX_STATE);
+        let given = format!("{rows}, with {heads} heads of {columns} elements");
+        self.fields.rule(fits, STATE_ROWS, given, "a state must not exceed 2^26 elements")
     }
 
     /// Returns the width of each of `heads` heads of a recurrence, in a GGUF file.
@@ -323,6 +349,28 @@ impl Reader<'_> {
         fields.rule(given == 1, step, given, rule)?;
         let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
         fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), rule)
+    }
+
+    /// Checks that each layer has a mixer, unless the family has layers of one block, and that no
+    /// expert for all tokens is left unread.
+    pub(super) fn check_blocks(&self, spec: &ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        let field = Field("attention.head_count_kv", "layer_types");
+        for (index, layer) in spec.layers.iter().enumerate() {
+            let is_single =
+                self.family == Family::NemotronH && layer.feed_forward != FeedForwardSpec::Nothing;
+            let is_whole = layer.mixer != MixerSpec::Nothing || is_single;
+            fields.rule(is_whole, field, 0, "a layer has neither attention nor a state")?;
+            let tensor = self.names().layer(index, "ffn_up_shexp") + ".weight";
+            if layer.feed_forward.experts().is_some_and(|experts| experts.shared.is_none())
+                && self.checkpoint.tensor(&tensor).is_some()
+            {
+                let is_counted = matches!(self.family, Family::DeepSeek | Family::Glm4Moe | Family::Ernie);
+                let counted = Field("expert_shared_count", "n_shared_experts");
+                return Err(fields.missing(if is_counted { counted } else { SHARED_WIDTH }));
+            }
+        }
+        Ok(())
     }
 
     /// Removes the layers of drafts, which GGUF files count among the layers.

@@ -1,7 +1,7 @@
 //! Families with latent attention: `DeepSeek` V2 and V3, Kimi K2, GLM-4.7-Flash and Mistral 4.
 
 use super::hybrid::set_shared;
-use super::{EXPERT_WIDTH, HEADS, MAX_HEAD_DIM, Reader};
+use super::{EXPERT_WIDTH, HEAD_DIM, HEADS, MAX_HEAD_DIM, Reader};
 use crate::error::Kind;
 use crate::spec::fields::Field;
 use crate::spec::{
@@ -32,14 +32,15 @@ impl Reader<'_> {
         if fields.is_config() {
             return Ok([self.bounded(PLAIN, MAX_HEAD_DIM)?, rotated]);
         }
-        let whole = self.bounded(KEY_DIM, MAX_HEAD_DIM)?;
+        // Older files have the widths under the names of plain attention.
+        let field = if fields.optional_size(KEY_DIM)?.is_some() { KEY_DIM } else { HEAD_DIM };
+        let whole = self.bounded(field, MAX_HEAD_DIM)?;
         fields.rule(whole > rotated, KEY_DIM, whole, "it must exceed the rotated part")?;
         Ok([whole - rotated, rotated])
     }
 
     pub(super) fn latent(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
-        self.leave_out_drafts(spec)?;
         let [plain_dim, rope_dim] = self.latent_dims()?;
         let is_paired = fields.truth(PAIRING)?.unwrap_or(true);
         spec.rope_pairing = if is_paired { RopePairing::Interleaved } else { RopePairing::Halves };
@@ -47,13 +48,15 @@ impl Reader<'_> {
         let rank = self.bounded(RANK, MAX_RANK)?;
         let fits = rank + rope_dim <= MAX_RANK && rope_dim.is_multiple_of(2);
         fields.rule(fits, ROTATED, rope_dim, "it must be even, and at most 4096 with the rank")?;
+        let is_older = !fields.is_config() && fields.optional_size(KEY_DIM)?.is_none();
+        let value_dim = self.bounded(if is_older { super::VALUE_DIM } else { VALUE_DIM }, MAX_HEAD_DIM)?;
         let shape = LatentSpec {
             heads: self.bounded(HEADS, MAX_HEAD_DIM)?,
             query_rank,
             rank,
             plain_dim,
             rope_dim,
-            value_dim: self.bounded(VALUE_DIM, MAX_HEAD_DIM)?,
+            value_dim,
             rope: 0,
             norm_epsilon: NORM_EPSILON,
         };
@@ -86,6 +89,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let has_bias = self.has_choice_bias(spec.layers.len());
+        self.check_scores(has_bias)?;
         let mut groups = match fields.text(Field("", "topk_method"))? {
             Some("greedy") => None,
             _ => self.groups(fields.size(EXPERTS)?)?,
@@ -120,6 +124,27 @@ impl Reader<'_> {
         let width = fields.size(EXPERT_WIDTH)?;
         set_shared(spec, shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
         Ok(())
+    }
+
+    /// Checks that the function of the router, if the checkpoint names it, is that of models with or
+    /// without a bias.
+    fn check_scores(&self, has_bias: bool) -> Result<(), Kind> {
+        let fields = self.fields;
+        let rule = "expected the logistic function with a bias for the choice, and softmax without one";
+        let field = Field("expert_gating_func", "scoring_func");
+        if fields.is_config() {
+            let given = fields.text(field)?;
+            let expected = if has_bias { "sigmoid" } else { "softmax" };
+            return fields.rule(
+                given.is_none_or(|given| given == expected),
+                field,
+                given.unwrap_or(""),
+                rule,
+            );
+        }
+        let given = fields.size_or_none(field)?;
+        let expected = if has_bias { 2 } else { 1 };
+        fields.rule(given.is_none_or(|given| given == expected), field, given.unwrap_or(0), rule)
     }
 
     /// Returns true if a layer has a bias for the choice of experts.

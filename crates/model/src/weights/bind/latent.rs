@@ -1,6 +1,6 @@
 //! Binding of latent attention.
 
-use super::Binder;
+use super::{Binder, stored};
 use crate::error::Kind;
 use crate::spec::LatentSpec;
 use crate::weights::matrix::RowFormat;
@@ -48,10 +48,12 @@ impl Binder<'_> {
             let dims = |columns: usize, rows: usize| [columns as u64, rows as u64, heads as u64];
             let keys = self.stacked(&name("attn_k_b"), &dims(plain_dim, rank), plain_dim, rank * heads)?;
             let values = self.stacked(&name("attn_v_b"), &dims(rank, value_dim), rank, value_dim * heads)?;
-            let parts = |all: &Matrix, rows: usize| {
-                (0..heads).map(|head| whole(all.slice(head * rows..(head + 1) * rows))).collect()
+            let parts = |all: &Matrix, part: &str, rows: usize| -> Result<Vec<Linear>, Kind> {
+                let factors = stored::factors(self.checkpoint, &name(part), 1)?;
+                let head = |head: usize| all.slice(head * rows..(head + 1) * rows).scaled(factors[0]);
+                Ok((0..heads).map(|index| whole(head(index))).collect())
             };
-            return Ok((parts(&keys, rank), parts(&values, value_dim)));
+            return Ok((parts(&keys, "attn_k_b", rank)?, parts(&values, "attn_v_b", value_dim)?));
         }
         let of_head = plain_dim + value_dim;
         // The keys are transposed, and then converted if that was requested.
