@@ -295,7 +295,7 @@ impl Network {
         wanted: usize,
     ) -> Result<Segment<'a>, ModelError> {
         sequence.reserve(tokens.len()).map_err(ModelError::backend)?;
-        let Sequence { cache, recurrent } = sequence;
+        let Sequence { cache, recurrent, .. } = sequence;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
         let states = recurrent.as_mut().map(|recurrent| &mut recurrent.states);
         Ok(Segment { cache, states, tokens, rotations, wanted })

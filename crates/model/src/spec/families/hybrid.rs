@@ -163,7 +163,6 @@ impl Reader<'_> {
     }
 
     pub(super) fn nemotron_h(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
-        let fields = self.fields;
         spec.activation = Activation::ReluSquared;
         spec.attentions_mut().for_each(|(_, attention)| attention.rope = None);
         let names = ["mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"];
