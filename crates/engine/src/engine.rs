@@ -37,8 +37,8 @@ pub struct EngineOptions {
     /// Maximum number of tokens drafted from the text itself for the model to check in one pass.
     /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
     /// `None` drafts up to 8 tokens if the model is batch invariant and forgets tokens at no cost
-    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::truncates_cheaply`]), and none otherwise. Models that cannot fork never
-    /// draft.
+    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::truncates_cheaply`]), and none
+    /// otherwise. Models that cannot fork never draft.
     pub speculate: Option<usize>,
 }
 

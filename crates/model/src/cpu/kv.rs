@@ -129,8 +129,8 @@ impl KvCache {
     }
 
     /// Writes the keys and values of the next tokens to the layer at `index`. Shape of both:
-    /// `[tokens, kv_heads, head_dim]`. `values` is empty if they are a part of the keys. [`reserve`](Self::reserve) must have been called for these
-    /// tokens.
+    /// `[tokens, kv_heads, head_dim]`. `values` is empty if they are a part of the keys.
+    /// [`reserve`](Self::reserve) must have been called for these tokens.
     pub(super) fn write(&mut self, team: &Team, index: usize, keys: &[f32], values: &[f32]) {
         let Self { memory, blocks, len: start } = self;
         let (start, layer) = (*start, memory.layers[index]);

@@ -12,7 +12,7 @@ use super::state::{StateMemory, States};
 /// Number of passes of the decoder after which a sequence that took part in none is idle.
 const IDLE: u64 = 64;
 
-/// What a decoder keeps of a sequence.
+/// Data that a decoder keeps for a sequence.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) cache: KvCache,

@@ -178,8 +178,8 @@ impl States {
         }
     }
 
-    /// Copies the inputs of a layer's convolution to the snapshot after `offset` tokens of the pass, if
-    /// there is one.
+    /// Copies the inputs of a layer's convolution to the snapshot after `offset` tokens of the pass.
+    /// Does nothing if the pass makes no snapshot there.
     pub(super) fn mark_convolution(&mut self, index: usize, offset: usize) {
         self.mark(offset, self.memory.layers[index].convolution.clone());
     }

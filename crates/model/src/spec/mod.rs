@@ -310,8 +310,8 @@ impl ModelSpec {
         })
     }
 
-    /// Reports whether only the native CPU decoder computes the model. The decoder with tensors, which
-    /// GPUs use, has no mixer but plain attention, no layers that share keys and values, no additional
+    /// Reports whether only the native CPU decoder computes the model. The decoder with tensors is that
+    /// of GPUs. It has no mixer but plain attention, no layers that share keys and values, no additional
     /// inputs of layers, and none of their further norms and factors. Its norms do not subtract the
     /// mean, its blocks follow each other, and it normalises heads before their rotation.
     pub(crate) fn is_native_only(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What llama.cpp's converter changes in models with convolutions and recurrences.
+//! The changes that llama.cpp's converter makes in models with convolutions and recurrences.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What llama.cpp's converter changes in models with latent attention.
+//! The changes that llama.cpp's converter makes in models with latent attention.
 
 use super::Converter;
 use crate::writer::Writer;

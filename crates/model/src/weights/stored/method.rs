@@ -4,7 +4,7 @@ use crate::checkpoint::Checkpoint;
 use crate::checkpoint::safetensors::QUANTIZATION;
 use crate::error::Kind;
 
-/// How a checkpoint stores quantised matrices.
+/// Storage of quantised matrices in a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Method {
     /// Each matrix is one tensor.
