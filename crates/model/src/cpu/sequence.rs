@@ -42,7 +42,7 @@ impl Sequence {
     /// Makes no more snapshots of states, because the sequence will not be cut.
     pub(super) fn make_no_snapshots(&mut self) {
         if let Some(recurrent) = &mut self.recurrent {
-            recurrent.states.make_no_marks();
+            recurrent.states.make_no_snapshots();
         }
     }
 

@@ -79,8 +79,8 @@ pub(super) struct States {
     live: Option<Arc<Slot>>,
     /// Snapshots in the order of positions.
     snapshots: Vec<Snapshot>,
-    /// True if forward passes make snapshots.
-    makes_marks: bool,
+    /// True if the sequence makes snapshots.
+    makes_snapshots: bool,
     /// Position at which the last forward pass began.
     start: usize,
     /// Snapshots that a forward pass is making: the number of tokens of the pass before each, and its
@@ -98,7 +98,7 @@ pub(super) struct LayerState<'a> {
 
 impl States {
     pub(super) const fn new(memory: StateMemory) -> Self {
-        Self { memory, live: None, snapshots: Vec::new(), makes_marks: true, start: 0, marks: Vec::new() }
+        Self { memory, live: None, snapshots: Vec::new(), makes_snapshots: true, start: 0, marks: Vec::new() }
     }
 
     /// Returns the last position up to `len` that the sequence can return to.
@@ -113,19 +113,21 @@ impl States {
         self.live = self.snapshots.last().filter(|_| position > 0).map(|last| Arc::clone(&last.state));
     }
 
-    /// Keeps a snapshot of the state, which is that after `position` tokens.
+    /// Keeps a snapshot of the state, which is that after `position` tokens. Does nothing if the
+    /// sequence makes no snapshots.
     pub(super) fn keep(&mut self, position: usize) {
         let is_new = self.snapshots.last().is_none_or(|last| last.position < position);
         if let Some(live) = &self.live
             && is_new
+            && self.makes_snapshots
         {
             self.snapshots.push(Snapshot { position, state: Arc::clone(live) });
         }
     }
 
-    /// Makes no more snapshots in forward passes, for a sequence that will not be cut.
-    pub(super) fn make_no_marks(&mut self) {
-        self.makes_marks = false;
+    /// Makes no more snapshots, for a sequence that will not be cut.
+    pub(super) const fn make_no_snapshots(&mut self) {
+        self.makes_snapshots = false;
     }
 
     /// Prepares to compute `len` tokens from `position` on: takes memory for the state that will be
@@ -149,7 +151,7 @@ impl States {
         self.start = position;
         self.marks.clear();
         let first = (position / INTERVAL + 1) * INTERVAL;
-        let end = if self.makes_marks { position + len } else { first };
+        let end = if self.makes_snapshots { position + len } else { first };
         for mark in (first..end).step_by(INTERVAL) {
             self.marks.push((mark - position, Arc::new(self.memory.pool.take()?)));
         }
@@ -204,7 +206,7 @@ impl States {
         let start = self.start;
         let snapshots = self.marks.drain(..);
         self.snapshots.extend(snapshots.map(|(offset, state)| Snapshot { position: start + offset, state }));
-        if end.is_multiple_of(INTERVAL) && self.makes_marks {
+        if end.is_multiple_of(INTERVAL) {
             self.keep(end);
         }
     }

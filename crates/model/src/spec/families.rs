@@ -5,6 +5,7 @@ mod experts;
 mod gemma;
 mod hybrid;
 mod latent;
+mod layers;
 mod ropes;
 
 use super::fields::{Field, Fields};
@@ -67,7 +68,7 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     let mut spec = reader.common(architecture)?;
     reader.leave_out_drafts(&mut spec)?;
     reader.differences(&mut spec)?;
-    reader.check_blocks(&spec)?;
+    reader.check_layers(&spec)?;
     Ok(spec)
 }
 

@@ -183,14 +183,23 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the numbers in an array of a `config.json`. Elements of another type stand for infinity,
-    /// for which JSON has no number.
+    /// Returns the numbers in an array of a `config.json`. Infinity, for which JSON has no number, is
+    /// the string `Infinity` or `{"__float__": "Infinity"}`.
     pub(crate) fn numbers_or_infinity(self, key: &'static str) -> Result<Option<Vec<f32>>, Kind> {
         match self {
             Self::Config(config) => match config.get(key) {
                 Some(Json::Array(numbers)) => {
-                    let number = |value: &Json| value.as_f64().map_or(f32::INFINITY, |number| number as f32);
-                    Ok(Some(numbers.iter().map(number).collect()))
+                    let number = |value: &Json| match value.get("__float__").unwrap_or(value) {
+                        Json::String(text) if text == "Infinity" => Some(f32::INFINITY),
+                        other => other.as_f64().map(|number| number as f32),
+                    };
+                    let expected = "an array of numbers";
+                    let wrong = || Kind::KeyType {
+                        key: key.to_owned(),
+                        given: "an array with other values",
+                        expected,
+                    };
+                    numbers.iter().map(number).collect::<Option<_>>().map(Some).ok_or_else(wrong)
                 }
                 _ => self.numbers(key),
             },

@@ -30,7 +30,8 @@ fn answer(engine: &EngineHandle, prompt: Vec<TokenId>) -> Vec<TokenId> {
         max_tokens: Some(ANSWER),
         logit_bias: ban,
         logprobs: Some(0),
-        sampling: Sampling { temperature: 1.0, seed: prompt.len() as u64, ..Sampling::default() },
+        // Answers without repetition, so that an answer without its thoughts is a new text.
+        sampling: Sampling { temperature: 10.0, seed: prompt.len() as u64, ..Sampling::default() },
         ..Request::new(prompt)
     };
     let mut generation = engine.generate(request).unwrap();

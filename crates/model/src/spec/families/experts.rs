@@ -1,6 +1,5 @@
 //! Mixtures of experts.
 
-use super::hybrid::{SHARED_WIDTH, set_shared};
 use super::{EXPERT_WIDTH, EXPERTS_USED, FEED_FORWARD, QWEN_EXPERTS, Reader, SIGMOID};
 use crate::checkpoint::Family;
 use crate::error::Kind;
@@ -17,7 +16,7 @@ impl Reader<'_> {
         spec.qkv_bias = fields.truth(Field("", "qkv_bias"))?.unwrap_or(true);
         self.qwen_windows(spec)?;
         self.qwen_experts(spec, false)?;
-        let width = fields.size(SHARED_WIDTH)?;
+        let width = fields.size(self.shared_field())?;
         set_shared(spec, Some(SharedExpertSpec { width, is_gated: true }));
         Ok(())
     }
@@ -46,22 +45,10 @@ impl Reader<'_> {
         let has_norm = self.checkpoint.tensor(&(self.names().layer(0, "attn_q_norm") + ".weight")).is_some();
         spec.qk_norm = fields.truth(Field("", "use_qk_norm"))?.unwrap_or(has_norm).then_some(QkNorm::PerHead);
         let count = Field("expert_count", "n_routed_experts");
-        let gating = Gating {
-            groups: self.groups(fields.size(count)?)?,
-            normalised: fields
-                .truth(Field("expert_weights_norm", "norm_topk_prob"))?
-                .unwrap_or(true)
-                .then_some(1e-20),
-            scale: fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0),
-            ..SIGMOID
-        };
+        let gating = self.routed_gating(count)?;
         let dense = fields.size_or_none(Field("leading_dense_block_count", "first_k_dense_replace"))?;
         self.experts_after(spec, dense.unwrap_or(0), (count, EXPERT_WIDTH), gating)?;
-        let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
-        let width = fields.size(EXPERT_WIDTH)?;
-        let shared = shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false });
-        set_shared(spec, shared);
-        Ok(())
+        self.counted_shared(spec)
     }
 
     /// Adds the mixture that some sizes of ERNIE 4.5 have in a range of layers.
@@ -80,15 +67,57 @@ impl Reader<'_> {
         let dense = spec.layers.clone();
         self.experts(spec, ERNIE_EXPERTS, EXPERT_WIDTH, gating)?;
         // GGUF files also contain a width of the shared expert, which is wrong for some sizes.
-        let shared = fields.size_or_none(Field("expert_shared_count", "moe_num_shared_experts"))?;
-        let width = fields.size(EXPERT_WIDTH)?;
-        set_shared(spec, shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
+        self.counted_shared(spec)?;
         for (index, dense) in dense.into_iter().enumerate() {
             let is_within = (first.unwrap_or(0)..=last).contains(&index);
             if !is_within || !(index + 1).is_multiple_of(every.unwrap_or(1)) {
                 spec.layers[index] = dense;
             }
         }
+        Ok(())
+    }
+
+    /// Checks that a Qwen configuration has experts in every layer.
+    pub(super) fn experts_everywhere(&self) -> Result<(), Kind> {
+        let fields = self.fields;
+        let rule = "only models with experts in every layer are supported";
+        let step = Field("", "decoder_sparse_step");
+        let given = fields.optional_size(step)?.unwrap_or(1);
+        fields.rule(given == 1, step, given, rule)?;
+        let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
+        fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), rule)
+    }
+
+    /// Reads the gating by the logistic function of `count` experts, with groups and a factor.
+    pub(super) fn routed_gating(&self, count: Field) -> Result<Gating, Kind> {
+        let fields = self.fields;
+        let normalised = fields.truth(Field("expert_weights_norm", "norm_topk_prob"))?;
+        Ok(Gating {
+            groups: self.groups(fields.size(count)?)?,
+            normalised: normalised.unwrap_or(true).then_some(1e-20),
+            scale: fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0),
+            ..SIGMOID
+        })
+    }
+
+    /// Returns the field for the expert that computes every token: its width, or the number of experts
+    /// whose width it has.
+    pub(super) fn shared_field(&self) -> Field {
+        let width = "expert_shared_feed_forward_length";
+        match self.family {
+            Family::Ernie => Field("expert_shared_count", "moe_num_shared_experts"),
+            Family::DeepSeek | Family::Glm4Moe => Field("expert_shared_count", "n_shared_experts"),
+            Family::GraniteHybrid => Field(width, "shared_intermediate_size"),
+            Family::NemotronH => Field(width, "moe_shared_expert_intermediate_size"),
+            _ => Field(width, "shared_expert_intermediate_size"),
+        }
+    }
+
+    /// Reads the expert that computes every token, as wide as a number of experts.
+    pub(super) fn counted_shared(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let count = self.fields.size_or_none(self.shared_field())?;
+        let width = self.fields.size(EXPERT_WIDTH)?;
+        set_shared(spec, count.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
         Ok(())
     }
 
@@ -145,5 +174,14 @@ impl Reader<'_> {
             layer.feed_forward = FeedForwardSpec::Experts(experts);
         }
         Ok(())
+    }
+}
+
+/// Sets the expert for all tokens in the layers with experts.
+pub(super) fn set_shared(spec: &mut ModelSpec, shared: Option<SharedExpertSpec>) {
+    for layer in &mut spec.layers {
+        if let FeedForwardSpec::Experts(experts) = &mut layer.feed_forward {
+            experts.shared = shared;
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! Families whose layers have convolutions or recurrences beside attention.
 
-use super::{
-    EXPERT_WIDTH, EXPERTS, FEED_FORWARD, LAYERS, MAX_HEAD_DIM, QWEN_EXPERTS, Reader, SIGMOID, WINDOW,
-};
 use formwork_kernels::COLUMNS;
 
+use super::experts::set_shared;
+use super::{EXPERT_WIDTH, EXPERTS, FEED_FORWARD, MAX_HEAD_DIM, QWEN_EXPERTS, Reader, SIGMOID, WINDOW};
 use crate::checkpoint::Family;
 use crate::error::Kind;
 use crate::spec::fields::Field;
@@ -23,9 +22,6 @@ const STATE_HEADS: Field = Field("ssm.time_step_rank", "linear_num_value_heads")
 const STATE_ROWS: Field = Field("ssm.state_size", "linear_key_head_dim");
 const KERNEL: Field = Field("ssm.conv_kernel", "linear_conv_kernel_dim");
 const INNER: Field = Field("ssm.inner_size", "");
-
-pub(super) const SHARED_WIDTH: Field =
-    Field("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
 
 /// Upper limit of the number of positions that a convolution sees, far above that of any model.
 const MAX_KERNEL: usize = 64;
@@ -109,7 +105,7 @@ impl Reader<'_> {
             return Ok(());
         }
         self.qwen_experts(spec, true)?;
-        let shared = fields.size_or_none(SHARED_WIDTH)?;
+        let shared = fields.size_or_none(self.shared_field())?;
         set_shared(spec, shared.map(|width| SharedExpertSpec { width, is_gated: true }));
         Ok(())
     }
@@ -128,7 +124,7 @@ impl Reader<'_> {
         // GGUF files of Qwen3.5 have the value heads in another order.
         let alternates = self.family == Family::Qwen35 && !fields.is_config();
         let key_dim = self.bounded(STATE_ROWS, MAX_HEAD_DIM)?;
-        self.check_state(value_heads, key_dim, value_dim)?;
+        self.check_state(STATE_ROWS, value_heads, key_dim, value_dim)?;
         Ok(DeltaRuleSpec {
             key_heads,
             value_heads,
@@ -150,8 +146,7 @@ impl Reader<'_> {
             listed.ok_or_else(|| fields.missing(Field("attention.head_count_kv", "layer_types")))?;
         let names = ["mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"];
         replace_mixers(spec, &has_state, MixerSpec::Mamba2(self.mamba2(names)?));
-        let shared = Field("expert_shared_feed_forward_length", "shared_intermediate_size");
-        let shared_width = fields.size_or_none(shared)?;
+        let shared_width = fields.size_or_none(self.shared_field())?;
         if fields.size_or_none(EXPERTS)?.is_some() {
             self.experts(spec, EXPERTS, FEED_FORWARD, Gating::plain(Scores::SoftmaxOverChosen))?;
             set_shared(spec, shared_width.map(|width| SharedExpertSpec { width, is_gated: false }));
@@ -186,18 +181,8 @@ impl Reader<'_> {
     fn nemotron_experts(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
         let count = Field("expert_count", "n_routed_experts");
-        let gating = Gating {
-            groups: self.groups(fields.size(count)?)?,
-            normalised: fields
-                .truth(Field("expert_weights_norm", "norm_topk_prob"))?
-                .unwrap_or(true)
-                .then_some(1e-20),
-            scale: fields.positive(Field("expert_weights_scale", "routed_scaling_factor"))?.unwrap_or(1.0),
-            ..SIGMOID
-        };
-        self.experts(spec, count, EXPERT_WIDTH, gating)?;
-        let shared = Field("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
-        let shared = fields.size_or_none(shared)?;
+        self.experts(spec, count, EXPERT_WIDTH, self.routed_gating(count)?)?;
+        let shared = fields.size_or_none(self.shared_field())?;
         let latent = fields.size_or_none(Field("moe_latent_size", "moe_latent_size"))?;
         set_shared(spec, shared.map(|width| SharedExpertSpec { width, is_gated: false }));
         for layer in &mut spec.layers {
@@ -262,8 +247,9 @@ impl Reader<'_> {
         } else {
             self.width_of_heads(heads)?
         };
-        let state = self.bounded(Field(STATE_ROWS.0, state_key), MAX_HEAD_DIM)?;
-        self.check_state(heads, state, head_dim)?;
+        let state_field = Field(STATE_ROWS.0, state_key);
+        let state = self.bounded(state_field, MAX_HEAD_DIM)?;
+        self.check_state(state_field, heads, state, head_dim)?;
         Ok(Mamba2Spec {
             heads,
             head_dim,
@@ -288,12 +274,12 @@ impl Reader<'_> {
         Ok(limits)
     }
 
-    /// Checks that the states of `heads` heads are not absurdly large.
-    fn check_state(&self, heads: usize, rows: usize, columns: usize) -> Result<(), Kind> {
+    /// Checks that the states of `heads` heads are not absurdly large. `field` has the number of rows.
+    fn check_state(&self, field: Field, heads: usize, rows: usize, columns: usize) -> Result<(), Kind> {
         let len = heads.checked_mul(rows).and_then(|len| len.checked_mul(columns.next_multiple_of(COLUMNS)));
         let fits = len.is_some_and(|len| len <= MAX_STATE);
         let given = format!("{rows}, with {heads} heads of {columns} elements");
-        self.fields.rule(fits, STATE_ROWS, given, "a state must not exceed 2^26 elements")
+        self.fields.rule(fits, field, given, "a state must not exceed 2^26 elements")
     }
 
     /// Returns the width of each of `heads` heads of a recurrence, in a GGUF file.
@@ -338,49 +324,6 @@ impl Reader<'_> {
         let is_listed = spec.layers.iter().any(|layer| layer.mixer == MixerSpec::Nothing);
         Ok(is_listed.then(|| spec.layers.iter().map(|layer| layer.mixer == MixerSpec::Nothing).collect()))
     }
-
-    /// Checks that a Qwen configuration has experts in every layer.
-    pub(super) fn experts_everywhere(&self) -> Result<(), Kind> {
-        let fields = self.fields;
-        let rule = "only models with experts in every layer are supported";
-        let step = Field("", "decoder_sparse_step");
-        let given = fields.optional_size(step)?.unwrap_or(1);
-        fields.rule(given == 1, step, given, rule)?;
-        let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
-        fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), rule)
-    }
-
-    /// Checks that each layer has a mixer, unless the family has layers of one block, and that no
-    /// expert for all tokens is left unread.
-    pub(super) fn check_blocks(&self, spec: &ModelSpec) -> Result<(), Kind> {
-        let fields = self.fields;
-        let field = Field("attention.head_count_kv", "layer_types");
-        for (index, layer) in spec.layers.iter().enumerate() {
-            let is_single =
-                self.family == Family::NemotronH && layer.feed_forward != FeedForwardSpec::Nothing;
-            let is_whole = layer.mixer != MixerSpec::Nothing || is_single;
-            fields.rule(is_whole, field, 0, "a layer has neither attention nor a state")?;
-            let tensor = self.names().layer(index, "ffn_up_shexp") + ".weight";
-            if layer.feed_forward.experts().is_some_and(|experts| experts.shared.is_none())
-                && self.checkpoint.tensor(&tensor).is_some()
-            {
-                let is_counted = matches!(self.family, Family::DeepSeek | Family::Glm4Moe | Family::Ernie);
-                let counted = Field("expert_shared_count", "n_shared_experts");
-                return Err(fields.missing(if is_counted { counted } else { SHARED_WIDTH }));
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the layers of drafts, which GGUF files count among the layers.
-    pub(super) fn leave_out_drafts(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
-        let drafts = self.fields.size_or_none(Field("nextn_predict_layers", ""))?.unwrap_or(0);
-        let layers = spec.layers.len().saturating_sub(drafts);
-        let rule = "it must exceed the number of layers for drafts";
-        self.fields.rule(layers > 0, LAYERS, spec.layers.len(), rule)?;
-        spec.layers.truncate(layers);
-        Ok(())
-    }
 }
 
 /// Gives the mixer to the layers with a state.
@@ -388,15 +331,6 @@ fn replace_mixers(spec: &mut ModelSpec, has_state: &[bool], mixer: MixerSpec) {
     for (layer, has_state) in spec.layers.iter_mut().zip(has_state) {
         if *has_state {
             layer.mixer = mixer;
-        }
-    }
-}
-
-/// Sets the expert for all tokens in the layers with experts.
-pub(super) fn set_shared(spec: &mut ModelSpec, shared: Option<SharedExpertSpec>) {
-    for layer in &mut spec.layers {
-        if let FeedForwardSpec::Experts(experts) = &mut layer.feed_forward {
-            experts.shared = shared;
         }
     }
 }

@@ -1,12 +1,9 @@
 //! Families with latent attention: `DeepSeek` V2 and V3, Kimi K2, GLM-4.7-Flash and Mistral 4.
 
-use super::hybrid::set_shared;
 use super::{EXPERT_WIDTH, HEAD_DIM, HEADS, MAX_HEAD_DIM, Reader};
 use crate::error::Kind;
 use crate::spec::fields::Field;
-use crate::spec::{
-    Gating, LatentSpec, MixerSpec, ModelSpec, RopePairing, RopeScaling, Scores, SharedExpertSpec, Yarn,
-};
+use crate::spec::{Gating, LatentSpec, MixerSpec, ModelSpec, RopePairing, RopeScaling, Scores, Yarn};
 
 const QUERY_RANK: Field = Field("attention.q_lora_rank", "q_lora_rank");
 const RANK: Field = Field("attention.kv_lora_rank", "kv_lora_rank");
@@ -35,7 +32,7 @@ impl Reader<'_> {
         // Older files have the widths under the names of plain attention.
         let field = if fields.optional_size(KEY_DIM)?.is_some() { KEY_DIM } else { HEAD_DIM };
         let whole = self.bounded(field, MAX_HEAD_DIM)?;
-        fields.rule(whole > rotated, KEY_DIM, whole, "it must exceed the rotated part")?;
+        fields.rule(whole > rotated, field, whole, "it must exceed the rotated part")?;
         Ok([whole - rotated, rotated])
     }
 
@@ -120,10 +117,7 @@ impl Reader<'_> {
             }
         };
         self.experts_after(spec, dense, (EXPERTS, EXPERT_WIDTH), gating)?;
-        let shared = fields.size_or_none(Field("expert_shared_count", "n_shared_experts"))?;
-        let width = fields.size(EXPERT_WIDTH)?;
-        set_shared(spec, shared.map(|count| SharedExpertSpec { width: count * width, is_gated: false }));
-        Ok(())
+        self.counted_shared(spec)
     }
 
     /// Checks that the function of the router, if the checkpoint names it, is that of models with or
