@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 
 use crate::activation::Activation;
 use crate::matrix_mut::MatrixMut;
-use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
+use crate::vectors::{Bytes, Kind, Packed, Panel, Source, Span, Unpack, Vector, meet_panel};
 
 /// Vectors of eight rows, with the dot products of `D`.
 pub(super) struct Eight<D>(PhantomData<D>);
@@ -35,6 +35,25 @@ pub(super) trait Fours: Sized {
     /// The processor must support the implementation's instructions. The other requirements of
     /// [`meet_panel`] apply.
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>);
+
+    /// Calls [`Span::block`] in a function with the implementation's instructions enabled.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`Span::block`] apply.
+    unsafe fn block<S: Source<Eight<Self>>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    );
+
+    /// Calls [`Panel::fill`] in a function with the implementation's instructions enabled.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`Panel::fill`] apply.
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>);
 
     /// Adds to each lane the products of its four weights with four activations, which must be
     /// greater than -128.
@@ -56,6 +75,21 @@ impl Fours for Plain {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
+    #[inline(never)]
+    unsafe fn block<S: Source<Eight<Self>>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        span.block::<S, Eight<Self>, T, FINE>(source, x, out);
+    }
+
+    #[inline(never)]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        panel.fill::<B, Eight<Self>, SIGNED>(packed);
+    }
+
     /// Adds two products in 16 bits before widening. Their sum fits: `2 * 128 * 127 < 2^15`.
     ///
     /// # Safety
@@ -72,6 +106,23 @@ impl Fours for Dot {
     #[target_feature(enable = "dotprod")]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "dotprod")]
+    unsafe fn block<S: Source<Eight<Self>>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        span.block::<S, Eight<Self>, T, FINE>(source, x, out);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "dotprod")]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        panel.fill::<B, Eight<Self>, SIGNED>(packed);
     }
 
     /// Adds four products with one instruction. Uses inline assembly, because the intrinsic is not
@@ -115,6 +166,21 @@ impl<D: Fours> Vector for Eight<D> {
     #[inline(always)]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         D::meet::<K>(panel, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn block<S: Source<Self>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        D::block::<S, T, FINE>(span, source, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        D::fill::<B, SIGNED>(panel, packed);
     }
 
     #[inline(always)]

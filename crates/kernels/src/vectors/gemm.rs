@@ -56,18 +56,23 @@ pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     mut out: MatrixMut<'_>,
 ) {
     let Some(first) = x.first() else { return };
-    let is_wide = V::ROWS == TILE_ROWS;
     let tokens = (ROUND / size_of_val(first.groups())).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
     // Rounds down to whole blocks of tokens.
     let tokens = tokens / BLOCK * BLOCK;
     for (first, x) in (0..x.len()).step_by(tokens).zip(x.chunks(tokens)) {
         let out = out.of(first..first + x.len());
-        if is_wide || (x.len() == 1 && !is_fine(&x[0])) {
+        // Constants keep code that is not reached from being compiled.
+        if const { is_direct::<V>() } || (x.len() == 1 && !is_fine(&x[0])) {
             by_spans::<B, V>(tiles, x, out);
-        } else {
+        } else if const { !is_direct::<V>() } {
             by_panels::<B, V>(tiles, x, out);
         }
     }
+}
+
+/// Reports whether several tokens are multiplied directly with packed codes, without panels.
+const fn is_direct<V: Vector>() -> bool {
+    V::ROWS == TILE_ROWS
 }
 
 /// Reports whether the activations have 16 bits instead of 8.
@@ -75,7 +80,8 @@ pub(crate) fn is_fine(x: &Activation<'_>) -> bool {
     x.fine_rests().is_some()
 }
 
-/// Multiplies a round of tokens with all tiles, directly from packed codes.
+/// Multiplies a round of tokens with all tiles, directly from packed codes. Several tokens need a
+/// vector of all rows ([`is_direct`]).
 ///
 /// # Safety
 /// The requirements of [`products`] apply.
@@ -90,8 +96,10 @@ unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>],
             for row in (0..TILE_ROWS.min(rows - tile)).step_by(V::ROWS) {
                 let packed = Packed::<B>::new(bytes, tiles.columns, first, row);
                 let span = Span { first, count: len.min(groups - first), row: tile + row };
-                // For up to two blocks of tokens, computing the scales twice is as fast.
-                if B::LEN > GROUP && x.len() > 2 * BLOCK {
+                if const { !is_direct::<V>() } {
+                    V::block::<_, 1, false>(span, &packed, x, out.of(0..x.len()));
+                } else if const { B::LEN > GROUP } && x.len() > 2 * BLOCK {
+                    // For up to two blocks of tokens, computing the scales twice is as fast.
                     let scaled = Scaled::new::<V>(packed, room.get_or_insert_default(), span.count);
                     span.meet::<_, V>(scaled, &blocks, x, out.of(0..x.len()));
                 } else {
@@ -163,34 +171,34 @@ impl Span {
         x: &[Activation<'_>],
         mut out: MatrixMut<'_>,
     ) {
-        let is_wide = V::ROWS == TILE_ROWS;
         let mut token = 0;
         for block in &blocks.sizes[..blocks.count] {
             let (x, out) = (&x[token..], out.of(token..x.len()));
-            token += match *block {
-                Blocks::FINE if is_wide => self.block::<S, V, 1, true>(&source, x, out),
-                2 if is_wide => self.block::<S, V, 2, false>(&source, x, out),
-                3 if is_wide => self.block::<S, V, 3, false>(&source, x, out),
-                4 if is_wide => self.block::<S, V, 4, false>(&source, x, out),
-                6 if is_wide => self.block::<S, V, 6, false>(&source, x, out),
-                _ => self.block::<S, V, 1, false>(&source, x, out),
-            };
+            match *block {
+                Blocks::FINE => V::block::<S, 1, true>(self, &source, x, out),
+                2 => V::block::<S, 2, false>(self, &source, x, out),
+                3 => V::block::<S, 3, false>(self, &source, x, out),
+                4 => V::block::<S, 4, false>(self, &source, x, out),
+                6 => V::block::<S, 6, false>(self, &source, x, out),
+                _ => V::block::<S, 1, false>(self, &source, x, out),
+            }
+            token += usize::from(*block).max(1);
             source.is_near();
         }
     }
 
-    /// Multiplies the span with the first `T` tokens, as [`Span::meet`] does. Returns `T`.
+    /// Multiplies the span with the first `T` tokens, as [`Span::meet`] does.
     ///
     /// # Safety
     /// The requirements of [`Span::meet`] apply. `x` and `out` must have at least `T` tokens, with
     /// 16-bit activations if `FINE`.
     #[inline(always)]
-    unsafe fn block<S: Source<V>, V: Vector, const T: usize, const FINE: bool>(
+    pub(crate) unsafe fn block<S: Source<V>, V: Vector, const T: usize, const FINE: bool>(
         self,
         source: &S,
         x: &[Activation<'_>],
         mut out: MatrixMut<'_>,
-    ) -> usize {
+    ) {
         let mut sums = [V::each_float(0.0); T];
         let mut groups = [std::ptr::null::<Q8Block>(); T];
         let mut all = groups;
@@ -206,7 +214,6 @@ impl Span {
         for (t, sums) in sums.into_iter().enumerate() {
             store::<V>(&mut out.token(t)[self.row..], sums);
         }
-        T
     }
 }
 
@@ -224,7 +231,7 @@ unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
         for first in (0..groups).step_by(PANEL) {
             panel.span = Span { first, count: PANEL.min(groups - first), row };
             let packed = Packed::<B>::new(tile, tiles.columns, first, row % TILE_ROWS);
-            panel.fill::<B, V, false>(&packed);
+            V::fill::<B, false>(&mut panel, &packed);
             V::meet::<B::Kind>(&panel, x, out.of(0..x.len()));
         }
     }
@@ -248,10 +255,22 @@ pub(crate) unsafe fn meet_panel<K: Kind, V: Vector>(
         // Takes two tokens only if there are not four: the more tokens, the less each pays for
         // loading the weights.
         token += match x.iter().take(4).take_while(|x| !is_fine(x)).count() {
-            0 => panel.span.block::<_, V, 1, true>(&source, x, out),
-            1 => panel.span.block::<_, V, 1, false>(&source, x, out),
-            2 | 3 => panel.span.block::<_, V, 2, false>(&source, x, out),
-            _ => panel.span.block::<_, V, 4, false>(&source, x, out),
+            0 => {
+                V::block::<_, 1, true>(panel.span, &source, x, out);
+                1
+            }
+            1 => {
+                V::block::<_, 1, false>(panel.span, &source, x, out);
+                1
+            }
+            2 | 3 => {
+                V::block::<_, 2, false>(panel.span, &source, x, out);
+                2
+            }
+            _ => {
+                V::block::<_, 4, false>(panel.span, &source, x, out);
+                4
+            }
         };
     }
 }
@@ -285,7 +304,7 @@ pub(crate) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
 }
 
 /// Source of unpacked groups for `V::ROWS` matrix rows, one row in each vector lane.
-trait Source<V: Vector> {
+pub(crate) trait Source<V: Vector> {
     type Kind: Kind;
 
     /// Returns the base-2 logarithm of the bias of the levels, as

@@ -18,7 +18,7 @@ pub(crate) mod gemm;
 mod unpack;
 
 pub(crate) use self::floats::LoadColumn;
-pub(crate) use self::gemm::{Panel, meet_panel};
+pub(crate) use self::gemm::{Packed, Panel, Source, Span, meet_panel};
 pub(crate) use self::unpack::{Kind, Unpack};
 use crate::activation::Activation;
 use crate::layout::PLANE;
@@ -50,6 +50,26 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions. The other requirements of
     /// [`meet_panel`] apply.
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>);
+
+    /// Calls [`Span::block`] in a function of its own. The compiler takes much longer for a function
+    /// that contains the code for several numbers of tokens.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`Span::block`] apply.
+    unsafe fn block<S: Source<Self>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    );
+
+    /// Calls [`Panel::fill`] in a function of its own, as [`Vector::block`] does.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`Panel::fill`] apply.
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>);
 
     /// Loads a vector of integers.
     ///

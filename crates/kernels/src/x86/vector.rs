@@ -26,7 +26,7 @@ use std::marker::PhantomData;
 
 use crate::activation::Activation;
 use crate::matrix_mut::MatrixMut;
-use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
+use crate::vectors::{Bytes, Kind, Packed, Panel, Source, Span, Unpack, Vector, meet_panel};
 
 // Needs SSE4.1, which AVX2 includes. The `# Safety` sections of `Bytes` apply.
 impl Bytes for __m128i {
@@ -89,6 +89,23 @@ impl Vector for Sixteen {
 
     unsafe fn meet<K: Kind>(_: &Panel, _: &[Activation<'_>], _: MatrixMut<'_>) {
         unreachable!("no panels for vectors of a whole tile");
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    unsafe fn block<S: Source<Self>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        span.block::<S, Self, T, FINE>(source, x, out);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        panel.fill::<B, Self, SIGNED>(packed);
     }
 
     #[inline(always)]
@@ -283,6 +300,25 @@ pub(super) trait Fours: Sized {
     /// [`meet_panel`] apply.
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>);
 
+    /// Calls [`Span::block`] in a function with the implementation's instructions enabled.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`Span::block`] apply.
+    unsafe fn block<S: Source<Eight<Self>>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    );
+
+    /// Calls [`Panel::fill`] in a function with the implementation's instructions enabled.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`Panel::fill`] apply.
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>);
+
     /// Implements [`Vector::dot`].
     ///
     /// # Safety
@@ -312,6 +348,23 @@ impl Fours for Avx2 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn block<S: Source<Eight<Self>>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        span.block::<S, Eight<Self>, T, FINE>(source, x, out);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        panel.fill::<B, Eight<Self>, SIGNED>(packed);
     }
 
     /// Adds two products in 16 bits before widening. Their sum fits: `2 * 127 * 127 < 2^15`.
@@ -352,6 +405,25 @@ impl Fours for AvxVnni {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
+    unsafe fn block<S: Source<Eight<Self>>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        span.block::<S, Eight<Self>, T, FINE>(source, x, out);
+    }
+
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        panel.fill::<B, Eight<Self>, SIGNED>(packed);
+    }
+
     #[inline(always)]
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         #[cfg(test)]
@@ -387,6 +459,21 @@ impl<D: Fours> Vector for Eight<D> {
     #[inline(always)]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
         D::meet::<K>(panel, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn block<S: Source<Self>, const T: usize, const FINE: bool>(
+        span: Span,
+        source: &S,
+        x: &[Activation<'_>],
+        out: MatrixMut<'_>,
+    ) {
+        D::block::<S, T, FINE>(span, source, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn fill<B: Unpack, const SIGNED: bool>(panel: &mut Panel, packed: &Packed<B>) {
+        D::fill::<B, SIGNED>(panel, packed);
     }
 
     #[inline(always)]

@@ -2,13 +2,14 @@
 
 use std::ptr::with_exposed_provenance;
 
+use super::super::avx512;
 use super::super::vector::Sixteen;
 use super::{Integers, Shape, multiply, release};
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
 use crate::layout::{PIECES, PLANE, TILE_ROWS, Tiles};
 use crate::matrix_mut::MatrixMut;
-use crate::vectors::gemm::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
+use crate::vectors::gemm::{PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
 use crate::vectors::{Kind, Unpack, Vector};
 
 /// Number of tokens in a block: as many as a register has lines.
@@ -38,7 +39,7 @@ pub(crate) unsafe fn products<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>],
             match Tokens::of(x) {
                 Some(tokens) if tokens.count >= MANY => rounds::<B, MANY>(tiles, tokens, out),
                 Some(tokens) if tokens.count >= FEW => rounds::<B, FEW>(tiles, tokens, out),
-                _ => gemm::products::<B, Sixteen>(tiles, x, out),
+                _ => avx512::products::<B>(tiles, x, out),
             }
         }
     }
@@ -113,7 +114,7 @@ unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut
         for first in (0..groups).step_by(PANEL) {
             panel.span = Span { first, count: PANEL.min(groups - first), row };
             // SAFETY: the caller ensures the instructions, and tiles that are packed as `B`.
-            unsafe { panel.fill::<B, Sixteen, true>(&Packed::new(tile, tiles.columns, first, 0)) };
+            unsafe { Sixteen::fill::<B, true>(&mut panel, &Packed::new(tile, tiles.columns, first, 0)) };
             let mut done = 0;
             while done < tokens.count {
                 // The last block overlaps the block before if fewer than `T` tokens remain.
