@@ -4,6 +4,7 @@
 mod ends;
 mod family;
 mod names;
+mod python_json;
 pub(crate) mod safetensors;
 mod text;
 

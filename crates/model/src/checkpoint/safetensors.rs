@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::ends::{end_token, end_tokens};
+use super::python_json::quote_numbers;
 use super::text::{text_config, text_name};
 use crate::LoadError;
 use crate::error::Kind;
@@ -220,7 +221,7 @@ fn add_model_opt(folder: &Path, config: &mut Map<String, Value>) -> Result<(), L
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
     let bytes = std::fs::read(path).map_err(|error| LoadError::new(path, error))?;
-    serde_json::from_slice(&bytes).map_err(|error| LoadError::new(path, Kind::Json(error)))
+    serde_json::from_slice(&quote_numbers(&bytes)).map_err(|error| LoadError::new(path, Kind::Json(error)))
 }
 
 impl Folder {
