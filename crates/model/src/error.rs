@@ -4,6 +4,7 @@ use std::{fmt, io};
 use thiserror::Error;
 
 use crate::Device;
+use crate::memory::{Bytes, MemoryUse};
 
 /// Error from opening a model file. The message starts with the file's path.
 #[derive(Debug)]
@@ -41,6 +42,13 @@ impl LoadError {
 pub(crate) enum Kind {
     #[error("cannot be read")]
     Io(#[from] io::Error),
+    #[error(
+        "a context of {context} tokens takes {}, but {} are free ({needed}){}",
+        Bytes(*total),
+        Bytes(*limit),
+        if *fits == 0 { String::new() } else { format!("; {fits} tokens fit") }
+    )]
+    Memory { needed: MemoryUse, context: usize, total: usize, limit: usize, fits: usize },
     #[error("the file is empty")]
     Empty,
     #[error("not a GGUF file: it starts with {given:02x?}")]

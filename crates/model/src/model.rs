@@ -14,16 +14,18 @@ use crate::candle;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
 use crate::error::Kind;
+use crate::memory::MemoryUse;
 use crate::spec::ModelSpec;
 use crate::template::{JinjaTemplate, PlainTemplate};
-use crate::weights::{Quantization, StoredMethod, Weights};
+use crate::weights::{Purpose, Quantization, StoredMethod, Weights};
 use crate::{Device, LoadError};
 
 /// Options for opening a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     /// Maximum number of tokens of a sequence, prompt and output together. The default and upper
-    /// limit is the length that the model was trained for.
+    /// limit is the length that the model was trained for. With [`OpenOptions::memory`], the default
+    /// is less if that length does not fit.
     ///
     /// For some models, this length also determines the rotary frequencies
     /// ([`LongFactors`](crate::spec::LongFactors)).
@@ -42,6 +44,10 @@ pub struct OpenOptions {
     /// sequences can be cut without computing them again. The default is 1 GiB. The states of
     /// sequences in use come on top. Models without such states ignore this option.
     pub state_bytes: Option<usize>,
+    /// Memory in bytes that the model and one sequence of full length may take on the CPU
+    /// ([`MemoryUse::with_context`]). A model that takes more is not opened. `None` means no limit.
+    /// candle's own models and GPUs ignore this option.
+    pub memory: Option<usize>,
 }
 
 impl OpenOptions {
@@ -110,6 +116,23 @@ impl fmt::Debug for Model {
     }
 }
 
+/// Least context that a limit of the memory leaves to a model whose context is not given.
+const LEAST_CONTEXT: usize = 512;
+
+/// Returns the number of tokens of a sequence that fit in `limit` bytes, at most `context`.
+///
+/// # Errors
+/// Returns an error if the given context does not fit, or if too small a context would fit.
+fn fitting(needed: MemoryUse, (context, is_given): (usize, bool), limit: usize) -> Result<usize, Kind> {
+    let fits = needed.context_within(limit).map_or(0, |fits| fits.min(context));
+    let least = if is_given { context } else { context.min(LEAST_CONTEXT) };
+    if fits >= least {
+        return Ok(fits);
+    }
+    let total = needed.with_context(least);
+    Err(Kind::Memory { needed, context: least, total, limit, fits })
+}
+
 impl Model {
     /// Opens a GGUF file or a folder of safetensors, as [`Checkpoint::open`] does.
     ///
@@ -120,6 +143,7 @@ impl Model {
     /// - The architecture is unknown.
     /// - A hyperparameter or tensor is missing, or a tensor has the wrong shape.
     /// - The device is absent, not supported by this build, or out of memory.
+    /// - The model does not fit in [`OpenOptions::memory`].
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, LoadError> {
         Self::from_checkpoint(Checkpoint::open(path)?, options)
     }
@@ -140,14 +164,22 @@ impl Model {
         };
         // Without a request for a GPU, what no GPU computes runs on the CPU.
         let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
-        let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
+        let wanted = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
+        let context = match options.memory.filter(|_| device.is_none()) {
+            None => wanted,
+            Some(limit) => {
+                let needed = MemoryUse::of(&checkpoint, options.quantize)?;
+                let is_given = options.context.is_some();
+                fitting(needed, (wanted, is_given), limit).map_err(|kind| checkpoint.error(kind))?
+            }
+        };
+        let weights = Weights::bind(&checkpoint, &spec, options.quantize, Purpose::Compute)?;
         // Conversion has already read the weights, so read-ahead is useful only without it.
         if options.quantize.is_none() {
             for map in checkpoint.maps() {
                 map.will_need();
             }
         }
-        let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let backend = match device {
             None => {
                 let network = options

@@ -447,7 +447,7 @@ mod tests {
             let sides = [(Device::Cpu, Precision::Full), (tested(), Precision::Stored)];
             let rows = sides.map(|(device, precision)| {
                 let spec = ModelSpec::of(&checkpoint).unwrap();
-                let weights = host::Weights::bind(&checkpoint, &spec, None).unwrap();
+                let weights = host::Weights::bind(&checkpoint, &spec, None, host::Purpose::Compute).unwrap();
                 let network = Network::with_precision(spec, &weights, 2000, device, precision);
                 let mut decoder = Decoder::new(Arc::new(network.unwrap()), 2000);
                 let texts =

@@ -286,7 +286,8 @@ mod tests {
         for small in Synthetic::small() {
             let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();
             let spec = ModelSpec::of(&checkpoint).unwrap();
-            let weights = weights::Weights::bind(&checkpoint, &spec, None).unwrap();
+            let weights =
+                weights::Weights::bind(&checkpoint, &spec, None, weights::Purpose::Compute).unwrap();
             let weights::FeedForward::Dense(dense) = &weights.layers[0].feed_forward else { unreachable!() };
             let linear =
                 |device: &Device, precision| Upload { device, precision }.linear(&dense.down).unwrap();

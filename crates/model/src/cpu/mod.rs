@@ -44,7 +44,7 @@ use crate::backend::Backend;
 use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
-use crate::weights::{LayerWeights, Mixer, Packed, Weights};
+use crate::weights::{LayerWeights, Linear, Mixer, Packed, Weights};
 
 /// Number of tokens in a piece.
 const PIECE: usize = 256;
@@ -81,25 +81,9 @@ impl Network {
         team: Team,
     ) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
+        let kv_memory = KvMemory::new(&spec, kv_format(&spec, &weights));
         let weights = weights.pack()?;
-        // Keys and values that come from `f32` weights are computed in `f32`, and are then also
-        // stored in `f32`.
-        let is_exact = |layer: &LayerWeights<Packed>| match &layer.mixer {
-            Mixer::Latent(latent) => latent.latent.weight.operand() == Operand::Floats,
-            Mixer::Attention(attention) => {
-                let mut linears = [&attention.key, &attention.value].into_iter().flatten();
-                linears.all(|linear| linear.weight.operand() == Operand::Floats)
-            }
-            _ => true,
-        };
-        let is_exact = weights.layers.iter().all(is_exact)
-            || !spec
-                .layers
-                .iter()
-                .filter_map(|layer| layer.mixer.cached())
-                .all(|shape| KvFormat::I16.takes(shape.head_dim));
         let state_memory = StateMemory::new(&spec);
-        let kv_memory = KvMemory::new(&spec, if is_exact { KvFormat::F32 } else { KvFormat::I16 });
         let state_bytes = state_bytes.unwrap_or(STATE_BYTES);
         Ok(Self { spec, weights, rope, kv_memory, state_memory, state_bytes, team })
     }
@@ -116,6 +100,29 @@ impl Network {
         });
         weights.len()
     }
+}
+
+/// Returns the format in which keys and values are stored.
+fn kv_format(spec: &ModelSpec, weights: &Weights) -> KvFormat {
+    // Keys and values that come from `f32` weights are computed in `f32`, and are then also stored in
+    // `f32`.
+    let is_f32 = |linear: &Linear| linear.weight.encoding().operand() == Operand::Floats;
+    let is_exact = |layer: &LayerWeights| match &layer.mixer {
+        Mixer::Latent(latent) => is_f32(&latent.latent),
+        Mixer::Attention(attention) => [&attention.key, &attention.value].into_iter().flatten().all(is_f32),
+        _ => true,
+    };
+    let mut shapes = spec.layers.iter().filter_map(|layer| layer.mixer.cached());
+    let is_stored_exactly =
+        weights.layers.iter().all(is_exact) || !shapes.all(|shape| KvFormat::I16.takes(shape.head_dim));
+    if is_stored_exactly { KvFormat::F32 } else { KvFormat::I16 }
+}
+
+/// Returns the size of the keys and values of a token, and of the state of a sequence, in bytes.
+pub(crate) fn bytes_of_sequence(spec: &ModelSpec, weights: &Weights) -> (usize, usize) {
+    let kv_memory = KvMemory::new(spec, kv_format(spec, weights));
+    let state = StateMemory::new(spec).map_or(0, |memory| memory.bytes());
+    (kv_memory.bytes_per_position(), state)
 }
 
 impl Backend for Network {

@@ -3,7 +3,7 @@ mod mixers;
 
 use std::sync::Arc;
 
-use super::matrix::{Matrix, RowFormat};
+use super::matrix::{Matrix, Purpose, RowFormat};
 use super::stored;
 use super::{
     DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, PerLayerInput, PerLayerInputs,
@@ -30,10 +30,11 @@ pub(super) fn bind(
     checkpoint: &Checkpoint,
     spec: &ModelSpec,
     quantize: Option<Quantization>,
+    purpose: Purpose,
 ) -> Result<Weights, Kind> {
     let (family, _) = Family::of(checkpoint)?;
     let (names, stored) = (Names::new(checkpoint, family), stored::Method::of(checkpoint)?);
-    Binder { checkpoint, spec, names, stored, quantize }.bind()
+    Binder { checkpoint, spec, names, stored, quantize, purpose }.bind()
 }
 
 /// The matrices of a feed-forward block, and those of the expert that computes every token.
@@ -46,6 +47,7 @@ struct Binder<'a> {
     names: Names,
     stored: stored::Method,
     quantize: Option<Quantization>,
+    purpose: Purpose,
 }
 
 impl Binder<'_> {
@@ -360,16 +362,18 @@ impl Binder<'_> {
             return Err(Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() });
         }
         let all = self.checkpoint.bytes(info);
-        let mut bytes = Vec::with_capacity(info.byte_len);
-        for expert in all.chunks_exact(inputs * outputs * size) {
-            for output in (0..outputs).map(&source) {
-                let elements =
-                    expert.chunks_exact(outputs * size).map(|row| &row[output * size..(output + 1) * size]);
-                elements.for_each(|element| bytes.extend(element));
-            }
-        }
         let format = RowFormat { encoding, bytes: inputs * size };
-        Ok(Matrix::owned(bytes, format, outputs * count, inputs))
+        Ok(Matrix::owned(self.purpose, format, outputs * count, inputs, || {
+            let mut bytes = Vec::with_capacity(info.byte_len);
+            for expert in all.chunks_exact(inputs * outputs * size) {
+                for output in (0..outputs).map(&source) {
+                    let rows = expert.chunks_exact(outputs * size);
+                    let elements = rows.map(|row| &row[output * size..(output + 1) * size]);
+                    elements.for_each(|element| bytes.extend(element));
+                }
+            }
+            bytes
+        }))
     }
 
     /// Assembles MXFP4 rows from two tensors: `NAME_blocks` with the elements and `NAME_scales`
@@ -388,18 +392,20 @@ impl Binder<'_> {
         let shape = [MXFP4_LEN as u64 / 2, blocks as u64, outputs as u64, count as u64];
         let elements = self.bytes(&format!("{name}_blocks"), &shape)?;
         let scales = self.bytes(&format!("{name}_scales"), &shape[1..])?;
-        let mut bytes = Vec::with_capacity(elements.len() + scales.len());
-        for expert in 0..count {
-            for row in (0..outputs).map(|output| expert * outputs + source(output)) {
-                let blocks = row * blocks..(row + 1) * blocks;
-                for (scale, pairs) in scales[blocks.clone()].iter().zip(&elements.as_chunks().0[blocks]) {
-                    bytes.push(*scale);
-                    bytes.extend(stored::halves::<{ MXFP4_LEN / 2 }>(pairs));
+        let format = RowFormat { encoding: Encoding::Mxfp4, bytes: blocks * (1 + MXFP4_LEN / 2) };
+        Ok(Matrix::owned(self.purpose, format, outputs * count, inputs, || {
+            let mut bytes = Vec::with_capacity(elements.len() + scales.len());
+            for expert in 0..count {
+                for row in (0..outputs).map(|output| expert * outputs + source(output)) {
+                    let blocks = row * blocks..(row + 1) * blocks;
+                    for (scale, pairs) in scales[blocks.clone()].iter().zip(&elements.as_chunks().0[blocks]) {
+                        bytes.push(*scale);
+                        bytes.extend(stored::halves::<{ MXFP4_LEN / 2 }>(pairs));
+                    }
                 }
             }
-        }
-        let format = RowFormat { encoding: Encoding::Mxfp4, bytes: blocks * (1 + MXFP4_LEN / 2) };
-        Ok(Matrix::owned(bytes, format, outputs * count, inputs))
+            bytes
+        }))
     }
 
     /// Returns the bytes of a tensor of type `U8`, after checking its shape.
@@ -427,7 +433,7 @@ impl Binder<'_> {
 
     /// Reads a tensor of shape `shape` as a matrix with `rows` rows of `columns` elements each.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
-        if let Some(matrix) = stored::read(self.checkpoint, self.stored, name, shape)? {
+        if let Some(matrix) = stored::read(self.checkpoint, (self.stored, self.purpose), name, shape)? {
             return Ok(matrix);
         }
         let (info, encoding) = self.checkpoint.encoded(name, shape)?;
@@ -441,7 +447,7 @@ impl Binder<'_> {
     /// unchanged.
     fn converted(&self, matrix: Matrix) -> Matrix {
         match self.quantize {
-            Some(wanted) if matrix.is_float() => quantized(&matrix, wanted).unwrap_or(matrix),
+            Some(wanted) if matrix.is_float() => quantized(self.purpose, &matrix, wanted).unwrap_or(matrix),
             _ => matrix,
         }
     }
@@ -478,7 +484,7 @@ const MXFP4_LEN: usize = 32;
 
 /// Converts a matrix to the type `wanted`. Returns `None` if its rows are not whole blocks of this
 /// type.
-fn quantized(matrix: &Matrix, wanted: Quantization) -> Option<Matrix> {
+fn quantized(purpose: Purpose, matrix: &Matrix, wanted: Quantization) -> Option<Matrix> {
     let columns = matrix.columns;
     let candidates = match wanted {
         Quantization::Q4K => &[Encoding::Q4K, Encoding::Q8_0][..],
@@ -489,7 +495,7 @@ fn quantized(matrix: &Matrix, wanted: Quantization) -> Option<Matrix> {
     let quantize = quantizer(encoding)?;
     let (block_len, block_bytes) = encoding.block();
     let format = RowFormat { encoding, bytes: columns / block_len * block_bytes };
-    Some(Matrix::filled(format, matrix.rows, columns, |rows, out| {
+    Some(Matrix::filled(purpose, format, matrix.rows, columns, |rows, out| {
         let mut values = vec![0.0; rows.len() * columns];
         matrix.dequantize(rows, &mut values);
         quantize(&values, out);

@@ -29,6 +29,17 @@ enum Storage {
     Mapped(Arc<FileMap>),
     /// Memory, for matrices that were converted on load.
     Owned(Arc<Vec<u8>>),
+    /// Nowhere: the weights are only measured ([`Purpose::Measure`]).
+    Absent,
+}
+
+/// Purpose for which weights are bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// To compute with them.
+    Compute,
+    /// To find the size of the matrices. Matrices that would have to be converted have no bytes.
+    Measure,
 }
 
 /// Encoding of a row, and its size in bytes.
@@ -50,27 +61,46 @@ impl Matrix {
         Self { storage: Storage::Mapped(map), offset, row_bytes, encoding, factor: 1.0, rows, columns }
     }
 
-    pub(super) fn owned(bytes: Vec<u8>, format: RowFormat, rows: usize, columns: usize) -> Self {
+    /// Creates a matrix in memory from the bytes that `bytes` returns. It is not called if the
+    /// purpose is only to measure.
+    pub(super) fn owned(
+        purpose: Purpose,
+        format: RowFormat,
+        rows: usize,
+        columns: usize,
+        bytes: impl FnOnce() -> Vec<u8>,
+    ) -> Self {
         let RowFormat { encoding, bytes: row_bytes } = format;
-        let storage = Storage::Owned(Arc::new(bytes));
+        let storage = match purpose {
+            Purpose::Compute => Storage::Owned(Arc::new(bytes())),
+            Purpose::Measure => Storage::Absent,
+        };
         Self { storage, offset: 0, row_bytes, encoding, factor: 1.0, rows, columns }
     }
 
     /// Creates a matrix in memory. `fill` writes the bytes of a range of rows. It is called for
-    /// several ranges in parallel.
+    /// several ranges in parallel, or not at all if the purpose is only to measure.
     pub(super) fn filled(
+        purpose: Purpose,
         format: RowFormat,
         rows: usize,
         columns: usize,
         fill: impl Fn(Range<usize>, &mut [u8]) + Sync,
     ) -> Self {
         const ROWS_AT_ONCE: usize = 64;
-        let mut bytes = vec![0; rows * format.bytes];
-        bytes.par_chunks_mut(ROWS_AT_ONCE * format.bytes).enumerate().for_each(|(index, out)| {
-            let first = index * ROWS_AT_ONCE;
-            fill(first..first + out.len() / format.bytes, out);
-        });
-        Self::owned(bytes, format, rows, columns)
+        Self::owned(purpose, format, rows, columns, || {
+            let mut bytes = vec![0; rows * format.bytes];
+            bytes.par_chunks_mut(ROWS_AT_ONCE * format.bytes).enumerate().for_each(|(index, out)| {
+                let first = index * ROWS_AT_ONCE;
+                fill(first..first + out.len() / format.bytes, out);
+            });
+            bytes
+        })
+    }
+
+    /// Reports whether the matrix is in a file.
+    pub(super) const fn is_mapped(&self) -> bool {
+        matches!(self.storage, Storage::Mapped(_))
     }
 
     /// Returns the matrix with all elements multiplied by `factor`.
@@ -95,22 +125,26 @@ impl Matrix {
     }
 
     /// Returns the given rows as a matrix. If they are not adjacent, they are copied.
-    pub(super) fn gather(&self, rows: &[usize]) -> Self {
+    pub(super) fn gather(&self, purpose: Purpose, rows: &[usize]) -> Self {
         if let Some(&first) = rows.first()
             && rows.iter().copied().eq(first..first + rows.len())
         {
             return self.slice(first..first + rows.len());
         }
-        let bytes = rows.iter().flat_map(|&row| self.bytes(row..row + 1)).copied().collect();
+        let bytes = || rows.iter().flat_map(|&row| self.bytes(row..row + 1)).copied().collect();
         let format = RowFormat { encoding: self.encoding, bytes: self.row_bytes };
-        Self::owned(bytes, format, rows.len(), self.columns).scaled(self.factor)
+        Self::owned(purpose, format, rows.len(), self.columns, bytes).scaled(self.factor)
     }
 
     /// Returns the bytes of a range of rows.
+    ///
+    /// # Panics
+    /// Panics if the matrix was bound only to be measured.
     fn bytes(&self, rows: Range<usize>) -> &[u8] {
         let all: &[u8] = match &self.storage {
             Storage::Mapped(map) => map,
             Storage::Owned(bytes) => bytes,
+            Storage::Absent => panic!("the matrix was bound only to be measured"),
         };
         &all[self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes]
     }

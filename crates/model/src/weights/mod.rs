@@ -10,7 +10,7 @@ mod stored;
 use formwork_kernels::{Encoding, Packing};
 
 pub use self::bind::Quantization;
-pub(crate) use self::matrix::Matrix;
+pub(crate) use self::matrix::{Matrix, Purpose};
 pub(crate) use self::mixer::{
     AttentionWeights, Convolution, DeltaRule, LatentQuery, LatentWeights, Mamba2, Mixer, QkNormWeights,
     ShortConvolution,
@@ -146,8 +146,9 @@ impl Weights {
         checkpoint: &Checkpoint,
         spec: &ModelSpec,
         quantize: Option<Quantization>,
+        purpose: Purpose,
     ) -> Result<Self, LoadError> {
-        bind::bind(checkpoint, spec, quantize).map_err(|kind| checkpoint.error(kind))
+        bind::bind(checkpoint, spec, quantize, purpose).map_err(|kind| checkpoint.error(kind))
     }
 }
 

@@ -118,6 +118,37 @@ impl Weights<Matrix> {
     }
 }
 
+/// Size of a model's matrices, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    /// Matrices that are packed.
+    pub(crate) packed: usize,
+    /// Matrices that stay in the file.
+    pub(crate) mapped: usize,
+    /// Matrices in memory before they are packed, because they are not read as they are stored.
+    pub(crate) converted: usize,
+}
+
+impl Weights<Matrix> {
+    /// Returns the size of the matrices.
+    pub(crate) fn size(&self) -> Size {
+        let mut size = Size::default();
+        self.each(&mut |matrix, order| {
+            size.packed += packed_bytes(matrix, order);
+            if !matrix.is_mapped() {
+                size.converted += matrix.rows * matrix.row_bytes();
+            }
+        });
+        let tables =
+            [self.embedding.as_ref(), self.per_layer_inputs.as_ref().map(|inputs| &inputs.embedding)];
+        for table in tables.into_iter().flatten() {
+            let bytes = table.rows * table.row_bytes();
+            *if table.is_mapped() { &mut size.mapped } else { &mut size.packed } += bytes;
+        }
+        size
+    }
+}
+
 fn packed_bytes(matrix: &Matrix, order: Order) -> usize {
     PackedRows::bytes_for(order(matrix.encoding()), matrix.rows, matrix.columns)
 }

@@ -11,6 +11,7 @@ mod files;
 mod golden;
 mod laws;
 mod low_bits;
+mod memory;
 mod published;
 mod reference;
 mod stored;

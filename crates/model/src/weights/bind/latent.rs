@@ -3,7 +3,7 @@
 use super::{Binder, stored};
 use crate::error::Kind;
 use crate::spec::LatentSpec;
-use crate::weights::matrix::RowFormat;
+use crate::weights::matrix::{Purpose, RowFormat};
 use crate::weights::{LatentQuery, LatentWeights, Linear, Matrix};
 use formwork_kernels::Encoding;
 
@@ -61,7 +61,7 @@ impl Binder<'_> {
         let all = exact.matrix(&both, rank, heads * of_head)?;
         let keys = (0..heads).map(|head| {
             let first = head * of_head;
-            whole(self.converted(transposed(&all.slice(first..first + plain_dim))))
+            whole(self.converted(transposed(self.purpose, &all.slice(first..first + plain_dim))))
         });
         let values = (0..heads).map(|head| {
             let first = head * of_head + plain_dim;
@@ -73,19 +73,22 @@ impl Binder<'_> {
 
 /// Transposes a matrix. The result has 16-bit floats if the elements have at most 16 bits, and 32-bit
 /// floats otherwise. Blocks of quantised elements run along rows, so they cannot be kept.
-fn transposed(matrix: &Matrix) -> Matrix {
+fn transposed(purpose: Purpose, matrix: &Matrix) -> Matrix {
     let (rows, columns) = (matrix.rows, matrix.columns);
-    let mut values = vec![0.0; rows * columns];
-    matrix.dequantize(0..rows, &mut values);
-    let element = |index: usize| values[index % rows * columns + index / rows];
-    let elements = (0..rows * columns).map(element);
-    let (encoding, bytes): (Encoding, Vec<u8>) = match matrix.encoding() {
-        Encoding::F32 => (Encoding::F32, elements.flat_map(f32::to_le_bytes).collect()),
-        Encoding::Bf16 => {
-            (Encoding::Bf16, elements.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect())
-        }
-        _ => (Encoding::F16, elements.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()),
+    let encoding = match matrix.encoding() {
+        float @ (Encoding::F32 | Encoding::Bf16) => float,
+        _ => Encoding::F16,
     };
     let format = RowFormat { encoding, bytes: rows * encoding.block().1 };
-    Matrix::owned(bytes, format, columns, rows)
+    Matrix::owned(purpose, format, columns, rows, || {
+        let mut values = vec![0.0; rows * columns];
+        matrix.dequantize(0..rows, &mut values);
+        let element = |index: usize| values[index % rows * columns + index / rows];
+        let elements = (0..rows * columns).map(element);
+        match encoding {
+            Encoding::F32 => elements.flat_map(f32::to_le_bytes).collect(),
+            Encoding::Bf16 => elements.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
+            _ => elements.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
+        }
+    })
 }

@@ -4,7 +4,8 @@ use super::Binder;
 use crate::error::Kind;
 use crate::spec::{AttentionSpec, ConvolutionSpec, DeltaRuleSpec, KeyValues, Mamba2Spec, MixerSpec, QkNorm};
 use crate::weights::{
-    AttentionWeights, Convolution, DeltaRule, Linear, Mamba2, Mixer, QkNormWeights, ShortConvolution, stored,
+    AttentionWeights, Convolution, DeltaRule, Linear, Mamba2, Mixer, Purpose, QkNormWeights,
+    ShortConvolution, stored,
 };
 
 impl Binder<'_> {
@@ -31,7 +32,7 @@ impl Binder<'_> {
                     let (head, row) = (row / shape.head_dim, row % shape.head_dim);
                     (2 * head + part) * shape.head_dim + row
                 });
-                query.gather(rows)
+                query.gather(self.purpose, rows)
             };
             (part(0), Some(part(1)))
         } else {
@@ -138,7 +139,8 @@ impl Binder<'_> {
             let both = exact.linear(&name("ssm_ba"), hidden, 2 * heads)?;
             let shared = heads / shape.key_heads;
             let part = |part: usize| {
-                both.gather((0..heads).map(|head| (2 * (head / shared) + part) * shared + head % shared))
+                let rows = (0..heads).map(|head| (2 * (head / shared) + part) * shared + head % shared);
+                both.gather(self.purpose, rows)
             };
             (part(0), part(1))
         } else {
@@ -175,7 +177,8 @@ impl Binder<'_> {
         };
         let queries = rows(0, key_dim);
         let mixed = queries.chain(rows(key_dim, key_dim)).chain(rows(2 * key_dim, values_of_head));
-        Ok((all.gather(mixed), all.gather(rows(2 * key_dim + values_of_head, values_of_head))))
+        let gates = rows(2 * key_dim + values_of_head, values_of_head);
+        Ok((all.gather(self.purpose, mixed), all.gather(self.purpose, gates)))
     }
 
     fn mamba2(&self, index: usize, shape: Mamba2Spec) -> Result<Mamba2, Kind> {
@@ -228,9 +231,9 @@ impl Binder<'_> {
 
 impl Linear {
     /// Returns the given rows, with their biases.
-    fn gather(&self, rows: impl Iterator<Item = usize>) -> Self {
+    fn gather(&self, purpose: Purpose, rows: impl Iterator<Item = usize>) -> Self {
         let rows: Vec<usize> = rows.collect();
         let bias = self.bias.as_ref().map(|bias| rows.iter().map(|&row| bias[row]).collect());
-        Self { weight: self.weight.gather(&rows), bias }
+        Self { weight: self.weight.gather(purpose, &rows), bias }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn from_blocks(
     fill: impl Fn(Range<usize>, &mut [u8]) + Sync,
 ) -> Result<Matrix, Kind> {
     let format = source.row_format(encoding)?;
-    Ok(Matrix::filled(format, source.all_rows(), source.columns, fill).scaled(factor))
+    Ok(Matrix::filled(source.purpose, format, source.all_rows(), source.columns, fill).scaled(factor))
 }
 
 /// Creates a matrix of 8-bit integers. `fill` writes the values of a range of rows.

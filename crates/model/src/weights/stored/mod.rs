@@ -37,7 +37,7 @@ pub(super) use self::float4::halves;
 pub(super) use self::gguf::factors;
 pub(crate) use self::method::Method;
 use self::source::Source;
-use super::matrix::Matrix;
+use super::matrix::{Matrix, Purpose};
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 
@@ -47,12 +47,14 @@ use crate::error::Kind;
 /// A shape with three dimensions stands for the matrices of several experts, one after the other.
 pub(super) fn read(
     checkpoint: &Checkpoint,
-    method: Method,
+    (method, purpose): (Method, Purpose),
     name: &str,
     shape: &[u64],
 ) -> Result<Option<Matrix>, Kind> {
     let is_plain = checkpoint.tensor(name).is_some_and(|tensor| tensor.dtype.compute().is_some());
-    let Some(source) = Source::new(checkpoint, name, shape).filter(|_| !is_plain) else { return Ok(None) };
+    let Some(source) = Source::new(checkpoint, purpose, name, shape).filter(|_| !is_plain) else {
+        return Ok(None);
+    };
     let matrix = match method {
         Method::None => return Ok(None),
         Method::Float8 { block } => float8::read(&source, "weight_scale_inv", block)?,

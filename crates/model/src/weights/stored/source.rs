@@ -1,4 +1,4 @@
-use super::super::matrix::RowFormat;
+use super::super::matrix::{Purpose, RowFormat};
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 use formwork_kernels::{Encoding, GROUP};
@@ -6,6 +6,7 @@ use formwork_kernels::{Encoding, GROUP};
 /// The tensors of a quantised matrix, or of the matrices of several experts.
 pub(super) struct Source<'a> {
     checkpoint: &'a Checkpoint,
+    pub(super) purpose: Purpose,
     /// Start of the names of all tensors of the matrix.
     prefix: &'a str,
     /// Character between `prefix` and the name of a part.
@@ -22,7 +23,12 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     /// Finds the tensors of the matrix `name`. Returns `None` if `shape` is not that of a matrix or
     /// of several matrices.
-    pub(super) fn new(checkpoint: &'a Checkpoint, name: &'a str, shape: &[u64]) -> Option<Self> {
+    pub(super) fn new(
+        checkpoint: &'a Checkpoint,
+        purpose: Purpose,
+        name: &'a str,
+        shape: &[u64],
+    ) -> Option<Self> {
         let (columns, rows, count) = match *shape {
             [columns, rows] => (columns, rows, 1),
             [columns, rows, count] => (columns, rows, count),
@@ -31,7 +37,7 @@ impl<'a> Source<'a> {
         // The tensors of stacked experts are not inside a module of their own.
         let (prefix, separator) = name.strip_suffix(".weight").map_or((name, '_'), |module| (module, '.'));
         let [count, rows, columns] = [count, rows, columns].map(|size| size as usize);
-        Some(Self { checkpoint, prefix, separator, name, count, rows, columns })
+        Some(Self { checkpoint, purpose, prefix, separator, name, count, rows, columns })
     }
 
     /// Returns the number of rows of all matrices together.

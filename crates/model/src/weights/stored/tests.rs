@@ -28,7 +28,7 @@ fn checkpoint(quantization: &Value, change: impl FnOnce(&mut Value)) -> (TempDir
 fn read_case(checkpoint: &Checkpoint, case: &str) -> Result<Matrix, Kind> {
     let expected = checkpoint.tensor(&format!("{case}.expected")).unwrap();
     let name = if expected.shape.len() == 3 { case.to_owned() } else { format!("{case}.weight") };
-    read(checkpoint, Method::of(checkpoint)?, &name, &expected.shape).map(Option::unwrap)
+    read(checkpoint, (Method::of(checkpoint)?, Purpose::Compute), &name, &expected.shape).map(Option::unwrap)
 }
 
 fn fp8(block: Option<[usize; 2]>) -> Value {
@@ -219,7 +219,7 @@ fn plain_tensors_stay_as_they_are() {
         header.as_object_mut().unwrap().retain(|_, entry| !entry.is_null());
     });
     let method = Method::of(&checkpoint).unwrap();
-    assert!(read(&checkpoint, method, "gptq.weight", &[128, 16]).unwrap().is_none());
+    assert!(read(&checkpoint, (method, Purpose::Compute), "gptq.weight", &[128, 16]).unwrap().is_none());
     assert_eq!(rows(&checkpoint, "gptq"), Some(16));
     assert_eq!(rows(&checkpoint, "awq"), Some(16));
     assert_eq!(rows(&checkpoint, "pack"), Some(16));

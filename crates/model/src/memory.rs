@@ -1,0 +1,155 @@
+//! The memory that a model takes on the CPU, computed without reading its matrices.
+
+use std::fmt;
+
+use crate::LoadError;
+use crate::checkpoint::Checkpoint;
+use crate::cpu;
+use crate::spec::ModelSpec;
+use crate::weights::{Purpose, Quantization, Weights};
+
+/// Memory that a model takes on the CPU, in bytes.
+///
+/// [`Display`](fmt::Display) formats the fields, in powers of 1024.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryUse {
+    /// Packed matrices.
+    pub weights: usize,
+    /// Matrices from which a token needs a few rows only, such as the embedding. They stay in the
+    /// file, which the system keeps in memory as far as there is room. Not part of the totals below.
+    pub mapped: usize,
+    /// Additional matrices while the model is opened: those of quantised types that are converted.
+    pub converted: usize,
+    /// Keys and values of a token. 0 if no layer has attention.
+    pub per_token: usize,
+    /// State of a sequence beside its keys and values. 0 if no layer has a recurrence or a convolution.
+    pub per_sequence: usize,
+}
+
+impl MemoryUse {
+    /// Memory for activations and logits, in bytes. The actual amount depends on the model and on the
+    /// batches, and is usually smaller.
+    pub const WORK: usize = 128 << 20;
+
+    /// Computes the memory of the model in a checkpoint. `quantize` is the type to which its floats
+    /// are converted, as in [`OpenOptions::quantize`](crate::OpenOptions::quantize).
+    ///
+    /// # Errors
+    /// Returns an error if Formwork's own decoder does not support the model, or if a tensor is
+    /// missing or has the wrong shape.
+    pub fn of(checkpoint: &Checkpoint, quantize: Option<Quantization>) -> Result<Self, LoadError> {
+        let spec = ModelSpec::of(checkpoint)?;
+        let weights = Weights::bind(checkpoint, &spec, quantize, Purpose::Measure)?;
+        let (per_token, per_sequence) = cpu::bytes_of_sequence(&spec, &weights);
+        let size = weights.size();
+        Ok(Self {
+            weights: size.packed,
+            mapped: size.mapped,
+            converted: size.converted,
+            per_token,
+            per_sequence,
+        })
+    }
+
+    /// Returns the memory for the model and one sequence of `context` tokens, in bytes.
+    pub const fn with_context(&self, context: usize) -> usize {
+        let sequence = self.per_sequence.saturating_add(self.per_token.saturating_mul(context));
+        let sequence = if sequence < self.converted { self.converted } else { sequence };
+        self.weights.saturating_add(sequence).saturating_add(Self::WORK)
+    }
+
+    /// Returns the number of tokens of the longest sequence for which `limit` bytes are enough. Returns
+    /// `None` if the model alone takes more.
+    pub const fn context_within(&self, limit: usize) -> Option<usize> {
+        match limit.checked_sub(self.with_context(0)) {
+            None => None,
+            Some(_) if self.per_token == 0 => Some(usize::MAX),
+            Some(_) => {
+                let fixed = self.weights + self.per_sequence + Self::WORK;
+                Some(limit.saturating_sub(fixed) / self.per_token)
+            }
+        }
+    }
+}
+
+impl fmt::Display for MemoryUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "weights {}", Bytes(self.weights))?;
+        if self.converted > 0 {
+            write!(f, ", {} more while it is opened", Bytes(self.converted))?;
+        }
+        if self.mapped > 0 {
+            write!(f, ", {} in the mapped file", Bytes(self.mapped))?;
+        }
+        if self.per_token > 0 {
+            write!(f, ", keys and values {} per token", Bytes(self.per_token))?;
+        }
+        if self.per_sequence > 0 {
+            write!(f, ", state {} per sequence", Bytes(self.per_sequence))?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of bytes. [`Display`](fmt::Display) formats it with three digits and a unit, such as
+/// `1.25 GiB`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bytes(pub usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} bytes", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        // 1023.5 would be written with four digits.
+        while value >= 999.5 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let digits = match value {
+            0.0..9.995 => 2,
+            9.995..99.95 => 1,
+            _ => 0,
+        };
+        write!(f, "{value:.digits$} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_three_digits() {
+        let cases = [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1.00 KiB"),
+            (1000 << 10, "0.98 MiB"),
+            (30 << 20, "30.0 MiB"),
+            (1 << 30, "1.00 GiB"),
+            (usize::MAX, "16777216 TiB"),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(Bytes(bytes).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_longest_context_fits_and_one_more_token_does_not() {
+        let of_model =
+            MemoryUse { weights: 1 << 30, mapped: 5, converted: 0, per_token: 3000, per_sequence: 7 };
+        let limit = 2 << 30;
+        let context = of_model.context_within(limit).unwrap();
+        assert!(of_model.with_context(context) <= limit && of_model.with_context(context + 1) > limit);
+        assert_eq!(of_model.context_within(1 << 30), None);
+        // A conversion takes memory before there is a sequence.
+        let converted = MemoryUse { converted: 1 << 30, ..of_model };
+        assert_eq!(converted.context_within(limit), None);
+        assert_eq!(converted.context_within(3 << 30), of_model.context_within(3 << 30));
+        assert_eq!(MemoryUse { per_token: 0, ..of_model }.context_within(limit), Some(usize::MAX));
+    }
+}
