@@ -9,6 +9,7 @@ use formwork_lm::LanguageModel;
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::arrival::{Arrival, Event};
+use crate::drafter::Drafter;
 use crate::embedding::Embedding;
 use crate::error::GenerationKind;
 use crate::pace::Pace;
@@ -38,7 +39,7 @@ pub struct EngineOptions {
     /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
     /// `None` drafts up to 8 tokens if the model is batch invariant and forgets tokens at no cost
     /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::truncates_cheaply`]), and none
-    /// otherwise. Models that cannot fork never draft.
+    /// otherwise, or 8 if there is a draft model. Models that cannot fork never draft.
     pub speculate: Option<usize>,
 }
 
@@ -66,6 +67,7 @@ pub struct Engine {
     pub(crate) running: Vec<Sequence>,
     pub(crate) embeddings: VecDeque<Embedding>,
     pub(crate) cache: PrefixCache,
+    pub(crate) drafter: Option<Drafter>,
     /// Number of sequences admitted so far.
     admitted: u64,
     pub(crate) pace: Pace,
@@ -83,6 +85,20 @@ impl Engine {
         tokenizer: Arc<Tokenizer>,
         options: EngineOptions,
     ) -> EngineHandle {
+        Self::start_with_draft(model, None, tokenizer, options)
+    }
+
+    /// Starts the model thread, with a smaller model of the same vocabulary that drafts tokens for the
+    /// large one to check. Outputs are the same as without a draft model if the large model is batch
+    /// invariant ([`LanguageModel::is_batch_invariant`]).
+    ///
+    /// A draft model that fails is not used any more.
+    pub fn start_with_draft(
+        model: Box<dyn LanguageModel>,
+        draft: Option<Box<dyn LanguageModel>>,
+        tokenizer: Arc<Tokenizer>,
+        options: EngineOptions,
+    ) -> EngineHandle {
         let (sender, events) = channel();
         let stats = Arc::new(Mutex::new(Stats::new()));
         let handle = EngineHandle {
@@ -96,6 +112,7 @@ impl Engine {
         };
         let engine = Self {
             cache: PrefixCache::new(&*model, options.prefix_cache_bytes),
+            drafter: draft.map(|draft| Drafter::new(draft, options.parallel, options.step_tokens)),
             model,
             tokenizer,
             events,

@@ -36,6 +36,7 @@
 
 mod arrival;
 mod bias;
+mod drafter;
 mod dry;
 mod embedding;
 mod engine;

@@ -42,6 +42,54 @@ impl Precedent {
     }
 }
 
+/// Weight of the latest draft in a success rate.
+const WEIGHT: f32 = 0.2;
+
+/// Returns the relative cost of checking a drafted token in a pass that `sequences` sequences share.
+pub(crate) const fn check_cost(sequences: usize) -> f32 {
+    COST * sequences as f32
+}
+
+/// Estimated probability that a token of a draft model is right if all drafts before it are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Rate(f32);
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self(0.7)
+    }
+}
+
+impl Rate {
+    /// Returns the number of tokens to draft, at most `most`, so that a token of the output takes the
+    /// least time. `cost` is the time to draft and to check a token, relative to a pass with one token.
+    ///
+    /// The method needs `&mut self` because a rate that allows no draft recovers a little.
+    pub(crate) fn count(&mut self, cost: f32, most: usize) -> usize {
+        let (mut best, mut best_speed) = (0, 1.0);
+        let (mut expected, mut chance) = (1.0, 1.0);
+        for len in 1..=most {
+            chance *= self.0;
+            expected += chance;
+            let speed = expected / cost.mul_add(len as f32, 1.0);
+            if speed > best_speed {
+                (best, best_speed) = (len, speed);
+            }
+        }
+        if best == 0 {
+            self.0 += 0.02 * (0.7 - self.0).max(0.0);
+        }
+        best
+    }
+
+    /// Updates the rate: the first `right` of `drafted` tokens were right.
+    pub(crate) fn learn(&mut self, drafted: usize, right: usize) {
+        for index in 0..drafted.min(right + 1) {
+            self.0 += WEIGHT * (if index < right { 1.0 } else { 0.0 } - self.0);
+        }
+    }
+}
+
 /// Success rates of past drafts, which determine the length of the next draft.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Record {
@@ -65,7 +113,7 @@ impl Record {
     /// draft recovers a little.
     pub(crate) fn count(&mut self, precedent: Precedent, sequences: usize, most: usize) -> usize {
         let chance = &mut self.chances[precedent.common - SHORTEST];
-        let cost = COST * sequences as f32;
+        let cost = check_cost(sequences);
         let count = (1..=most).take_while(|&len| chance.powi(len as i32) >= cost).count();
         if count == 0 {
             // Lets a rate that failed recover, so that drafting is tried again after a while.
@@ -76,7 +124,6 @@ impl Record {
 
     /// Updates the success rate: the first `right` of `drafted` tokens were right.
     pub(crate) fn learn(&mut self, precedent: Precedent, drafted: usize, right: usize) {
-        const WEIGHT: f32 = 0.2;
         let chance = &mut self.chances[precedent.common - SHORTEST];
         for index in 0..drafted.min(right + 1) {
             let was = if index < right { 1.0 } else { 0.0 };
@@ -107,6 +154,21 @@ mod tests {
         assert_eq!(drafted("a", 9), "");
         assert_eq!(drafted("", 9), "");
         assert_eq!(drafted("the cat and the", 0), "");
+    }
+
+    #[test]
+    fn draft_models_are_asked_for_what_pays() {
+        let count = |chance: f32, cost: f32| Rate(chance).count(cost, 8);
+        assert_eq!([count(0.9, 0.05), count(0.9, 0.5), count(0.5, 0.3), count(0.3, 0.4)], [8, 3, 1, 0]);
+        let mut rate = Rate::default();
+        while rate.count(0.5, 8) > 0 {
+            rate.learn(1, 0);
+        }
+        let failed = rate;
+        let waited = (0..).find(|_| rate.count(0.5, 8) > 0).unwrap();
+        assert!(failed.0 < rate.0 && (10..200).contains(&waited), "{failed:?}, {waited}");
+        (0..30).for_each(|_| rate.learn(4, 4));
+        assert_eq!(rate.count(0.1, 8), 8);
     }
 
     #[test]

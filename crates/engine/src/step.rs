@@ -175,11 +175,23 @@ impl Engine {
         /// Default maximum number of drafted tokens.
         const MOST: usize = 8;
         let pays = self.model.is_batch_invariant() && self.model.truncates_cheaply();
-        let unasked = if pays { MOST } else { 0 };
+        let unasked = if pays || self.drafter.is_some() { MOST } else { 0 };
         let most = self.options.speculate.unwrap_or(unasked);
         if most == 0 || !self.model.can_fork() {
             return;
         }
+        self.draft_from_texts(if self.options.speculate.is_some() || pays { most } else { 0 });
+        let Some(mut drafter) = self.drafter.take() else { return };
+        let drafted =
+            contained(|| Ok(drafter.draft(&mut self.running, most).map_err(GenerationKind::model)?));
+        match drafted {
+            Ok(()) => self.drafter = Some(drafter),
+            Err(error) => tracing::warn!(%error, "the draft model failed; it is not used any more"),
+        }
+    }
+
+    /// Drafts at most `most` tokens for each generating sequence, from earlier places in its text.
+    fn draft_from_texts(&mut self, most: usize) {
         let generating = |sequence: &&Sequence| sequence.need().is_generated();
         let sequences = self.running.iter().filter(generating).count();
         for mut sequence in std::mem::take(&mut self.running) {
@@ -367,7 +379,13 @@ impl Engine {
         let prompts = feeds.iter().filter(|feed| feed.role == Role::Prompt);
         let read: usize = prompts.map(|feed| feed.tokens.len()).sum();
         if logits.is_ok() {
-            self.pace.note(feeds.iter().map(|feed| feed.tokens.len()).sum(), time);
+            let tokens = feeds.iter().map(|feed| feed.tokens.len()).sum();
+            self.pace.note(tokens, time);
+            if read == 0
+                && let Some(drafter) = &mut self.drafter
+            {
+                drafter.note_pass(time, feeds.len(), tokens);
+            }
         }
         let replayed = self.model.replayed_tokens();
         let mut stats = self.stats();

@@ -1,8 +1,10 @@
 //! Exchange between a sequence and the model: tokens to read, and logits that come back.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
+use formwork_grammar::Matcher;
 use formwork_lm::Role;
 use formwork_vocab::{TokenId, TokenSet};
 
@@ -19,6 +21,20 @@ pub(crate) struct Feed<'a> {
     pub(crate) rows: Vec<Option<&'a TokenSet>>,
     /// True if only the largest logit of the only row matters.
     pub(crate) is_greedy: bool,
+}
+
+/// State of a sequence's constraint after its drafts.
+pub(crate) struct Ahead {
+    matcher: Option<Matcher>,
+    /// Mask for the next draft, if there is a constraint.
+    mask: Option<Arc<TokenSet>>,
+}
+
+impl Ahead {
+    /// Returns the tokens that the next draft may be. `None` means all.
+    pub(crate) fn mask(&self) -> Option<&TokenSet> {
+        self.mask.as_deref()
+    }
 }
 
 /// Maximum number of held tokens whose logits are computed in one step. Each row is as long as the
@@ -88,27 +104,56 @@ impl Sequence {
         if found.is_empty() {
             return;
         }
-        let started = Instant::now();
-        // Uses a clone: the matcher stores a guaranteed closing path, and looking ahead must not
-        // change it.
-        let mut ahead = self.processors.matcher.clone();
-        let mut mask = self.mask.clone();
-        for (index, token) in found.into_iter().enumerate() {
-            if let Some(ahead) = &mut ahead {
-                let is_masked = mask.as_ref().is_some_and(|mask| !mask.contains(token));
-                if is_masked || !self.budget.allows(ahead, token, index) || ahead.commit(token).is_err() {
-                    break;
-                }
-                mask = Some(ahead.mask());
-            }
-            if self.tokenizer.vocabulary().is_end(token) {
+        let mut ahead = self.look_ahead();
+        for token in found {
+            if !self.push_draft(&mut ahead, token) {
                 break;
             }
+        }
+    }
+
+    /// Returns the number of tokens, at most `most`, that are worth drafting with a draft model, at the
+    /// given cost of a token ([`Rate::count`](crate::lookup::Rate::count)). Returns 0 if the sequence
+    /// already has drafts or chooses no token next.
+    pub(crate) fn plan_drafts(&mut self, cost: f32, most: usize) -> usize {
+        let chooses = matches!(self.need(), Need::Generated(_)) && !self.delivery.is_complete();
+        if !chooses || !self.speculation.is_empty() {
+            return 0;
+        }
+        self.speculation.plan(cost, most.min(self.budget.remaining().saturating_sub(1)))
+    }
+
+    /// Returns the state of the constraint after the last token.
+    pub(crate) fn look_ahead(&self) -> Ahead {
+        // Uses a clone: the matcher stores a guaranteed closing path, and looking ahead must not
+        // change it.
+        Ahead { matcher: self.processors.matcher.clone(), mask: self.mask.clone() }
+    }
+
+    /// Appends a draft, if it is allowed. `ahead` is the state of the constraint after the drafts so
+    /// far. Returns false if no draft may follow.
+    pub(crate) fn push_draft(&mut self, ahead: &mut Ahead, token: TokenId) -> bool {
+        let started = Instant::now();
+        let Ahead { matcher, mask } = ahead;
+        let index = self.speculation.len();
+        let is_allowed = match matcher {
+            Some(matcher) => {
+                let is_masked = mask.as_ref().is_some_and(|mask| !mask.contains(token));
+                let is_allowed =
+                    !is_masked && self.budget.allows(matcher, token, index) && matcher.commit(token).is_ok();
+                if is_allowed {
+                    *mask = Some(matcher.mask());
+                }
+                self.account.add_grammar_since(started);
+                is_allowed
+            }
+            None => true,
+        };
+        let may_follow = is_allowed && !self.tokenizer.vocabulary().is_end(token);
+        if may_follow {
             self.speculation.push(token, mask.clone());
         }
-        if ahead.is_some() {
-            self.account.add_grammar_since(started);
-        }
+        may_follow
     }
 
     /// Takes the logits computed after the last `count` tokens of a [`Sequence::feed`]. Shape:

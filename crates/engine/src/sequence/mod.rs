@@ -16,7 +16,7 @@ use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use self::account::Account;
 use self::budget::Budget;
 use self::delivery::Delivery;
-pub(crate) use self::feed::Feed;
+pub(crate) use self::feed::{Ahead, Feed};
 use self::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::error::GenerationKind;
@@ -126,6 +126,11 @@ impl Sequence {
     /// Returns the tokens of the prompt and the output.
     pub(crate) fn tokens(&self) -> &[TokenId] {
         &self.tokens
+    }
+
+    /// Returns the number of tokens of the tokenizer.
+    pub(crate) fn vocabulary_len(&self) -> usize {
+        self.tokenizer.vocabulary().len()
     }
 
     /// Returns the tokens of the prompt.

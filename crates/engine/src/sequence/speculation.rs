@@ -8,7 +8,7 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet};
 
 use crate::Stats;
-use crate::lookup::{Precedent, Record};
+use crate::lookup::{Precedent, Rate, Record};
 
 /// A drafted token that has not been chosen yet.
 struct Draft {
@@ -24,13 +24,24 @@ struct DraftCounts {
     accepted: u64,
 }
 
+/// Origin of drafts.
+#[derive(Clone, Copy)]
+enum Source {
+    /// An earlier place in the text.
+    Text(Precedent),
+    /// A draft model.
+    Model,
+}
+
 /// Drafts for the next pass, and the success of earlier drafts.
 #[derive(Default)]
 pub(super) struct Speculation {
     drafts: Vec<Draft>,
-    /// Place that the drafts were copied from.
-    precedent: Option<Precedent>,
+    /// Origin of the drafts.
+    source: Option<Source>,
     record: Record,
+    /// Success of the drafts of a draft model.
+    rate: Rate,
     /// Counts since the last report to the statistics.
     counts: DraftCounts,
 }
@@ -39,15 +50,22 @@ impl Speculation {
     /// Removes all drafts.
     pub(super) fn clear(&mut self) {
         self.drafts.clear();
-        self.precedent = None;
+        self.source = None;
     }
 
     /// Returns tokens worth drafting after `tokens`, at most `most`, for a pass that `sequences`
     /// generating sequences share. Remembers their source.
     pub(super) fn look_up(&mut self, tokens: &[TokenId], most: usize, sequences: usize) -> Vec<TokenId> {
         let Some(precedent) = Precedent::find(tokens).filter(|_| most > 0) else { return Vec::new() };
-        self.precedent = Some(precedent);
+        self.source = Some(Source::Text(precedent));
         precedent.draft(tokens, self.record.count(precedent, sequences, most))
+    }
+
+    /// Returns the number of tokens, at most `most`, that are worth drafting with a draft model, at the
+    /// given cost of a token ([`Rate::count`]). Remembers their source.
+    pub(super) fn plan(&mut self, cost: f32, most: usize) -> usize {
+        self.source = Some(Source::Model);
+        self.rate.count(cost, most)
     }
 
     /// Appends a draft with the mask for the token after it.
@@ -87,8 +105,10 @@ impl Speculation {
 
     /// Records that the check accepted the first `accepted` drafts, and removes all drafts.
     pub(super) fn settle(&mut self, accepted: usize) {
-        if let Some(precedent) = self.precedent {
-            self.record.learn(precedent, self.drafts.len(), accepted);
+        match self.source {
+            Some(Source::Text(precedent)) => self.record.learn(precedent, self.drafts.len(), accepted),
+            Some(Source::Model) => self.rate.learn(self.drafts.len(), accepted),
+            None => {}
         }
         self.counts.checked += self.drafts.len() as u64;
         self.counts.accepted += accepted as u64;

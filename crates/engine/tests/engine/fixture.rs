@@ -147,6 +147,16 @@ pub(crate) fn start(model: impl LanguageModel + 'static, options: EngineOptions)
     start_timed(model, EngineOptions { step_time: Duration::MAX, ..options })
 }
 
+/// Starts an engine with a draft model, without a time limit for steps.
+pub(crate) fn start_with_draft(
+    model: impl LanguageModel + 'static,
+    draft: impl LanguageModel + 'static,
+    options: EngineOptions,
+) -> EngineHandle {
+    let options = EngineOptions { step_time: Duration::MAX, ..options };
+    Engine::start_with_draft(Box::new(model), Some(Box::new(draft)), tokenizer(), options)
+}
+
 /// Starts an engine with the time limit for steps in `options`.
 pub(crate) fn start_timed(model: impl LanguageModel + 'static, options: EngineOptions) -> EngineHandle {
     Engine::start(Box::new(model), tokenizer(), options)

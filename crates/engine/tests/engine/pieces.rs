@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, SequenceId, Wanted, masked};
 use formwork_vocab::TokenId;
@@ -22,11 +23,17 @@ pub(crate) struct Pieces {
     next: u32,
     /// Value reported by `is_batch_invariant`.
     is_batch_invariant: bool,
+    pass_time: Duration,
 }
 
 impl Pieces {
     pub(crate) fn new(is_batch_invariant: bool) -> Self {
         Self { is_batch_invariant, ..Self::default() }
+    }
+
+    /// Returns the model with a delay for each pass.
+    pub(crate) fn slow(self, pass_time: Duration) -> Self {
+        Self { pass_time, ..self }
     }
 
     pub(crate) fn open_sequences(&self) -> usize {
@@ -120,6 +127,7 @@ impl LanguageModel for Pieces {
         8
     }
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        std::thread::sleep(self.pass_time);
         self.with(|sequences| {
             batch.check(|id| sequences.get(&id).map(Vec::len), VOCABULARY, CONTEXT)?;
             let rows = batch.runs.iter().map(|run| {

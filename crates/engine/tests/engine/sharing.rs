@@ -7,8 +7,8 @@ use formwork_lm::{Role, ScriptedModel};
 use formwork_vocab::TokenId;
 
 use crate::fixture::{
-    CONTROL, Pass, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, start_timed, told,
-    wait,
+    CONTROL, Pass, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, start_timed,
+    start_with_draft, told, wait,
 };
 use crate::pieces::Pieces;
 
@@ -48,15 +48,22 @@ fn any_request(random: &mut Random) -> Request {
     }
 }
 
+/// Fills a row with logits that favour one of the four tokens that [`Pieces`] favours.
+fn guess(tokens: &[TokenId], row: &mut [f32]) {
+    babble(tokens, row);
+    row[97..=100].iter_mut().for_each(|logit| *logit += 6.0);
+}
+
 #[test]
 fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
     let plain =
         EngineOptions { parallel: 1, prefix_cache_bytes: 0, speculate: Some(0), ..EngineOptions::default() };
     let alone = start(Pieces::default(), plain);
     let mut random = Random(5);
-    let (mut cached, mut drafted, mut accepted) = (0, 0, 0);
+    let (mut cached, mut drafted, mut accepted, mut guesses) = (0, 0, 0, 0);
     for round in 0..40 {
-        let model = Pieces::new(random.below(2) == 0);
+        // A draft model pays only if the model takes its time.
+        let model = Pieces::new(random.below(2) == 0).slow(Duration::from_micros(100));
         let options = EngineOptions {
             parallel: 1 + random.below(6),
             step_tokens: 1 + random.below(500),
@@ -64,7 +71,11 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
             speculate: [Some(0), Some(1), Some(9), None][random.below(4)],
             ..EngineOptions::default()
         };
-        let engine = start(model.clone(), options);
+        let guesser = Shared::new(ScriptedModel::new(VOCABULARY, [100, 700][random.below(2)], guess));
+        let engine = match random.below(2) {
+            0 => start(model.clone(), options),
+            _ => start_with_draft(model.clone(), guesser.clone(), options),
+        };
         let requests: Vec<Request> = (0..10).map(|_| any_request(&mut random)).collect();
         let mut running = Vec::new();
         for request in &requests {
@@ -87,10 +98,13 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
         wait(engine.clear_prefix_cache());
         let stats = engine.stats();
         assert_eq!((model.open_sequences(), stats.cache_tokens), (0, 0), "round {round}");
+        assert!(guesser.open_sequences() <= options.parallel, "round {round}");
+        guesses += guesser.passes().len();
         drafted += stats.drafted_tokens;
         accepted += stats.accepted_tokens;
     }
     assert!(cached > 2000, "{cached}");
+    assert!(guesses > 500, "{guesses}");
     assert!(accepted > 50 && drafted > 2 * accepted, "{accepted} of {drafted}");
 }
 
