@@ -3,8 +3,10 @@
 mod bench;
 mod grammar;
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -18,6 +20,8 @@ pub(crate) use self::grammar::{
     DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand,
     NotationArg, SampleArgs, TokenizeArgs, TokenizerArgs,
 };
+
+use crate::load::Opening;
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
@@ -33,9 +37,10 @@ pub(crate) struct ModelArgs {
 /// Options for opening a model.
 #[derive(clap::Args)]
 pub(crate) struct OpenArgs {
-    /// Maximum number of tokens of prompt and output together [default: the model's trained context length].
+    /// Maximum number of tokens of prompt and output together, or `auto` for the model's trained context
+    /// length, or less if memory allows only less [default: auto].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) ctx: Option<NonZeroUsize>,
+    pub(crate) ctx: Option<ContextArg>,
 
     /// Quantize floating-point matrices to this type when loading; quantized matrices stay unchanged.
     #[arg(long, value_name = "TYPE")]
@@ -49,6 +54,53 @@ pub(crate) struct OpenArgs {
     /// Number of CPU threads [default: number of cores].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
+
+    /// Memory for copies of recurrent states, such as 512M or 2G, so that conversations of hybrid models
+    /// continue without reading them again [default: 1G].
+    #[arg(long, value_name = "BYTES", value_parser = size_or_none)]
+    pub(crate) state_cache: Option<u64>,
+
+    /// Smaller model with the same vocabulary, named like a model. It drafts tokens that the model checks
+    /// several at a time: the output stays the same, and usually arrives sooner.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) draft: Option<String>,
+}
+
+/// Number of tokens of a context, or `auto`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ContextArg {
+    Auto,
+    Tokens(NonZeroUsize),
+}
+
+impl FromStr for ContextArg {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        if given == "auto" {
+            return Ok(Self::Auto);
+        }
+        given.parse().map(Self::Tokens).map_err(|error| format!("{error}; expected a number or `auto`"))
+    }
+}
+
+impl fmt::Display for ContextArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Tokens(tokens) => tokens.fmt(f),
+        }
+    }
+}
+
+impl ContextArg {
+    /// Returns the number of tokens, or `None` for `auto`.
+    pub(crate) fn tokens(self) -> Option<usize> {
+        match self {
+            Self::Auto => None,
+            Self::Tokens(tokens) => Some(tokens.get()),
+        }
+    }
 }
 
 fn threads(given: &str) -> Result<NonZeroUsize, String> {
@@ -58,17 +110,23 @@ fn threads(given: &str) -> Result<NonZeroUsize, String> {
 }
 
 impl OpenArgs {
+    /// Returns how to open a model, and the name of the draft model.
+    pub(crate) fn opening(&self) -> Opening {
+        Opening { how: self.options(), draft: self.draft.clone() }
+    }
+
     pub(crate) fn options(&self) -> OpenOptions {
         let quantize = self.quantize.map(|wanted| match wanted {
             QuantizeArg::Q8_0 => Quantization::Q8_0,
             QuantizeArg::Q4K => Quantization::Q4K,
         });
-        let context = self.ctx.map(NonZeroUsize::get);
+        let context = self.ctx.and_then(ContextArg::tokens);
         OpenOptions {
             context,
             quantize,
             device: self.device,
             threads: self.threads,
+            state_bytes: self.state_cache.map(|bytes| bytes as usize),
             ..OpenOptions::default()
         }
     }

@@ -91,12 +91,14 @@ impl BackendArgs {
 
     /// Refuses the options that only a model in this process uses.
     pub(crate) fn check_remote(&self) -> Result<()> {
-        let OpenArgs { ctx, quantize, device, threads } = &self.open;
+        let OpenArgs { ctx, quantize, device, threads, state_cache, draft } = &self.open;
         let options = [
             ("--ctx", ctx.is_some()),
             ("--quantize", quantize.is_some()),
             ("--device", *device != Device::Auto),
             ("--threads", threads.is_some()),
+            ("--state-cache", state_cache.is_some()),
+            ("--draft", draft.is_some()),
         ];
         for (option, is_given) in options {
             if is_given {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::adapt::AdaptArgs;
-use crate::args::{BenchCommand, ChatArgs, FieldsCommand, GrammarCommand, RunArgs, ServeArgs, TokenizeArgs};
+use crate::args::{
+    BenchCommand, ChatArgs, ContextArg, FieldsCommand, GrammarCommand, RunArgs, ServeArgs, TokenizeArgs,
+};
 use crate::catalogue::CatalogueArgs;
 use crate::directives::DirectivesCommand;
 use crate::eval::args::EvalCommand;
@@ -59,10 +61,14 @@ pub(crate) enum Command {
     ///
     /// Exit code 1: no model matches.
     Catalogue(CatalogueArgs),
-    /// Show a model's metadata, tensors and chat template.
+    /// Show a model's metadata, tensors and chat template, and the memory that it takes.
     Inspect {
         /// .gguf file, safetensors folder, short name or hub id.
         model: String,
+
+        /// Number of tokens for which to compute the memory [default: as many as fit].
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        ctx: Option<ContextArg>,
     },
     /// Convert text to token ids, or token ids to text.
     Tokenize(TokenizeArgs),

@@ -10,7 +10,7 @@ use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_fields::{Definition, Format, TemplateOptions};
 use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Part, SchemaOptions, Undeclared};
-use formwork_lm::ChatTemplate;
+use formwork_lm::{ChatTemplate, LanguageModel};
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::{Checkpoint, Model, OpenOptions};
 use formwork_protocol::config::LOCAL_PROVIDER;
@@ -23,6 +23,7 @@ use crate::args::{
 };
 use crate::config;
 use crate::files::{read_input_text, read_json_option, read_option, read_text, without_mark};
+use crate::memory;
 use crate::remotes;
 
 /// A shape that the output must match, read and parsed.
@@ -166,43 +167,76 @@ fn named_in_config(name: &str) -> Result<Option<String>> {
     )
 }
 
-/// Opens a model; warns if the requested context is longer than the one that the model was trained
-/// for.
+/// Opens a model. Refuses a model or a context for which not enough memory is free. Says so if the
+/// context is shorter or would be longer than the one that the model was trained for.
 pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
+    let how = OpenOptions { memory: memory::free(), ..how };
     if let Some(threads) = how.threads {
         // The global pool runs candle's operations and the loading of models. It is built once, so
         // all models of a process share the same number of threads.
         rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global().ok();
     }
     let model = Model::open(path, how)?;
-    let trained = model.context_len();
-    if let Some(wanted) = how.context.filter(|&wanted| wanted > trained) {
-        eprintln!(
-            "formwork: warning: --ctx {wanted} exceeds the model's trained context length of {trained} tokens"
-        );
+    let (context, trained) = (model.context_len(), model.spec().map(|spec| spec.context));
+    match how.context {
+        Some(wanted) if wanted > context => eprintln!(
+            "formwork: warning: --ctx {wanted} exceeds the model's trained context length of {context} tokens"
+        ),
+        None if trained.is_some_and(|trained| context < trained) => eprintln!(
+            "formwork: warning: the context is {context} tokens, because the memory that is free is not \
+             enough for the trained {}",
+            trained.unwrap_or_default()
+        ),
+        _ => {}
     }
     Ok(model)
 }
 
+/// How to open a model for an engine.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) how: OpenOptions,
+    /// Name of the draft model.
+    pub(crate) draft: Option<String>,
+}
+
 /// Resolves and opens a model and starts its engine.
-pub(crate) fn load(model: &str, how: OpenOptions, options: EngineOptions) -> Result<Loaded> {
+pub(crate) fn load(model: &str, opening: &Opening, options: EngineOptions) -> Result<Loaded> {
     let local = resolve(model)?;
-    let (engine, template) = start(&local.path, how, options)?;
+    let (engine, template) = start(&local.path, opening, options)?;
     Ok(Loaded { engine, template, name: local.name })
 }
 
 /// Opens the model in a file or folder and starts its engine.
 pub(crate) fn start(
     path: &Path,
-    how: OpenOptions,
+    opening: &Opening,
     options: EngineOptions,
 ) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let model = open(path, how)?;
+    let model = open(path, opening.how)?;
     let tokenizer = Arc::new(model.tokenizer()?);
+    let draft = opening.draft.as_deref().map(|name| open_draft(name, opening.how, &tokenizer)).transpose();
+    let draft = draft.context("--draft")?;
     let template = model
         .compile_template(&tokenizer, Some(SystemTime::now()))
         .with_context(|| format!("{}: tokenizer.chat_template", path.display()))?;
-    Ok((Engine::start(model.language_model(), tokenizer, options), template))
+    let engine = Engine::start_with_draft(model.language_model(), draft, tokenizer, options);
+    Ok((engine, template))
+}
+
+/// Opens a draft model, and checks that it has the vocabulary of `tokenizer`.
+fn open_draft(name: &str, how: OpenOptions, tokenizer: &Tokenizer) -> Result<Box<dyn LanguageModel>> {
+    // The context and the conversion are those of the large model.
+    let draft = open(&resolve(name)?.path, OpenOptions { context: None, quantize: None, ..how })?;
+    let (own, large) = (draft.tokenizer()?, tokenizer.vocabulary());
+    let own = own.vocabulary();
+    // Models of a family differ in the number of unused tokens at the end.
+    let mut shared = own.ids().take(large.len());
+    if let Some(token) = shared.find(|&token| own.bytes(token) != large.bytes(token)) {
+        let [own, large] = [own, large].map(|vocabulary| String::from_utf8_lossy(vocabulary.bytes(token)));
+        bail!("{name}: another vocabulary than the model's: token {token} is {own:?} instead of {large:?}");
+    }
+    Ok(draft.language_model())
 }
 
 /// Loads the tokenizer that the command line names, if any.

@@ -123,7 +123,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         if *name != id && !Path::new(name).exists() {
             aliases.push(name.clone());
         }
-        let how = args.open.options();
+        let opening = args.open.opening();
         let engine = EngineOptions {
             parallel: args.parallel.get(),
             queue: args.queue.get(),
@@ -133,7 +133,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         };
         let bytes = bytes_of(&path).with_context(|| path.display().to_string())?;
         let load = move || {
-            let (engine, template) = load::start(&path, how, engine)?;
+            let (engine, template) = load::start(&path, &opening, engine)?;
             Ok(LoadedModel { engine, template })
         };
         Ok(ModelSource { id, aliases, created: now(), bytes, at_start, load: Box::new(load) })

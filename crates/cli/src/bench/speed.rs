@@ -145,6 +145,7 @@ impl Subject {
             let name = tier.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
             ensure!(Tier::from(tier).force(), "--tier: this processor does not support {name}");
         }
+        ensure!(args.model.open.draft.is_none(), "--draft has no effect: the model alone is measured");
         let (path, name) = if let Some(synthetic) = &args.synthetic {
             (synthetic.write(&load::hub().cache().join("synthetic"))?, synthetic.to_string())
         } else {
