@@ -12,6 +12,8 @@
 //! different rows. The model's output is meaningless. The vocabulary consists of the 256 bytes and
 //! of numbers.
 
+mod shapes;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
@@ -21,25 +23,13 @@ use std::str::FromStr;
 use formwork_kernels::{Encoding, Quantize, quantizer};
 use thiserror::Error;
 
+use self::shapes::{SHAPES, Shape};
+
 /// A synthetic model: the shape of a real model, and the types of its matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
     shape: &'static Shape,
     weights: &'static Weights,
-}
-
-#[derive(Debug)]
-struct Shape {
-    name: &'static str,
-    hidden: usize,
-    feed_forward: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    vocabulary: usize,
-    /// True if the output head uses the matrix of the embedding.
-    tied: bool,
 }
 
 #[derive(Debug)]
@@ -71,43 +61,6 @@ const Q4_0: Type = Type::new(2, Encoding::Q4_0);
 const Q8_0: Type = Type::new(8, Encoding::Q8_0);
 const Q4_K: Type = Type::new(12, Encoding::Q4K);
 const Q6_K: Type = Type::new(14, Encoding::Q6K);
-
-/// Shapes of Llama 3.2 (1B, 3B) and 3.1 (8B).
-const SHAPES: [Shape; 3] = [
-    Shape {
-        name: "llama-1b",
-        hidden: 2048,
-        feed_forward: 8192,
-        layers: 16,
-        heads: 32,
-        kv_heads: 8,
-        head_dim: 64,
-        vocabulary: 128_256,
-        tied: true,
-    },
-    Shape {
-        name: "llama-3b",
-        hidden: 3072,
-        feed_forward: 8192,
-        layers: 28,
-        heads: 24,
-        kv_heads: 8,
-        head_dim: 128,
-        vocabulary: 128_256,
-        tied: true,
-    },
-    Shape {
-        name: "llama-8b",
-        hidden: 4096,
-        feed_forward: 14_336,
-        layers: 32,
-        heads: 32,
-        kv_heads: 8,
-        head_dim: 128,
-        vocabulary: 128_256,
-        tied: false,
-    },
-];
 
 const WEIGHTS: [Weights; 5] = [
     Weights { name: "q4_0", layers: Q4_0, vocabulary: Q6_K },
@@ -165,7 +118,7 @@ impl Synthetic {
     /// Returns an error if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, WriteError> {
         let path = folder.join(format!("{self}.gguf"));
-        let tensors = self.tensors();
+        let tensors = self.shape.tensors(self.weights);
         let header = self.header(&tensors);
         match self.write_file(&path, &header, &tensors) {
             Ok(()) => Ok(path),
@@ -196,52 +149,11 @@ impl Synthetic {
         Ok(())
     }
 
-    fn tensors(&self) -> Vec<TensorEntry> {
-        let shape = self.shape;
-        let (queries, keys) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-        let matrix = |name: String, columns, rows, of: Type| TensorEntry { name, columns, rows, of };
-        let norm = |name: String| TensorEntry { name, columns: shape.hidden, rows: 1, of: F32 };
-        let vocabulary = self.weights.vocabulary;
-        let mut tensors = vec![
-            matrix("token_embd.weight".to_owned(), shape.hidden, shape.vocabulary, vocabulary),
-            norm("output_norm.weight".to_owned()),
-        ];
-        if !shape.tied {
-            tensors.push(matrix("output.weight".to_owned(), shape.hidden, shape.vocabulary, vocabulary));
-        }
-        for layer in 0..shape.layers {
-            let matrices = [
-                ("attn_q", shape.hidden, queries),
-                ("attn_k", shape.hidden, keys),
-                ("attn_v", shape.hidden, keys),
-                ("attn_output", queries, shape.hidden),
-                ("ffn_gate", shape.hidden, shape.feed_forward),
-                ("ffn_up", shape.hidden, shape.feed_forward),
-                ("ffn_down", shape.feed_forward, shape.hidden),
-            ];
-            let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            tensors.extend(["attn_norm", "ffn_norm"].map(|part| norm(name(part))));
-            tensors.extend(
-                matrices.map(|(part, columns, rows)| matrix(name(part), columns, rows, self.weights.layers)),
-            );
-        }
-        tensors
-    }
-
     fn header(&self, tensors: &[TensorEntry]) -> Vec<u8> {
         let shape = self.shape;
         let mut entries = Entries::default();
-        entries.text("general.architecture", "llama");
+        shape.write_metadata(&mut entries);
         entries.text("general.name", &self.to_string());
-        entries.number("llama.block_count", shape.layers);
-        entries.number("llama.context_length", 131_072);
-        entries.number("llama.embedding_length", shape.hidden);
-        entries.number("llama.feed_forward_length", shape.feed_forward);
-        entries.number("llama.attention.head_count", shape.heads);
-        entries.number("llama.attention.head_count_kv", shape.kv_heads);
-        entries.number("llama.attention.key_length", shape.head_dim);
-        entries.float("llama.attention.layer_norm_rms_epsilon", 1e-5);
-        entries.float("llama.rope.freq_base", 500_000.0);
         entries.text("tokenizer.ggml.model", "gpt2");
         entries.text("tokenizer.ggml.pre", "llama-bpe");
         entries.texts("tokenizer.ggml.tokens", &vocabulary(shape.vocabulary));
@@ -254,10 +166,8 @@ impl Synthetic {
         let mut offset = 0u64;
         for tensor in tensors {
             text(&mut header, &tensor.name);
-            let shape =
-                if tensor.rows == 1 { vec![tensor.columns] } else { vec![tensor.columns, tensor.rows] };
-            header.extend((shape.len() as u32).to_le_bytes());
-            for len in shape {
+            header.extend((tensor.shape.len() as u32).to_le_bytes());
+            for &len in &tensor.shape {
                 header.extend((len as u64).to_le_bytes());
             }
             header.extend(tensor.of.number.to_le_bytes());
@@ -276,38 +186,49 @@ fn pad(file: &mut BufWriter<&File>) -> io::Result<()> {
     file.write_all(&[0; ALIGNMENT][..(at.next_multiple_of(ALIGNMENT as u64) - at) as usize])
 }
 
+#[derive(Debug)]
 struct TensorEntry {
     name: String,
-    columns: usize,
-    rows: usize,
+    /// Sizes, fastest-running dimension first.
+    shape: Vec<usize>,
     of: Type,
+    /// The value of all elements. `None` for random elements.
+    constant: Option<f32>,
 }
 
 impl TensorEntry {
+    fn columns(&self) -> usize {
+        self.shape[0]
+    }
+
+    fn rows(&self) -> usize {
+        self.shape[1..].iter().product()
+    }
+
     fn row_bytes(&self) -> usize {
         let (block_len, block_bytes) = self.of.encoding.block();
-        self.columns / block_len * block_bytes
+        self.columns() / block_len * block_bytes
     }
 
     fn padded_bytes(&self) -> usize {
-        (self.rows * self.row_bytes()).next_multiple_of(ALIGNMENT)
+        (self.rows() * self.row_bytes()).next_multiple_of(ALIGNMENT)
     }
 
     fn write(&self, file: &mut BufWriter<&File>) -> io::Result<()> {
         /// Number of distinct rows in a matrix.
         const DIFFERENT: usize = 61;
-        let count = DIFFERENT.min(self.rows);
-        let scale = if self.rows == 1 { 0.0 } else { 1.7 / (self.columns as f32).sqrt() };
-        let offset = if self.rows == 1 { 1.0 } else { 0.0 };
+        let count = DIFFERENT.min(self.rows());
+        let scale = if self.constant.is_some() { 0.0 } else { 1.7 / (self.columns() as f32).sqrt() };
+        let offset = self.constant.unwrap_or(0.0);
         let mut state = 0x5eed_u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale + offset
         };
-        let values: Vec<f32> = (0..count * self.columns).map(|_| next()).collect();
+        let values: Vec<f32> = (0..count * self.columns()).map(|_| next()).collect();
         let mut rows = vec![0; count * self.row_bytes()];
         (self.of.quantize)(&values, &mut rows);
-        let mut rest = self.rows * self.row_bytes();
+        let mut rest = self.rows() * self.row_bytes();
         while rest > 0 {
             let len = rest.min(rows.len());
             file.write_all(&rows[..len])?;
@@ -347,6 +268,20 @@ impl Entries {
         self.bytes.extend((value as u32).to_le_bytes());
     }
 
+    fn numbers(&mut self, key: &str, values: impl ExactSizeIterator<Item = usize>) {
+        self.entry(key, 9);
+        self.bytes.extend(5u32.to_le_bytes());
+        self.bytes.extend((values.len() as u64).to_le_bytes());
+        for value in values {
+            self.bytes.extend((value as i32).to_le_bytes());
+        }
+    }
+
+    fn flag(&mut self, key: &str, value: bool) {
+        self.entry(key, 7);
+        self.bytes.push(value.into());
+    }
+
     fn float(&mut self, key: &str, value: f32) {
         self.entry(key, 6);
         self.bytes.extend(value.to_le_bytes());
@@ -380,7 +315,7 @@ mod tests {
     use formwork_vocab::tokenizer::EncodeOptions;
 
     use super::*;
-    use crate::{Model, OpenOptions};
+    use crate::{Checkpoint, MemoryUse, Model, OpenOptions};
 
     const fn uniform(name: &'static str, of: Type) -> Weights {
         Weights { name, layers: of, vocabulary: of }
@@ -421,6 +356,7 @@ mod tests {
         pub(crate) fn small() -> impl Iterator<Item = Self> {
             static SMALL: Shape = Shape {
                 name: "small",
+                kind: shapes::Kind::Llama,
                 hidden: 256,
                 feed_forward: 512,
                 layers: 2,
@@ -466,6 +402,24 @@ mod tests {
             let states = model.hidden_states(&[TokenId(7)]).unwrap();
             assert!(states.iter().flatten().all(|x| x.is_finite()), "{small}");
             std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    /// Reads the metadata and the names of all tensors of the large models, whose elements are left out.
+    #[test]
+    fn large_synthetic_models_have_the_tensors_of_their_architecture() {
+        let folder = tempfile::tempdir().unwrap();
+        for shape in &SHAPES {
+            let model = Synthetic { shape, weights: &WEIGHTS[1] };
+            let tensors = shape.tensors(model.weights);
+            let header = model.header(&tensors);
+            let len = header.len().next_multiple_of(ALIGNMENT) as u64;
+            let path = folder.path().join(format!("{model}.gguf"));
+            std::fs::write(&path, header).unwrap();
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_len(len + tensors.iter().map(|tensor| tensor.padded_bytes() as u64).sum::<u64>())
+                .unwrap();
+            MemoryUse::of(&Checkpoint::open(&path).unwrap(), None).unwrap();
         }
     }
 }
