@@ -52,12 +52,17 @@ pub(crate) fn rms_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, 
 pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], epsilon: f32) {
     team.for_chunks(rows, some_rows(weight.len()), |_, rows| {
         for row in rows.chunks_exact_mut(weight.len()) {
-            let scale = norm_scale(row, epsilon);
-            for (x, w) in row.iter_mut().zip(weight) {
-                *x = *x * scale * w;
-            }
+            rms_norm_row(row, weight, epsilon);
         }
     });
+}
+
+/// Divides a row by its root mean square, and multiplies it by `weight`.
+pub(crate) fn rms_norm_row(row: &mut [f32], weight: &[f32], epsilon: f32) {
+    let scale = norm_scale(row, epsilon);
+    for (x, w) in row.iter_mut().zip(weight) {
+        *x = *x * scale * w;
+    }
 }
 
 /// Returns the number of elements in a parallel task over rows of `len` elements each. A task has

@@ -124,16 +124,22 @@ impl Pass<'_> {
         let mixed = room(mixed, tokens * stride);
         let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
         products(self.team, rounded, input, [(&weights.input, &mut *mixed)]);
-        for row in mixed.chunks_exact_mut(stride) {
-            let (gates, inputs) = row.split_at_mut(2 * channels);
-            inputs.iter_mut().zip(gates).for_each(|(input, gate)| *input *= *gate);
-        }
+        self.team.for_chunks(mixed, TOKENS * stride, |_, rows| {
+            for row in rows.chunks_exact_mut(stride) {
+                let (gates, inputs) = row.split_at_mut(2 * channels);
+                inputs.iter_mut().zip(gates).for_each(|(input, gate)| *input *= *gate);
+            }
+        });
         let convolved = room(convolved, tokens * channels);
         let inputs = Columns { rows: mixed, stride, start: 2 * channels };
         self.convolve((index, &weights.convolution, After::Nothing), segments, inputs, convolved);
-        for (out, row) in convolved.chunks_exact_mut(channels).zip(mixed.chunks_exact(stride)) {
-            out.iter_mut().zip(&row[channels..]).for_each(|(out, gate)| *out *= gate);
-        }
+        let mixed = &*mixed;
+        self.team.for_chunks(convolved, TOKENS * channels, |chunk, out| {
+            let rows = mixed[chunk * TOKENS * stride..].chunks_exact(stride);
+            for (out, row) in out.chunks_exact_mut(channels).zip(rows) {
+                out.iter_mut().zip(&row[channels..]).for_each(|(out, gate)| *out *= gate);
+            }
+        });
         let input = Input { x: convolved, roundings: &self.roundings };
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }

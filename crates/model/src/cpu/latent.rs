@@ -11,7 +11,7 @@ use super::attention::{Run, attend};
 use super::layer::{Pass, Segment};
 use super::product::{Input, products};
 use super::workspace::{Workspace, room};
-use crate::ops::rms_norm_in_place;
+use crate::ops::{rms_norm_in_place, rms_norm_row};
 use crate::weights::{LatentQuery, LatentWeights, Packed};
 
 impl Pass<'_> {
@@ -116,11 +116,11 @@ impl Pass<'_> {
         let input = Input { x: &normed[..tokens * self.spec.hidden], roundings: &self.roundings };
         let (keys, mixed) = (room(keys, tokens * len), room(mixed, tokens * len));
         products(self.team, rounded, input, [(&weights.latent, &mut *mixed)]);
-        for (key, mixed) in keys.chunks_exact_mut(len).zip(mixed.chunks_exact_mut(len)) {
+        self.team.for_pairs((keys, len), (mixed, len), |_, key, mixed| {
             let (latent, rotated) = mixed.split_at_mut(shape.rank);
-            rms_norm_in_place(self.team, latent, &weights.latent_norm, shape.norm_epsilon);
+            rms_norm_row(latent, &weights.latent_norm, shape.norm_epsilon);
             key[..shape.rope_dim].copy_from_slice(rotated);
             key[shape.rope_dim..].copy_from_slice(latent);
-        }
+        });
     }
 }

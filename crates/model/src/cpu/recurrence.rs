@@ -7,11 +7,14 @@ use super::convolution::{After, Columns};
 use super::layer::{Pass, Segment};
 use super::product::{Input, products};
 use super::workspace::{Workspace, room};
-use crate::ops::{rms_norm_in_place, scale, sigmoid, silu, softplus};
+use crate::ops::{rms_norm_in_place, rms_norm_row, scale, sigmoid, silu, softplus};
 use crate::weights::{DeltaRule, Mamba2, Packed};
 
 /// Added to the sum of squares of a query or key of the delta rule.
 const DELTA_EPSILON: f32 = 1e-6;
+
+/// Number of tokens that a parallel task computes.
+const TOKENS: usize = 4;
 
 /// Inputs of the recurrences of all heads of a layer, for all tokens of the pass.
 struct Inputs<'a> {
@@ -71,15 +74,18 @@ impl Pass<'_> {
                     advance(&run, block % blocks_of_head * COLUMNS, state, results);
                 });
                 states.mark_recurrence(index, range.end);
-                let out = &mut out[token * heads * columns..(token + tokens) * heads * columns];
-                for (token, out) in out.chunks_exact_mut(heads * columns).enumerate() {
-                    for (head, out) in out.chunks_exact_mut(columns).enumerate() {
-                        for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
-                            let result = &results[(head * blocks_of_head + block) * tokens + token];
-                            out.iter_mut().zip(result).for_each(|(out, result)| *out = *result);
+                let len = heads * columns;
+                let (out, results) = (&mut out[token * len..(token + tokens) * len], &*results);
+                self.team.for_chunks(out, TOKENS * len, |chunk, out| {
+                    for (token, out) in (chunk * TOKENS..).zip(out.chunks_exact_mut(len)) {
+                        for (head, out) in out.chunks_exact_mut(columns).enumerate() {
+                            for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
+                                let result = &results[(head * blocks_of_head + block) * tokens + token];
+                                out.iter_mut().zip(result).for_each(|(out, result)| *out = *result);
+                            }
                         }
                     }
-                }
+                });
             }
             first += segment.tokens.len();
         }
@@ -133,11 +139,13 @@ impl Pass<'_> {
         let inputs = Columns { rows: mixed, stride: channels, start: 0 };
         self.convolve((index, &weights.convolution, After::Silu), segments, inputs, convolved);
         let query_scale = 1.0 / (key_dim as f32).sqrt();
-        for row in convolved.chunks_exact_mut(channels) {
-            let (queries, rest) = row.split_at_mut(keys);
-            queries.chunks_exact_mut(key_dim).for_each(|query| normalise(query, query_scale));
-            rest[..keys].chunks_exact_mut(key_dim).for_each(|key| normalise(key, 1.0));
-        }
+        self.team.for_chunks(convolved, TOKENS * channels, |_, rows| {
+            for row in rows.chunks_exact_mut(channels) {
+                let (queries, rest) = row.split_at_mut(keys);
+                queries.chunks_exact_mut(key_dim).for_each(|query| normalise(query, query_scale));
+                rest[..keys].chunks_exact_mut(key_dim).for_each(|key| normalise(key, 1.0));
+            }
+        });
         let columns = |start| Columns { rows: convolved, stride: channels, start };
         let key_head = |head| shape.key_head(head) * key_dim;
         let inputs = Inputs {
@@ -151,7 +159,11 @@ impl Pass<'_> {
         let attended = room(attended, tokens * values);
         self.recur((index, &inputs), segments, blocks, attended);
         rms_norm_in_place(self.team, attended, &weights.norm, self.spec.norm_epsilon);
-        attended.iter_mut().zip(&*gate).for_each(|(out, gate)| *out *= silu(*gate));
+        let gate = &*gate;
+        self.team.for_chunks(attended, TOKENS * values, |chunk, out| {
+            let gates = &gate[chunk * TOKENS * values..];
+            out.iter_mut().zip(gates).for_each(|(out, gate)| *out *= silu(*gate));
+        });
         let input = Input { x: attended, roundings: &self.roundings };
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
@@ -180,16 +192,17 @@ impl Pass<'_> {
         self.convolve((index, &weights.convolution, After::Silu), segments, inputs, convolved);
         // The values that enter the state, in proportion to the time steps. Shape: `[tokens, inner]`.
         let (values, decays) = (room(gate, tokens * inner), room(decays, tokens * heads));
-        for (token, decays) in decays.chunks_exact_mut(heads).enumerate() {
+        let (mixed, convolved) = (&*mixed, &*convolved);
+        self.team.for_pairs((&mut *values, inner), (&mut *decays, heads), |token, values, decays| {
             let times = &mixed[token * stride + inner + channels..][..heads];
             let x = convolved[token * channels..][..inner].chunks_exact(shape.head_dim);
-            let values = values[token * inner..][..inner].chunks_exact_mut(shape.head_dim);
+            let values = values.chunks_exact_mut(shape.head_dim);
             for ((head, decay), (values, x)) in decays.iter_mut().enumerate().zip(values.zip(x)) {
                 let time = softplus(times[head] + weights.time_bias[head]).clamp(least, largest);
                 *decay = exp(weights.growth[head] * time);
                 values.iter_mut().zip(x).for_each(|(value, x)| *value = x * time);
             }
-        }
+        });
         let columns = |start| Columns { rows: convolved, stride: channels, start };
         let of_group = |head: usize| head * shape.groups / heads * shape.state;
         let inputs = Inputs {
@@ -202,18 +215,18 @@ impl Pass<'_> {
         };
         let attended = room(attended, tokens * inner);
         self.recur((index, &inputs), segments, blocks, attended);
-        for (token, out) in attended.chunks_exact_mut(inner).enumerate() {
+        let len = inner / shape.groups;
+        self.team.for_chunks(attended, inner, |token, out| {
             let x = convolved[token * channels..][..inner].chunks_exact(shape.head_dim);
             for ((out, x), skip) in out.chunks_exact_mut(shape.head_dim).zip(x).zip(&weights.skip) {
                 out.iter_mut().zip(x).for_each(|(out, x)| *out += skip * x);
             }
             let gates = &mixed[token * stride..][..inner];
             out.iter_mut().zip(gates).for_each(|(out, gate)| *out *= silu(*gate));
-            let len = inner / shape.groups;
             for (out, norm) in out.chunks_exact_mut(len).zip(weights.norm.chunks_exact(len)) {
-                rms_norm_in_place(self.team, out, norm, self.spec.norm_epsilon);
+                rms_norm_row(out, norm, self.spec.norm_epsilon);
             }
-        }
+        });
         let input = Input { x: attended, roundings: &self.roundings };
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
