@@ -3,6 +3,7 @@
 
 mod ends;
 mod family;
+mod modules;
 mod names;
 pub(crate) mod safetensors;
 mod text;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use formwork_vocab::Tokenizer;
 
 pub(crate) use self::family::Family;
+pub(crate) use self::modules::{DenseModule, Modules};
 pub(crate) use self::names::Names;
 pub use self::safetensors::Safetensors;
 use crate::LoadError;
