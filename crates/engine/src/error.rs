@@ -37,6 +37,8 @@ pub(crate) enum RequestKind {
     ReasoningEndOutside { given: u32, limit: usize },
     #[error("the text has {given} tokens, more than the model's context length of {limit}")]
     TextTooLong { given: usize, limit: usize },
+    #[error("this model {purpose}, and cannot generate text")]
+    NoGeneration { purpose: &'static str },
     #[error("queue full: {waiting} requests are waiting (limit {waiting})")]
     Busy { waiting: usize },
     #[error("queue full: {waiting} waiting + {given} new exceeds the limit of {limit}")]
@@ -100,6 +102,7 @@ impl RequestError {
             | RequestKind::Busy { .. }
             | RequestKind::Stopped => None,
             RequestKind::NoRoom { .. } => Some("n"),
+            RequestKind::NoGeneration { .. } => Some("model"),
         }
     }
 

@@ -3,12 +3,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use formwork_lm::Abilities;
 use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::arrival::{Arrival, Event};
-use crate::embedding::Embedding;
+use crate::embedding::{Embedding, Goal, TextRequest};
 use crate::error::{GenerationKind, RequestKind};
 use crate::outbox::Seat;
 use crate::processors::LogitsProcessors;
@@ -24,6 +25,7 @@ pub struct EngineHandle {
     pub(crate) context_len: usize,
     /// Number of tokens that the model has an embedding for. The tokenizer may have more tokens.
     pub(crate) vocab_size: usize,
+    pub(crate) abilities: Arc<Abilities>,
     /// Number of seats that are taken.
     pub(crate) load: Arc<AtomicUsize>,
     pub(crate) queue: usize,
@@ -75,6 +77,9 @@ impl EngineHandle {
 
     /// Checks a request against the model and returns its token budget.
     fn check(&self, request: &Request) -> Result<usize, RequestError> {
+        if !self.abilities.generates {
+            return Err(RequestKind::NoGeneration { purpose: self.abilities.describe() }.into());
+        }
         let budget = request.budget(self.context_len)?;
         self.check_tokens(&request.prompt)?;
         let limit = self.vocab_size;
@@ -113,29 +118,46 @@ impl EngineHandle {
         Seat::take(&self.load, self.queue).map_err(|waiting| RequestKind::Busy { waiting }.into())
     }
 
-    /// Returns the embedding of a text: the pooled final hidden states of its tokens.
-    ///
-    /// The vector's length is the model's hidden size.
+    /// Returns the embedding of a text: the pooled final hidden states of its tokens, after the layers
+    /// that the model has for this purpose.
     ///
     /// # Errors
     /// - If the text is empty, exceeds the context, or has a token that is out of range.
     /// - If too many requests are waiting or the engine has stopped.
     /// - If the model fails or does not expose hidden states.
     pub async fn embed(&self, tokens: Vec<TokenId>, pooling: Pooling) -> Result<Vec<f32>, EmbedError> {
-        let (given, limit) = (tokens.len(), self.context_len);
-        if tokens.is_empty() {
+        self.read(TextRequest { tokens, second: None, pooling }, Goal::Vector).await
+    }
+
+    /// Returns the score of a text that contains a query and a document.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`EngineHandle::embed`], and if the model computes no scores.
+    pub async fn score(&self, text: TextRequest) -> Result<f32, EmbedError> {
+        let scores = self.read(text, Goal::Score).await?;
+        Ok(scores.first().copied().unwrap_or_default())
+    }
+
+    async fn read(&self, text: TextRequest, goal: Goal) -> Result<Vec<f32>, EmbedError> {
+        let (given, limit) = (text.tokens.len(), self.context_len);
+        if text.tokens.is_empty() {
             return Err(RequestError::from(RequestKind::EmptyPrompt).into());
         }
         if given > limit {
             return Err(RequestError::from(RequestKind::TextTooLong { given, limit }).into());
         }
-        self.check_tokens(&tokens)?;
+        self.check_tokens(&text.tokens)?;
         let (reply, result) = oneshot::channel();
-        let embedding = Embedding::new(tokens, pooling, reply, self.seat()?);
+        let embedding = Embedding::new(text, goal, reply, self.seat()?);
         let sent = self.events.send(Event::Embed(Box::new(embedding)));
         sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
         let result = result.await.unwrap_or_else(|_| Err(GenerationKind::Stopped.into()));
         Ok(result?)
+    }
+
+    /// Returns the purposes of the model.
+    pub fn abilities(&self) -> &Abilities {
+        &self.abilities
     }
 
     /// Returns true if no request is running or waiting.

@@ -60,10 +60,12 @@ mod text;
 
 pub use bias::Penalties;
 pub use dry::Dry;
+pub use embedding::TextRequest;
 pub use engine::{Engine, EngineOptions};
 pub use error::{EmbedError, GenerationError, RequestError};
 pub use event::{Finish, FinishReason, Output, Timings, TokenLogprob, Usage};
+pub use formwork_lm::Pooling;
 pub use handle::{EngineHandle, Generation};
-pub use request::{OnBudget, Pooling, Reasoning, Request};
+pub use request::{OnBudget, Reasoning, Request};
 pub use sampler::Sampling;
 pub use stats::{Bucket, Histogram, Stats};

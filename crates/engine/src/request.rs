@@ -60,15 +60,6 @@ pub enum OnBudget {
     Length,
 }
 
-/// Method that combines the hidden states of a text's tokens into one vector.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pooling {
-    /// Mean of all hidden states.
-    Mean,
-    /// Hidden state of the last token.
-    Last,
-}
-
 /// Limit on the reasoning at the start of an output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reasoning {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
 
 use crate::Engine;
-use crate::embedding::Reading;
+use crate::embedding::{Embedding, Reading};
 use crate::engine::contained;
 use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
@@ -406,38 +406,83 @@ impl Engine {
         feed.is_greedy && self.model.truncates_cheaply() && (is_masked || !has_padding)
     }
 
-    /// Reads a piece of the oldest text to be embedded.
+    /// Reads texts to be embedded: several short ones in one pass, or a piece of the oldest one.
     pub(crate) fn step_embedding(&mut self, rests: bool) {
         if rests {
             return;
         }
         let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
+        let room = self.prompt_tokens(is_awaited);
+        let mut texts = self.whole_texts(room);
+        if !texts.is_empty() {
+            let count = texts.iter().map(|text| text.progress().len).sum();
+            let started = Instant::now();
+            let model = &mut *self.model;
+            let result = contained(|| Embedding::read_whole(&mut texts, model));
+            self.note_reading((count, texts.len()), started, (is_awaited, result.is_ok()));
+            let is_shared = texts.len() > 1;
+            for mut text in texts {
+                // The failure of a shared pass ends none of its texts. Each is read alone.
+                let mut own = result.clone();
+                if own.is_err() && is_shared {
+                    let model = &mut *self.model;
+                    own = contained(|| Embedding::read_whole(std::slice::from_mut(&mut text), model));
+                }
+                text.end(own, &*self.model);
+            }
+            return;
+        }
         let Some(mut embedding) = self.embeddings.pop_front() else { return };
         let Reading { read, len } = embedding.progress();
         let grain = self.model.prompt_grain();
-        let count = match scheduler::piece(read, len, self.prompt_tokens(is_awaited), grain) {
+        let count = match scheduler::piece(read, len, room, grain) {
             0 => scheduler::piece(read, len, grain, grain),
             count => count,
         };
         let started = Instant::now();
         let model = &mut *self.model;
         let result = contained(|| embedding.read(model, count));
-        let time = started.elapsed();
-        if is_awaited {
-            self.note_time(time, true);
-        }
-        if result.is_ok() {
-            self.pace.note(count, time);
-        }
-        let mut stats = self.stats();
-        stats.note_pass(time, 1);
-        stats.prompt_tokens += count as u64;
-        drop(stats);
+        self.note_reading((count, 1), started, (is_awaited, result.is_ok()));
         if result.is_ok() && read + count < len {
             return self.embeddings.push_front(embedding);
         }
         self.close_embedding(&embedding);
-        embedding.end(result);
+        embedding.end(result, &*self.model);
+    }
+
+    /// Takes the oldest texts that one pass with `room` tokens can read as a whole. The result is empty
+    /// if the oldest text is to be read in pieces.
+    fn whole_texts(&mut self, mut room: usize) -> Vec<Embedding> {
+        let mut texts = Vec::new();
+        while let Some(text) = self.embeddings.front() {
+            let Reading { read, len } = text.progress();
+            let is_first = texts.is_empty() && self.model.reads_whole_texts();
+            if read > 0 || (len > room && !is_first) {
+                break;
+            }
+            room = room.saturating_sub(len);
+            texts.extend(self.embeddings.pop_front());
+        }
+        texts
+    }
+
+    /// Adds a pass over `tokens` tokens of `texts` texts to the statistics.
+    fn note_reading(
+        &mut self,
+        (tokens, texts): (usize, usize),
+        started: Instant,
+        (is_awaited, is_ok): (bool, bool),
+    ) {
+        let time = started.elapsed();
+        if is_awaited {
+            self.note_time(time, true);
+        }
+        if is_ok {
+            self.pace.note(tokens, time);
+        }
+        let mut stats = self.stats();
+        stats.note_pass(time, texts);
+        stats.prompt_tokens += tokens as u64;
     }
 }
 

@@ -7,12 +7,14 @@
 //! The crates that depend on this one build without a tensor library. Their tests use
 //! [`ScriptedModel`] instead of a real model.
 
+mod abilities;
 mod chat;
 mod error;
 mod exp;
 mod model;
 mod scripted;
 
+pub use abilities::{Abilities, EmbeddingProfile, EncodedText, Pooling, Ranking};
 pub use chat::{ChatInput, ChatTemplate, Message, TemplateError};
 pub use error::ModelError;
 pub use exp::exp;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use formwork_vocab::{TokenId, TokenSet};
 
-use crate::ModelError;
+use crate::{Abilities, EncodedText, ModelError};
 
 /// Handle to one sequence of a model, with its tokens and its KV cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -264,6 +264,46 @@ pub trait LanguageModel: Send {
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let _ = (sequence, tokens);
         Err(ModelError::unsupported("embeddings"))
+    }
+
+    /// Returns the purposes of the model.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
+
+    /// Reports whether tokens depend on later ones, so that a text must be read at once. Such a model
+    /// supports only [`LanguageModel::encode`].
+    fn reads_whole_texts(&self) -> bool {
+        false
+    }
+
+    /// Computes the hidden states of whole texts. Each element of the result belongs to a text and has
+    /// the shape `[tokens, hidden]`.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`LanguageModel::hidden_states`].
+    fn encode(&mut self, texts: &[EncodedText<'_>]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let mut encode = |text: &EncodedText<'_>| {
+            let sequence = self.open();
+            let states = self.hidden_states(sequence, text.tokens);
+            self.close(sequence);
+            states
+        };
+        texts.iter().map(&mut encode).collect()
+    }
+
+    /// Converts the pooled hidden states of a text to the text's vector.
+    fn project(&self, pooled: Vec<f32>) -> Vec<f32> {
+        pooled
+    }
+
+    /// Returns the score of a query and a document, given their pooled hidden states.
+    ///
+    /// # Errors
+    /// Returns an error if the model computes no scores.
+    fn score(&self, pooled: &[f32]) -> Result<f32, ModelError> {
+        let _ = pooled;
+        Err(ModelError::unsupported("scores of documents"))
     }
 
     /// Appends every run to its sequence and computes the requested logits.

@@ -95,6 +95,10 @@ pub(crate) enum Kind {
     KeyType { key: String, given: &'static str, expected: &'static str },
     #[error("metadata key {key:?} is {given}: {rule}")]
     KeyValue { key: String, given: String, rule: &'static str },
+    #[error("the module {module} is missing")]
+    MissingModule { module: &'static str },
+    #[error("the tokenizer has no token for the answer {answer:?} of a reranker")]
+    NoAnswer { answer: &'static str },
     #[error("tensor {tensor:?} is missing")]
     MissingTensor { tensor: String },
     #[error("tensor {tensor:?} has shape {given:?}, expected {expected:?}")]

@@ -1,36 +1,51 @@
 //! Elementwise operations of a layer, over rows of `f32` in host memory.
 
+use std::f32::consts::FRAC_1_SQRT_2;
+
 use formwork_kernels::{Team, dot_f32, fma};
 use formwork_lm::exp;
 
 use crate::spec::{Activation, ModelSpec, NormKind};
+use crate::weights::Norm;
 
 /// Minimum number of elements for a parallel task.
 const ELEMENTS: usize = 1 << 13;
 
-/// Normalises each row of `weight.len()` elements as the layers of a model do, and multiplies the
-/// result by `weight`.
-pub(crate) fn normalise(team: &Team, spec: &ModelSpec, rows: &[f32], weight: &[f32], out: &mut [f32]) {
+/// Normalises each row of `norm.weight.len()` elements as the layers of a model do.
+pub(crate) fn normalise(team: &Team, spec: &ModelSpec, rows: &[f32], norm: &Norm, out: &mut [f32]) {
     match spec.norm_kind {
-        NormKind::Rms => rms_norm(team, rows, weight, spec.norm_epsilon, out),
-        NormKind::LayerNorm => layer_norm(team, rows, weight, spec.norm_epsilon, out),
+        NormKind::Rms => rms_norm(team, rows, &norm.weight, spec.norm_epsilon, out),
+        NormKind::LayerNorm => {
+            out.copy_from_slice(rows);
+            normalise_in_place(team, spec, out, norm);
+        }
     }
 }
 
-/// Does the same as [`rms_norm`] with the mean of each row subtracted.
-fn layer_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-    let len = some_rows(weight.len());
-    team.for_chunks(out, len, |chunk, out| {
-        let rows = rows[chunk * len..].chunks_exact(weight.len());
-        for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
-            let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
-            out.iter_mut().zip(row).for_each(|(out, x)| *out = x - mean);
-            let scale = norm_scale(out, epsilon);
-            for (out, w) in out.iter_mut().zip(weight) {
-                *out *= scale * w;
-            }
+/// In-place version of [`normalise`].
+pub(crate) fn normalise_in_place(team: &Team, spec: &ModelSpec, rows: &mut [f32], norm: &Norm) {
+    match spec.norm_kind {
+        NormKind::Rms => rms_norm_in_place(team, rows, &norm.weight, spec.norm_epsilon),
+        NormKind::LayerNorm => {
+            let len = norm.weight.len();
+            team.for_chunks(rows, some_rows(len), |_, rows| {
+                rows.chunks_exact_mut(len).for_each(|row| layer_norm_row(row, norm, spec.norm_epsilon));
+            });
         }
-    });
+    }
+}
+
+/// Subtracts the mean of a row, divides the row by its root mean square, and applies the weights.
+pub(crate) fn layer_norm_row(row: &mut [f32], norm: &Norm, epsilon: f32) {
+    let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
+    row.iter_mut().for_each(|x| *x -= mean);
+    let scale = norm_scale(row, epsilon);
+    for (x, w) in row.iter_mut().zip(&norm.weight) {
+        *x *= scale * w;
+    }
+    for (x, b) in row.iter_mut().zip(norm.bias.iter().flatten()) {
+        *x += b;
+    }
 }
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies the result by
@@ -105,6 +120,11 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
                 *g = relu_squared(*g) * u;
             }
         }
+        Activation::Gelu | Activation::PlainGelu => {
+            for (g, u) in gate.iter_mut().zip(up) {
+                *g = gelu(*g) * u;
+            }
+        }
         Activation::GeluTanh => {
             for (g, u) in gate.iter_mut().zip(up) {
                 // 0.5 (1 + tanh z) is the logistic function of 2z.
@@ -113,6 +133,33 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
             }
         }
     }
+}
+
+/// Computes `gate = f(gate)`, where `f` is an activation without an up projection.
+pub(crate) fn ungated(activation: Activation, gate: &mut [f32]) {
+    if activation == Activation::PlainGelu {
+        gate.iter_mut().for_each(|x| *x = gelu(*x));
+    } else {
+        gate.iter_mut().for_each(|x| *x = relu_squared(*x));
+    }
+}
+
+/// Returns `x · Φ(x)`, where Φ is the distribution function of the normal distribution.
+pub(crate) fn gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2))
+}
+
+/// Returns the error function of `x`, with an error of at most 2e-7. This is formula 7.1.26 in
+/// Abramowitz and Stegun, Handbook of Mathematical Functions.
+fn erf(x: f32) -> f32 {
+    let magnitude = x.abs();
+    let t = 1.0 / fma(0.327_591_1, magnitude, 1.0);
+    let mut polynomial = 1.061_405_4;
+    for coefficient in [-1.453_152_1, 1.421_413_8, -0.284_496_72, 0.254_829_6] {
+        polynomial = fma(polynomial, t, coefficient);
+    }
+    let value = 1.0 - polynomial * t * exp(-magnitude * magnitude);
+    value.copysign(x)
 }
 
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
@@ -205,6 +252,23 @@ fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exact_gelu_matches_its_definition() {
+        // Values of x and of the distribution function at x.
+        let known = [
+            (-3.0, 0.001_349_898_1),
+            (-1.0, 0.158_655_25),
+            (-0.125, 0.450_261_8),
+            (0.0, 0.5),
+            (0.5, 0.691_462_46),
+            (2.0, 0.977_249_9),
+            (6.0, 1.0),
+        ];
+        for (x, share) in known {
+            assert!((gelu(x) - x * share).abs() < 5e-7, "{x}: {}", gelu(x));
+        }
+    }
 
     #[test]
     fn gelu_matches_its_definition() {

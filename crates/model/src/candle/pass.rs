@@ -146,6 +146,7 @@ impl Pass<'_> {
         let (gate, up) = (weights.gate.forward(x)?, weights.up.forward(x)?);
         let gated = match self.spec.activation {
             Activation::Silu => (gate.silu()? * up)?,
+            Activation::Gelu | Activation::PlainGelu => (gate.gelu_erf()? * up)?,
             Activation::ReluSquared => (gate.relu()?.sqr()? * up)?,
             Activation::GeluTanh => (gate.gelu()? * up)?,
             Activation::ClampedSwiglu { limit } => {

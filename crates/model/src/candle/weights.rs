@@ -79,7 +79,7 @@ impl Weights {
         let upload = Upload { device, precision };
         Ok(Self {
             layers: weights.layers.iter().map(|layer| upload.layer(layer)).collect::<Result<_>>()?,
-            output_norm: upload.vector(&weights.output_norm)?,
+            output_norm: upload.vector(weights.output_norm.as_ref().map_or(&[], |norm| &norm.weight))?,
             head: upload.exact(&weights.head, None)?,
         })
     }
@@ -121,7 +121,9 @@ impl Upload<'_> {
         let weights::Mixer::Attention(attention) = &layer.mixer else {
             return Err(candle_core::Error::msg("the layer has no attention"));
         };
-        let norm = |norm: &Option<Vec<f32>>| norm.as_deref().map(|norm| self.vector(norm)).transpose();
+        // Models whose norms have biases were refused before.
+        let norm =
+            |norm: &Option<weights::Norm>| norm.as_ref().map(|norm| self.vector(&norm.weight)).transpose();
         let pair = |norm: &weights::QkNormWeights| Ok((self.vector(&norm.query)?, self.vector(&norm.key)?));
         let qk_norm: Option<Result<_>> = attention.qk_norm.as_ref().map(pair);
         Ok(Layer {
@@ -131,7 +133,7 @@ impl Upload<'_> {
             key: self.key_or_value(attention.key.as_ref())?,
             value: self.key_or_value(attention.value.as_ref())?,
             qk_norm: qk_norm.transpose()?,
-            sinks: norm(&attention.sinks)?,
+            sinks: attention.sinks.as_deref().map(|sinks| self.vector(sinks)).transpose()?,
             output: self.linear(&attention.output)?,
             post_mixer_norm: norm(&layer.post_mixer_norm)?,
             feed_forward_norm: norm(&layer.feed_forward_norm)?,

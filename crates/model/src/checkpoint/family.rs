@@ -6,6 +6,9 @@ use crate::error::Kind;
 /// A group of architectures with the same structure and the same tensor names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
+    Bert,
+    NomicBert,
+    ModernBert,
     Llama,
     Mistral,
     Mixtral,
@@ -40,6 +43,7 @@ pub(crate) enum Family {
 
 /// The name in GGUF files, the `model_type` in a `config.json`, and the family.
 const NAMES: &[(&str, &str, Family)] = &[
+    ("bert", "bert", Family::Bert),
     ("cohere2", "cohere2", Family::Cohere2),
     ("deepseek2", "deepseek_v2", Family::DeepSeek),
     ("deepseek2", "deepseek_v3", Family::DeepSeek),
@@ -50,6 +54,7 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("exaone4", "exaone4", Family::Exaone4),
     ("gemma2", "gemma2", Family::Gemma2),
     ("gemma3", "gemma3_text", Family::Gemma3),
+    ("gemma-embedding", "gemma3_text", Family::Gemma3),
     ("gemma4", "gemma4_text", Family::Gemma4),
     ("gemma4", "gemma4_unified_text", Family::Gemma4),
     ("glm4", "glm4", Family::Glm4),
@@ -66,8 +71,10 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("minimax-m2", "minimax_m2", Family::MiniMax),
     ("mistral3", "ministral3", Family::Mistral),
     ("mistral4", "mistral4", Family::DeepSeek),
+    ("modern-bert", "modernbert", Family::ModernBert),
     ("nemotron_h", "nemotron_h", Family::NemotronH),
     ("nemotron_h_moe", "nemotron_h", Family::NemotronH),
+    ("nomic-bert", "nomic_bert", Family::NomicBert),
     ("olmo2", "olmo2", Family::Olmo2),
     ("olmo2", "olmo3", Family::Olmo2),
     ("olmoe", "olmoe", Family::Olmoe),

@@ -3,6 +3,7 @@
 
 mod ends;
 mod family;
+mod modules;
 mod names;
 mod python_json;
 pub(crate) mod safetensors;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use formwork_vocab::Tokenizer;
 
 pub(crate) use self::family::Family;
+pub(crate) use self::modules::{DenseModule, Modules};
 pub(crate) use self::names::Names;
 pub use self::safetensors::Safetensors;
 use crate::LoadError;

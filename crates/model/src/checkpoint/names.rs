@@ -7,6 +7,9 @@ use super::{Checkpoint, Family};
 pub(crate) struct Names {
     in_config: bool,
     family: Family,
+    /// First part of all names in safetensors except that of the head. Empty in checkpoints without
+    /// a head.
+    root: &'static str,
 }
 
 /// Names of a family that differ from the common ones: the name in GGUF files, and the name in
@@ -135,9 +138,53 @@ const NEMOTRON_H: Differences = &[
     ("ssm_out", "mixer.out_proj"),
 ];
 
+const BERT: Differences = &[
+    ("token_embd", "embeddings.word_embeddings"),
+    ("position_embd", "embeddings.position_embeddings"),
+    ("token_types", "embeddings.token_type_embeddings"),
+    ("token_embd_norm", "embeddings.LayerNorm"),
+    ("attn_q", "attention.self.query"),
+    ("attn_k", "attention.self.key"),
+    ("attn_v", "attention.self.value"),
+    ("attn_output", "attention.output.dense"),
+    ("attn_output_norm", "attention.output.LayerNorm"),
+    ("ffn_up", "intermediate.dense"),
+    ("ffn_down", "output.dense"),
+    ("layer_output_norm", "output.LayerNorm"),
+    ("cls", "pooler.dense"),
+];
+
+const NOMIC_BERT: Differences = &[
+    ("token_embd", "embeddings.word_embeddings"),
+    ("token_types", "embeddings.token_type_embeddings"),
+    ("token_embd_norm", "emb_ln"),
+    ("attn_qkv", "attn.Wqkv"),
+    ("attn_output", "attn.out_proj"),
+    ("attn_output_norm", "norm1"),
+    ("ffn_gate", "mlp.fc12"),
+    ("ffn_up", "mlp.fc11"),
+    ("ffn_down", "mlp.fc2"),
+    ("layer_output_norm", "norm2"),
+];
+
+const MODERN_BERT: Differences = &[
+    ("token_embd", "embeddings.tok_embeddings"),
+    ("token_embd_norm", "embeddings.norm"),
+    ("attn_norm", "attn_norm"),
+    ("attn_qkv", "attn.Wqkv"),
+    ("attn_output", "attn.Wo"),
+    ("ffn_norm", "mlp_norm"),
+    ("ffn_up", "mlp.Wi"),
+    ("ffn_down", "mlp.Wo"),
+    ("output_norm", "final_norm"),
+];
+
 const fn differences(family: Family) -> Differences {
     match family {
         Family::Gemma2 | Family::Gemma3 => GEMMA,
+        Family::Bert => BERT,
+        Family::NomicBert => NOMIC_BERT,
+        Family::ModernBert => MODERN_BERT,
         Family::Gemma4 => GEMMA4,
         Family::Phi3 => PHI3,
         Family::Glm4 => GLM4,
@@ -198,7 +245,19 @@ fn common(name: &str) -> &str {
 
 impl Names {
     pub(crate) fn new(checkpoint: &Checkpoint, family: Family) -> Self {
-        Self { in_config: matches!(checkpoint, Checkpoint::Safetensors(_)), family }
+        let in_config = matches!(checkpoint, Checkpoint::Safetensors(_));
+        let usual = if family == Family::NemotronH { "backbone." } else { "model." };
+        let roots = [usual, "bert.", ""];
+        let has = |root: &&&'static str| {
+            let names = Self { in_config, family, root };
+            checkpoint.tensor(&(names.global("token_embd") + ".weight")).is_some()
+        };
+        let root = if in_config { roots.iter().find(has).copied() } else { None };
+        Self { in_config, family, root: root.unwrap_or(usual) }
+    }
+
+    pub(crate) const fn family(self) -> Family {
+        self.family
     }
 
     /// Returns the number that must be added to each weight of a norm.
@@ -221,7 +280,7 @@ impl Names {
         if !self.in_config {
             return name.to_owned();
         }
-        if name == "output" { "lm_head".to_owned() } else { format!("{}.{}", self.root(), self.own(name)) }
+        if name == "output" { "lm_head".to_owned() } else { format!("{}{}", self.root, self.own(name)) }
     }
 
     /// Returns the name of a tensor of the layer at `index`.
@@ -231,7 +290,12 @@ impl Names {
     /// the result is the whole name.
     pub(crate) fn layer(self, index: usize, part: &str) -> String {
         if self.in_config {
-            return format!("{}.layers.{index}.{}", self.root(), self.own(part));
+            let layers = match self.family {
+                Family::Bert => "encoder.layer",
+                Family::NomicBert => "encoder.layers",
+                _ => "layers",
+            };
+            return format!("{}{layers}.{index}.{}", self.root, self.own(part));
         }
         let renames_norm = matches!(
             self.family,
@@ -239,11 +303,6 @@ impl Names {
         );
         let part = if part == "ffn_norm" && renames_norm { "post_attention_norm" } else { part };
         format!("blk.{index}.{part}")
-    }
-
-    /// Returns the first part of all names in safetensors except that of the head.
-    const fn root(self) -> &'static str {
-        if matches!(self.family, Family::NemotronH) { "backbone" } else { "model" }
     }
 
     /// Returns the family's name in safetensors of a tensor.

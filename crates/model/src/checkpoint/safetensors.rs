@@ -19,9 +19,10 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::Modules;
 use super::ends::{end_token, end_tokens};
 use super::python_json::quote_numbers;
-use super::text::{text_config, text_name};
+use super::text::{plain_config, text_name};
 use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
@@ -47,6 +48,8 @@ struct Folder {
     path: PathBuf,
     config: Map<String, Value>,
     chat_template: Option<String>,
+    /// Modules of a model for embeddings.
+    modules: Option<Modules>,
     maps: Vec<Arc<FileMap>>,
     tensors: Vec<TensorInfo>,
     names: FxHashMap<String, usize>,
@@ -76,12 +79,13 @@ impl Safetensors {
     /// the index names.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let mut config = text_config(read_object(&path.join(CONFIG))?);
+        let mut config = plain_config(read_object(&path.join(CONFIG))?);
         add_model_opt(path, &mut config)?;
         let mut folder = Folder {
             path: path.to_owned(),
             config,
             chat_template: chat_template(path)?,
+            modules: Modules::read(path)?,
             maps: Vec::new(),
             tensors: Vec::new(),
             names: FxHashMap::default(),
@@ -95,6 +99,21 @@ impl Safetensors {
         Ok(Self(Arc::new(folder)))
     }
 
+    /// Opens a single file of tensors without a configuration.
+    pub(super) fn open_weights(path: &Path) -> Result<Self, LoadError> {
+        let mut folder = Folder {
+            path: path.parent().unwrap_or(Path::new(".")).to_owned(),
+            config: Map::new(),
+            chat_template: None,
+            modules: None,
+            maps: Vec::new(),
+            tensors: Vec::new(),
+            names: FxHashMap::default(),
+        };
+        folder.read_file(path)?;
+        Ok(Self(Arc::new(folder)))
+    }
+
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0.path
@@ -104,6 +123,34 @@ impl Safetensors {
     /// of its text model.
     pub fn config(&self) -> &Map<String, Value> {
         &self.0.config
+    }
+
+    /// Returns the modules of a model for embeddings. `None` if the folder does not list modules.
+    pub(crate) fn modules(&self) -> Option<&Modules> {
+        self.0.modules.as_ref()
+    }
+
+    /// Reports whether the name of an architecture in the configuration ends with `ending`.
+    pub(crate) fn is_for(&self, ending: &str) -> bool {
+        let names = self.0.config.get("architectures").and_then(Value::as_array);
+        names.into_iter().flatten().filter_map(Value::as_str).any(|name| name.ends_with(ending))
+    }
+
+    /// Reports whether the scores of a cross-encoder are converted to probabilities. This is the
+    /// default of sentence-transformers.
+    pub(crate) fn scores_are_probabilities(&self) -> Result<bool, Kind> {
+        let key = "sentence_transformers.activation_fn";
+        let nested = self.0.config.get("sentence_transformers").and_then(|own| own.get("activation_fn"));
+        let given = nested.or_else(|| self.0.config.get("sbert_ce_default_activation_function"));
+        let Some(given) = given.and_then(Value::as_str) else { return Ok(true) };
+        match given.rsplit('.').next().unwrap_or_default() {
+            "Sigmoid" => Ok(true),
+            "Identity" => Ok(false),
+            _ => {
+                let rule = "expected Sigmoid or Identity";
+                Err(Kind::KeyValue { key: key.to_owned(), given: given.to_owned(), rule })
+            }
+        }
     }
 
     pub(crate) fn config_path(&self) -> PathBuf {
@@ -219,7 +266,7 @@ fn add_model_opt(folder: &Path, config: &mut Map<String, Value>) -> Result<(), L
     Ok(())
 }
 
-fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
+pub(super) fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
     let bytes = std::fs::read(path).map_err(|error| LoadError::new(path, error))?;
     serde_json::from_slice(&quote_numbers(&bytes)).map_err(|error| LoadError::new(path, Kind::Json(error)))
 }

@@ -35,9 +35,36 @@ fn gemma3_defaults() -> Value {
     })
 }
 
+/// Names of fields that the configurations of nomic's models take from GPT-2, and their usual names.
+const NOMIC_FIELDS: [(&str, &str); 10] = [
+    ("n_embd", "hidden_size"),
+    ("n_head", "num_attention_heads"),
+    ("n_inner", "intermediate_size"),
+    ("n_layer", "num_hidden_layers"),
+    ("n_positions", "max_position_embeddings"),
+    ("layer_norm_epsilon", "layer_norm_eps"),
+    ("rotary_emb_base", "rope_theta"),
+    ("rotary_emb_fraction", "partial_rotary_factor"),
+    ("activation_function", "hidden_act"),
+    ("num_experts", "num_local_experts"),
+];
+
+/// Returns the configuration of a text model with the usual names of its fields.
+pub(super) fn plain_config(config: Map<String, Value>) -> Map<String, Value> {
+    let mut config = text_config(config);
+    if config.get("model_type").and_then(Value::as_str) == Some("nomic_bert") {
+        for (own, usual) in NOMIC_FIELDS {
+            if let Some(value) = config.remove(own) {
+                config.entry(usual).or_insert(value);
+            }
+        }
+    }
+    config
+}
+
 /// Returns the configuration of the text model. If the checkpoint is not multimodal, returns
 /// `config` unchanged.
-pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
+fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
     let is_gemma3 = config.get("model_type").and_then(Value::as_str) == Some("gemma3");
     match config.remove("text_config") {
         Some(Value::Object(text)) => {

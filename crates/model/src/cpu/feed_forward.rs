@@ -3,11 +3,14 @@
 use super::layer::Pass;
 use super::product::{Input, Rounded, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
-use crate::ops::{add_scaled, relu_squared, rms_norm, rms_norm_in_place, scale, sigmoid};
+use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale, sigmoid, ungated};
 use crate::routing::route;
 use crate::weights::{
     DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Packed, SharedExpert,
 };
+
+/// Number of elements that a parallel task passes through an activation without an up projection.
+const ACTIVATED: usize = 1 << 11;
 
 impl Pass<'_> {
     /// Computes the feed-forward block of a layer. Reads `workspace.normed`, which is the residual
@@ -40,9 +43,7 @@ impl Pass<'_> {
             gated_products(self.team, rounded, input, parts, self.spec.activation);
         } else {
             products(self.team, rounded, input, [(&weights.gate, &mut *gate)]);
-            for gate in &mut *gate {
-                *gate = relu_squared(*gate);
-            }
+            self.team.for_chunks(gate, ACTIVATED, |_, gate| ungated(self.spec.activation, gate));
         }
         let input = Input { x: gate, roundings };
         let result = room(result, tokens * weights.down.weight.rows);

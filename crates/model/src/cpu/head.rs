@@ -119,8 +119,9 @@ impl Network {
     /// Applies the final norm to the residual stream `x`. Returns the input of the head, with the
     /// shape of `x`.
     pub(super) fn normed(&self, x: &[f32]) -> Vec<f32> {
+        let Some(norm) = &self.weights.output_norm else { return x.to_vec() };
         let mut out = vec![0.0; x.len()];
-        normalise(&self.team, &self.spec, x, &self.weights.output_norm, &mut out);
+        normalise(&self.team, &self.spec, x, norm, &mut out);
         out
     }
 

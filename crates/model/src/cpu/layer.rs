@@ -7,10 +7,10 @@ use super::kv::KvCache;
 use super::product::{Input, Rounding, products};
 use super::state::States;
 use super::workspace::{Workspace, room};
-use crate::ops::{add_scaled, gated, normalise, rms_norm_in_place, scale};
+use crate::ops::{add_scaled, gated, normalise, normalise_in_place, rms_norm_in_place, scale};
 use crate::rope::Rotation;
 use crate::spec::{ModelSpec, NormPlacement};
-use crate::weights::{FeedForward, LayerWeights, Mixer, Packed, PerLayerInput, PerLayerInputs};
+use crate::weights::{FeedForward, LayerWeights, Mixer, Norm, Packed, PerLayerInput, PerLayerInputs};
 
 /// State of a forward pass that all layers share.
 pub(super) struct Pass<'a> {
@@ -76,7 +76,7 @@ impl<'a> Pass<'a> {
         if matches!(weights.mixer, Mixer::Nothing) {
             return;
         }
-        self.normed(x, weights.mixer_norm.as_deref(), workspace);
+        self.normed(x, weights.mixer_norm.as_ref(), workspace);
         match &weights.mixer {
             Mixer::Nothing => {}
             Mixer::Attention(attention) => self.attention(index, attention, segments, workspace),
@@ -85,7 +85,7 @@ impl<'a> Pass<'a> {
             Mixer::DeltaRule(block) => self.delta_rule(index, block, segments, workspace),
             Mixer::Mamba2(block) => self.mamba2(index, block, segments, workspace),
         }
-        self.add(x, &mut workspace.result[..x.len()], weights.post_mixer_norm.as_deref());
+        self.add(x, &mut workspace.result[..x.len()], weights.post_mixer_norm.as_ref());
     }
 
     /// Computes the keys, values and states of the layer at `index`, which later tokens need. If this
@@ -100,12 +100,12 @@ impl<'a> Pass<'a> {
     ) -> bool {
         match &weights.mixer {
             Mixer::Attention(attention) => {
-                self.normed(x, weights.mixer_norm.as_deref(), workspace);
+                self.normed(x, weights.mixer_norm.as_ref(), workspace);
                 self.keys_and_values((index, attention), segments, workspace);
                 true
             }
             Mixer::Latent(latent) => {
-                self.normed(x, weights.mixer_norm.as_deref(), workspace);
+                self.normed(x, weights.mixer_norm.as_ref(), workspace);
                 self.write_latent_keys(index, latent, segments, workspace);
                 true
             }
@@ -127,10 +127,10 @@ impl<'a> Pass<'a> {
         if !matches!(weights.feed_forward, FeedForward::Nothing) {
             // A parallel block reads the input of the mixer, which is still in the workspace.
             if self.spec.norms != NormPlacement::Parallel {
-                self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
+                self.normed(x, weights.feed_forward_norm.as_ref(), workspace);
             }
             self.feed_forward(weights, x, workspace);
-            self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
+            self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_ref());
         }
         if let Some(input) = &weights.per_layer_input {
             self.per_layer_input((index, input), x, workspace);
@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Normalises the input `x` of a block, and writes the result to `workspace.normed`.
-    fn normed(&self, x: &[f32], norm: Option<&[f32]>, workspace: &mut Workspace) {
+    pub(super) fn normed(&self, x: &[f32], norm: Option<&Norm>, workspace: &mut Workspace) {
         let normed = room(&mut workspace.normed, x.len());
         match norm {
             Some(norm) => normalise(self.team, self.spec, x, norm, normed),
@@ -200,11 +200,15 @@ impl<'a> Pass<'a> {
     }
 
     /// Adds the output `result` of a block to the residual stream `x`. If `norm` is given, `result`
-    /// is normalised first.
-    fn add(&self, x: &mut [f32], result: &mut [f32], norm: Option<&[f32]>) {
-        if let Some(norm) = norm {
-            rms_norm_in_place(self.team, result, norm, self.spec.norm_epsilon);
+    /// is normalised first, or the sum is normalised.
+    pub(super) fn add(&self, x: &mut [f32], result: &mut [f32], norm: Option<&Norm>) {
+        let is_of_sum = self.spec.norms == NormPlacement::Residual;
+        if let Some(norm) = norm.filter(|_| !is_of_sum) {
+            normalise_in_place(self.team, self.spec, result, norm);
         }
         add_scaled(self.team, x, result, self.spec.residual_scale);
+        if let Some(norm) = norm.filter(|_| is_of_sum) {
+            normalise_in_place(self.team, self.spec, x, norm);
+        }
     }
 }

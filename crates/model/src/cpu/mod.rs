@@ -15,6 +15,7 @@
 
 mod attention;
 mod convolution;
+mod encoder;
 mod feed_forward;
 mod head;
 mod kv;
@@ -31,7 +32,9 @@ use std::io;
 use std::sync::Arc;
 
 use formwork_kernels::{KvFormat, Operand, Slot, Team};
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_lm::{
+    Abilities, Batch, EncodedText, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted,
+};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
@@ -209,6 +212,14 @@ impl Decoder {
         }
     }
 
+    /// Refuses pieces of texts if tokens attend to later ones.
+    fn check_causal(&self) -> Result<(), ModelError> {
+        if self.network.spec.attends_both_ways() {
+            return Err(ModelError::unsupported("reading a text in pieces"));
+        }
+        Ok(())
+    }
+
     fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Sequence::len);
         batch.check(len, self.network.spec.vocabulary, self.context)
@@ -370,6 +381,13 @@ impl Network {
     fn residual_streams(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
+        if self.spec.attends_both_ways() {
+            let mut states_left = states.iter_mut();
+            let mut visit = |x: &[f32]| states_left.next().into_iter().for_each(|state| state.extend(x));
+            let text = EncodedText { tokens, second: None };
+            self.encode(&[text], &mut Workspace::default(), &mut visit);
+            return Ok(states);
+        }
         let (mut sequence, mut workspace) = (self.sequence(), Workspace::default());
         sequence.make_no_snapshots();
         for tokens in tokens.chunks(PIECE) {
@@ -462,7 +480,58 @@ impl LanguageModel for Decoder {
         self.network.kv_memory.bytes_per_position()
     }
 
+    fn abilities(&self) -> Abilities {
+        self.network.spec.abilities.clone()
+    }
+
+    fn reads_whole_texts(&self) -> bool {
+        self.network.spec.attends_both_ways()
+    }
+
+    fn encode(&mut self, texts: &[EncodedText<'_>]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let hidden = self.network.spec.hidden;
+        for text in texts {
+            ModelError::check_tokens(text.tokens, self.network.spec.vocabulary)?;
+            if text.tokens.len() > self.context {
+                return Err(ModelError::context_full(text.tokens.len(), self.context));
+            }
+        }
+        if self.network.spec.attends_both_ways() {
+            let (network, workspace) = (&*self.network, &mut self.workspace);
+            let states = network.normed(&network.encode(texts, workspace, &mut |_| {}));
+            let mut states = &*states;
+            let own = |text: &EncodedText<'_>| {
+                states.split_off(..text.tokens.len() * hidden).unwrap_or_default().to_vec()
+            };
+            return Ok(texts.iter().map(own).collect());
+        }
+        let wanted: Vec<Vec<_>> = texts.iter().map(|text| vec![None; text.tokens.len()]).collect();
+        let runs = texts.iter().zip(&wanted).map(|(text, wanted)| {
+            let (tokens, wanted) = (text.tokens, Wanted::Each(wanted));
+            let run = Run { sequence: SequenceId(0), tokens, role: Role::Prompt, wanted };
+            let mut sequence = self.network.sequence();
+            sequence.make_no_snapshots();
+            Progress::new(run, sequence)
+        });
+        let mut runs: Vec<Progress<'_>> = runs.collect();
+        let (network, workspace) = (&*self.network, &mut self.workspace);
+        network.advance(&mut runs, workspace)?;
+        Ok(runs.iter().map(|run| network.normed(&run.x)).collect())
+    }
+
+    fn project(&self, pooled: Vec<f32>) -> Vec<f32> {
+        self.network.weights.text_head.dense.iter().fold(pooled, |x, dense| dense.apply(&x))
+    }
+
+    fn score(&self, pooled: &[f32]) -> Result<f32, ModelError> {
+        match &self.network.weights.text_head.ranking {
+            Some(head) => Ok(head.score(pooled)),
+            None => Err(ModelError::unsupported("scores of documents")),
+        }
+    }
+
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        self.check_causal()?;
         let wanted = vec![None; tokens.len()];
         let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };
         self.check(&Batch { runs: vec![run] })?;
@@ -482,6 +551,7 @@ impl LanguageModel for Decoder {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.check_causal()?;
         self.check(batch)?;
         self.now += 1;
         let runs = batch.runs.iter().filter_map(|&run| {

@@ -1,12 +1,15 @@
 //! The differences of each family of architectures from Llama.
 
 mod dense;
+mod encoder;
 mod experts;
 mod gemma;
 mod hybrid;
 mod latent;
 mod layers;
 mod ropes;
+
+use formwork_lm::Abilities;
 
 use super::fields::{Field, Fields};
 use super::rope::RopeSpec;
@@ -68,6 +71,8 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     let mut spec = reader.common(architecture)?;
     reader.leave_out_drafts(&mut spec)?;
     reader.differences(&mut spec)?;
+    reader.both_ways(&mut spec)?;
+    spec.abilities = reader.abilities(&mut spec)?;
     reader.check_layers(&spec)?;
     Ok(spec)
 }
@@ -174,6 +179,9 @@ impl Reader<'_> {
             logit_softcap: None,
             attention_sinks: false,
             activation: Activation::Silu,
+            encoder: None,
+            output_norm: true,
+            abilities: Abilities::default(),
         };
         spec.ropes.push(self.rope(&spec, rope_dims)?);
         Ok(spec)
@@ -200,6 +208,9 @@ impl Reader<'_> {
     fn differences(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let (fields, family) = (self.fields, self.family);
         match family {
+            Family::Bert => self.bert(spec)?,
+            Family::NomicBert => self.nomic_bert(spec)?,
+            Family::ModernBert => self.modern_bert(spec)?,
             Family::Llama | Family::Mistral | Family::Mixtral => {
                 self.pair_neighbours(spec);
                 // A Llama `config.json` has no window. In GGUF files the name `llama` also covers
@@ -392,6 +403,12 @@ impl Reader<'_> {
         let Some(given) = self.fields.text(ACTIVATION)? else { return Ok(()) };
         let (fits, rule) = match spec.activation {
             Activation::ReluSquared => (given == "relu2", "this architecture supports only relu2"),
+            Activation::Gelu | Activation::PlainGelu => {
+                (given == "gelu", "this architecture supports only gelu")
+            }
+            Activation::Silu if self.family == Family::NomicBert => {
+                (matches!(given, "swiglu" | "silu"), "this architecture supports only swiglu")
+            }
             Activation::Silu | Activation::ClampedSwiglu { .. } => {
                 (matches!(given, "silu" | "swish"), "this architecture supports only silu")
             }

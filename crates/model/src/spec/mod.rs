@@ -11,6 +11,8 @@ mod fields;
 mod mixer;
 mod rope;
 
+use formwork_lm::Abilities;
+
 pub use self::mixer::{
     AttentionSpec, ConvolutionSpec, DeltaRuleSpec, HeadSharing, KeyValues, LatentSpec, Mamba2Spec, MixerSpec,
 };
@@ -36,6 +38,10 @@ pub enum Activation {
     Silu,
     /// `gelu(g) · u`, with the tanh approximation of the Gaussian error linear unit.
     GeluTanh,
+    /// `gelu(g) · u`, with the exact Gaussian error linear unit.
+    Gelu,
+    /// `gelu(g)`, with the exact Gaussian error linear unit and without an up projection.
+    PlainGelu,
     /// `max(g, 0)²`, without an up projection.
     ReluSquared,
     /// `g · σ(1.702 g) · (u + 1)`, with `g` clamped from above and `u` from both sides. Used by
@@ -90,7 +96,7 @@ pub enum FeedForwardSpec {
 impl Activation {
     /// Reports whether the block has an up projection.
     pub const fn is_gated(self) -> bool {
-        !matches!(self, Self::ReluSquared)
+        !matches!(self, Self::ReluSquared | Self::PlainGelu)
     }
 }
 
@@ -115,6 +121,8 @@ pub enum NormPlacement {
     Both,
     /// The input of the layer is normalised once, and is the input of both blocks.
     Parallel,
+    /// The residual stream is normalised after the output of each block was added.
+    Residual,
 }
 
 /// Computation of the norms of a layer, and of the norm before the head.
@@ -122,7 +130,7 @@ pub enum NormPlacement {
 pub enum NormKind {
     /// Divides by the root mean square.
     Rms,
-    /// Subtracts the mean, and then divides by the root mean square: `LayerNorm` without a bias.
+    /// Subtracts the mean, and then divides by the root mean square: `LayerNorm`. Its bias is optional.
     LayerNorm,
 }
 
@@ -282,6 +290,26 @@ pub struct ModelSpec {
     pub attention_sinks: bool,
     /// Activation of the feed-forward block.
     pub activation: Activation,
+    /// Properties of a model whose tokens attend to the whole text. `None` if tokens attend to earlier
+    /// tokens only.
+    pub encoder: Option<EncoderSpec>,
+    /// True if the residual stream is normalised before the head.
+    pub output_norm: bool,
+    /// Purposes of the model.
+    pub abilities: Abilities,
+}
+
+/// Properties of a model whose tokens attend to the whole text, or to the tokens at most half a window
+/// away on either side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EncoderSpec {
+    /// True if each position has a learned vector, which is added to the token's.
+    pub positions: bool,
+    /// Number of kinds of tokens, each with a learned vector that is added to the token's. `None` if
+    /// there are no such vectors.
+    pub token_types: Option<usize>,
+    /// True if the sum of these vectors is normalised.
+    pub norm: bool,
 }
 
 impl ModelSpec {
@@ -310,6 +338,11 @@ impl ModelSpec {
         })
     }
 
+    /// Reports whether the tokens of a text attend to later ones.
+    pub const fn attends_both_ways(&self) -> bool {
+        self.encoder.is_some()
+    }
+
     /// Reports whether only the native CPU decoder computes the model. The decoder with tensors is that
     /// of GPUs. It has no mixer but plain attention, no layers that share keys and values, no additional
     /// inputs of layers, and none of their further norms and factors. Its norms do not subtract the
@@ -322,6 +355,9 @@ impl ModelSpec {
                 || !matches!(layer.feed_forward, FeedForwardSpec::Dense { .. } | FeedForwardSpec::Experts(_))
         };
         !self.activation.is_gated()
+            || self.encoder.is_some()
+            || !self.output_norm
+            || self.abilities != Abilities::default()
             || self.value_norm
             || self.layer_scales
             || self.per_layer_input.is_some()

@@ -1,18 +1,20 @@
 mod latent;
 mod mixers;
+mod text_head;
 
 use std::sync::Arc;
 
 use super::matrix::{Matrix, Purpose, RowFormat};
 use super::stored;
 use super::{
-    DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, PerLayerInput, PerLayerInputs,
-    SharedExpert, Weights,
+    DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Norm, PerLayerInput,
+    PerLayerInputs, SharedExpert, Weights,
 };
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
 use crate::spec::{
-    ExpertSpec, Family, FeedForwardSpec, LayerSpec, MixerSpec, ModelSpec, NormPlacement, SharedExpertSpec,
+    ExpertSpec, Family, FeedForwardSpec, LayerSpec, MixerSpec, ModelSpec, NormKind, NormPlacement,
+    SharedExpertSpec,
 };
 use formwork_kernels::{Encoding, quantizer};
 
@@ -58,9 +60,14 @@ impl Binder<'_> {
         // If the configuration does not say whether the head is tied, the head is tied if its
         // tensor is absent.
         let has_head = match self.checkpoint.ties_embeddings() {
+            // A model that does not generate text needs no head, and its files may lack one.
+            _ if !spec.abilities.generates => {
+                stored::rows(self.checkpoint, head.trim_end_matches(".weight")).is_some()
+            }
             Some(tied) => !tied,
             None => stored::rows(self.checkpoint, head.trim_end_matches(".weight")).is_some(),
         };
+        let text_head = self.text_head(&head)?;
         let (embedding, head) =
             if has_head { (Some(embedding), self.vocabulary_matrix(&head)?) } else { (None, embedding) };
         Ok(Weights {
@@ -68,16 +75,35 @@ impl Binder<'_> {
             per_layer_inputs: spec.per_layer_input.map(|width| self.per_layer_inputs(width)).transpose()?,
             layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,
             output_norm: self.output_norm()?,
+            input: self.input()?,
+            text_head,
             head,
         })
     }
 
     /// Reads the norm before the head.
-    fn output_norm(&self) -> Result<Vec<f32>, Kind> {
+    fn output_norm(&self) -> Result<Option<Norm>, Kind> {
+        if !self.spec.output_norm {
+            return Ok(None);
+        }
         let names = ["output_norm", "token_embd_norm"].map(|name| self.names.global(name) + ".weight");
         // LFM2 has the name of a norm of the embedding.
         let found = names.iter().find(|name| self.checkpoint.tensor(name).is_some());
-        self.norm(found.unwrap_or(&names[0]), self.spec.hidden)
+        let name = match self.spec.encoder {
+            Some(_) => &names[0],
+            None => found.unwrap_or(&names[0]),
+        };
+        self.layer_norm(name.trim_end_matches(".weight"), self.spec.hidden).map(Some)
+    }
+
+    /// Reads a norm of the residual stream, which has a bias if the file has one.
+    fn layer_norm(&self, name: &str, len: usize) -> Result<Norm, Kind> {
+        let bias = format!("{name}.bias");
+        let has_bias = self.spec.norm_kind == NormKind::LayerNorm && self.checkpoint.tensor(&bias).is_some();
+        Ok(Norm {
+            weight: self.norm(&format!("{name}.weight"), len)?,
+            bias: has_bias.then(|| self.vector(&bias, len)).transpose()?,
+        })
     }
 
     /// Reads the embedding or the head. They affect results most, so a conversion of the model to 4
@@ -112,21 +138,29 @@ impl Binder<'_> {
     fn layer(&self, index: usize) -> Result<LayerWeights, Kind> {
         let spec = self.spec;
         let name = |part: &str| self.names.layer(index, part);
-        let norm = |wanted: bool, part: &str| {
-            wanted.then(|| self.norm(&(name(part) + ".weight"), spec.hidden)).transpose()
-        };
-        let before = spec.norms != NormPlacement::After;
-        let after = matches!(spec.norms, NormPlacement::After | NormPlacement::Both);
+        let norm =
+            |wanted: bool, part: &str| wanted.then(|| self.layer_norm(&name(part), spec.hidden)).transpose();
+        let is_residual = spec.norms == NormPlacement::Residual;
+        let before = spec.norms != NormPlacement::After && !is_residual;
+        let after =
+            matches!(spec.norms, NormPlacement::After | NormPlacement::Both | NormPlacement::Residual);
         let LayerSpec { mixer, feed_forward } = spec.layers[index];
         let has_mixer = mixer != MixerSpec::Nothing;
         let has_feed_forward = feed_forward != FeedForwardSpec::Nothing;
         let is_parallel = spec.norms == NormPlacement::Parallel;
         // A layer of one block has one norm.
         let feed_forward_norm = if has_mixer { "ffn_norm" } else { "attn_norm" };
+        let (post_mixer_norm, post_feed_forward_norm) = if is_residual {
+            ("attn_output_norm", "layer_output_norm")
+        } else {
+            ("post_attention_norm", "post_ffw_norm")
+        };
+        // The norm of the embedding is that of ModernBERT's first layer.
+        let is_normed = index == 0 && before && spec.encoder.is_some_and(|encoder| encoder.norm);
         Ok(LayerWeights {
-            mixer_norm: norm(before && has_mixer, "attn_norm")?,
+            mixer_norm: norm(before && has_mixer && !is_normed, "attn_norm")?,
             mixer: self.mixer(index, mixer)?,
-            post_mixer_norm: norm(after && has_mixer, "post_attention_norm")?,
+            post_mixer_norm: norm(after && has_mixer, post_mixer_norm)?,
             feed_forward_norm: norm(before && has_feed_forward && !is_parallel, feed_forward_norm)?,
             feed_forward: match feed_forward {
                 FeedForwardSpec::Nothing => FeedForward::Nothing,
@@ -138,7 +172,7 @@ impl Binder<'_> {
                 }
                 FeedForwardSpec::Dense { width } => FeedForward::Dense(self.gated(index, DENSE, width)?),
             },
-            post_feed_forward_norm: norm(after && has_feed_forward, "post_ffw_norm")?,
+            post_feed_forward_norm: norm(after && has_feed_forward, post_feed_forward_norm)?,
             per_layer_input: spec
                 .per_layer_input
                 .map(|width| self.per_layer_input(index, width))

@@ -6,6 +6,7 @@ mod matrix;
 mod mixer;
 mod packed;
 mod stored;
+mod text_head;
 
 use formwork_kernels::{Encoding, Packing};
 
@@ -17,6 +18,7 @@ pub(crate) use self::mixer::{
 };
 pub(crate) use self::packed::Packed;
 pub(crate) use self::stored::Method as StoredMethod;
+pub(crate) use self::text_head::{InputWeights, TextHead};
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};
@@ -28,15 +30,22 @@ pub(crate) struct Linear<M = Matrix> {
     pub(crate) bias: Option<Vec<f32>>,
 }
 
+/// Weights of a norm, and the bias to add if the norm has one.
+#[derive(Clone, Debug)]
+pub(crate) struct Norm {
+    pub(crate) weight: Vec<f32>,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
 /// Weights of one decoder layer.
 #[derive(Debug)]
 pub(crate) struct LayerWeights<M = Matrix> {
-    pub(crate) mixer_norm: Option<Vec<f32>>,
+    pub(crate) mixer_norm: Option<Norm>,
     pub(crate) mixer: Mixer<M>,
-    pub(crate) post_mixer_norm: Option<Vec<f32>>,
-    pub(crate) feed_forward_norm: Option<Vec<f32>>,
+    pub(crate) post_mixer_norm: Option<Norm>,
+    pub(crate) feed_forward_norm: Option<Norm>,
     pub(crate) feed_forward: FeedForward<M>,
-    pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
+    pub(crate) post_feed_forward_norm: Option<Norm>,
     /// Weights for the layer's additional input.
     pub(crate) per_layer_input: Option<PerLayerInput<M>>,
     /// Factor for the output of the layer.
@@ -134,7 +143,12 @@ pub(crate) struct Weights<M = Matrix> {
     pub(crate) embedding: Option<Matrix>,
     pub(crate) per_layer_inputs: Option<PerLayerInputs<M>>,
     pub(crate) layers: Vec<LayerWeights<M>>,
-    pub(crate) output_norm: Vec<f32>,
+    /// Norm before the head. `None` for models whose layers end with a norm.
+    pub(crate) output_norm: Option<Norm>,
+    /// Vectors that are added to those of tokens.
+    pub(crate) input: InputWeights,
+    /// Layers after the pooling of hidden states.
+    pub(crate) text_head: TextHead,
     /// Output head, of shape `[vocabulary, hidden]`.
     pub(crate) head: M,
 }
@@ -190,7 +204,15 @@ impl<M> Weights<M> {
         });
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();
         let head = into(self.head, Packing::split_bits);
-        Weights { embedding: self.embedding, per_layer_inputs, layers, output_norm: self.output_norm, head }
+        Weights {
+            embedding: self.embedding,
+            per_layer_inputs,
+            layers,
+            output_norm: self.output_norm,
+            input: self.input,
+            text_head: self.text_head,
+            head,
+        }
     }
 }
 

@@ -103,7 +103,7 @@ fn metadata_faults_are_named() {
     unknown.string("general.architecture", "mamba");
     unknown.raw_tensor("t", &[1], (0, 0), &[0; 4]);
     let message = fault(&unknown.finish());
-    let known = "cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, granitehybrid, hunyuan-dense, lfm2, lfm2moe, llama, minimax-m2, mistral3, mistral4, nemotron_h, nemotron_h_moe, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3";
+    let known = "bert, cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma-embedding, gemma2, gemma3, gemma4, glm4, glm4moe, gpt-oss, granite, granitehybrid, hunyuan-dense, lfm2, lfm2moe, llama, minimax-m2, mistral3, mistral4, modern-bert, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3";
     assert_eq!(message, format!("unsupported architecture \"mamba\"; expected one of {known}"));
     let mut missing = Writer::default();
     missing.string("general.architecture", "llama");

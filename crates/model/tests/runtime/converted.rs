@@ -83,6 +83,12 @@ pub(crate) fn write_part(golden: &Golden, writer: &mut Writer, metadata: bool, h
     }
 }
 
+/// Returns the name of a tensor of a dense model in the GGUF file.
+pub(crate) fn own_name(name: &str, architecture: &str) -> String {
+    let golden = Golden::default();
+    Converter { golden: &golden, architecture, dtype: GgmlDType::F32, context: None }.name(name).unwrap()
+}
+
 struct Converter<'a> {
     golden: &'a Golden,
     architecture: &'a str,

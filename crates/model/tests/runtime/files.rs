@@ -175,7 +175,7 @@ fn faults_of_configurations_are_named() {
         let folder = golden.checkpoint();
         fault(folder.path(), folder.path())
     };
-    let known = "cohere2, deepseek_v2, deepseek_v3, ernie4_5, ernie4_5_moe, exaone4, gemma, gemma2, gemma3_text, gemma4_text, gemma4_unified_text, glm4, glm4_moe, glm4_moe_lite, gpt_oss, granite, granitemoehybrid, helium, hunyuan_v1_dense, kimi_k2, lfm2, lfm2_moe, llama, minimax_m2, ministral3, mistral, mistral4, mixtral, nemotron_h, olmo, olmo2, olmo3, olmoe, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, qwen3_vl_moe_text, qwen3_vl_text, seed_oss, smollm3, starcoder2";
+    let known = "bert, cohere2, deepseek_v2, deepseek_v3, ernie4_5, ernie4_5_moe, exaone4, gemma, gemma2, gemma3_text, gemma4_text, gemma4_unified_text, glm4, glm4_moe, glm4_moe_lite, gpt_oss, granite, granitemoehybrid, helium, hunyuan_v1_dense, kimi_k2, lfm2, lfm2_moe, llama, minimax_m2, ministral3, mistral, mistral4, mixtral, modernbert, nemotron_h, nomic_bert, olmo, olmo2, olmo3, olmoe, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, qwen3_vl_moe_text, qwen3_vl_text, seed_oss, smollm3, starcoder2";
     assert_eq!(
         with("model_type", "mamba".into()),
         format!("config.json: unsupported architecture \"mamba\"; expected one of {known}")

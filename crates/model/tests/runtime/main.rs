@@ -7,6 +7,8 @@ mod candle;
 mod candle_models;
 mod conversations;
 mod converted;
+mod converted_encoders;
+mod encoders;
 mod files;
 mod golden;
 mod laws;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// A model and the results that transformers computed with it.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 pub(crate) struct Golden {
     pub(crate) config: Map<String, Value>,
     /// Names and shapes, slowest-running dimension first.

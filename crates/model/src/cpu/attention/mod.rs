@@ -16,6 +16,7 @@
 //! of one key-value head.
 
 mod block;
+mod both_ways;
 mod span;
 
 use std::cell::RefCell;
@@ -24,6 +25,7 @@ use std::ops::Range;
 use formwork_kernels::{KvBlock, MatrixMut, Pair, Prefetch, Query, Team};
 use smallvec::SmallVec;
 
+pub(super) use self::both_ways::attend_both_ways;
 use self::span::{Head, Heads, Part, Scratch, Span, bring_together};
 use super::kv::{BLOCK, LayerCache};
 use super::workspace::room;
@@ -457,6 +459,9 @@ mod tests {
             logit_softcap: None,
             attention_sinks: false,
             activation: Activation::Silu,
+            encoder: None,
+            output_norm: true,
+            abilities: formwork_lm::Abilities::default(),
         }
     }
 }
