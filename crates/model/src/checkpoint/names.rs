@@ -201,6 +201,12 @@ impl Names {
         Self { in_config: matches!(checkpoint, Checkpoint::Safetensors(_)), family }
     }
 
+    /// Returns the names of a family in safetensors if `in_config` is true, and otherwise those in GGUF
+    /// files.
+    pub(crate) const fn of_format(in_config: bool, family: Family) -> Self {
+        Self { in_config, family }
+    }
+
     /// Returns the number that must be added to each weight of a norm.
     pub(crate) fn norm_offset(self) -> f32 {
         // These norms multiply by one plus the weight. GGUF files store the sum.

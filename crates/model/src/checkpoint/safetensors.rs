@@ -94,6 +94,23 @@ impl Safetensors {
         Ok(Self(Arc::new(folder)))
     }
 
+    /// Maps a single file without a configuration and validates its header.
+    ///
+    /// # Errors
+    /// Returns an error if the file is missing or malformed.
+    pub(crate) fn of_file(path: &Path) -> Result<Self, LoadError> {
+        let mut folder = Folder {
+            path: path.to_owned(),
+            config: Map::new(),
+            chat_template: None,
+            maps: Vec::new(),
+            tensors: Vec::new(),
+            names: FxHashMap::default(),
+        };
+        folder.read_file(path)?;
+        Ok(Self(Arc::new(folder)))
+    }
+
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0.path
@@ -218,7 +235,7 @@ fn add_model_opt(folder: &Path, config: &mut Map<String, Value>) -> Result<(), L
     Ok(())
 }
 
-fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
+pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
     let bytes = std::fs::read(path).map_err(|error| LoadError::new(path, error))?;
     serde_json::from_slice(&bytes).map_err(|error| LoadError::new(path, Kind::Json(error)))
 }

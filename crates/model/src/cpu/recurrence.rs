@@ -5,7 +5,7 @@ use formwork_lm::exp;
 
 use super::convolution::{After, Columns};
 use super::layer::{Pass, Segment};
-use super::product::{Input, products};
+use super::product::products;
 use super::workspace::{Workspace, room};
 use crate::ops::{rms_norm_in_place, scale, sigmoid, silu, softplus};
 use crate::weights::{DeltaRule, Mamba2, Packed};
@@ -113,7 +113,7 @@ impl Pass<'_> {
         } = workspace;
         let (mixed, gate) = (room(mixed, tokens * channels), room(gate, tokens * values));
         let (rates, decays) = (room(rates, tokens * heads), room(decays, tokens * heads));
-        let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * hidden]);
         let parts = [
             (&weights.mixed, &mut *mixed),
             (&weights.gate, &mut *gate),
@@ -152,7 +152,7 @@ impl Pass<'_> {
         self.recur((index, &inputs), segments, blocks, attended);
         rms_norm_in_place(self.team, attended, &weights.norm, self.spec.norm_epsilon);
         attended.iter_mut().zip(&*gate).for_each(|(out, gate)| *out *= silu(*gate));
-        let input = Input { x: attended, roundings: &self.roundings };
+        let input = self.input(attended);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
 
@@ -173,7 +173,7 @@ impl Pass<'_> {
         // For each token: the gate of the output, the channels of the convolution, and the time steps.
         let stride = inner + channels + heads;
         let mixed = room(mixed, tokens * stride);
-        let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * hidden]);
         products(self.team, rounded, input, [(&weights.input, &mut *mixed)]);
         let convolved = room(convolved, tokens * channels);
         let inputs = Columns { rows: mixed, stride, start: inner };
@@ -214,7 +214,7 @@ impl Pass<'_> {
                 rms_norm_in_place(self.team, out, norm, self.spec.norm_epsilon);
             }
         }
-        let input = Input { x: attended, roundings: &self.roundings };
+        let input = self.input(attended);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
 }

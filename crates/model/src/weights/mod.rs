@@ -10,12 +10,12 @@ mod stored;
 use formwork_kernels::{Encoding, Packing};
 
 pub use self::bind::Quantization;
-pub(crate) use self::matrix::Matrix;
+pub(crate) use self::matrix::{Matrix, Origin};
 pub(crate) use self::mixer::{
     AttentionWeights, Convolution, DeltaRule, LatentQuery, LatentWeights, Mamba2, Mixer, QkNormWeights,
     ShortConvolution,
 };
-pub(crate) use self::packed::Packed;
+pub(crate) use self::packed::{Packed, pack_all};
 pub(crate) use self::stored::Method as StoredMethod;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
@@ -124,7 +124,7 @@ pub(crate) struct GatedLinear<M = Matrix> {
 }
 
 /// Function that selects the packing of a matrix, given its encoding.
-type Order = fn(Encoding) -> Packing;
+pub(crate) type Order = fn(Encoding) -> Packing;
 
 /// All weights of a model.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl Weights {
 impl<M> Weights<M> {
     /// Calls `see` with each matrix except the embedding. The second argument is the function that
     /// selects the packing of the matrix.
-    fn each(&self, see: &mut impl FnMut(&M, Order)) {
+    pub(crate) fn each(&self, see: &mut impl FnMut(&M, Order)) {
         let mut plain = |matrix: &M| see(matrix, Packing::plain);
         if let Some(inputs) = &self.per_layer_inputs {
             plain(&inputs.projection.weight);

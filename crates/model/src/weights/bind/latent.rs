@@ -3,7 +3,7 @@
 use super::{Binder, stored};
 use crate::error::Kind;
 use crate::spec::LatentSpec;
-use crate::weights::matrix::RowFormat;
+use crate::weights::matrix::{Origin, RowFormat};
 use crate::weights::{LatentQuery, LatentWeights, Linear, Matrix};
 use formwork_kernels::Encoding;
 
@@ -87,5 +87,6 @@ fn transposed(matrix: &Matrix) -> Matrix {
         _ => (Encoding::F16, elements.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect()),
     };
     let format = RowFormat { encoding, bytes: rows * encoding.block().1 };
-    Matrix::owned(bytes, format, columns, rows)
+    let origin = matrix.origin().map(Origin::transposed);
+    Matrix::owned(bytes, format, columns, rows).with_origin(origin)
 }
