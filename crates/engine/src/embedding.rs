@@ -1,9 +1,10 @@
 //! One text on its way to its embedding.
 
-use formwork_lm::{LanguageModel, SequenceId};
+use formwork_lm::{AdapterId, LanguageModel, SequenceId};
 use formwork_vocab::TokenId;
 use tokio::sync::oneshot;
 
+use crate::engine::open;
 use crate::error::GenerationKind;
 use crate::outbox::Seat;
 use crate::{GenerationError, Pooling};
@@ -20,6 +21,7 @@ pub(crate) struct Reading {
 /// A text whose hidden states are pooled as the model reads it.
 pub(crate) struct Embedding {
     tokens: Vec<TokenId>,
+    adapter: Option<AdapterId>,
     pooling: Pooling,
     /// Sequence of the model that reads the text, once reading has started.
     sequence: Option<SequenceId>,
@@ -31,13 +33,13 @@ pub(crate) struct Embedding {
 }
 
 impl Embedding {
-    pub(crate) const fn new(
-        tokens: Vec<TokenId>,
+    pub(crate) fn new(
+        (tokens, adapter): (Vec<TokenId>, Option<AdapterId>),
         pooling: Pooling,
         reply: oneshot::Sender<Result<Vec<f32>, GenerationError>>,
         seat: Seat,
     ) -> Self {
-        Self { tokens, pooling, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
+        Self { tokens, adapter, pooling, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
     }
 
     /// Returns true if the receiver of the embedding is gone.
@@ -60,7 +62,10 @@ impl Embedding {
         model: &mut dyn LanguageModel,
         count: usize,
     ) -> Result<(), GenerationError> {
-        let sequence = *self.sequence.get_or_insert_with(|| model.open());
+        let sequence = match self.sequence {
+            Some(sequence) => sequence,
+            None => *self.sequence.insert(open(model, self.adapter)?),
+        };
         let tokens = &self.tokens[self.read..self.read + count];
         // Shape: [tokens, hidden]
         let states = model.hidden_states(sequence, tokens).map_err(GenerationKind::model)?;
