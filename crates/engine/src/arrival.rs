@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use formwork_lm::AdapterId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -23,6 +24,8 @@ pub(crate) enum Event {
 /// An accepted request with its token budget.
 pub(crate) struct Arrival {
     pub(crate) request: Request,
+    /// Adapter of the model to compute the request with.
+    pub(crate) adapter: Option<AdapterId>,
     pub(crate) processors: LogitsProcessors,
     pub(crate) budget: usize,
     pub(crate) outputs: UnboundedSender<Output>,

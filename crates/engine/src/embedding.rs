@@ -1,10 +1,11 @@
 //! One text on its way to its embedding or score.
 
-use formwork_lm::{EncodedText, LanguageModel, Pooling, SequenceId};
+use formwork_lm::{AdapterId, EncodedText, LanguageModel, Pooling, SequenceId};
 use formwork_vocab::TokenId;
 use tokio::sync::oneshot;
 
 use crate::GenerationError;
+use crate::engine::open;
 use crate::error::GenerationKind;
 use crate::outbox::Seat;
 
@@ -41,6 +42,7 @@ pub(crate) struct Reading {
 pub(crate) struct Embedding {
     text: TextRequest,
     goal: Goal,
+    adapter: Option<AdapterId>,
     /// Sequence of the model that reads the text, once reading has started.
     sequence: Option<SequenceId>,
     read: usize,
@@ -51,13 +53,13 @@ pub(crate) struct Embedding {
 }
 
 impl Embedding {
-    pub(crate) const fn new(
-        text: TextRequest,
+    pub(crate) fn new(
+        (text, adapter): (TextRequest, Option<AdapterId>),
         goal: Goal,
         reply: oneshot::Sender<Result<Vec<f32>, GenerationError>>,
         seat: Seat,
     ) -> Self {
-        Self { text, goal, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
+        Self { text, goal, adapter, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
     }
 
     /// Returns true if the receiver of the embedding is gone.
@@ -80,7 +82,10 @@ impl Embedding {
         model: &mut dyn LanguageModel,
         count: usize,
     ) -> Result<(), GenerationError> {
-        let sequence = *self.sequence.get_or_insert_with(|| model.open());
+        let sequence = match self.sequence {
+            Some(sequence) => sequence,
+            None => *self.sequence.insert(open(model, self.adapter)?),
+        };
         let tokens = &self.text.tokens[self.read..self.read + count];
         // Shape: [tokens, hidden]
         let states = model.hidden_states(sequence, tokens).map_err(GenerationKind::model)?;

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use formwork_lm::LanguageModel;
-use formwork_vocab::{TokenId, Tokenizer};
+use formwork_lm::{AdapterId, LanguageModel, SequenceId};
+use formwork_vocab::Tokenizer;
 
 use crate::arrival::{Arrival, Event};
 use crate::drafter::Drafter;
@@ -110,6 +110,8 @@ impl Engine {
             abilities: Arc::new(model.abilities()),
             load: Arc::new(AtomicUsize::new(0)),
             queue: options.queue,
+            adapters: model.adapters().into(),
+            adapter: None,
         };
         let engine = Self {
             cache: PrefixCache::new(&*model, options.prefix_cache_bytes),
@@ -220,12 +222,18 @@ impl Engine {
             let long = self.prompt_tokens(true);
             let reading = self.running.iter().filter(|sequence| sequence.need().is_prompt_over(long));
             let is_open = reading.count() < parallel.div_ceil(2);
-            let may_come = |arrival: &Arrival| {
-                is_open || arrival.request.prompt.len() <= long || self.reads(&arrival.request.prompt)
-            };
+            let may_come =
+                |arrival: &Arrival| is_open || arrival.request.prompt.len() <= long || self.reads(arrival);
             let Some(index) = self.waiting.iter().position(may_come) else { return };
             let Some(arrival) = self.waiting.remove(index) else { return };
-            let id = self.model.open();
+            let id = match open(&mut *self.model, arrival.adapter) {
+                Ok(id) => id,
+                Err(error) => {
+                    self.stats().failed += 1;
+                    arrival.fail(error);
+                    continue;
+                }
+            };
             self.admitted += 1;
             let mut sequence = Sequence::new(id, self.admitted, arrival, Arc::clone(&self.tokenizer));
             let progress = contained(|| Ok(sequence.advance()));
@@ -233,9 +241,13 @@ impl Engine {
         }
     }
 
-    /// Returns true if a running sequence is reading the same prompt.
-    fn reads(&self, prompt: &[TokenId]) -> bool {
-        let reads = |one: &Sequence| one.need().is_prompt_over(0) && one.prompt() == prompt;
+    /// Returns true if a running sequence is reading the same prompt with the same adapter.
+    fn reads(&self, arrival: &Arrival) -> bool {
+        let reads = |one: &Sequence| {
+            one.need().is_prompt_over(0)
+                && one.adapter() == arrival.adapter
+                && one.prompt() == arrival.request.prompt
+        };
         self.model.can_fork() && self.running.iter().any(reads)
     }
 
@@ -277,6 +289,17 @@ impl Engine {
         let mut stats = self.stats();
         stats.waiting = self.waiting.len();
         stats.running = self.running.len();
+    }
+}
+
+/// Opens a sequence of the model.
+pub(crate) fn open(
+    model: &mut dyn LanguageModel,
+    adapter: Option<AdapterId>,
+) -> Result<SequenceId, GenerationError> {
+    match adapter {
+        Some(adapter) => contained(|| Ok(model.open_with(adapter).map_err(GenerationKind::model)?)),
+        None => Ok(model.open()),
     }
 }
 

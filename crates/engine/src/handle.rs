@@ -3,7 +3,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use formwork_lm::Abilities;
+use formwork_lm::{Abilities, AdapterId};
 use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -29,6 +29,10 @@ pub struct EngineHandle {
     /// Number of seats that are taken.
     pub(crate) load: Arc<AtomicUsize>,
     pub(crate) queue: usize,
+    /// Names of the model's adapters.
+    pub(crate) adapters: Arc<[String]>,
+    /// Adapter of all requests of this handle.
+    pub(crate) adapter: Option<AdapterId>,
     pub(crate) stats: Arc<Mutex<Stats>>,
 }
 
@@ -68,7 +72,15 @@ impl EngineHandle {
             // Created here instead of on the engine thread: there, other requests would wait, and a
             // panic would end them all.
             let processors = LogitsProcessors::new(&request, &self.tokenizer);
-            arrivals.push(Arrival { request, processors, budget, outputs, seat, arrived });
+            arrivals.push(Arrival {
+                request,
+                adapter: self.adapter,
+                processors,
+                budget,
+                outputs,
+                seat,
+                arrived,
+            });
             generations.push(Generation { receiver, ended: false });
         }
         self.events.send(Event::Arrived(arrivals)).map_err(|_| RequestKind::Stopped)?;
@@ -148,7 +160,7 @@ impl EngineHandle {
         }
         self.check_tokens(&text.tokens)?;
         let (reply, result) = oneshot::channel();
-        let embedding = Embedding::new(text, goal, reply, self.seat()?);
+        let embedding = Embedding::new((text, self.adapter), goal, reply, self.seat()?);
         let sent = self.events.send(Event::Embed(Box::new(embedding)));
         sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
         let result = result.await.unwrap_or_else(|_| Err(GenerationKind::Stopped.into()));
@@ -182,6 +194,19 @@ impl EngineHandle {
     /// Returns the model's tokenizer.
     pub const fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
+    }
+
+    /// Returns the names of the model's adapters.
+    pub fn adapters(&self) -> &[String] {
+        &self.adapters
+    }
+
+    /// Returns a handle to the same engine whose requests are computed with an adapter of the model.
+    /// Returns `None` if the model has no adapter called `name`.
+    #[must_use]
+    pub fn with_adapter(&self, name: &str) -> Option<Self> {
+        let index = self.adapters.iter().position(|adapter| adapter == name)?;
+        Some(Self { adapter: Some(AdapterId(index as u32)), ..self.clone() })
     }
 
     /// Returns the model's context length: the maximum number of tokens of a prompt and its output

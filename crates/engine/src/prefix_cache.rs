@@ -8,10 +8,12 @@
 //! its prefix is forked from a leaf below. Forks share keys and values, so the tree takes the
 //! memory of each node once. If the tree exceeds its limit, the least recently used leaf loses its
 //! last chunk, repeatedly.
+//!
+//! Each adapter of the model has a root of its own, because keys and values depend on the adapter.
 
 use std::collections::HashMap;
 
-use formwork_lm::{LanguageModel, ModelError, SequenceId};
+use formwork_lm::{AdapterId, LanguageModel, ModelError, SequenceId};
 use formwork_vocab::TokenId;
 
 /// Minimum length of a chunk in tokens, which keeps the overhead of a node small compared to its
@@ -20,8 +22,6 @@ const CHUNK: usize = 64;
 
 /// Index of a node.
 type NodeId = usize;
-
-const ROOT: NodeId = 0;
 
 /// A cached prefix of a prompt.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +33,15 @@ pub(crate) struct CachedPrefix {
 }
 
 pub(crate) struct PrefixCache {
-    /// All nodes. The root has no tokens and always exists; other nodes are reused.
+    /// All nodes. The roots come first: that of the base, and one for each adapter. They have no tokens
+    /// and always exist; other nodes are reused.
     nodes: Vec<Node>,
+    /// Number of roots.
+    roots: usize,
     free: Vec<NodeId>,
     /// Number of tokens in a node.
     chunk: usize,
-    /// Maximum number of nodes, not counting the root.
+    /// Maximum number of nodes, not counting the roots.
     most: usize,
     /// Counter of uses, which serves as a clock.
     now: u64,
@@ -63,12 +66,26 @@ impl PrefixCache {
         let chunk = CHUNK.div_ceil(grain).saturating_mul(grain);
         let node = model.kv_bytes_per_token().max(1).saturating_mul(chunk);
         let most = if model.can_fork() { bytes / node } else { 0 };
-        Self { nodes: vec![Node::default()], free: Vec::new(), chunk, most, now: 0 }
+        let roots = 1 + model.adapters().len();
+        let nodes = std::iter::repeat_with(Node::default).take(roots).collect();
+        Self { nodes, roots, free: Vec::new(), chunk, most, now: 0 }
     }
 
     /// Returns the number of tokens whose keys and values the cache holds.
     pub(crate) fn tokens(&self) -> usize {
-        (self.nodes.len() - 1 - self.free.len()) * self.chunk
+        self.count() * self.chunk
+    }
+
+    /// Returns the number of nodes, not counting the roots.
+    fn count(&self) -> usize {
+        self.nodes.len() - self.roots - self.free.len()
+    }
+
+    /// Returns the root of the prompts that are read with an adapter.
+    fn root(&self, adapter: Option<AdapterId>) -> NodeId {
+        let root = adapter.map_or(0, |adapter| adapter.index() + 1);
+        debug_assert!(root < self.roots, "the adapter belongs to the model");
+        root
     }
 
     /// Forks a sequence with the longest cached prefix of a prompt.
@@ -81,10 +98,11 @@ impl PrefixCache {
     pub(crate) fn fork(
         &mut self,
         model: &mut dyn LanguageModel,
+        adapter: Option<AdapterId>,
         prompt: &[TokenId],
         least: usize,
     ) -> Result<Option<CachedPrefix>, ModelError> {
-        let way = self.way(prompt);
+        let way = self.way(self.root(adapter), prompt);
         let len = way.len() * self.chunk;
         let Some(&last) = way.last().filter(|_| len > least) else { return Ok(None) };
         self.touch(&way);
@@ -102,18 +120,20 @@ impl PrefixCache {
     pub(crate) fn insert(
         &mut self,
         model: &mut dyn LanguageModel,
+        adapter: Option<AdapterId>,
         prompt: &[TokenId],
         sequence: SequenceId,
     ) -> Result<(), ModelError> {
         let chunks = (prompt.len() / self.chunk).min(self.most);
         let prompt = &prompt[..chunks * self.chunk];
-        let mut way = self.known(prompt);
+        let root = self.root(adapter);
+        let mut way = self.known(root, prompt);
         self.touch(&way);
         if way.len() == chunks {
             return Ok(());
         }
         let fork = model.fork(sequence, prompt.len())?;
-        let mut parent = way.last().copied().unwrap_or(ROOT);
+        let mut parent = way.last().copied().unwrap_or(root);
         // A former leaf no longer needs a sequence: the new leaf below serves it.
         if let Some(shorter) = self.nodes[parent].sequence.take() {
             model.close(shorter);
@@ -124,7 +144,7 @@ impl PrefixCache {
         }
         self.nodes[parent].sequence = Some(fork);
         self.touch(&way);
-        while self.nodes.len() - 1 - self.free.len() > self.most {
+        while self.count() > self.most {
             self.evict(model)?;
         }
         Ok(())
@@ -137,19 +157,19 @@ impl PrefixCache {
                 model.close(sequence);
             }
         }
-        self.nodes.push(Node::default());
+        self.nodes.resize_with(self.roots, Node::default);
         self.free.clear();
     }
 
     /// Returns the nodes of the longest cached prefix that leaves at least the last token of the
     /// prompt.
-    fn way(&self, prompt: &[TokenId]) -> Vec<NodeId> {
-        self.known(&prompt[..prompt.len().saturating_sub(1)])
+    fn way(&self, root: NodeId, prompt: &[TokenId]) -> Vec<NodeId> {
+        self.known(root, &prompt[..prompt.len().saturating_sub(1)])
     }
 
-    /// Returns the nodes of the longest cached prefix of `tokens`.
-    fn known(&self, tokens: &[TokenId]) -> Vec<NodeId> {
-        let mut at = ROOT;
+    /// Returns the nodes of the longest cached prefix of `tokens` below a root.
+    fn known(&self, root: NodeId, tokens: &[TokenId]) -> Vec<NodeId> {
+        let mut at = root;
         let next = |tokens| {
             at = *self.nodes[at].children.get(tokens)?;
             Some(at)
@@ -187,13 +207,13 @@ impl PrefixCache {
 
     /// Removes the last chunk of the least recently used leaf.
     fn evict(&mut self, model: &mut dyn LanguageModel) -> Result<(), ModelError> {
-        let leaves = (1..self.nodes.len()).filter(|&id| self.nodes[id].sequence.is_some());
+        let leaves = (self.roots..self.nodes.len()).filter(|&id| self.nodes[id].sequence.is_some());
         let Some(leaf) = leaves.min_by_key(|&id| self.nodes[id].used) else { return Ok(()) };
         let Node { parent, tokens, sequence, .. } = std::mem::take(&mut self.nodes[leaf]);
         self.free.push(leaf);
         self.nodes[parent].children.remove(&tokens);
         let Some(sequence) = sequence else { return Ok(()) };
-        if parent == ROOT || !self.nodes[parent].children.is_empty() {
+        if parent < self.roots || !self.nodes[parent].children.is_empty() {
             model.close(sequence);
             return Ok(());
         }
@@ -203,7 +223,7 @@ impl PrefixCache {
 
     fn depth(&self, mut node: NodeId) -> usize {
         let mut depth = 0;
-        while node != ROOT {
+        while node >= self.roots {
             node = self.nodes[node].parent;
             depth += 1;
         }
@@ -237,7 +257,7 @@ mod tests {
         let tokens = prompt(chunks);
         let run = Run { sequence, tokens: &tokens, role: Role::Prompt, wanted: Wanted::Nothing };
         model.forward(&Batch { runs: vec![run] }).expect("good");
-        cache.insert(model, &tokens, sequence).expect("good");
+        cache.insert(model, None, &tokens, sequence).expect("good");
         model.close(sequence);
     }
 
@@ -245,7 +265,7 @@ mod tests {
     /// sequence.
     fn known(cache: &mut PrefixCache, model: &mut ScriptedModel, chunks: &[u32]) -> usize {
         let tokens = prompt(chunks);
-        let Some(prefix) = cache.fork(model, &tokens, 0).expect("good") else { return 0 };
+        let Some(prefix) = cache.fork(model, None, &tokens, 0).expect("good") else { return 0 };
         assert_eq!(model.tokens(prefix.sequence), Some(&tokens[..prefix.len]));
         model.close(prefix.sequence);
         prefix.len / CHUNK
@@ -278,9 +298,9 @@ mod tests {
         let mut cache = cache(&model, 100);
         insert(&mut cache, &mut model, &[1, 2]);
         let whole = [TokenId(1); CHUNK];
-        assert!(cache.fork(&mut model, &whole, 0).expect("good").is_none());
+        assert!(cache.fork(&mut model, None, &whole, 0).expect("good").is_none());
         let prompt = prompt(&[1, 2]);
-        assert!(cache.fork(&mut model, &prompt, 2 * CHUNK).expect("good").is_none());
+        assert!(cache.fork(&mut model, None, &prompt, 2 * CHUNK).expect("good").is_none());
     }
 
     #[test]

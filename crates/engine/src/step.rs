@@ -6,7 +6,7 @@ use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
 
 use crate::Engine;
 use crate::embedding::{Embedding, Reading};
-use crate::engine::contained;
+use crate::engine::{contained, open};
 use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
 use crate::sequence::{Feed, Progress, Sequence};
@@ -158,7 +158,11 @@ impl Engine {
         for sequence in &mut self.running {
             let Need::Prompt { read, .. } = sequence.need() else { continue };
             let (cache, model) = (&mut self.cache, &mut *self.model);
-            let fork = || Ok(cache.fork(model, sequence.prompt(), read).map_err(GenerationKind::model)?);
+            let fork = || {
+                Ok(cache
+                    .fork(model, sequence.adapter(), sequence.prompt(), read)
+                    .map_err(GenerationKind::model)?)
+            };
             match contained(fork) {
                 Ok(Some(prefix)) => {
                     self.model.close(sequence.id);
@@ -231,7 +235,8 @@ impl Engine {
     pub(crate) fn keep(&mut self, sequence: &Sequence, read: usize) {
         let (cache, model) = (&mut self.cache, &mut *self.model);
         let insert = || {
-            let inserted = cache.insert(model, &sequence.tokens()[..read], sequence.id);
+            let prompt = &sequence.tokens()[..read];
+            let inserted = cache.insert(model, sequence.adapter(), prompt, sequence.id);
             Ok(inserted.map_err(GenerationKind::model)?)
         };
         if let Err(error) = contained(insert) {
@@ -292,8 +297,13 @@ impl Engine {
                     }
                     for mut sequence in again {
                         self.model.close(sequence.id);
-                        sequence.start_over(self.model.open());
-                        self.running.push(sequence);
+                        match open(&mut *self.model, sequence.adapter()) {
+                            Ok(id) => {
+                                sequence.start_over(id);
+                                self.running.push(sequence);
+                            }
+                            Err(error) => self.settle(sequence, Err(error)),
+                        }
                     }
                 }
             }

@@ -1,7 +1,7 @@
 use formwork_vocab::TokenId;
 use thiserror::Error;
 
-use crate::SequenceId;
+use crate::{AdapterId, SequenceId};
 
 /// Error of an operation of a [`LanguageModel`](crate::LanguageModel).
 #[derive(Debug, Error)]
@@ -12,6 +12,8 @@ pub struct ModelError(#[from] Kind);
 enum Kind {
     #[error("sequence {0} is not open")]
     UnknownSequence(SequenceId),
+    #[error("adapter {given} is unknown; the model has {limit} adapters")]
+    UnknownAdapter { given: u32, limit: usize },
     #[error("the batch contains sequence {0} more than once")]
     RepeatedSequence(SequenceId),
     #[error("token {given} is out of range (vocabulary size {limit})")]
@@ -30,6 +32,11 @@ impl ModelError {
     /// Creates the error for a run whose sequence is not open.
     pub fn unknown_sequence(id: SequenceId) -> Self {
         Kind::UnknownSequence(id).into()
+    }
+
+    /// Creates the error for an adapter that is not among the `limit` adapters of the model.
+    pub fn unknown_adapter(given: AdapterId, limit: usize) -> Self {
+        Kind::UnknownAdapter { given: given.0, limit }.into()
     }
 
     /// Creates the error for a batch with two runs of the same sequence.

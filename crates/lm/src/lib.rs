@@ -18,5 +18,5 @@ pub use abilities::{Abilities, EmbeddingProfile, EncodedText, Pooling, Ranking};
 pub use chat::{ChatInput, ChatTemplate, Message, TemplateError};
 pub use error::ModelError;
 pub use exp::exp;
-pub use model::{Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
+pub use model::{AdapterId, Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
 pub use scripted::ScriptedModel;

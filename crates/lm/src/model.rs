@@ -183,6 +183,17 @@ impl Logits {
     }
 }
 
+/// Identifies an adapter of a model: its index in [`LanguageModel::adapters`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct AdapterId(pub u32);
+
+impl AdapterId {
+    /// Returns the index of the adapter.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A causal language model that keeps a KV cache for each sequence.
 pub trait LanguageModel: Send {
     /// Returns the length of a row of logits. The length can exceed the size of the tokenizer's
@@ -194,6 +205,20 @@ pub trait LanguageModel: Send {
 
     /// Opens a sequence without tokens.
     fn open(&mut self) -> SequenceId;
+
+    /// Returns the names of the adapters that sequences can be computed with.
+    fn adapters(&self) -> &[String] {
+        &[]
+    }
+
+    /// Opens a sequence without tokens that is computed with an adapter. Forks of the sequence have the
+    /// same adapter.
+    ///
+    /// # Errors
+    /// Returns an error if the model does not have the adapter.
+    fn open_with(&mut self, adapter: AdapterId) -> Result<SequenceId, ModelError> {
+        Err(ModelError::unknown_adapter(adapter, self.adapters().len()))
+    }
 
     /// Closes a sequence and frees its KV cache. Does nothing if the sequence is not open.
     fn close(&mut self, sequence: SequenceId);

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use formwork_vocab::TokenId;
 
-use crate::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
+use crate::{AdapterId, Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 
 /// Model for tests whose logits are computed by a function of the sequence's tokens.
 ///
@@ -25,7 +25,10 @@ pub struct ScriptedModel {
     context_len: usize,
     script: Script,
     grain: usize,
+    adapters: Vec<String>,
     sequences: HashMap<SequenceId, Vec<TokenId>>,
+    /// Adapters of the sequences that have one.
+    adapted: HashMap<SequenceId, AdapterId>,
     next: u32,
 }
 
@@ -43,13 +46,30 @@ impl ScriptedModel {
         script: impl FnMut(&[TokenId], &mut [f32]) + Send + 'static,
     ) -> Self {
         let script = Box::new(script);
-        Self { vocab_size, context_len, script, grain: 1, sequences: HashMap::new(), next: 0 }
+        Self {
+            vocab_size,
+            context_len,
+            script,
+            grain: 1,
+            adapters: Vec::new(),
+            sequences: HashMap::new(),
+            adapted: HashMap::new(),
+            next: 0,
+        }
     }
 
     /// Sets the value of [`LanguageModel::prompt_grain`], which is 1 by default.
     #[must_use]
     pub const fn with_prompt_grain(mut self, grain: usize) -> Self {
         self.grain = grain;
+        self
+    }
+
+    /// Adds adapters. The logits of a sequence with the adapter at index `i` are those of the script,
+    /// moved by `i + 1` tokens.
+    #[must_use]
+    pub fn with_adapters(mut self, names: &[&str]) -> Self {
+        self.adapters = names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
@@ -80,8 +100,22 @@ impl LanguageModel for ScriptedModel {
         id
     }
 
+    fn adapters(&self) -> &[String] {
+        &self.adapters
+    }
+
+    fn open_with(&mut self, adapter: AdapterId) -> Result<SequenceId, ModelError> {
+        if adapter.index() >= self.adapters.len() {
+            return Err(ModelError::unknown_adapter(adapter, self.adapters.len()));
+        }
+        let id = self.open();
+        self.adapted.insert(id, adapter);
+        Ok(id)
+    }
+
     fn close(&mut self, sequence: SequenceId) {
         self.sequences.remove(&sequence);
+        self.adapted.remove(&sequence);
     }
 
     fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
@@ -108,6 +142,9 @@ impl LanguageModel for ScriptedModel {
         let tokens = tokens[..len.min(tokens.len())].to_vec();
         let id = self.open();
         self.sequences.insert(id, tokens);
+        if let Some(&adapter) = self.adapted.get(&sequence) {
+            self.adapted.insert(id, adapter);
+        }
         Ok(id)
     }
 
@@ -134,11 +171,13 @@ impl LanguageModel for ScriptedModel {
             let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
             tokens.extend_from_slice(run.tokens);
             let wanted = run.wanted.rows();
+            let moved = self.adapted.get(&run.sequence).map_or(0, |adapter| adapter.index() + 1);
             let is_largest = matches!(run.wanted, Wanted::Largest(_));
             let first = tokens.len() + 1 - wanted.len();
             let row = |(index, wanted)| {
                 let mut row = vec![0.0; self.vocab_size];
                 (self.script)(&tokens[..first + index], &mut row);
+                row.rotate_right(moved);
                 let row = masked(row, wanted);
                 if is_largest { largest(row) } else { row }
             };

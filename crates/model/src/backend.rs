@@ -5,7 +5,17 @@ use std::sync::Arc;
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
+use crate::adapter::{Adapter, AdapterFile};
+use crate::checkpoint::Checkpoint;
+use crate::error::Kind;
 use crate::spec::ModelSpec;
+
+/// Bound adapters and their names.
+#[derive(Clone, Default)]
+pub(crate) struct Adapters {
+    pub(crate) names: Vec<String>,
+    pub(crate) bound: Vec<Arc<Adapter>>,
+}
 
 /// A model's weights on a device. All decoders of a model share them.
 pub(crate) trait Backend: Send + Sync {
@@ -18,8 +28,19 @@ pub(crate) trait Backend: Send + Sync {
     /// Returns the model's specification, or `None` for one of candle's own models.
     fn spec(&self) -> Option<&ModelSpec>;
 
-    /// Creates a decoder without sequences. Each sequence can have up to `context` tokens.
-    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel>;
+    /// Binds an adapter to the weights. `base` is the checkpoint of the weights, and `scale` a factor of
+    /// the adapter's effect.
+    ///
+    /// # Errors
+    /// Returns an error if the adapter does not fit the model, or if the back end has no adapters.
+    fn bind(&self, file: &AdapterFile, base: &Checkpoint, scale: f32) -> Result<Adapter, Kind> {
+        let _ = (file, base, scale);
+        Err(Kind::AdapterDevice)
+    }
+
+    /// Creates a decoder without sequences. Each sequence can have up to `context` tokens. `adapters` are
+    /// results of [`Backend::bind`].
+    fn decoder(self: Arc<Self>, context: usize, adapters: Adapters) -> Box<dyn LanguageModel>;
 
     /// Computes the residual stream of `tokens` before the first layer and after each layer. Shape
     /// of each element: `[tokens, hidden]`.

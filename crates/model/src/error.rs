@@ -152,6 +152,14 @@ pub(crate) enum Kind {
     ShardName { given: String },
     #[error("tensor {tensor:?} is not in {file}")]
     NotInShard { tensor: String, file: String },
+    #[error("tensor {tensor:?} cannot be applied: {reason}")]
+    AdapterTensor { tensor: String, reason: &'static str },
+    #[error("tensor {tensor:?} changes no matrix of the model, whose architecture is {architecture:?}")]
+    UnmatchedTensor { tensor: String, architecture: String },
+    #[error("the adapter is for the architecture {given:?}, but the model's is {expected:?}")]
+    AdapterArchitecture { given: String, expected: String },
+    #[error("adapters are computed on the CPU only; use the device `cpu`")]
+    AdapterDevice,
     #[error("the file holds no tensors, only metadata")]
     VocabularyOnly,
     #[cfg(feature = "candle")]

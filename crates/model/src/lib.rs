@@ -3,6 +3,7 @@
 //! The crate reads GGUF files and safetensors, fetches models from the hub, runs the decoder and
 //! renders chat templates.
 
+mod adapter;
 mod backend;
 #[cfg_attr(not(feature = "candle"), path = "without_candle.rs")]
 mod candle;
@@ -24,6 +25,7 @@ pub mod template;
 mod tokenizer;
 mod weights;
 
+pub use adapter::AdapterFile;
 pub use checkpoint::{Checkpoint, Safetensors};
 pub use device::Device;
 pub use error::LoadError;

@@ -9,7 +9,8 @@ use formwork_kernels::Team;
 use formwork_lm::{ChatTemplate, LanguageModel, ModelError, TemplateError};
 use formwork_vocab::{TokenId, Tokenizer};
 
-use crate::backend::Backend;
+use crate::adapter::AdapterFile;
+use crate::backend::{Adapters, Backend};
 use crate::candle;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
@@ -104,6 +105,7 @@ pub struct Model {
     checkpoint: Checkpoint,
     backend: Arc<dyn Backend>,
     context: usize,
+    adapters: Adapters,
 }
 
 impl fmt::Debug for Model {
@@ -112,6 +114,7 @@ impl fmt::Debug for Model {
             .field("checkpoint", &self.checkpoint)
             .field("device", &self.backend.device_name())
             .field("context", &self.context)
+            .field("adapters", &self.adapters.names)
             .finish()
     }
 }
@@ -190,7 +193,7 @@ impl Model {
             Some(device) => candle::open(spec, &weights, context, (options.device, device)),
         };
         let backend = backend.map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
-        Ok(Self { checkpoint, backend, context })
+        Ok(Self { checkpoint, backend, context, adapters: Adapters::default() })
     }
 
     /// Opens a model that only candle's own models support. A `device` of `None` is the CPU.
@@ -205,7 +208,7 @@ impl Model {
         let opened = candle::open_model(&checkpoint, device);
         let (backend, trained) = opened.map_err(|kind| checkpoint.error(kind))?;
         let context = options.context.map_or(trained, |wanted| wanted.min(trained));
-        Ok(Self { checkpoint, backend, context })
+        Ok(Self { checkpoint, backend, context, adapters: Adapters::default() })
     }
 
     /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. The name is
@@ -231,7 +234,30 @@ impl Model {
 
     /// Creates a decoder. All decoders of a model share its weights but no other state.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
-        Arc::clone(&self.backend).decoder(self.context)
+        Arc::clone(&self.backend).decoder(self.context, self.adapters.clone())
+    }
+
+    /// Adds a LoRA adapter called `name`, which sequences of later decoders can use
+    /// ([`LanguageModel::open_with`]). The effect of the adapter is multiplied by `scale`.
+    ///
+    /// # Errors
+    /// Returns an error if a tensor of the adapter does not fit the model, or if the model does not run on
+    /// the native CPU kernels.
+    pub fn add_adapter(
+        &mut self,
+        name: impl Into<String>,
+        file: &AdapterFile,
+        scale: f32,
+    ) -> Result<(), LoadError> {
+        let bound = self.backend.bind(file, &self.checkpoint, scale).map_err(|kind| file.error(kind))?;
+        self.adapters.names.push(name.into());
+        self.adapters.bound.push(Arc::new(bound));
+        Ok(())
+    }
+
+    /// Returns the size in bytes of all adapters in memory.
+    pub fn adapter_bytes(&self) -> usize {
+        self.adapters.bound.iter().map(|adapter| adapter.bytes()).sum()
     }
 
     /// Returns the checkpoint that the model was opened from, with its metadata and tensors.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use formwork_grammar::Matcher;
-use formwork_lm::SequenceId;
+use formwork_lm::{AdapterId, SequenceId};
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
 use self::account::Account;
@@ -34,6 +34,8 @@ const REDRAWN: u64 = 0x5bd1_e995_97f4_a7c1;
 pub(crate) struct Sequence {
     pub(crate) id: SequenceId,
     order: u64,
+    /// Adapter of the model to compute the sequence with.
+    adapter: Option<AdapterId>,
     request: Request,
     tokenizer: Arc<Tokenizer>,
     /// Tokens of the prompt and the output.
@@ -64,10 +66,11 @@ pub(crate) enum Progress {
 impl Sequence {
     /// Creates a sequence; `order` must be larger than the order of every earlier sequence.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
-        let Arrival { request, processors, budget, outputs, seat, arrived } = arrival;
+        let Arrival { request, adapter, processors, budget, outputs, seat, arrived } = arrival;
         Self {
             id,
             order,
+            adapter,
             tokens: request.prompt.clone(),
             read: 0,
             is_suspect: false,
@@ -138,11 +141,16 @@ impl Sequence {
         &self.request.prompt
     }
 
-    /// Returns true if both sequences are reading the same prompt, so that one can read it for
-    /// both.
+    /// Returns the adapter of the model to compute the sequence with.
+    pub(crate) const fn adapter(&self) -> Option<AdapterId> {
+        self.adapter
+    }
+
+    /// Returns true if both sequences are reading the same prompt with the same adapter, so that one can
+    /// read it for both.
     pub(crate) fn reads_as(&self, other: &Self) -> bool {
         let reads = |one: &Self| matches!(one.need(), Need::Prompt { .. }) && !one.is_suspect;
-        reads(self) && reads(other) && self.prompt() == other.prompt()
+        reads(self) && reads(other) && self.adapter == other.adapter && self.prompt() == other.prompt()
     }
 
     /// Moves to another sequence of the model, in which the first `read` tokens of the prompt are

@@ -379,3 +379,31 @@ fn a_panic_during_prefill_leaves_nothing() {
     assert_eq!((engine.stats().failed, model.open_sequences()), (3, 0));
     std::panic::set_hook(hook);
 }
+
+#[test]
+fn adapters_share_passes_but_neither_prefixes_nor_prompts() {
+    let model = || ScriptedModel::new(VOCABULARY, 2000, babble).with_adapters(&["a", "b"]);
+    let request = || Request {
+        max_tokens: Some(20),
+        ..Request::new((0..300).map(|at| TokenId(at * at % 250)).collect())
+    };
+    let plain = EngineOptions { parallel: 1, prefix_cache_bytes: 0, ..EngineOptions::default() };
+    let handles = |options| {
+        let base = start(model(), options);
+        assert!(base.with_adapter("c").is_none());
+        assert_eq!(base.adapters(), ["a", "b"]);
+        let [a, b] = ["a", "b"].map(|name| base.with_adapter(name).unwrap());
+        [base, a, b]
+    };
+    let alone = handles(plain).map(|engine| engine.generate(request()).unwrap().collect().unwrap().0);
+    assert!(alone[0] != alone[1] && alone[1] != alone[2] && alone[0] != alone[2]);
+    let engines = handles(EngineOptions::default());
+    for _ in 0..2 {
+        let running: Vec<_> =
+            engines.iter().chain(&engines).map(|engine| engine.generate(request()).unwrap()).collect();
+        for (generation, expected) in running.into_iter().zip(alone.iter().chain(&alone)) {
+            assert_eq!(generation.collect().unwrap().0, *expected);
+        }
+    }
+    assert!(engines[0].stats().cached_tokens > 0);
+}

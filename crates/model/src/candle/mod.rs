@@ -29,7 +29,7 @@ use self::layout::{Layout, Segment};
 use self::pass::{Pass, scaled, softcapped};
 use self::pool::{Pool, Table};
 use self::weights::Weights;
-use crate::backend::Backend;
+use crate::backend::{Adapters, Backend};
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 use crate::rope::Rope;
@@ -217,7 +217,7 @@ impl Backend for Network {
         Some(&self.spec)
     }
 
-    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel> {
+    fn decoder(self: Arc<Self>, context: usize, _: Adapters) -> Box<dyn LanguageModel> {
         Box::new(Decoder::new(self, context))
     }
 

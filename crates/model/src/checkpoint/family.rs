@@ -93,6 +93,20 @@ const NAMES: &[(&str, &str, Family)] = &[
 ];
 
 impl Family {
+    /// Reports whether `name` is the name of an architecture of this family in GGUF files.
+    pub(crate) fn is_called(self, name: &str) -> bool {
+        NAMES.iter().any(|&(gguf, _, family)| gguf == name && family == self)
+    }
+
+    /// Reports whether llama.cpp's converter permutes the rows of queries and keys so that the rows that
+    /// rotate together are neighbours.
+    pub(crate) const fn pairs_neighbours(self) -> bool {
+        matches!(
+            self,
+            Self::Llama | Self::Mistral | Self::Mixtral | Self::SmolLm3 | Self::Granite | Self::GraniteHybrid
+        )
+    }
+
     /// Returns the family of a checkpoint, and the name of its architecture in GGUF files.
     pub(crate) fn of(checkpoint: &Checkpoint) -> Result<(Self, &'static str), Kind> {
         let given = checkpoint.architecture()?;

@@ -18,6 +18,7 @@ pub(crate) use self::family::Family;
 pub(crate) use self::modules::{DenseModule, Modules};
 pub(crate) use self::names::Names;
 pub use self::safetensors::Safetensors;
+pub(crate) use self::text::text_name;
 use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;

@@ -208,7 +208,7 @@ impl DenseModule {
                 return Err(LoadError::new(&path, Kind::KeyValue { key, given, rule }));
             }
         };
-        let weights = Checkpoint::Safetensors(Safetensors::open_weights(&folder.join(SINGLE))?);
+        let weights = Checkpoint::Safetensors(Safetensors::of_file(&folder.join(SINGLE))?);
         let values = |tensor: &str, shape: &[u64]| {
             weights.values(tensor, shape).map_err(|kind| LoadError::new(&folder.join(SINGLE), kind))
         };

@@ -243,10 +243,15 @@ fn common(name: &str) -> &str {
     }
 }
 
+/// Returns the start of the names of tensors in most safetensors of a family.
+const fn usual_root(family: Family) -> &'static str {
+    if matches!(family, Family::NemotronH) { "backbone." } else { "model." }
+}
+
 impl Names {
     pub(crate) fn new(checkpoint: &Checkpoint, family: Family) -> Self {
         let in_config = matches!(checkpoint, Checkpoint::Safetensors(_));
-        let usual = if family == Family::NemotronH { "backbone." } else { "model." };
+        let usual = usual_root(family);
         let roots = [usual, "bert.", ""];
         let has = |root: &&&'static str| {
             let names = Self { in_config, family, root };
@@ -258,6 +263,12 @@ impl Names {
 
     pub(crate) const fn family(self) -> Family {
         self.family
+    }
+
+    /// Returns the names of a family in safetensors if `in_config` is true, and otherwise those in GGUF
+    /// files.
+    pub(crate) const fn of_format(in_config: bool, family: Family) -> Self {
+        Self { in_config, family, root: usual_root(family) }
     }
 
     /// Returns the number that must be added to each weight of a norm.

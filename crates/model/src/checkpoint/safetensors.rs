@@ -99,10 +99,13 @@ impl Safetensors {
         Ok(Self(Arc::new(folder)))
     }
 
-    /// Opens a single file of tensors without a configuration.
-    pub(super) fn open_weights(path: &Path) -> Result<Self, LoadError> {
+    /// Maps a single file without a configuration and validates its header.
+    ///
+    /// # Errors
+    /// Returns an error if the file is missing or malformed.
+    pub(crate) fn of_file(path: &Path) -> Result<Self, LoadError> {
         let mut folder = Folder {
-            path: path.parent().unwrap_or(Path::new(".")).to_owned(),
+            path: path.to_owned(),
             config: Map::new(),
             chat_template: None,
             modules: None,
@@ -266,7 +269,7 @@ fn add_model_opt(folder: &Path, config: &mut Map<String, Value>) -> Result<(), L
     Ok(())
 }
 
-pub(super) fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
+pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
     let bytes = std::fs::read(path).map_err(|error| LoadError::new(path, error))?;
     serde_json::from_slice(&quote_numbers(&bytes)).map_err(|error| LoadError::new(path, Kind::Json(error)))
 }

@@ -95,7 +95,7 @@ fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
 ///
 /// Older checkpoints have names such as `language_model.model.norm.weight`, and newer ones have
 /// names such as `model.language_model.norm.weight`. Both become `model.norm.weight`.
-pub(super) fn text_name(name: &str) -> Cow<'_, str> {
+pub(crate) fn text_name(name: &str) -> Cow<'_, str> {
     if let Some(name) = name.strip_prefix("language_model.") {
         return name.into();
     }

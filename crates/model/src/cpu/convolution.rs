@@ -3,7 +3,7 @@
 use formwork_kernels::{Team, fma};
 
 use super::layer::{Pass, Segment};
-use super::product::{Input, products};
+use super::product::products;
 use super::workspace::{Workspace, room};
 use crate::ops::silu;
 use crate::weights::{Convolution, Packed, ShortConvolution};
@@ -122,7 +122,7 @@ impl Pass<'_> {
         // For each token: the gate of the input, the gate of the output, and the input.
         let stride = 3 * channels;
         let mixed = room(mixed, tokens * stride);
-        let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * hidden]);
         products(self.team, rounded, input, [(&weights.input, &mut *mixed)]);
         self.team.for_chunks(mixed, TOKENS * stride, |_, rows| {
             for row in rows.chunks_exact_mut(stride) {
@@ -140,7 +140,7 @@ impl Pass<'_> {
                 out.iter_mut().zip(&row[channels..]).for_each(|(out, gate)| *out *= gate);
             }
         });
-        let input = Input { x: convolved, roundings: &self.roundings };
+        let input = self.input(convolved);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
 }

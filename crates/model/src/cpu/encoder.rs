@@ -12,7 +12,7 @@ use formwork_lm::EncodedText;
 use super::Network;
 use super::attention::attend_both_ways;
 use super::layer::Pass;
-use super::product::{Input, Rounding, products};
+use super::product::{Rounding, products};
 use super::workspace::{Workspace, room};
 use crate::ops::{normalise_in_place, rms_norm_in_place, scale};
 use crate::rope::Rotation;
@@ -46,7 +46,8 @@ impl Network {
         let roundings = positions.map(Rounding::at).collect();
         let mut x = self.embedded(texts, start);
         visit(&x);
-        let pass = Pass { spec: &self.spec, team: &self.team, roundings, tokens: (0..start).collect() };
+        let tokens = (0..start).collect();
+        let pass = Pass { spec: &self.spec, team: &self.team, roundings, adapters: Vec::new(), tokens };
         let texts = Texts { ranges, rotations };
         for layer in self.weights.layers.iter().enumerate() {
             pass.mix_both_ways(layer.1, &texts, &mut x, workspace);
@@ -117,7 +118,7 @@ impl Pass<'_> {
         let queries = room(queries, tokens * shape.query_len());
         let keys = room(keys, tokens * shape.key_len());
         let values = room(values, tokens * shape.key_len());
-        let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * spec.hidden]);
         let parts = [(&weights.query, &mut *queries), (key, &mut *keys), (value, &mut *values)];
         products(team, rounded, input, parts);
         if let Some(norm) = &weights.qk_norm {
@@ -133,7 +134,7 @@ impl Pass<'_> {
         let attended = room(attended, tokens * shape.query_len());
         attend_both_ways(team, shape, &texts.ranges, [queries, keys, values], attended);
         let result = room(result, tokens * spec.hidden);
-        let input = Input { x: attended, roundings: &self.roundings };
+        let input = self.input(attended);
         products(team, rounded, input, [(&weights.output, result)]);
     }
 }

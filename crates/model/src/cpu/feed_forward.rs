@@ -3,6 +3,7 @@
 use super::layer::Pass;
 use super::product::{Input, Rounded, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
+use crate::adapter::Adapter;
 use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale, sigmoid, ungated};
 use crate::routing::route;
 use crate::weights::{
@@ -11,6 +12,15 @@ use crate::weights::{
 
 /// Number of elements that a parallel task passes through an activation without an up projection.
 const ACTIVATED: usize = 1 << 11;
+
+/// The tokens that a block computes.
+#[derive(Clone, Copy)]
+struct Tokens<'a> {
+    /// One rounding for each token.
+    roundings: &'a [Rounding],
+    /// The adapter of each token. Empty if no token has one.
+    adapters: &'a [Option<&'a Adapter>],
+}
 
 impl Pass<'_> {
     /// Computes the feed-forward block of a layer. Reads `workspace.normed`, which is the residual
@@ -25,19 +35,24 @@ impl Pass<'_> {
                 self.experts(mixture, &logits, workspace);
             }
             FeedForward::DenseAndExperts(both) => self.dense_and_experts(both, x, workspace),
-            FeedForward::Dense(dense) => self.dense(dense, &self.roundings, workspace),
+            FeedForward::Dense(dense) => self.dense(dense, self.tokens(), workspace),
         }
     }
 
-    /// Computes a dense block, or one expert, in the same way. `roundings` has one element for each
-    /// token.
-    fn dense(&self, weights: &GatedLinear<Packed>, roundings: &[Rounding], workspace: &mut Workspace) {
+    /// Returns the roundings and the adapters of all tokens.
+    fn tokens(&self) -> Tokens<'_> {
+        Tokens { roundings: &self.roundings, adapters: &self.adapters }
+    }
+
+    /// Computes a dense block, or one expert, in the same way.
+    fn dense(&self, weights: &GatedLinear<Packed>, tokens: Tokens<'_>, workspace: &mut Workspace) {
         let Workspace { normed, result, gate, up, rounded, .. } = workspace;
+        let Tokens { roundings, adapters } = tokens;
         let tokens = roundings.len();
         let wide = tokens * weights.gate.weight.rows;
         // Shape: `[tokens, feed_forward]`.
         let (gate, up) = (room(gate, wide), room(up, wide));
-        let input = Input { x: &normed[..tokens * weights.gate.weight.columns], roundings };
+        let input = Input { x: &normed[..tokens * weights.gate.weight.columns], roundings, adapters };
         if let Some(linear) = &weights.up {
             let parts = [(&weights.gate, &mut *gate), (linear, up)];
             gated_products(self.team, rounded, input, parts, self.spec.activation);
@@ -45,7 +60,7 @@ impl Pass<'_> {
             products(self.team, rounded, input, [(&weights.gate, &mut *gate)]);
             self.team.for_chunks(gate, ACTIVATED, |_, gate| ungated(self.spec.activation, gate));
         }
-        let input = Input { x: gate, roundings };
+        let input = Input { x: gate, roundings, adapters };
         let result = room(result, tokens * weights.down.weight.rows);
         products(self.team, rounded, input, [(&weights.down, result)]);
     }
@@ -53,7 +68,7 @@ impl Pass<'_> {
     /// Computes a dense block and a mixture side by side, as [`Pass::feed_forward`] does.
     fn dense_and_experts(&self, both: &DenseAndExperts<Packed>, x: &[f32], workspace: &mut Workspace) {
         let epsilon = self.spec.norm_epsilon;
-        self.dense(&both.dense, &self.roundings, workspace);
+        self.dense(&both.dense, self.tokens(), workspace);
         let mut sum = workspace.result[..x.len()].to_vec();
         rms_norm_in_place(self.team, &mut sum, &both.dense_norm, epsilon);
         let mut routed = vec![0.0; x.len()];
@@ -83,7 +98,10 @@ impl Pass<'_> {
             let rows = tokens.iter().flat_map(|&(token, _)| &inputs[token * width..(token + 1) * width]);
             room(&mut workspace.normed, x.len()).iter_mut().zip(rows).for_each(|(to, from)| *to = *from);
             let roundings: Vec<Rounding> = tokens.iter().map(|&(token, _)| self.roundings[token]).collect();
-            self.dense(expert, &roundings, workspace);
+            let adapters = tokens.iter().filter_map(|&(token, _)| self.adapters.get(token).copied());
+            let adapters: Vec<Option<&Adapter>> = adapters.collect();
+            let own = Tokens { roundings: &roundings, adapters: &adapters };
+            self.dense(expert, own, workspace);
             for ((token, weight), fed) in tokens.into_iter().zip(workspace.result.chunks_exact(width)) {
                 for (out, fed) in sum[token * width..(token + 1) * width].iter_mut().zip(fed) {
                     *out += weight * fed;
@@ -102,7 +120,7 @@ impl Pass<'_> {
     /// Returns the products of the inputs `x` of a block with a small matrix. Shape: `[tokens, rows]`.
     fn projected(&self, linear: &Linear<Packed>, x: &[f32], rounded: &mut Rounded) -> Vec<f32> {
         let mut out = vec![0.0; self.roundings.len() * linear.weight.rows];
-        let input = Input { x, roundings: &self.roundings };
+        let input = self.input(x);
         products(self.team, rounded, input, [(linear, &mut out)]);
         out
     }
@@ -111,7 +129,7 @@ impl Pass<'_> {
     /// `workspace.normed`. Shape of both: `[tokens, hidden]`.
     fn shared_expert(&self, shared: &SharedExpert<Packed>, x: &[f32], workspace: &mut Workspace) -> Vec<f32> {
         let factors = shared.gate.as_ref().map(|gate| self.projected(gate, x, &mut workspace.rounded));
-        self.dense(&shared.block, &self.roundings, workspace);
+        self.dense(&shared.block, self.tokens(), workspace);
         let mut out = workspace.result[..x.len()].to_vec();
         if let Some(factors) = factors {
             for (out, factor) in out.chunks_exact_mut(self.spec.hidden).zip(factors) {

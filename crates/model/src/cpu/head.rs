@@ -16,9 +16,10 @@ use formwork_kernels::{Activation, CoarseQuery, TILE_ROWS, Team};
 use formwork_lm::{Wanted, masked};
 use formwork_vocab::TokenSet;
 
-use super::product::{all_rows, some_rows};
+use super::product::{Rounded, all_rows, some_rows};
 use super::workspace::{Workspace, room};
 use super::{Network, Progress};
+use crate::adapter::Delta;
 use crate::ops::{normalise, scale, softcap};
 use crate::weights::Packed;
 
@@ -41,6 +42,8 @@ struct Row<'a> {
     /// Requested tokens. `None` if all tokens are requested.
     tokens: Option<&'a TokenSet>,
     is_largest: bool,
+    /// Change of the head by the adapter of the run.
+    change: Option<&'a Delta>,
 }
 
 /// Rows of the head that are computed for one row of logits.
@@ -55,7 +58,11 @@ enum Part {
 
 impl Network {
     /// Computes the logits that the runs request. Shape of the result: `[runs][rows][vocabulary]`.
-    pub(super) fn logits(&self, runs: &[Progress<'_>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
+    pub(super) fn logits<'a>(
+        &'a self,
+        runs: &'a [Progress<'_>],
+        workspace: &mut Workspace,
+    ) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
         let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
@@ -64,7 +71,10 @@ impl Network {
         let is_few = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * FEW < head.rows);
         let is_alone = runs.iter().flatten().filter(|row| !is_few(row)).count() == 1;
         let part = |row: &Row<'_>| match row.tokens {
-            _ if row.is_largest && is_alone && !is_few(row) && self.has_bounds() => Part::Largest,
+            // Bounds do not include the change.
+            _ if row.is_largest && row.change.is_none() && is_alone && !is_few(row) && self.has_bounds() => {
+                Part::Largest
+            }
             Some(_) if is_sparse(row) => Part::Wanted,
             _ => Part::All,
         };
@@ -72,7 +82,7 @@ impl Network {
         let mut full = self.full_logits(&full, workspace).into_iter();
         let mut logits = |row: &Row<'_>| match (part(row), row.tokens) {
             (Part::Largest, tokens) => self.largest_logits(&row.x, tokens, workspace),
-            (Part::Wanted, Some(tokens)) => self.some_logits(&row.x, tokens, workspace),
+            (Part::Wanted, Some(tokens)) => self.some_logits(row, tokens, workspace),
             _ => full.next().unwrap_or_default(),
         };
         runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()
@@ -82,6 +92,7 @@ impl Network {
     fn full_logits(&self, rows: &[&Row<'_>], workspace: &mut Workspace) -> Vec<Vec<f32>> {
         let head = &self.weights.head;
         let Workspace { rounded, logits, together, .. } = workspace;
+        let is_changed = rows.iter().any(|row| row.change.is_some());
         let finished = |mut logits: Vec<f32>, row: &Row<'_>| {
             self.finish(&mut logits);
             masked(logits, row.tokens)
@@ -89,6 +100,7 @@ impl Network {
         if let [row] = rows {
             let mut logits = logits.take(head.rows);
             all_rows(&self.team, rounded, head, &row.x, &mut logits);
+            self.add_change(row, None, rounded, &mut logits);
             return vec![finished(logits, row)];
         }
         let mut all = Vec::with_capacity(rows.len());
@@ -97,6 +109,11 @@ impl Network {
             // Shape: `[tokens, vocabulary]`.
             let together = room(together, rows.len() * head.rows);
             all_rows(&self.team, rounded, head, &x, together);
+            if is_changed {
+                for (row, products) in rows.iter().zip(together.chunks_exact_mut(head.rows)) {
+                    self.add_change(row, None, rounded, products);
+                }
+            }
             let from = together.chunks_exact(head.rows).zip(rows);
             let mut each: Vec<_> = from.map(|from| (from, logits.take(head.rows))).collect();
             self.team.for_each(&mut each, |((together, row), logits)| {
@@ -109,10 +126,12 @@ impl Network {
     }
 
     /// Returns the rows of logits that a run requests, oldest first.
-    fn rows<'a>(&self, progress: &Progress<'a>) -> Vec<Row<'a>> {
+    fn rows<'a>(&self, progress: &'a Progress<'_>) -> Vec<Row<'a>> {
         let x = self.normed(&progress.x);
         let is_largest = matches!(progress.run.wanted, Wanted::Largest(_));
-        let row = |(x, tokens): (&[f32], _)| Row { x: x.to_vec(), tokens, is_largest };
+        let adapter = progress.sequence.adapter.as_deref();
+        let change = adapter.and_then(|adapter| adapter.delta(&self.weights.head));
+        let row = |(x, tokens): (&[f32], _)| Row { x: x.to_vec(), tokens, is_largest, change };
         x.chunks_exact(self.spec.hidden).zip(progress.run.wanted.rows()).map(row).collect()
     }
 
@@ -129,14 +148,15 @@ impl Network {
     /// `-inf`.
     fn some_logits(
         &self,
-        x: &[f32],
+        row: &Row<'_>,
         wanted: &TokenSet,
         Workspace { rounded, logits, .. }: &mut Workspace,
     ) -> Vec<f32> {
         let head = &self.weights.head;
         let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
         let rows: Vec<u32> = rows.collect();
-        let mut some = some_rows(&self.team, rounded, head, x, &rows);
+        let mut some = some_rows(&self.team, rounded, head, &row.x, &rows);
+        self.add_change(row, Some(&rows), rounded, &mut some);
         self.finish(&mut some);
         let mut logits = logits.take(head.rows);
         logits.fill(f32::NEG_INFINITY);
@@ -144,6 +164,22 @@ impl Network {
             logits[row as usize] = logit;
         }
         logits
+    }
+
+    /// Adds the change of the head to products of a row with the head. `rows` are the indices of the
+    /// rows of the head, or `None` for all of them.
+    fn add_change(&self, row: &Row<'_>, rows: Option<&[u32]>, rounded: &mut Rounded, products: &mut [f32]) {
+        let Some(Delta { a, b }) = row.change else { return };
+        let mut low = vec![0.0; a.rows];
+        all_rows(&self.team, rounded, a, &row.x, &mut low);
+        let change = if let Some(rows) = rows {
+            some_rows(&self.team, rounded, b, &low, rows)
+        } else {
+            let mut change = vec![0.0; b.rows];
+            all_rows(&self.team, rounded, b, &low, &mut change);
+            change
+        };
+        products.iter_mut().zip(change).for_each(|(product, change)| *product += change);
     }
 
     /// Converts products of the input with rows of the head to logits, in place.

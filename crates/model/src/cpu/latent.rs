@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::attention::{Run, attend};
 use super::layer::{Pass, Segment};
-use super::product::{Input, products};
+use super::product::products;
 use super::workspace::{Workspace, room};
 use crate::ops::{rms_norm_in_place, rms_norm_row};
 use crate::weights::{LatentQuery, LatentWeights, Packed};
@@ -30,7 +30,7 @@ impl Pass<'_> {
         self.latent_keys(weights, workspace);
         let Workspace { normed, result, queries, keys, attended, parts, gate, up, mixed, rounded, .. } =
             workspace;
-        let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * spec.hidden]);
         // The queries before the projection of keys is applied. Shape: `[tokens, heads, head_dim]`.
         let head_dim = shape.plain_dim + shape.rope_dim;
         let whole = room(gate, tokens * heads * head_dim);
@@ -40,7 +40,7 @@ impl Pass<'_> {
                 let low = room(up, tokens * norm.len());
                 products(self.team, rounded, input, [(down, &mut *low)]);
                 rms_norm_in_place(self.team, low, norm, shape.norm_epsilon);
-                let input = Input { x: low, roundings: &self.roundings };
+                let input = self.input(low);
                 products(self.team, rounded, input, [(expand, &mut *whole)]);
             }
         }
@@ -51,7 +51,7 @@ impl Pass<'_> {
             for (token, plain) in of_head.chunks_exact_mut(shape.plain_dim).enumerate() {
                 plain.copy_from_slice(&whole[(token * heads + head) * head_dim..][..shape.plain_dim]);
             }
-            let input = Input { x: of_head, roundings: &self.roundings };
+            let input = self.input(of_head);
             products(self.team, rounded, input, [(linear, &mut *projected)]);
             for (token, projected) in projected.chunks_exact(shape.rank).enumerate() {
                 let at = token * heads + head;
@@ -82,13 +82,13 @@ impl Pass<'_> {
             for (token, of_head) in of_head.chunks_exact_mut(shape.rank).enumerate() {
                 of_head.copy_from_slice(&attended[(token * heads + head) * shape.rank..][..shape.rank]);
             }
-            let input = Input { x: of_head, roundings: &self.roundings };
+            let input = self.input(of_head);
             products(self.team, rounded, input, [(linear, &mut *projected)]);
             for (token, projected) in projected.chunks_exact(shape.value_dim).enumerate() {
                 out[(token * heads + head) * shape.value_dim..][..shape.value_dim].copy_from_slice(projected);
             }
         }
-        let input = Input { x: out, roundings: &self.roundings };
+        let input = self.input(out);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * spec.hidden))]);
     }
 
@@ -113,7 +113,7 @@ impl Pass<'_> {
         let (tokens, shape) = (self.roundings.len(), weights.shape);
         let len = shape.rank + shape.rope_dim;
         let Workspace { normed, keys, mixed, rounded, .. } = workspace;
-        let input = Input { x: &normed[..tokens * self.spec.hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * self.spec.hidden]);
         let (keys, mixed) = (room(keys, tokens * len), room(mixed, tokens * len));
         products(self.team, rounded, input, [(&weights.latent, &mut *mixed)]);
         self.team.for_pairs((keys, len), (mixed, len), |_, key, mixed| {

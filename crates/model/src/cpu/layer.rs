@@ -7,6 +7,7 @@ use super::kv::KvCache;
 use super::product::{Input, Rounding, products};
 use super::state::States;
 use super::workspace::{Workspace, room};
+use crate::adapter::Adapter;
 use crate::ops::{add_scaled, gated, normalise, normalise_in_place, rms_norm_in_place, scale};
 use crate::rope::Rotation;
 use crate::spec::{ModelSpec, NormPlacement};
@@ -18,6 +19,8 @@ pub(super) struct Pass<'a> {
     pub(super) team: &'a Team,
     /// One rounding for each token of the pass.
     pub(super) roundings: Vec<Rounding>,
+    /// The adapter of each token. Empty if no token has one.
+    pub(super) adapters: Vec<Option<&'a Adapter>>,
     /// Index of each token among those with which the pass began. Tokens whose output is not needed
     /// leave before the last layer.
     pub(super) tokens: Vec<usize>,
@@ -28,6 +31,8 @@ pub(super) struct Segment<'a> {
     pub(super) cache: &'a mut KvCache,
     /// `None` if the model has no states.
     pub(super) states: Option<&'a mut States>,
+    /// Adapter that the tokens are computed with.
+    pub(super) adapter: Option<&'a Adapter>,
     pub(super) tokens: &'a [TokenId],
     /// Rotations for the positions of the tokens, with an element for each set of rotary
     /// frequencies.
@@ -52,14 +57,23 @@ impl<'a> Pass<'a> {
     pub(super) fn new(
         spec: &'a ModelSpec,
         team: &'a Team,
-        segments: &[Segment<'_>],
+        segments: &[Segment<'a>],
         tokens: Vec<usize>,
     ) -> Self {
         let rounding = |segment: &Segment<'_>| {
             let start = segment.cache.len();
             (start..start + segment.tokens.len()).map(Rounding::at)
         };
-        Self { spec, team, roundings: segments.iter().flat_map(rounding).collect(), tokens }
+        let roundings = segments.iter().flat_map(rounding).collect();
+        let has_adapter = segments.iter().any(|segment| segment.adapter.is_some());
+        let adapters = segments.iter().filter(|_| has_adapter);
+        let adapters = adapters.flat_map(|segment| segment.tokens.iter().map(|_| segment.adapter));
+        Self { spec, team, roundings, adapters: adapters.collect(), tokens }
+    }
+
+    /// Returns the activations `x` of all tokens as the input of products. Shape: `[tokens, columns]`.
+    pub(super) fn input<'i>(&'i self, x: &'i [f32]) -> Input<'i> {
+        Input { x, roundings: &self.roundings, adapters: &self.adapters }
     }
 
     /// Computes the mixer of the layer at `index`: updates the residual stream `x`, and writes the
@@ -150,7 +164,7 @@ impl<'a> Pass<'a> {
         let Workspace { result, gate, rounded, per_layer_inputs, .. } = workspace;
         let width = weights.gate.weight.rows;
         let gate = room(gate, self.roundings.len() * width);
-        let input = Input { x, roundings: &self.roundings };
+        let input = self.input(x);
         products(self.team, rounded, input, [(&weights.gate, &mut *gate)]);
         let all = self.spec.layers.len() * width;
         for (gate, &token) in gate.chunks_exact_mut(width).zip(&self.tokens) {
@@ -158,7 +172,7 @@ impl<'a> Pass<'a> {
             gated(self.spec.activation, gate, input);
         }
         let result = room(result, x.len());
-        let input = Input { x: gate, roundings: &self.roundings };
+        let input = self.input(gate);
         products(self.team, rounded, input, [(&weights.projection, &mut *result)]);
         rms_norm_in_place(self.team, result, &weights.norm, self.spec.norm_epsilon);
         add_scaled(self.team, x, result, 1.0);
@@ -176,7 +190,7 @@ impl<'a> Pass<'a> {
         let Workspace { per_layer_inputs, rounded, .. } = workspace;
         let (width, all) = (weights.norm.len(), weights.projection.weight.rows);
         let inputs = room(per_layer_inputs, self.roundings.len() * all);
-        let input = Input { x, roundings: &self.roundings };
+        let input = self.input(x);
         products(self.team, rounded, input, [(&weights.projection, &mut *inputs)]);
         scale(inputs, 1.0 / (self.spec.hidden as f32).sqrt());
         rms_norm_in_place(self.team, inputs, &weights.norm, self.spec.norm_epsilon);

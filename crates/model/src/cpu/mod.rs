@@ -13,6 +13,7 @@
 //! The first token of a sequence is computed with higher precision than the others
 //! ([`product::Rounding`]).
 
+mod adapted;
 mod attention;
 mod convolution;
 mod encoder;
@@ -33,7 +34,8 @@ use std::sync::Arc;
 
 use formwork_kernels::{KvFormat, Operand, Slot, Team};
 use formwork_lm::{
-    Abilities, Batch, EncodedText, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted,
+    Abilities, AdapterId, Batch, EncodedText, LanguageModel, Logits, ModelError, Role, Run, SequenceId,
+    Wanted,
 };
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
@@ -43,7 +45,10 @@ use self::layer::{Pass, Segment};
 use self::sequence::Sequence;
 use self::state::StateMemory;
 use self::workspace::{Workspace, room};
-use crate::backend::Backend;
+use crate::adapter::{self, Adapter, AdapterFile};
+use crate::backend::{Adapters, Backend};
+use crate::checkpoint::Checkpoint;
+use crate::error::Kind;
 use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
@@ -141,8 +146,12 @@ impl Backend for Network {
         Some(&self.spec)
     }
 
-    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel> {
-        Box::new(Decoder::new(self, context))
+    fn bind(&self, file: &AdapterFile, base: &Checkpoint, scale: f32) -> Result<Adapter, Kind> {
+        adapter::bind(file, base, (&self.spec, &self.weights), scale)
+    }
+
+    fn decoder(self: Arc<Self>, context: usize, adapters: Adapters) -> Box<dyn LanguageModel> {
+        Box::new(Decoder::new(self, context, adapters))
     }
 
     fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
@@ -160,6 +169,7 @@ impl Backend for Network {
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
+    adapters: Adapters,
     sequences: FxHashMap<SequenceId, Sequence>,
     next: u32,
     /// Number of forward passes so far.
@@ -171,10 +181,11 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Creates a decoder without open sequences. A sequence can have at most `context` tokens.
-    pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
+    pub(crate) fn new(network: Arc<Network>, context: usize, adapters: Adapters) -> Self {
         Self {
             network,
             context,
+            adapters,
             sequences: FxHashMap::default(),
             next: 0,
             now: 0,
@@ -313,10 +324,10 @@ impl Network {
         wanted: usize,
     ) -> Result<Segment<'a>, ModelError> {
         sequence.reserve(tokens.len()).map_err(ModelError::backend)?;
-        let Sequence { cache, recurrent, .. } = sequence;
+        let Sequence { cache, recurrent, adapter, .. } = sequence;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
         let states = recurrent.as_mut().map(|recurrent| &mut recurrent.states);
-        Ok(Segment { cache, states, tokens, rotations, wanted })
+        Ok(Segment { cache, states, adapter: adapter.as_deref(), tokens, rotations, wanted })
     }
 
     /// Appends tokens to sequences. Returns the output of the last layer for the tokens whose
@@ -324,20 +335,26 @@ impl Network {
     ///
     /// `visit` is called with the residual stream, once before the first layer and once after each
     /// layer. After the last layer, the stream only contains the tokens whose output is needed.
-    fn pass<'w>(
-        &self,
-        mut segments: Vec<Segment<'_>>,
+    fn pass<'w, 's>(
+        &'s self,
+        mut segments: Vec<Segment<'s>>,
         workspace: &'w mut Workspace,
         visit: &mut dyn FnMut(&[f32]),
     ) -> &'w [f32] {
         let spec = &self.spec;
-        let tokens = segments.iter().flat_map(|segment| segment.tokens);
+        let tokens = segments.iter().flat_map(|segment| {
+            let change = segment.adapter.and_then(Adapter::embedding);
+            segment.tokens.iter().map(move |token| (token, change))
+        });
         let mut residual = std::mem::take(&mut workspace.residual);
         let mut x = room(&mut residual, tokens.clone().count() * spec.hidden);
-        for (token, x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
+        for ((token, change), x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
             match &self.weights.embedding {
                 Some(embedding) => embedding.dequantize(token.index()..token.index() + 1, x),
                 None => self.weights.head.dequantize(token.index(), x),
+            }
+            if let Some(change) = change {
+                change.add(token.index(), x);
             }
             scale(x, spec.embedding_scale);
         }
@@ -439,6 +456,20 @@ impl LanguageModel for Decoder {
         self.next = self.next.wrapping_add(1);
         self.sequences.insert(id, Sequence { used: self.now, ..self.network.sequence() });
         id
+    }
+
+    fn adapters(&self) -> &[String] {
+        &self.adapters.names
+    }
+
+    fn open_with(&mut self, adapter: AdapterId) -> Result<SequenceId, ModelError> {
+        let bound = self.adapters.bound.get(adapter.index()).cloned();
+        let bound = bound.ok_or_else(|| ModelError::unknown_adapter(adapter, self.adapters.bound.len()))?;
+        let id = self.open();
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.adapter = Some(bound);
+        }
+        Ok(id)
     }
 
     fn close(&mut self, sequence: SequenceId) {

@@ -12,7 +12,9 @@
 use formwork_kernels::{Activation, GROUP, MatrixMut, Operand, Q8Block, Q16Block, RowGroup, TILE_ROWS, Team};
 use smallvec::SmallVec;
 
+use super::adapted::add_deltas;
 use super::workspace::room;
+use crate::adapter::Adapter;
 use crate::ops::gated;
 use crate::spec::Activation as Gate;
 use crate::weights::{Linear, Packed};
@@ -44,6 +46,8 @@ pub(super) struct Input<'a> {
     pub(super) x: &'a [f32],
     /// One rounding for each token.
     pub(super) roundings: &'a [Rounding],
+    /// The adapter of each token. Empty if no token has one.
+    pub(super) adapters: &'a [Option<&'a Adapter>],
 }
 
 /// Multiplies activations by several matrices, each with its output. All matrices must have the
@@ -52,11 +56,18 @@ pub(super) fn products<const N: usize>(
     team: &Team,
     rounded: &mut Rounded,
     input: Input<'_>,
-    parts: [(&Linear<Packed>, &mut [f32]); N],
+    mut parts: [(&Linear<Packed>, &mut [f32]); N],
 ) {
     let operands = parts.each_ref().map(|(linear, _)| linear.weight.operand());
     let x = rounded.rows(team, &operands, input);
-    all_products(team, &x, parts.map(|(linear, out)| [(Factor::from(linear), out)]), |_| {});
+    let groups = parts.each_mut().map(|(linear, out)| [(Factor::from(*linear), &mut **out)]);
+    all_products(team, &x, groups, |_| {});
+    drop(x);
+    if !input.adapters.is_empty() {
+        for (linear, out) in parts {
+            add_deltas(team, &mut rounded.low, input, &linear.weight, out);
+        }
+    }
 }
 
 /// Multiplies activations by the gate matrix and the up matrix. Then computes `gate = f(gate) * up`
@@ -68,6 +79,14 @@ pub(super) fn gated_products(
     parts: [(&Linear<Packed>, &mut [f32]); 2],
     activation: Gate,
 ) {
+    if !input.adapters.is_empty() {
+        let [(gate_linear, gate), (up_linear, up)] = parts;
+        products(team, rounded, input, [(gate_linear, &mut *gate), (up_linear, &mut *up)]);
+        team.for_chunks(gate, ELEMENTS, |chunk, gate| {
+            gated(activation, gate, &up[chunk * ELEMENTS..][..gate.len()]);
+        });
+        return;
+    }
     let operands = parts.each_ref().map(|(linear, _)| linear.weight.operand());
     let x = rounded.rows(team, &operands, input);
     let parts = parts.map(|(linear, out)| (Factor::from(linear), out));
@@ -77,6 +96,9 @@ pub(super) fn gated_products(
         }
     });
 }
+
+/// Number of elements of a parallel task that applies an activation function.
+const ELEMENTS: usize = 1 << 12;
 
 /// Maximum size of a parallel task, in bytes of weights. The weights of a task fit the second-level
 /// cache, so that several tokens share one read from memory. [`SMALLEST_PIECE`] is the minimum
@@ -166,6 +188,8 @@ pub(super) struct Rounded {
     groups: Vec<Q8Block>,
     rests: Vec<Q8Block>,
     words: Vec<Q16Block>,
+    /// Products with the first matrices of adapters, which need no rounded activations.
+    low: Vec<f32>,
 }
 
 impl Rounded {
@@ -201,7 +225,7 @@ impl Rounded {
 
     /// Rounds the activations `x` of a single token, for products with weights of type `operand`.
     pub(super) fn alone<'a>(&'a mut self, team: &Team, operand: Operand, x: &'a [f32]) -> Activation<'a> {
-        self.rows(team, &[operand], Input { x, roundings: &[Rounding::Coarse] })[0]
+        self.rows(team, &[operand], Input { x, roundings: &[Rounding::Coarse], adapters: &[] })[0]
     }
 
     /// Rounds the rows of `x`, one for each token, for products with weights of all the types in
@@ -210,7 +234,7 @@ impl Rounded {
         &'a mut self,
         team: &Team,
         operands: &[Operand],
-        Input { x, roundings }: Input<'a>,
+        Input { x, roundings, .. }: Input<'a>,
     ) -> Activations<'a> {
         if roundings.is_empty() {
             return Activations::new();
@@ -246,7 +270,7 @@ impl Rounded {
 /// `[tokens, rows]`.
 pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32], out: &mut [f32]) {
     let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, x.len() / matrix.columns);
-    let x = rounded.rows(team, &[matrix.operand()], Input { x, roundings: &roundings });
+    let x = rounded.rows(team, &[matrix.operand()], Input { x, roundings: &roundings, adapters: &[] });
     all_products(team, &x, [[(Factor { matrix, bias: None }, out)]], |_| {});
 }
 

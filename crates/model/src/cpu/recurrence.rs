@@ -5,7 +5,7 @@ use formwork_lm::exp;
 
 use super::convolution::{After, Columns};
 use super::layer::{Pass, Segment};
-use super::product::{Input, products};
+use super::product::products;
 use super::workspace::{Workspace, room};
 use crate::ops::{rms_norm_in_place, rms_norm_row, scale, sigmoid, silu, softplus};
 use crate::weights::{DeltaRule, Mamba2, Packed};
@@ -119,7 +119,7 @@ impl Pass<'_> {
         } = workspace;
         let (mixed, gate) = (room(mixed, tokens * channels), room(gate, tokens * values));
         let (rates, decays) = (room(rates, tokens * heads), room(decays, tokens * heads));
-        let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * hidden]);
         let parts = [
             (&weights.mixed, &mut *mixed),
             (&weights.gate, &mut *gate),
@@ -164,7 +164,7 @@ impl Pass<'_> {
             let gates = &gate[chunk * TOKENS * values..];
             out.iter_mut().zip(gates).for_each(|(out, gate)| *out *= silu(*gate));
         });
-        let input = Input { x: attended, roundings: &self.roundings };
+        let input = self.input(attended);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
 
@@ -185,7 +185,7 @@ impl Pass<'_> {
         // For each token: the gate of the output, the channels of the convolution, and the time steps.
         let stride = inner + channels + heads;
         let mixed = room(mixed, tokens * stride);
-        let input = Input { x: &normed[..tokens * hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * hidden]);
         products(self.team, rounded, input, [(&weights.input, &mut *mixed)]);
         let convolved = room(convolved, tokens * channels);
         let inputs = Columns { rows: mixed, stride, start: inner };
@@ -227,7 +227,7 @@ impl Pass<'_> {
                 rms_norm_row(out, norm, self.spec.norm_epsilon);
             }
         });
-        let input = Input { x: attended, roundings: &self.roundings };
+        let input = self.input(attended);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
     }
 }

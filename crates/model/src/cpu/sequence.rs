@@ -8,6 +8,7 @@ use formwork_vocab::TokenId;
 
 use super::kv::{KvCache, KvMemory};
 use super::state::{StateMemory, States};
+use crate::adapter::Adapter;
 
 /// Number of passes of the decoder after which a sequence that took part in none is idle.
 const IDLE: u64 = 64;
@@ -18,6 +19,8 @@ pub(super) struct Sequence {
     pub(super) cache: KvCache,
     /// `None` if the model has no states.
     pub(super) recurrent: Option<Recurrent>,
+    /// Adapter that the tokens are computed with.
+    pub(super) adapter: Option<Arc<Adapter>>,
     /// Time of the last forward pass, as a number of passes of the decoder.
     pub(super) used: u64,
 }
@@ -36,7 +39,8 @@ impl Sequence {
     pub(super) fn new(kv_memory: KvMemory, state_memory: Option<&StateMemory>) -> Self {
         let recurrent =
             |memory: &StateMemory| Recurrent { states: States::new(memory.clone()), tokens: Vec::new() };
-        Self { cache: KvCache::new(kv_memory), recurrent: state_memory.map(recurrent), used: 0 }
+        let cache = KvCache::new(kv_memory);
+        Self { cache, recurrent: state_memory.map(recurrent), adapter: None, used: 0 }
     }
 
     /// Makes no more snapshots of states, because the sequence will not be cut.
@@ -72,7 +76,8 @@ impl Sequence {
     /// Returns a sequence with the first `len` tokens of this one. Both share keys, values and states.
     pub(super) fn fork(&self, len: usize) -> Self {
         let cache = self.cache.fork(self.cache.len());
-        let mut fork = Self { cache, recurrent: self.recurrent.clone(), used: self.used };
+        let (recurrent, adapter) = (self.recurrent.clone(), self.adapter.clone());
+        let mut fork = Self { cache, recurrent, adapter, used: self.used };
         fork.truncate(len);
         fork
     }

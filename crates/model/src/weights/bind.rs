@@ -4,7 +4,7 @@ mod text_head;
 
 use std::sync::Arc;
 
-use super::matrix::{Matrix, Purpose, RowFormat};
+use super::matrix::{Matrix, Origin, Purpose, RowFormat};
 use super::stored;
 use super::{
     DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Norm, PerLayerInput,
@@ -70,6 +70,10 @@ impl Binder<'_> {
         let text_head = self.text_head(&head)?;
         let (embedding, head) =
             if has_head { (Some(embedding), self.vocabulary_matrix(&head)?) } else { (None, embedding) };
+        // Adapters change the head and the embedding separately, even if they are one tensor.
+        let name = self.names.global("output");
+        let head_origin = Origin::whole(&name, spec.vocabulary, spec.vocabulary);
+        let head = head.with_origin(Some(head_origin));
         Ok(Weights {
             embedding,
             per_layer_inputs: spec.per_layer_input.map(|width| self.per_layer_inputs(width)).transpose()?,
@@ -467,14 +471,16 @@ impl Binder<'_> {
 
     /// Reads a tensor of shape `shape` as a matrix with `rows` rows of `columns` elements each.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
+        let height = if shape.len() > 2 { shape[1] as usize } else { rows };
+        let origin = Some(Origin::whole(name, rows, height));
         if let Some(matrix) = stored::read(self.checkpoint, (self.stored, self.purpose), name, shape)? {
-            return Ok(matrix);
+            return Ok(matrix.with_origin(origin));
         }
         let (info, encoding) = self.checkpoint.encoded(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
         let map = Arc::clone(self.checkpoint.map(info));
         let format = RowFormat { encoding, bytes };
-        Ok(self.converted(Matrix::mapped(map, info.offset, format, rows, columns)))
+        Ok(self.converted(Matrix::mapped(map, info.offset, format, rows, columns).with_origin(origin)))
     }
 
     /// Converts a matrix if it has floats and a conversion was requested. Returns other matrices
@@ -529,9 +535,10 @@ fn quantized(purpose: Purpose, matrix: &Matrix, wanted: Quantization) -> Option<
     let quantize = quantizer(encoding)?;
     let (block_len, block_bytes) = encoding.block();
     let format = RowFormat { encoding, bytes: columns / block_len * block_bytes };
-    Some(Matrix::filled(purpose, format, matrix.rows, columns, |rows, out| {
+    let converted = Matrix::filled(purpose, format, matrix.rows, columns, |rows, out| {
         let mut values = vec![0.0; rows.len() * columns];
         matrix.dequantize(rows, &mut values);
         quantize(&values, out);
-    }))
+    });
+    Some(converted.with_origin(matrix.origin().cloned()))
 }

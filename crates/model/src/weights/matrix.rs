@@ -16,10 +16,80 @@ pub(crate) struct Matrix {
     encoding: Encoding,
     /// Factor of all elements, beside the scales in the rows.
     factor: f32,
+    /// `None` if the matrix is not made of whole rows or columns of one tensor.
+    origin: Option<Origin>,
     /// Number of outputs.
     pub(crate) rows: usize,
     /// Number of inputs.
     pub(crate) columns: usize,
+}
+
+/// Rows of a tensor of a checkpoint that a matrix consists of. Adapters name the tensor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    /// Name of the tensor, without `.weight`.
+    pub(crate) module: Arc<str>,
+    /// Number of rows of each of the stacked matrices in the tensor.
+    pub(crate) height: usize,
+    /// Rows of the tensor, counted through all of its matrices.
+    pub(crate) rows: Rows,
+    /// True if the rows of the tensor are the columns of the matrix.
+    pub(crate) is_transposed: bool,
+}
+
+/// Indices of rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Rows {
+    Range(Range<usize>),
+    Listed(Arc<[usize]>),
+}
+
+impl Rows {
+    /// Returns the row at `index`.
+    pub(crate) fn at(&self, index: usize) -> usize {
+        match self {
+            Self::Range(rows) => rows.start + index,
+            Self::Listed(rows) => rows[index],
+        }
+    }
+
+    /// Returns the number of rows.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Range(rows) => rows.len(),
+            Self::Listed(rows) => rows.len(),
+        }
+    }
+}
+
+impl Origin {
+    /// Creates the origin of a matrix with all `rows` rows of the tensor `name`, which contains
+    /// matrices of `height` rows each.
+    pub(super) fn whole(name: &str, rows: usize, height: usize) -> Self {
+        let module = name.strip_suffix(".weight").unwrap_or(name).into();
+        Self { module, height, rows: Rows::Range(0..rows), is_transposed: false }
+    }
+
+    /// Returns the origin of the transposed matrix.
+    pub(super) fn transposed(&self) -> Self {
+        Self { is_transposed: !self.is_transposed, ..self.clone() }
+    }
+
+    /// Returns the origin of some rows of the matrix. Returns `None` if the matrix is transposed.
+    fn part(&self, mut rows: impl Iterator<Item = usize> + Clone) -> Option<Self> {
+        if self.is_transposed {
+            return None;
+        }
+        let len = rows.clone().count();
+        let first = self.rows.at(rows.clone().next()?);
+        let is_range = rows.clone().zip(first..).all(|(row, source)| self.rows.at(row) == source);
+        let rows = if is_range {
+            Rows::Range(first..first + len)
+        } else {
+            Rows::Listed(rows.by_ref().map(|row| self.rows.at(row)).collect())
+        };
+        Some(Self { rows, ..self.clone() })
+    }
 }
 
 /// Location of the bytes of a matrix.
@@ -58,7 +128,8 @@ impl Matrix {
         columns: usize,
     ) -> Self {
         let RowFormat { encoding, bytes: row_bytes } = format;
-        Self { storage: Storage::Mapped(map), offset, row_bytes, encoding, factor: 1.0, rows, columns }
+        let storage = Storage::Mapped(map);
+        Self { storage, offset, row_bytes, encoding, factor: 1.0, origin: None, rows, columns }
     }
 
     /// Creates a matrix in memory from the bytes that `bytes` returns. It is not called if the
@@ -75,7 +146,7 @@ impl Matrix {
             Purpose::Compute => Storage::Owned(Arc::new(bytes())),
             Purpose::Measure => Storage::Absent,
         };
-        Self { storage, offset: 0, row_bytes, encoding, factor: 1.0, rows, columns }
+        Self { storage, offset: 0, row_bytes, encoding, factor: 1.0, origin: None, rows, columns }
     }
 
     /// Creates a matrix in memory. `fill` writes the bytes of a range of rows. It is called for
@@ -103,9 +174,26 @@ impl Matrix {
         matches!(self.storage, Storage::Mapped(_))
     }
 
+    /// Creates a matrix of 32-bit floats in memory. Shape of `values`: `[rows, columns]`.
+    pub(crate) fn of_floats(values: &[f32], columns: usize) -> Self {
+        let format = RowFormat { encoding: Encoding::F32, bytes: 4 * columns };
+        let bytes = || values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Self::owned(Purpose::Compute, format, values.len() / columns.max(1), columns, bytes)
+    }
+
     /// Returns the matrix with all elements multiplied by `factor`.
-    pub(super) fn scaled(self, factor: f32) -> Self {
+    pub(crate) fn scaled(self, factor: f32) -> Self {
         Self { factor: self.factor * factor, ..self }
+    }
+
+    /// Returns the matrix with the given origin.
+    pub(super) fn with_origin(self, origin: Option<Origin>) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Returns the rows of a tensor that the matrix consists of.
+    pub(crate) const fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
     }
 
     /// Returns the matrix without its factor.
@@ -121,7 +209,9 @@ impl Matrix {
 
     /// Returns a range of rows as a matrix that shares the storage.
     pub(super) fn slice(&self, rows: Range<usize>) -> Self {
-        Self { offset: self.offset + rows.start * self.row_bytes, rows: rows.len(), ..self.clone() }
+        let offset = self.offset + rows.start * self.row_bytes;
+        let origin = self.origin.as_ref().and_then(|origin| origin.part(rows.clone()));
+        Self { offset, rows: rows.len(), origin, ..self.clone() }
     }
 
     /// Returns the given rows as a matrix. If they are not adjacent, they are copied.
@@ -133,7 +223,9 @@ impl Matrix {
         }
         let bytes = || rows.iter().flat_map(|&row| self.bytes(row..row + 1)).copied().collect();
         let format = RowFormat { encoding: self.encoding, bytes: self.row_bytes };
-        Self::owned(purpose, format, rows.len(), self.columns, bytes).scaled(self.factor)
+        let origin = self.origin.as_ref().and_then(|origin| origin.part(rows.iter().copied()));
+        let gathered = Self::owned(purpose, format, rows.len(), self.columns, bytes);
+        gathered.scaled(self.factor).with_origin(origin)
     }
 
     /// Returns the bytes of a range of rows.

@@ -11,12 +11,12 @@ mod text_head;
 use formwork_kernels::{Encoding, Packing};
 
 pub use self::bind::Quantization;
-pub(crate) use self::matrix::{Matrix, Purpose};
+pub(crate) use self::matrix::{Matrix, Origin, Purpose};
 pub(crate) use self::mixer::{
     AttentionWeights, Convolution, DeltaRule, LatentQuery, LatentWeights, Mamba2, Mixer, QkNormWeights,
     ShortConvolution,
 };
-pub(crate) use self::packed::Packed;
+pub(crate) use self::packed::{Packed, pack_all};
 pub(crate) use self::stored::Method as StoredMethod;
 pub(crate) use self::text_head::{InputWeights, TextHead};
 use crate::LoadError;
@@ -133,7 +133,7 @@ pub(crate) struct GatedLinear<M = Matrix> {
 }
 
 /// Function that selects the packing of a matrix, given its encoding.
-type Order = fn(Encoding) -> Packing;
+pub(crate) type Order = fn(Encoding) -> Packing;
 
 /// All weights of a model.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl Weights {
 impl<M> Weights<M> {
     /// Calls `see` with each matrix except the embedding. The second argument is the function that
     /// selects the packing of the matrix.
-    fn each(&self, see: &mut impl FnMut(&M, Order)) {
+    pub(crate) fn each(&self, see: &mut impl FnMut(&M, Order)) {
         let mut plain = |matrix: &M| see(matrix, Packing::plain);
         if let Some(inputs) = &self.per_layer_inputs {
             plain(&inputs.projection.weight);

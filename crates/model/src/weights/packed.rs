@@ -13,7 +13,7 @@ use formwork_kernels::{
 use memmap2::Mmap;
 use rayon::prelude::*;
 
-use super::matrix::scale_by;
+use super::matrix::{Origin, scale_by};
 use super::{Matrix, Order, Weights};
 
 /// A weight matrix with one output per row, in the layout of the kernels.
@@ -22,6 +22,9 @@ pub(crate) struct Packed {
     memory: Arc<Mmap>,
     /// Offset of the matrix in `memory`, in bytes.
     offset: usize,
+    /// Index of the matrix among those of the model, in the order of [`Weights::each`].
+    index: usize,
+    origin: Option<Origin>,
     packing: Packing,
     /// Factor of all elements: see [`Matrix::factor`].
     factor: f32,
@@ -36,6 +39,16 @@ impl Packed {
         let len = PackedRows::bytes_for(self.packing, self.rows, self.columns);
         let bytes = &self.memory[self.offset..self.offset + len];
         PackedRows::new(self.packing, self.rows, self.columns, bytes)
+    }
+
+    /// Returns the index of the matrix among those of the model.
+    pub(crate) const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns the rows of a tensor that the matrix consists of.
+    pub(crate) const fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
     }
 
     /// Returns the size of a tile of sixteen rows, in bytes.
@@ -107,13 +120,11 @@ impl Weights<Matrix> {
             fill(matrix, order(matrix.encoding()), own);
         });
         let memory = Arc::new(memory.make_read_only()?);
-        let mut offset = 0;
+        let (mut offset, mut index) = (0, 0);
         Ok(self.map(&mut |matrix, order| {
-            let start = offset;
-            offset += packed_bytes(&matrix, order);
-            let Matrix { rows, columns, .. } = matrix;
-            let (packing, factor) = (order(matrix.encoding()), matrix.factor());
-            Packed { memory: Arc::clone(&memory), offset: start, packing, factor, rows, columns }
+            let packed = packed_at(&memory, offset, index, (&matrix, order));
+            (offset, index) = (offset + packed_bytes(&matrix, order), index + 1);
+            packed
         }))
     }
 }
@@ -146,6 +157,44 @@ impl Weights<Matrix> {
             *if table.is_mapped() { &mut size.mapped } else { &mut size.packed } += bytes;
         }
         size
+    }
+}
+
+/// Packs matrices that do not belong to the weights of a model. The index of each is its place in
+/// `matrices`.
+///
+/// # Errors
+/// Returns an error if there is not enough memory.
+pub(crate) fn pack_all(matrices: &[Matrix]) -> io::Result<Vec<Packed>> {
+    const ORDER: Order = Packing::plain;
+    let len: usize = matrices.iter().map(|matrix| packed_bytes(matrix, ORDER)).sum();
+    let mut memory = zeroed_memory(len.max(1))?;
+    let mut room = &mut memory[..];
+    for matrix in matrices {
+        let own = room.split_off_mut(..packed_bytes(matrix, ORDER)).unwrap_or_default();
+        fill(matrix, ORDER(matrix.encoding()), own);
+    }
+    let memory = Arc::new(memory.make_read_only()?);
+    let mut offset = 0;
+    let packed = matrices.iter().enumerate().map(|(index, matrix)| {
+        let packed = packed_at(&memory, offset, index, (matrix, ORDER));
+        offset += packed_bytes(matrix, ORDER);
+        packed
+    });
+    Ok(packed.collect())
+}
+
+/// Returns the matrix whose packed rows start at `offset` in `memory`.
+fn packed_at(memory: &Arc<Mmap>, offset: usize, index: usize, (matrix, order): (&Matrix, Order)) -> Packed {
+    Packed {
+        memory: Arc::clone(memory),
+        offset,
+        index,
+        origin: matrix.origin().cloned(),
+        packing: order(matrix.encoding()),
+        factor: matrix.factor(),
+        rows: matrix.rows,
+        columns: matrix.columns,
     }
 }
 

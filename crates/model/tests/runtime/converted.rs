@@ -42,7 +42,7 @@ pub(crate) fn gguf_by(
     writer.finish()
 }
 
-fn architecture(model_type: &str) -> &str {
+pub(crate) fn architecture(model_type: &str) -> &str {
     match model_type {
         "deepseek_v2" | "deepseek_v3" | "glm4_moe_lite" => "deepseek2",
         "ernie4_5_moe" => "ernie4_5-moe",
@@ -66,6 +66,13 @@ fn architecture(model_type: &str) -> &str {
         "qwen3_vl_text" => "qwen3vl",
         other => other,
     }
+}
+
+/// Writes one tensor of a model, without metadata. Skips tensors of experts.
+pub(crate) fn write_tensor(golden: &Golden, writer: &mut Writer, name: &str) {
+    let architecture = architecture(golden.model_type());
+    let converter = Converter { golden, architecture, dtype: GgmlDType::F32, context: None };
+    converter.tensor(writer, name);
 }
 
 /// Writes a part of a model without experts: the tensors whose names `has` accepts, and optionally

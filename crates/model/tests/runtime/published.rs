@@ -22,6 +22,9 @@ pub(crate) struct Golden {
     pub(crate) layers: Vec<Vec<Vec<f32>>>,
     /// Shape: `[positions, vocabulary]`.
     pub(crate) logits: Vec<Vec<f32>>,
+    /// Elements of tensors that differ from the published ones.
+    #[serde(skip)]
+    pub(crate) changed: BTreeMap<String, Vec<f32>>,
 }
 
 /// A tensor in the form in which a file stores it.
@@ -99,6 +102,9 @@ impl Golden {
 
     /// Computes the elements of a tensor. `generate.py` has the same formula.
     pub(crate) fn values(&self, name: &str) -> Vec<f32> {
+        if let Some(changed) = self.changed.get(name) {
+            return changed.clone();
+        }
         let shape = &self.tensors[name];
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         for byte in name.bytes() {

@@ -19,7 +19,7 @@ use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
 use super::device::name;
-use crate::backend::Backend;
+use crate::backend::{Adapters, Backend};
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 use crate::spec::ModelSpec;
@@ -77,7 +77,7 @@ impl Backend for Network {
         None
     }
 
-    fn decoder(self: Arc<Self>, context: usize) -> Box<dyn LanguageModel> {
+    fn decoder(self: Arc<Self>, context: usize, _: Adapters) -> Box<dyn LanguageModel> {
         Box::new(Decoder::new(self, context))
     }
 

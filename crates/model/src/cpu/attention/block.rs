@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{Run, attend};
 use crate::cpu::layer::{Pass, Segment};
-use crate::cpu::product::{Input, products};
+use crate::cpu::product::products;
 use crate::cpu::workspace::{Workspace, room};
 use crate::ops::{rms_norm_in_place, scale, sigmoid};
 use crate::spec::{AttentionSpec, KeyValues, QkNorm};
@@ -29,8 +29,7 @@ impl Pass<'_> {
         let Workspace { normed, keys, values, rounded, .. } = workspace;
         let key_len = self.roundings.len() * weights.shape.key_len();
         let (keys, values) = (room(keys, key_len), room(values, key_len));
-        let input =
-            Input { x: &normed[..self.roundings.len() * self.spec.hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..self.roundings.len() * self.spec.hidden]);
         if let Some(value) = &weights.value {
             products(self.team, rounded, input, [(key, &mut *keys), (value, &mut *values)]);
         } else {
@@ -80,7 +79,7 @@ impl Pass<'_> {
         let queries = room(queries, tokens * query_len);
         let keys = room(keys, tokens * key_len);
         let values = room(values, tokens * key_len);
-        let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
+        let input = self.input(&normed[..tokens * spec.hidden]);
         let query = (&weights.query, &mut *queries);
         match (&weights.key, &weights.value) {
             (Some(key), Some(value)) => {
@@ -123,7 +122,7 @@ impl Pass<'_> {
             attended.iter_mut().zip(gate).for_each(|(out, gate)| *out *= sigmoid(*gate));
         }
         let result = room(result, tokens * spec.hidden);
-        let input = Input { x: attended, roundings: &self.roundings };
+        let input = self.input(attended);
         products(self.team, rounded, input, [(&weights.output, result)]);
     }
 

@@ -3,7 +3,7 @@
 use super::{Binder, stored};
 use crate::error::Kind;
 use crate::spec::LatentSpec;
-use crate::weights::matrix::{Purpose, RowFormat};
+use crate::weights::matrix::{Origin, Purpose, RowFormat};
 use crate::weights::{LatentQuery, LatentWeights, Linear, Matrix};
 use formwork_kernels::Encoding;
 
@@ -80,7 +80,7 @@ fn transposed(purpose: Purpose, matrix: &Matrix) -> Matrix {
         _ => Encoding::F16,
     };
     let format = RowFormat { encoding, bytes: rows * encoding.block().1 };
-    Matrix::owned(purpose, format, columns, rows, || {
+    let transposed = Matrix::owned(purpose, format, columns, rows, || {
         let mut values = vec![0.0; rows * columns];
         matrix.dequantize(0..rows, &mut values);
         let element = |index: usize| values[index % rows * columns + index / rows];
@@ -90,5 +90,6 @@ fn transposed(purpose: Purpose, matrix: &Matrix) -> Matrix {
             Encoding::Bf16 => elements.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
             _ => elements.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
         }
-    })
+    });
+    transposed.with_origin(matrix.origin().map(Origin::transposed))
 }
