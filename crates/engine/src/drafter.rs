@@ -14,6 +14,9 @@ use crate::sequence::{Ahead, Sequence};
 
 /// Weight of the latest pass in an average time.
 const WEIGHT: f64 = 0.1;
+/// Maximum number of unread tokens in a pass that is timed. The first pass of a step reads the tokens
+/// that the large model has just chosen.
+const FEW: usize = 4;
 /// Cost of drafting a token before it has been measured, relative to a pass with one token.
 const UNKNOWN: f32 = 0.2;
 
@@ -151,7 +154,6 @@ impl Drafter {
         let started = Instant::now();
         let limit = self.step_tokens;
         let is_short = |drafting: &Drafting<'_>| drafting.unread.len() <= limit;
-        let drafts = all.iter().all(is_short);
         let runs = all.iter().map(|drafting| Run {
             sequence: drafting.text.id,
             tokens: &drafting.unread[..drafting.unread.len().min(limit)],
@@ -159,7 +161,8 @@ impl Drafter {
             wanted: if is_short(drafting) { Wanted::Largest(drafting.ahead.mask()) } else { Wanted::Nothing },
         });
         let logits = self.model.forward(&Batch { runs: runs.collect() })?;
-        let is_single = all.iter().all(|drafting| drafting.unread.len() == 1);
+        // Reading a longer part of a prompt takes longer than drafting.
+        let is_typical = all.iter().all(|drafting| drafting.unread.len() <= FEW);
         for (index, drafting) in all.iter_mut().enumerate() {
             let read = drafting.unread.len().min(limit);
             drafting.text.tokens.extend(drafting.unread.drain(..read));
@@ -173,8 +176,7 @@ impl Drafter {
             };
         }
         self.model.recycle(logits);
-        // Reading a prompt takes longer than drafting.
-        if drafts && is_single {
+        if is_typical {
             self.own.note(started.elapsed(), 1.0);
         }
         Ok(())
