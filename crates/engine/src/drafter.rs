@@ -6,32 +6,48 @@
 
 use std::time::{Duration, Instant};
 
-use formwork_lm::{Batch, LanguageModel, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_lm::{Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 
+use crate::engine::contained;
+use crate::error::{GenerationError, GenerationKind};
 use crate::lookup::check_cost;
 use crate::sequence::{Ahead, Sequence};
 
 /// Weight of the latest pass in an average time.
 const WEIGHT: f64 = 0.1;
-/// Maximum number of unread tokens in a pass that is timed. The first pass of a step reads the tokens
-/// that the large model has just chosen.
+/// Maximum number of unread tokens in a pass that is timed as one that drafts a token. The first pass
+/// of a step reads the tokens that the large model has just chosen.
 const FEW: usize = 4;
 /// Cost of drafting a token before it has been measured, relative to a pass with one token.
 const UNKNOWN: f32 = 0.2;
+/// Factor of the measured cost in each step without drafts. A cost that allows no drafts is measured
+/// again after some hundred steps.
+const FADING: f64 = 0.998;
+/// Minimum and maximum number of tokens of texts that the draft model reads in a step, apart from the
+/// tokens that it drafts.
+const READ: std::ops::RangeInclusive<usize> = 16..=512;
+/// Share of the time of the large model's pass that reading may take.
+const READ_SHARE: f64 = 0.5;
+/// A text is not read if it has more unread tokens than this number for each token that the sequence
+/// may still generate.
+const WORTH: usize = 32;
+/// Minimum number of tokens of a fork. Fewer are read again.
+const FORK: usize = 32;
 
 /// A draft model with the texts that it has read.
 pub(crate) struct Drafter {
     model: Box<dyn LanguageModel>,
     /// Texts that the model has read, the least recently used first.
     texts: Vec<Text>,
-    /// Maximum number of texts.
-    places: usize,
-    /// Maximum number of tokens that a text is behind its sequence when drafting starts. Longer gaps
-    /// are read over several passes.
-    step_tokens: usize,
+    /// Number of tokens of both models' vocabularies.
+    vocabulary: usize,
+    /// Maximum number of tokens of texts whose sequences have ended.
+    kept_tokens: usize,
     /// Average time of a pass that drafts a token, in seconds.
     own: Average,
+    /// Average time to read a token of a longer text, in seconds.
+    reading: Average,
     /// Average time of the large model's passes with one token per sequence, in seconds.
     large: Average,
 }
@@ -39,6 +55,8 @@ pub(crate) struct Drafter {
 /// A text that the draft model has read.
 struct Text {
     id: SequenceId,
+    /// Order of the sequence that has the text, or had it last.
+    owner: u64,
     tokens: Vec<TokenId>,
 }
 
@@ -58,20 +76,22 @@ struct Drafting<'a> {
 struct Average(Option<f64>);
 
 impl Average {
-    fn note(&mut self, time: Duration, share: f64) {
-        let seconds = time.as_secs_f64() * share;
+    fn note(&mut self, seconds: f64) {
         self.0 = Some(self.0.map_or(seconds, |known| known + WEIGHT * (seconds - known)));
     }
 }
 
 impl Drafter {
-    pub(crate) fn new(model: Box<dyn LanguageModel>, places: usize, step_tokens: usize) -> Self {
+    /// Creates the drafter for a large model with `vocabulary` tokens. `kept_bytes` limits the keys and
+    /// values of texts whose sequences have ended.
+    pub(crate) fn new(model: Box<dyn LanguageModel>, vocabulary: usize, kept_bytes: usize) -> Self {
         Self {
+            vocabulary: vocabulary.min(model.vocab_size()),
+            kept_tokens: kept_bytes / model.kv_bytes_per_token().max(1),
             model,
             texts: Vec::new(),
-            places: places.max(1),
-            step_tokens: step_tokens.max(1),
             own: Average::default(),
+            reading: Average::default(),
             large: Average::default(),
         }
     }
@@ -81,104 +101,173 @@ impl Drafter {
     pub(crate) fn note_pass(&mut self, time: Duration, sequences: usize, tokens: usize) {
         let drafts = tokens.saturating_sub(sequences) as f32;
         let share = 1.0 / check_cost(1).mul_add(drafts, 1.0);
-        self.large.note(time, f64::from(share));
+        self.large.note(time.as_secs_f64() * f64::from(share));
+    }
+
+    /// Returns the time to draft and to check a token, relative to the large model's time for one, if
+    /// `sequences` sequences share a pass.
+    pub(crate) fn cost(&self, sequences: usize) -> f32 {
+        let own = match (self.own.0, self.large.0) {
+            (Some(own), Some(large)) if large > 0.0 => (own / large) as f32,
+            _ => UNKNOWN,
+        };
+        check_cost(sequences) + own
+    }
+
+    /// Closes the texts whose sequences have ended.
+    pub(crate) fn clear(&mut self, running: &[Sequence]) {
+        self.keep(running, 0);
     }
 
     /// Drafts at most `most` tokens for each of the sequences that have no drafts.
     ///
     /// # Errors
     /// Returns an error if the draft model fails. It should not be used any more then.
-    pub(crate) fn draft(&mut self, sequences: &mut [Sequence], most: usize) -> Result<(), ModelError> {
+    pub(crate) fn draft(&mut self, sequences: &mut [Sequence], most: usize) -> Result<(), GenerationError> {
+        let running: Vec<u64> = sequences.iter().map(Sequence::order).collect();
         let generating = sequences.iter().filter(|sequence| sequence.need().is_generated()).count();
-        let cost = check_cost(generating) + self.cost();
+        let cost = self.cost(generating);
+        let mut to_read = self.tokens_to_read();
         let mut all = Vec::new();
-        for sequence in sequences {
-            let count = sequence.plan_drafts(cost, most).min(self.room(sequence.tokens().len()));
-            if count == 0 {
+        for sequence in &mut *sequences {
+            let room = self.model.context_len().saturating_sub(sequence.tokens().len());
+            let count = sequence.plan_drafts(cost, most).min(room);
+            let is_readable = |tokens: &[TokenId]| tokens.iter().all(|token| token.index() < self.vocabulary);
+            if count == 0 || !is_readable(sequence.tokens()) {
                 continue;
             }
-            let text = self.take_text(sequence.tokens())?;
-            let unread = sequence.tokens()[text.tokens.len()..].to_vec();
+            let text = self.take_text(sequence, &running)?;
+            let unread = &sequence.tokens()[text.tokens.len()..];
+            // The rest of a long text is read in later steps.
+            let read = unread.len().min(FEW + to_read);
+            let is_worth_it = unread.len() <= WORTH * sequence.remaining().max(1);
+            if read == 0 || !is_worth_it {
+                self.texts.push(text);
+                continue;
+            }
+            to_read -= read.saturating_sub(FEW);
+            let count = if read == unread.len() { count } else { 0 };
+            let unread = unread[..read].to_vec();
             all.push(Drafting { ahead: sequence.look_ahead(), sequence, text, unread, count });
         }
-        let mut done = Vec::new();
+        if all.is_empty() {
+            self.own.0 = self.own.0.map(|known| known * FADING);
+        }
         while !all.is_empty() {
             self.pass(&mut all)?;
             let (rest, ended): (Vec<_>, Vec<_>) = all.into_iter().partition(|drafting| drafting.count > 0);
-            done.extend(ended.into_iter().map(|drafting| drafting.text));
+            self.texts.extend(ended.into_iter().map(|drafting| drafting.text));
             all = rest;
         }
-        self.texts.extend(done);
-        while self.texts.len() > self.places {
-            let oldest = self.texts.remove(0);
-            self.model.close(oldest.id);
-        }
+        self.keep(sequences, self.kept_tokens);
         Ok(())
     }
 
-    /// Returns the time to draft a token, relative to the large model's time for one.
-    fn cost(&self) -> f32 {
-        match (self.own.0, self.large.0) {
-            (Some(own), Some(large)) if large > 0.0 => (own / large) as f32,
-            _ => UNKNOWN,
+    /// Returns the number of tokens of texts that may be read in a step.
+    fn tokens_to_read(&self) -> usize {
+        let tokens = match (self.reading.0, self.large.0) {
+            (Some(reading), Some(large)) if reading > 0.0 => (READ_SHARE * large / reading) as usize,
+            _ => *READ.start(),
+        };
+        tokens.clamp(*READ.start(), *READ.end())
+    }
+
+    /// Closes the least recently used texts of ended sequences, until the others have at most `most`
+    /// tokens.
+    fn keep(&mut self, running: &[Sequence], most: usize) {
+        let mut kept = 0;
+        for index in (0..self.texts.len()).rev() {
+            let text = &self.texts[index];
+            if running.iter().any(|sequence| sequence.order() == text.owner) {
+                continue;
+            }
+            if kept + text.tokens.len() > most {
+                self.model.close(text.id);
+                self.texts.remove(index);
+            } else {
+                kept += text.tokens.len();
+            }
         }
     }
 
-    /// Returns the number of tokens that fit in the draft model's context after `len` tokens.
-    fn room(&self, len: usize) -> usize {
-        self.model.context_len().saturating_sub(len)
-    }
-
-    /// Takes the text that has the longest beginning in common with `tokens`, less what follows it.
-    /// The last of the tokens is never part of the text.
-    fn take_text(&mut self, tokens: &[TokenId]) -> Result<Text, ModelError> {
+    /// Takes the text of a sequence, less what is not a beginning of it. The last token of the sequence
+    /// is never part of the text. A sequence without a text gets one of a sequence that has ended, or a
+    /// fork of another, or an empty one.
+    fn take_text(&mut self, sequence: &Sequence, running: &[u64]) -> Result<Text, GenerationError> {
+        let tokens = sequence.tokens();
         let before = &tokens[..tokens.len() - 1];
         let common = |text: &Text| text.tokens.iter().zip(before).take_while(|(a, b)| a == b).count();
-        let best = self.texts.iter().map(common).enumerate().max_by_key(|&(_, common)| common);
-        // A text that shares only little may soon be continued by its own sequence.
-        let is_own = |&(index, common): &(usize, usize)| 2 * common > self.texts[index].tokens.len();
-        let Some((index, common)) = best.filter(is_own) else {
-            return Ok(Text { id: self.model.open(), tokens: Vec::new() });
+        let owner = sequence.order();
+        let own = self.texts.iter().position(|text| text.owner == owner);
+        let best = || {
+            let shared = self.texts.iter().map(common).enumerate();
+            shared.max_by_key(|&(_, common)| common).filter(|&(_, common)| common >= FORK)
+        };
+        let (index, common) = match own {
+            Some(index) => (index, common(&self.texts[index])),
+            None => match best() {
+                None => return Ok(Text { id: self.model.open(), owner, tokens: Vec::new() }),
+                Some((index, common)) if running.contains(&self.texts[index].owner) => {
+                    return self.fork(index, common, owner);
+                }
+                Some(best) => best,
+            },
         };
         let mut text = self.texts.remove(index);
+        text.owner = owner;
         if common < text.tokens.len() {
-            self.model.truncate(text.id, common)?;
+            self.model.truncate(text.id, common).map_err(GenerationKind::model)?;
             text.tokens.truncate(common);
         }
         Ok(text)
     }
 
-    /// Reads what is unread in one pass, and drafts a token for each sequence of which nothing is left
-    /// unread then.
-    fn pass(&mut self, all: &mut [Drafting<'_>]) -> Result<(), ModelError> {
+    /// Returns a text with the first `len` tokens of the text at `index`.
+    fn fork(&mut self, index: usize, len: usize, owner: u64) -> Result<Text, GenerationError> {
+        if !self.model.can_fork() {
+            return Ok(Text { id: self.model.open(), owner, tokens: Vec::new() });
+        }
+        let text = &self.texts[index];
+        let id = self.model.fork(text.id, len).map_err(GenerationKind::model)?;
+        Ok(Text { id, owner, tokens: text.tokens[..len].to_vec() })
+    }
+
+    /// Reads what is unread in one pass, and drafts a token for each sequence that has tokens to draft.
+    fn pass(&mut self, all: &mut [Drafting<'_>]) -> Result<(), GenerationError> {
         let started = Instant::now();
-        let limit = self.step_tokens;
-        let is_short = |drafting: &Drafting<'_>| drafting.unread.len() <= limit;
         let runs = all.iter().map(|drafting| Run {
             sequence: drafting.text.id,
-            tokens: &drafting.unread[..drafting.unread.len().min(limit)],
-            role: if drafting.unread.len() > 1 { Role::Prompt } else { Role::Generated },
-            wanted: if is_short(drafting) { Wanted::Largest(drafting.ahead.mask()) } else { Wanted::Nothing },
+            tokens: &drafting.unread,
+            role: if drafting.unread.len() > FEW { Role::Prompt } else { Role::Generated },
+            wanted: match drafting.count {
+                0 => Wanted::Nothing,
+                _ => Wanted::Largest(drafting.ahead.mask()),
+            },
         });
-        let logits = self.model.forward(&Batch { runs: runs.collect() })?;
-        // Reading a longer part of a prompt takes longer than drafting.
-        let is_typical = all.iter().all(|drafting| drafting.unread.len() <= FEW);
+        let logits: Logits =
+            self.model.forward(&Batch { runs: runs.collect() }).map_err(GenerationKind::model)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let tokens: usize = all.iter().map(|drafting| drafting.unread.len()).sum();
+        if all.iter().all(|drafting| drafting.unread.len() <= FEW) {
+            self.own.note(seconds);
+        } else if tokens >= *READ.start() {
+            self.reading.note(seconds / tokens as f64);
+        }
         for (index, drafting) in all.iter_mut().enumerate() {
-            let read = drafting.unread.len().min(limit);
-            drafting.text.tokens.extend(drafting.unread.drain(..read));
-            let vocabulary = drafting.sequence.vocabulary_len();
-            drafting.count = match likeliest(logits.row(index), vocabulary) {
-                Some(token) if drafting.sequence.push_draft(&mut drafting.ahead, token) => {
-                    drafting.unread.push(token);
-                    drafting.count - 1
-                }
-                _ => 0,
+            drafting.text.tokens.append(&mut drafting.unread);
+            let Some(token) = likeliest(logits.row(index), self.vocabulary) else {
+                drafting.count = 0;
+                continue;
             };
+            let Drafting { sequence, ahead, .. } = drafting;
+            // A panic of the constraint is reported by the sequence's own work.
+            let is_drafted = contained(|| Ok(sequence.push_draft(ahead, token))).unwrap_or(false);
+            if is_drafted {
+                drafting.unread.push(token);
+            }
+            drafting.count = if is_drafted { drafting.count - 1 } else { 0 };
         }
         self.model.recycle(logits);
-        if is_typical {
-            self.own.note(started.elapsed(), 1.0);
-        }
         Ok(())
     }
 }

@@ -115,7 +115,10 @@ impl Engine {
         };
         let engine = Self {
             cache: PrefixCache::new(&*model, options.prefix_cache_bytes),
-            drafter: draft.map(|draft| Drafter::new(draft, options.parallel, options.step_tokens)),
+            drafter: draft.map(|draft| {
+                let vocabulary = model.vocab_size().min(tokenizer.vocabulary().len());
+                Drafter::new(draft, vocabulary, options.prefix_cache_bytes)
+            }),
             model,
             tokenizer,
             events,
@@ -168,6 +171,9 @@ impl Engine {
             Event::Embed(embedding) => self.embeddings.push_back(*embedding),
             Event::ClearCache(done) => {
                 self.cache.clear(&mut *self.model);
+                if let Some(drafter) = &mut self.drafter {
+                    drafter.clear(&self.running);
+                }
                 self.stats().cache_tokens = 0;
                 // The receiver may be gone.
                 let _ = done.send(());

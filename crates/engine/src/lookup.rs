@@ -50,6 +50,23 @@ pub(crate) const fn check_cost(sequences: usize) -> f32 {
     COST * sequences as f32
 }
 
+/// Returns the number of drafts, at most `most`, with which a token of the output takes the least time,
+/// and the speed relative to that without drafts. `chance` is the probability that a draft is right,
+/// and `cost` its time relative to a pass with one token.
+fn fastest(chance: f32, cost: f32, most: usize) -> (usize, f32) {
+    let mut best = (0, 1.0);
+    let (mut expected, mut all_right) = (1.0, 1.0);
+    for len in 1..=most {
+        all_right *= chance;
+        expected += all_right;
+        let speed = expected / cost.mul_add(len as f32, 1.0);
+        if speed > best.1 {
+            best = (len, speed);
+        }
+    }
+    best
+}
+
 /// Estimated probability that a token of a draft model is right if all drafts before it are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rate(f32);
@@ -66,20 +83,16 @@ impl Rate {
     ///
     /// The method needs `&mut self` because a rate that allows no draft recovers a little.
     pub(crate) fn count(&mut self, cost: f32, most: usize) -> usize {
-        let (mut best, mut best_speed) = (0, 1.0);
-        let (mut expected, mut chance) = (1.0, 1.0);
-        for len in 1..=most {
-            chance *= self.0;
-            expected += chance;
-            let speed = expected / cost.mul_add(len as f32, 1.0);
-            if speed > best_speed {
-                (best, best_speed) = (len, speed);
-            }
-        }
+        let (best, _) = fastest(self.0, cost, most);
         if best == 0 {
             self.0 += 0.02 * (0.7 - self.0).max(0.0);
         }
         best
+    }
+
+    /// Returns the expected speed with the best number of drafts, relative to the speed without drafts.
+    pub(crate) fn speed(self, cost: f32, most: usize) -> f32 {
+        fastest(self.0, cost, most).1
     }
 
     /// Updates the rate: the first `right` of `drafted` tokens were right.
@@ -120,6 +133,11 @@ impl Record {
             *chance += 0.02 * (0.5 - *chance).max(0.0);
         }
         count
+    }
+
+    /// Returns the expected speed with the best number of drafts, relative to the speed without drafts.
+    pub(crate) fn speed(&self, precedent: Precedent, sequences: usize, most: usize) -> f32 {
+        fastest(self.chances[precedent.common - SHORTEST], check_cost(sequences), most).1
     }
 
     /// Updates the success rate: the first `right` of `drafted` tokens were right.

@@ -66,6 +66,7 @@ impl Engine {
     /// prompt that fails alone also affects no other sequence (see `forward`). Sequences of a
     /// failed pass get passes of their own, too.
     pub(crate) fn step(&mut self, rests: bool) {
+        let started = Instant::now();
         self.drop_unreadable();
         self.use_cache();
         self.draft();
@@ -77,7 +78,6 @@ impl Engine {
         let Passes { mut together, mut alone } = self.passes(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         let reads_prompts = together.iter().chain(&alone).any(|turn| !turn.generates());
-        let started = Instant::now();
         if !together.is_empty() {
             self.forward(together);
         }
@@ -186,9 +186,7 @@ impl Engine {
         }
         self.draft_from_texts(if self.options.speculate.is_some() || pays { most } else { 0 });
         let Some(mut drafter) = self.drafter.take() else { return };
-        let drafted =
-            contained(|| Ok(drafter.draft(&mut self.running, most).map_err(GenerationKind::model)?));
-        match drafted {
+        match contained(|| drafter.draft(&mut self.running, most)) {
             Ok(()) => self.drafter = Some(drafter),
             Err(error) => tracing::warn!(%error, "the draft model failed; it is not used any more"),
         }
@@ -198,9 +196,10 @@ impl Engine {
     fn draft_from_texts(&mut self, most: usize) {
         let generating = |sequence: &&Sequence| sequence.need().is_generated();
         let sequences = self.running.iter().filter(generating).count();
+        let model_cost = self.drafter.as_ref().map(|drafter| drafter.cost(sequences));
         for mut sequence in std::mem::take(&mut self.running) {
             let drafted = contained(|| {
-                sequence.draft(most, sequences);
+                sequence.draft(most, sequences, model_cost);
                 Ok(())
             });
             match drafted {

@@ -92,15 +92,16 @@ impl Sequence {
     }
 
     /// Drafts at most `most` tokens for the model to check in its next pass, which `sequences`
-    /// generating sequences share.
-    pub(crate) fn draft(&mut self, most: usize, sequences: usize) {
+    /// generating sequences share. Leaves drafting to a draft model if that is expected to save more.
+    /// `model_cost` is its cost of a token ([`Rate::count`](crate::lookup::Rate::count)).
+    pub(crate) fn draft(&mut self, most: usize, sequences: usize, model_cost: Option<f32>) {
         self.speculation.clear();
         if !matches!(self.need(), Need::Generated(_)) || self.delivery.is_complete() {
             return;
         }
         // The last token of the budget is never read.
         let most = most.min(self.budget.remaining().saturating_sub(1));
-        let found = self.speculation.look_up(&self.tokens, most, sequences);
+        let found = self.speculation.look_up(&self.tokens, most, sequences, model_cost);
         if found.is_empty() {
             return;
         }

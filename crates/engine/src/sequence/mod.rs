@@ -131,9 +131,9 @@ impl Sequence {
         &self.tokens
     }
 
-    /// Returns the number of tokens of the tokenizer.
-    pub(crate) fn vocabulary_len(&self) -> usize {
-        self.tokenizer.vocabulary().len()
+    /// Returns the number of output tokens left.
+    pub(crate) const fn remaining(&self) -> usize {
+        self.budget.remaining()
     }
 
     /// Returns the tokens of the prompt.

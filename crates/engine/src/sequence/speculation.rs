@@ -54,9 +54,20 @@ impl Speculation {
     }
 
     /// Returns tokens worth drafting after `tokens`, at most `most`, for a pass that `sequences`
-    /// generating sequences share. Remembers their source.
-    pub(super) fn look_up(&mut self, tokens: &[TokenId], most: usize, sequences: usize) -> Vec<TokenId> {
+    /// generating sequences share. Remembers their source. Returns none if a draft model with the given
+    /// cost is expected to save more.
+    pub(super) fn look_up(
+        &mut self,
+        tokens: &[TokenId],
+        most: usize,
+        sequences: usize,
+        model_cost: Option<f32>,
+    ) -> Vec<TokenId> {
         let Some(precedent) = Precedent::find(tokens).filter(|_| most > 0) else { return Vec::new() };
+        let is_worse = |cost| self.rate.speed(cost, most) > self.record.speed(precedent, sequences, most);
+        if model_cost.is_some_and(is_worse) {
+            return Vec::new();
+        }
         self.source = Some(Source::Text(precedent));
         precedent.draft(tokens, self.record.count(precedent, sequences, most))
     }
@@ -134,7 +145,7 @@ mod tests {
     /// Creates a speculation with drafts of the continuation of `text`.
     fn drafted(text: &str, most: usize) -> Speculation {
         let mut speculation = Speculation::default();
-        for token in speculation.look_up(&tokens(text), most, 1) {
+        for token in speculation.look_up(&tokens(text), most, 1, None) {
             speculation.push(token, None);
         }
         speculation

@@ -5,7 +5,9 @@ use formwork_engine::Request;
 use formwork_lm::ScriptedModel;
 use formwork_vocab::TokenId;
 
-use crate::fixture::{Shared, VOCABULARY, babble, constraint, request, run, start, start_with_draft};
+use crate::fixture::{
+    Shared, VOCABULARY, babble, constraint, request, run, start, start_with_draft, told, wait,
+};
 
 /// Returns a model that agrees with [`babble`] after the given share of texts.
 fn agreeing(percent: usize) -> Shared {
@@ -49,6 +51,44 @@ fn a_model_that_is_usually_wrong_is_rarely_asked() {
     assert!(given.text.starts_with(&expected.text));
     let stats = engine.stats();
     assert!((1..100).contains(&stats.drafted_tokens), "{}", stats.drafted_tokens);
+}
+
+/// A long prompt is read in parts, so that no output token waits for all of it, and not at all for a few
+/// tokens of output.
+#[test]
+fn long_prompts_are_read_in_parts_or_not_at_all() {
+    let prompt = vec![TokenId(u32::from(b'x')); 300];
+    let large = Shared::babbling(600).slow(std::time::Duration::from_micros(300));
+    let draft = agreeing(100);
+    let engine = start_with_draft(large, draft.clone(), EngineOptions::default());
+    run(&engine, &Request { max_tokens: Some(8), ..Request::new(prompt.clone()) });
+    assert!(draft.passes().is_empty());
+    run(&engine, &Request { max_tokens: Some(100), ..Request::new(prompt) });
+    assert!(draft.passes()[0].iter().map(|(_, tokens)| tokens).sum::<usize>() <= 20);
+    assert!(engine.stats().accepted_tokens > 20, "{}", engine.stats().accepted_tokens);
+}
+
+/// The second sequence continues a fork of the first one's text.
+#[test]
+fn sequences_with_a_common_prompt_share_what_the_draft_model_has_read() {
+    let prompt: Vec<TokenId> = (0..100).map(|at| TokenId(at * at % 250)).collect();
+    let draft = agreeing(100);
+    let large = Shared::babbling(600).slow(std::time::Duration::from_micros(300));
+    let engine = start_with_draft(large, draft.clone(), EngineOptions::default());
+    let asked = |seed: u32| {
+        let mut prompt = prompt.clone();
+        prompt.push(TokenId(seed));
+        Request { max_tokens: Some(60), ..Request::new(prompt) }
+    };
+    let running = [1, 2, 3].map(|seed| engine.generate(asked(seed)).unwrap());
+    for (generation, seed) in running.into_iter().zip(1..) {
+        let expected = run(&start(Shared::babbling(600), EngineOptions::default()), &asked(seed));
+        assert_eq!(told(generation).text, expected.text);
+    }
+    let read: usize = draft.passes().iter().flatten().map(|(_, tokens)| tokens).sum();
+    assert!(read < 100 + 3 * 100 + 200, "{read}");
+    wait(engine.clear_prefix_cache());
+    assert_eq!(draft.open_sequences(), 0);
 }
 
 /// A draft model that panics or fails is left out. The request goes on without it.

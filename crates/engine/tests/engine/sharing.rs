@@ -98,6 +98,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
         wait(engine.clear_prefix_cache());
         let stats = engine.stats();
         assert_eq!((model.open_sequences(), stats.cache_tokens), (0, 0), "round {round}");
+        // A cancelled request may still have been running when the texts were dropped.
         assert!(guesser.open_sequences() <= options.parallel, "round {round}");
         guesses += guesser.passes().len();
         drafted += stats.drafted_tokens;
