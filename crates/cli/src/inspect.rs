@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
+use formwork_lm::Pooling;
 use formwork_model::gguf::TensorInfo;
+use formwork_model::spec::ModelSpec;
 use formwork_model::{Checkpoint, Definition};
 use serde_json::{Map, Value, json};
 
@@ -21,10 +23,38 @@ pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
         Ok(Definition::Candle) => "candle's own implementation".to_owned(),
         Err(error) => format!("no implementation: {error}"),
     };
-    let out =
-        if as_json { format!("{}\n", as_object(&checkpoint, &runs)) } else { listing(&checkpoint, &runs)? };
+    let purpose = ModelSpec::of(&checkpoint).ok().map(|spec| purpose(&spec));
+    let out = if as_json {
+        let mut object = as_object(&checkpoint, &runs);
+        object["purpose"] = purpose.into();
+        format!("{object}\n")
+    } else {
+        listing(&checkpoint, &runs, purpose.as_deref())?
+    };
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(true)
+}
+
+/// Describes what a model is for. For embeddings, the description has the pooling, the width of the
+/// vectors and the names of the prompts.
+fn purpose(spec: &ModelSpec) -> String {
+    let abilities = &spec.abilities;
+    let mut text = abilities.describe().to_owned();
+    if let Some(profile) = abilities.embedding.as_ref().filter(|_| !abilities.generates) {
+        let pooling = match profile.pooling {
+            Pooling::Mean => "mean",
+            Pooling::First => "cls",
+            Pooling::Last => "last",
+        };
+        let width = profile.width.unwrap_or(spec.hidden);
+        let length = if profile.normalizes { ", normalised" } else { "" };
+        text += &format!(": pooling {pooling}, {width} dimensions{length}, at most {} tokens", spec.context);
+        if !profile.prompts.is_empty() {
+            let names: Vec<&str> = profile.prompts.keys().map(String::as_str).collect();
+            text += &format!(", prompts {}", names.join(", "));
+        }
+    }
+    text
 }
 
 /// Returns the number of tensors and their total bytes by tensor type.
@@ -94,12 +124,15 @@ fn as_object(checkpoint: &Checkpoint, runs: &str) -> Value {
     object
 }
 
-fn listing(checkpoint: &Checkpoint, runs: &str) -> Result<String> {
+fn listing(checkpoint: &Checkpoint, runs: &str, purpose: Option<&str>) -> Result<String> {
     let mut out = String::new();
     let (path, format, bytes) = (checkpoint.path().display(), format(checkpoint), checkpoint.byte_len());
     writeln!(out, "{path}: {format}, {bytes} bytes")?;
     let (tensors, parameters) = (checkpoint.tensors(), checkpoint.parameters());
     writeln!(out, "{} tensors, {parameters} parameters, runs with {runs}", tensors.len())?;
+    if let Some(purpose) = purpose {
+        writeln!(out, "{purpose}")?;
+    }
     for (name, (count, bytes)) in types(checkpoint) {
         writeln!(out, "  {name:<8} {count:>5} tensors {bytes:>14} bytes")?;
     }
