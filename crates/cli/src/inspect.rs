@@ -1,17 +1,19 @@
 //! `formwork inspect`
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
+use formwork_lm::Pooling;
 use formwork_model::gguf::TensorInfo;
 use formwork_model::spec::ModelSpec;
-use formwork_model::{Bytes, Checkpoint, Definition, MemoryUse};
+use formwork_model::{Checkpoint, Definition};
 use serde_json::{Map, Value, json};
 
 use crate::args::ContextArg;
-use crate::{load, memory};
+use crate::load;
+use crate::memory::Needs;
 
 /// Maximum number of characters of a value in the listing; longer values are cut.
 const PREVIEW: usize = 100;
@@ -24,60 +26,39 @@ pub(crate) fn inspect(model: &str, context: Option<ContextArg>, as_json: bool) -
         Err(error) => format!("no implementation: {error}"),
     };
     let needs = Needs::of(&checkpoint, context.and_then(ContextArg::tokens));
+    let purpose = ModelSpec::of(&checkpoint).ok().map(|spec| purpose(&spec));
     let out = if as_json {
-        format!("{}\n", as_object(&checkpoint, &runs, needs.as_ref()))
+        let mut object = as_object(&checkpoint, &runs);
+        object["purpose"] = purpose.into();
+        object["memory"] = needs.as_ref().map(Needs::as_object).into();
+        format!("{object}\n")
     } else {
-        listing(&checkpoint, &runs, needs.as_ref())?
+        listing(&checkpoint, &runs, [purpose, needs.as_ref().map(Needs::to_string)])?
     };
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(true)
 }
 
-/// The memory that a model takes on the CPU with a context.
-struct Needs {
-    memory: MemoryUse,
-    /// Number of tokens of the context: the wanted number, or as many as fit, at most as the model was
-    /// trained for.
-    context: usize,
-    /// Memory that is free, in bytes. `None` if the system does not tell.
-    free: Option<usize>,
-}
-
-impl Needs {
-    /// Returns `None` for a model that Formwork's own decoder does not run.
-    fn of(checkpoint: &Checkpoint, wanted: Option<usize>) -> Option<Self> {
-        let trained = ModelSpec::of(checkpoint).ok()?.context;
-        let memory = MemoryUse::of(checkpoint, None).ok()?;
-        let free = memory::free();
-        let fits = free.map_or(trained, |free| memory.context_within(free).unwrap_or(trained));
-        Some(Self { memory, context: wanted.unwrap_or(fits).min(trained), free })
+/// Describes what a model is for. For embeddings, the description has the pooling, the width of the
+/// vectors and the names of the prompts.
+fn purpose(spec: &ModelSpec) -> String {
+    let abilities = &spec.abilities;
+    let mut text = abilities.describe().to_owned();
+    if let Some(profile) = abilities.embedding.as_ref().filter(|_| !abilities.generates) {
+        let pooling = match profile.pooling {
+            Pooling::Mean => "mean",
+            Pooling::First => "cls",
+            Pooling::Last => "last",
+        };
+        let width = profile.width.unwrap_or(spec.hidden);
+        let length = if profile.normalizes { ", normalised" } else { "" };
+        text += &format!(": pooling {pooling}, {width} dimensions{length}, at most {} tokens", spec.context);
+        if !profile.prompts.is_empty() {
+            let names: Vec<&str> = profile.prompts.keys().map(String::as_str).collect();
+            text += &format!(", prompts {}", names.join(", "));
+        }
     }
-
-    fn total(&self) -> usize {
-        self.memory.with_context(self.context)
-    }
-
-    fn as_object(&self) -> Value {
-        let MemoryUse { weights, mapped, converted, per_token, per_sequence } = self.memory;
-        json!({
-            "weights": weights,
-            "mapped": mapped,
-            "converted": converted,
-            "per_token": per_token,
-            "per_sequence": per_sequence,
-            "context": self.context,
-            "total": self.total(),
-            "free": self.free,
-        })
-    }
-}
-
-impl fmt::Display for Needs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, context, free } = self;
-        write!(f, "memory: {memory}; {} with a context of {context} tokens", Bytes(self.total()))?;
-        free.map_or(Ok(()), |free| write!(f, ", {} are free", Bytes(free)))
-    }
+    text
 }
 
 /// Returns the number of tensors and their total bytes by tensor type.
@@ -110,7 +91,7 @@ fn metadata(checkpoint: &Checkpoint, elements: usize) -> Vec<(String, String)> {
     }
 }
 
-fn as_object(checkpoint: &Checkpoint, runs: &str, needs: Option<&Needs>) -> Value {
+fn as_object(checkpoint: &Checkpoint, runs: &str) -> Value {
     let metadata: Map<String, Value> = match checkpoint {
         Checkpoint::Gguf(_) => {
             metadata(checkpoint, usize::MAX).into_iter().map(|(key, text)| (key, text.into())).collect()
@@ -136,7 +117,6 @@ fn as_object(checkpoint: &Checkpoint, runs: &str, needs: Option<&Needs>) -> Valu
         "bytes": checkpoint.byte_len(),
         "parameters": checkpoint.parameters(),
         "runs_with": runs,
-        "memory": needs.map(Needs::as_object),
         "types": types.collect::<Map<_, _>>(),
         "chat_template": checkpoint.chat_template(),
         "metadata": metadata,
@@ -148,14 +128,14 @@ fn as_object(checkpoint: &Checkpoint, runs: &str, needs: Option<&Needs>) -> Valu
     object
 }
 
-fn listing(checkpoint: &Checkpoint, runs: &str, needs: Option<&Needs>) -> Result<String> {
+fn listing(checkpoint: &Checkpoint, runs: &str, lines: [Option<String>; 2]) -> Result<String> {
     let mut out = String::new();
     let (path, format, bytes) = (checkpoint.path().display(), format(checkpoint), checkpoint.byte_len());
     writeln!(out, "{path}: {format}, {bytes} bytes")?;
     let (tensors, parameters) = (checkpoint.tensors(), checkpoint.parameters());
     writeln!(out, "{} tensors, {parameters} parameters, runs with {runs}", tensors.len())?;
-    if let Some(needs) = needs {
-        writeln!(out, "{needs}")?;
+    for line in lines.into_iter().flatten() {
+        writeln!(out, "{line}")?;
     }
     for (name, (count, bytes)) in types(checkpoint) {
         writeln!(out, "  {name:<8} {count:>5} tensors {bytes:>14} bytes")?;

@@ -1,5 +1,10 @@
-//! The memory that is free for models.
+//! The memory that models take, and the memory that is free.
 
+use std::fmt;
+
+use formwork_model::spec::ModelSpec;
+use formwork_model::{Bytes, Checkpoint, MemoryUse};
+use serde_json::{Value, json};
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 /// Returns the memory in bytes that processes can take without driving others out: the memory of the
@@ -15,4 +20,51 @@ pub(crate) fn free() -> Option<usize> {
     let of_machine = Some(system.available_memory()).filter(|_| system.total_memory() > 0);
     let free = [of_machine, in_container].into_iter().flatten().min()?;
     Some(usize::try_from(free).unwrap_or(usize::MAX))
+}
+
+/// The memory that a model takes on the CPU with a context.
+pub(crate) struct Needs {
+    memory: MemoryUse,
+    /// Number of tokens of the context: the wanted number, or as many as fit, at most as the model was
+    /// trained for.
+    context: usize,
+    /// Memory that is free, in bytes. `None` if the system does not tell.
+    free: Option<usize>,
+}
+
+impl Needs {
+    /// Returns `None` for a model that Formwork's own decoder does not run.
+    pub(crate) fn of(checkpoint: &Checkpoint, wanted: Option<usize>) -> Option<Self> {
+        let trained = ModelSpec::of(checkpoint).ok()?.context;
+        let memory = MemoryUse::of(checkpoint, None).ok()?;
+        let free = free();
+        let fits = free.map_or(trained, |free| memory.context_within(free).unwrap_or(trained));
+        Some(Self { memory, context: wanted.unwrap_or(fits).min(trained), free })
+    }
+
+    fn total(&self) -> usize {
+        self.memory.with_context(self.context)
+    }
+
+    pub(crate) fn as_object(&self) -> Value {
+        let MemoryUse { weights, mapped, converted, per_token, per_sequence } = self.memory;
+        json!({
+            "weights": weights,
+            "mapped": mapped,
+            "converted": converted,
+            "per_token": per_token,
+            "per_sequence": per_sequence,
+            "context": self.context,
+            "total": self.total(),
+            "free": self.free,
+        })
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, context, free } = self;
+        write!(f, "memory on the CPU: {memory}; {} with a context of {context} tokens", Bytes(self.total()))?;
+        free.map_or(Ok(()), |free| write!(f, "; {} are free", Bytes(free)))
+    }
 }

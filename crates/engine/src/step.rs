@@ -460,9 +460,12 @@ impl Engine {
     }
 
     /// Takes the oldest texts that one pass with `room` tokens can read as a whole. The result is empty
-    /// if the oldest text is to be read in pieces.
+    /// if the oldest text is to be read in pieces, or if the model reads texts one after another.
     fn whole_texts(&mut self, mut room: usize) -> Vec<Embedding> {
         let mut texts = Vec::new();
+        if !self.model.encodes_together() {
+            return texts;
+        }
         while let Some(text) = self.embeddings.front() {
             let Reading { read, len } = text.progress();
             let is_first = texts.is_empty() && self.model.reads_whole_texts();

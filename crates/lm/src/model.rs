@@ -302,6 +302,11 @@ pub trait LanguageModel: Send {
         false
     }
 
+    /// Reports whether [`LanguageModel::encode`] computes several texts faster than one after another.
+    fn encodes_together(&self) -> bool {
+        self.reads_whole_texts()
+    }
+
     /// Computes the hidden states of whole texts. Each element of the result belongs to a text and has
     /// the shape `[tokens, hidden]`.
     ///

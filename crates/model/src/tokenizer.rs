@@ -40,6 +40,11 @@ pub(crate) fn gguf_tokenizer(file: &Gguf) -> Result<GgufTokenizer, LoadError> {
         eos: fields.id("tokenizer.ggml.eos_token_id")?,
         eot: fields.id("tokenizer.ggml.eot_token_id")?,
         eom: fields.id("tokenizer.ggml.eom_token_id")?,
+        cls: fields.id("tokenizer.ggml.cls_token_id")?,
+        sep: fields.id("tokenizer.ggml.seperator_token_id")?,
+        unknown: fields.id("tokenizer.ggml.unknown_token_id")?,
+        add_eos: fields.truth("tokenizer.ggml.add_eos_token")?,
+        add_sep: fields.truth("tokenizer.ggml.add_sep_token")?,
         add_bos: fields.truth("tokenizer.ggml.add_bos_token")?,
         add_space_prefix: fields.truth("tokenizer.ggml.add_space_prefix")?,
     })

@@ -20,12 +20,64 @@ pub struct EmbeddingRequest {
     pub input: Vec<EmbeddingInput>,
     /// Encoding of the vectors in the response.
     pub format: EmbeddingFormat,
-    /// Number of dimensions of the vectors. Only the hidden size of the model is supported, which
-    /// is also the default.
+    /// Number of first elements of the vectors to return. The default is all.
     pub dimensions: Option<usize>,
-    /// Method that combines the hidden states of a text to one vector. The default is the mean. An
-    /// extension.
-    pub pooling: EmbeddingPooling,
+    /// Method that combines the hidden states of a text to one vector. The default is that of the
+    /// model. An extension.
+    pub pooling: Option<EmbeddingPooling>,
+    /// True if vectors are scaled to length 1. The default is that of the model. An extension.
+    pub normalize: Option<bool>,
+    /// Text that the model expects before the inputs. An extension.
+    pub prompt: EmbeddingPrompt,
+    /// Treatment of texts that are longer than the context. An extension.
+    pub truncation: Truncation,
+}
+
+/// Choice of the text to put before the inputs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EmbeddingPrompt {
+    /// The default of the model.
+    Default,
+    /// The prompt with this name in the model's configuration: `prompt_name`.
+    Named(String),
+    /// The prompt for inputs of this kind, if the model has one: `input_type`.
+    Kind(String),
+}
+
+/// Treatment of texts that are longer than the context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Truncation {
+    /// The request is refused.
+    #[default]
+    Refuse,
+    /// The end of the text is cut off.
+    ToContext,
+    /// All tokens after this number are cut off.
+    To(usize),
+}
+
+impl Truncation {
+    /// Reads `truncate_prompt_tokens`, as vLLM has it, or `truncate`, as text-embeddings-inference and
+    /// Cohere have it.
+    pub(crate) fn read(fields: &mut Fields) -> Result<Self, RequestError> {
+        if let Some(at) = fields.take("truncate_prompt_tokens") {
+            return match at.integer(-1, "-1, or at least 1")? {
+                -1 => Ok(Self::ToContext),
+                0 => Err(at.error(Problem::Range { given: "0".to_owned(), range: "-1, or at least 1" })),
+                count => Ok(Self::To(count as usize)),
+            };
+        }
+        let Some(at) = fields.take("truncate") else { return Ok(Self::Refuse) };
+        if at.is_string() {
+            let known = |name: &str| match name {
+                "NONE" => Some(Self::Refuse),
+                "END" => Some(Self::ToContext),
+                _ => None,
+            };
+            return at.one_of(known, "true, false, NONE and END");
+        }
+        Ok(if at.bool()? { Self::ToContext } else { Self::Refuse })
+    }
 }
 
 /// Text to embed.
@@ -51,6 +103,8 @@ pub enum EmbeddingFormat {
 pub enum EmbeddingPooling {
     /// Mean of the hidden states of all tokens.
     Mean,
+    /// Hidden state of the first token.
+    First,
     /// Hidden state of the last token.
     Last,
 }
@@ -70,6 +124,7 @@ impl EmbeddingRequest {
         };
         let pooling = |name: &str| match name {
             "mean" => Some(EmbeddingPooling::Mean),
+            "cls" => Some(EmbeddingPooling::First),
             "last" => Some(EmbeddingPooling::Last),
             _ => None,
         };
@@ -80,14 +135,26 @@ impl EmbeddingRequest {
                 .read("encoding_format", |at| at.one_of(format, "float and base64"))?
                 .unwrap_or(EmbeddingFormat::Float),
             dimensions: fields.read("dimensions", Place::positive)?,
-            pooling: fields
-                .read("pooling", |at| at.one_of(pooling, "mean and last"))?
-                .unwrap_or(EmbeddingPooling::Mean),
+            pooling: fields.read("pooling", |at| at.one_of(pooling, "mean, cls and last"))?,
+            normalize: fields.read("normalize", Place::bool)?,
+            prompt: read_prompt(&mut fields)?,
+            truncation: Truncation::read(&mut fields)?,
         };
         // Identifies an end user to OpenAI; has no effect here.
         fields.take("user");
         fields.finish()?;
         Ok(request)
+    }
+}
+
+/// Parses `prompt_name` or `input_type`.
+fn read_prompt(fields: &mut Fields) -> Result<EmbeddingPrompt, RequestError> {
+    let name = fields.read("prompt_name", Place::string)?;
+    match (name, fields.take("input_type")) {
+        (Some(_), Some(kind)) => Err(kind.error(Problem::Conflict { other: "prompt_name" })),
+        (Some(name), None) => Ok(EmbeddingPrompt::Named(name)),
+        (None, Some(kind)) => Ok(EmbeddingPrompt::Kind(kind.string()?)),
+        (None, None) => Ok(EmbeddingPrompt::Default),
     }
 }
 

@@ -28,6 +28,7 @@ mod failure;
 mod grammar;
 mod models;
 mod request;
+mod rerank;
 mod responses;
 mod tokens;
 mod tool_runs;
@@ -43,8 +44,8 @@ pub use directives::{
     RequiredDirective,
 };
 pub use embeddings::{
-    Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingRequest,
-    EmbeddingUsage, EmbeddingVector,
+    Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingPrompt,
+    EmbeddingRequest, EmbeddingUsage, EmbeddingVector, Truncation,
 };
 pub use error::RequestError;
 pub use failure::{Failure, FailureBody};
@@ -56,6 +57,7 @@ pub use models::{Model, ModelList};
 pub use request::{
     ChatMessage, ChatRequest, Dry, Format, Parameters, Role, StreamOptions, TokenLimit, ToolCall,
 };
+pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking};
 pub use responses::{
     ContentPart, IncompleteDetails, InputItem, Item, OutputText, Response, ResponseError, ResponseEvent,
     ResponseRequest, ResponseUsage, Status,

@@ -87,8 +87,14 @@ pub(crate) enum Kind {
     Text { field: &'static str, source: VocabError },
     #[error("`{param}`: token {given} is out of range (vocabulary size {limit})")]
     TokenOutside { param: String, given: u32, limit: usize },
-    #[error("`dimensions` is {given}; this model supports only {width}")]
+    #[error("`dimensions` is {given}; the vectors of this model have {width} dimensions")]
     Dimensions { given: usize, width: usize },
+    #[error("model `{model}` {purpose}, and cannot {task}")]
+    Unable { model: String, purpose: &'static str, task: &'static str },
+    #[error("unknown prompt `{given}`; the prompts of this model: {known}")]
+    Prompts { param: &'static str, given: String, known: String },
+    #[error("{source}")]
+    RefusedText { param: String, source: RequestError },
     #[error("model `{model}` does not support embeddings")]
     NoEmbeddings { model: String },
     #[error("`max_bytes` is {given}, but the shortest output has {shortest} bytes")]
@@ -201,8 +207,14 @@ impl Kind {
             | Self::TokenOutside { .. }
             | Self::Dimensions { .. }
             | Self::NoEmbeddings { .. }
+            | Self::Unable { .. }
+            | Self::Prompts { .. }
             | Self::SampleTooShort { .. }
             | Self::Refused { .. } => Row::request(StatusCode::BAD_REQUEST, None),
+            Self::RefusedText { source, .. } => {
+                let code = source.is_too_long().then_some("context_length_exceeded");
+                Row::request(StatusCode::BAD_REQUEST, code)
+            }
             Self::TooLong(_) | Self::PromptTooLong(_) | Self::DescriptionTooLong { .. } => {
                 Row::request(StatusCode::BAD_REQUEST, Some("context_length_exceeded"))
             }
@@ -237,7 +249,11 @@ impl Kind {
     fn param(&self) -> Option<&str> {
         match self {
             Self::Body(error) => error.param(),
-            Self::Model { .. } | Self::NoModel { .. } | Self::NoEmbeddings { .. } => Some("model"),
+            Self::Model { .. } | Self::NoModel { .. } | Self::NoEmbeddings { .. } | Self::Unable { .. } => {
+                Some("model")
+            }
+            Self::Prompts { param, .. } => Some(param),
+            Self::RefusedText { param, .. } => Some(param),
             Self::Provider { .. } | Self::ProviderKey { .. } => Some("provider"),
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),

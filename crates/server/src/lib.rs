@@ -14,7 +14,7 @@
 //!
 //! # Routes
 //! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/directives`,
-//!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/tools/run`
+//!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/tools/run`
 //! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
 //! - `POST /tokenize`, `/detokenize`, `/apply-template`
 //! - `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
@@ -47,6 +47,7 @@ mod prepare;
 mod providers;
 mod random;
 mod registry;
+mod rerank;
 mod responses;
 mod serve;
 mod stream;

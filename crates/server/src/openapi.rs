@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -19,6 +19,7 @@ const PARTS: [&str; 12] = [
     include_str!("openapi/responses-answer.json"),
     include_str!("openapi/directives.json"),
     include_str!("openapi/embeddings.json"),
+    include_str!("openapi/rerank.json"),
     include_str!("openapi/grammar.json"),
     include_str!("openapi/tokens.json"),
     include_str!("openapi/tools.json"),

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::{
     auth, body, chat, completions, cors, directives, embeddings, grammar, listen, log, metrics, models,
-    openapi, responses, tokens, tools,
+    openapi, rerank, responses, tokens, tools,
 };
 
 /// Creates the router with all routes and middleware of `app`.
@@ -23,6 +23,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/directives", post(directives::create))
         .route("/v1/directives/parse", post(directives::parse))
         .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/rerank", post(rerank::create))
+        .route("/v2/rerank", post(rerank::create))
+        .route("/rerank", post(rerank::create))
         .route("/v1/tools/run", post(tools::run))
         .route("/v1/grammar/check", post(grammar::check))
         .route("/v1/grammar/explain", post(grammar::explain))

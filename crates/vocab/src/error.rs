@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     UnknownModel { given: String, known: &'static str },
     #[error("tokenizer.ggml.pre: unknown pre-tokenizer `{given}`; expected one of {known}")]
     UnknownPre { given: String, known: String },
+    #[error("{field} is missing, and the vocabulary has no token `{usual}`")]
+    NoSpecial { field: &'static str, usual: &'static str },
     #[error("{field} has {given} entries; expected {limit}")]
     FieldLength { field: &'static str, given: usize, limit: usize },
     #[error("{field}: token {given} is out of range (vocabulary size {limit})")]

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use formwork_engine::{EngineOptions, Output, Pooling, Request, Sampling};
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
+use formwork_engine::{EngineOptions, Output, Pooling, Request, Sampling, TextRequest};
+use formwork_lm::{Batch, EncodedText, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
+use formwork_vocab::TokenId;
 
 use crate::fixture::{Shared, VOCABULARY, babble, held_back, request, run, start, told, wait};
 
@@ -27,7 +28,7 @@ fn a_panic_ends_only_its_generation() {
         asked.sampling = Sampling { temperature: 1.0, seed: index, ..Sampling::default() };
         // Request 2 favours `!` and soon panics; the others never produce it.
         let loud = if index == 2 { 8.0 } else { -100.0 };
-        asked.logit_bias = vec![(formwork_vocab::TokenId(u32::from(b'!')), loud)];
+        asked.logit_bias = vec![(TokenId(u32::from(b'!')), loud)];
         asked
     };
     let alone = start(Shared::babbling(600), EngineOptions::default());
@@ -145,4 +146,66 @@ fn a_model_may_lack_abilities() {
     let texts = engine.generate_many(&asked, 3).unwrap().into_iter().map(|one| told(one).text);
     let expected = run(&start(Shared::babbling(600), EngineOptions::default()), &asked).text;
     assert!(texts.into_iter().all(|text| text == expected));
+}
+
+/// A model that encodes several texts in one pass. It fails if one of them contains `!`.
+struct Encodes(ScriptedModel);
+
+impl LanguageModel for Encodes {
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+    fn context_len(&self) -> usize {
+        self.0.context_len()
+    }
+    fn open(&mut self) -> SequenceId {
+        self.0.open()
+    }
+    fn close(&mut self, sequence: SequenceId) {
+        self.0.close(sequence);
+    }
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        self.0.truncate(sequence, len)
+    }
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.0.forward(batch)
+    }
+    fn reads_whole_texts(&self) -> bool {
+        true
+    }
+    fn encode(&mut self, texts: &[EncodedText<'_>]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let states = |text: &EncodedText<'_>| text.tokens.iter().map(|token| token.0 as f32).collect();
+        if texts.iter().any(|text| text.tokens.contains(&TokenId(33))) {
+            return Err(ModelError::unsupported("this text"));
+        }
+        Ok(texts.iter().map(states).collect())
+    }
+    fn score(&self, pooled: &[f32]) -> Result<f32, ModelError> {
+        Ok(2.0 * pooled[0])
+    }
+}
+
+#[test]
+fn a_failed_text_ends_no_other_in_its_pass() {
+    let engine = start(Encodes(ScriptedModel::new(VOCABULARY, 600, babble)), EngineOptions::default());
+    let texts: Vec<_> = (0..24)
+        .map(|index| {
+            let engine = engine.clone();
+            let text = if index % 5 == 0 { "a!" } else { "ac" };
+            let embed = move || wait(engine.embed(crate::fixture::tokens(text), Pooling::Mean));
+            (index, std::thread::spawn(embed))
+        })
+        .collect();
+    for (index, text) in texts {
+        let vector = text.join().unwrap();
+        match vector {
+            Ok(vector) => assert_eq!((vector, index % 5 == 0), (vec![98.0], false)),
+            Err(_) => assert_eq!(index % 5, 0),
+        }
+    }
+    let tokens = crate::fixture::tokens("ac");
+    for (pooling, expected) in [(Pooling::First, 194.0), (Pooling::Last, 198.0)] {
+        let text = TextRequest { tokens: tokens.clone(), second: Some(1), pooling };
+        assert!((wait(engine.score(text)).unwrap() - expected).abs() < 1e-6);
+    }
 }

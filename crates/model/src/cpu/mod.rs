@@ -519,6 +519,10 @@ impl LanguageModel for Decoder {
         self.network.spec.attends_both_ways()
     }
 
+    fn encodes_together(&self) -> bool {
+        true
+    }
+
     fn encode(&mut self, texts: &[EncodedText<'_>]) -> Result<Vec<Vec<f32>>, ModelError> {
         let hidden = self.network.spec.hidden;
         for text in texts {

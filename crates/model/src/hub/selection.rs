@@ -17,12 +17,15 @@ pub(crate) enum Selection {
 }
 
 /// Files that are fetched together with safetensors, if the repository has them.
-const BESIDE: [&str; 5] = [
+const BESIDE: [&str; 8] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "generation_config.json",
     "chat_template.jinja",
     "hf_quant_config.json",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
 ];
 
 impl Selection {
@@ -91,6 +94,16 @@ fn safetensors(files: &[String]) -> Option<Selection> {
         return None;
     };
     chosen.extend(BESIDE.into_iter().filter(|name| has(name)).map(str::to_owned));
+    // Modules of sentence-transformers have folders such as `1_Pooling`.
+    let is_module = |file: &&String| {
+        file.split_once('/').is_some_and(|(folder, name)| {
+            folder.starts_with(|first: char| first.is_ascii_digit())
+                && matches!(name, "config.json" | "model.safetensors")
+        })
+    };
+    if has("modules.json") {
+        chosen.extend(files.iter().filter(is_module).cloned());
+    }
     has(CONFIG).then(|| {
         chosen.push(CONFIG.to_owned());
         Selection::Folder(chosen)
@@ -148,6 +161,22 @@ mod tests {
             "config.json",
         ];
         assert_eq!(select(&sharded).unwrap(), expected);
+        let modules = [
+            "1_Pooling/config.json",
+            "2_Dense/model.safetensors",
+            "config.json",
+            "model.safetensors",
+            "modules.json",
+            "onnx/config.json",
+        ];
+        let expected = [
+            "model.safetensors",
+            "modules.json",
+            "1_Pooling/config.json",
+            "2_Dense/model.safetensors",
+            "config.json",
+        ];
+        assert_eq!(select(&modules).unwrap(), expected);
         let none = "o/n has neither a .gguf file nor safetensors with a config.json";
         assert_eq!(select(&["model.safetensors"]), Err(none.to_owned()));
         // A GGUF file takes precedence over safetensors.

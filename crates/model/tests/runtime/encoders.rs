@@ -263,3 +263,41 @@ fn faulty_modules_are_refused_by_name() {
     let error = Model::open(folder.path(), OpenOptions::default()).unwrap_err().to_string();
     assert!(error.contains("\"hidden_act\" is gelu_new: this architecture supports only gelu"), "{error}");
 }
+
+/// The files of Qwen3-Reranker are those of a language model, whose answers are `yes` and `no`.
+#[test]
+fn a_reranker_without_a_classifier_compares_two_answers() {
+    let encoder = named("qwen3-embedding");
+    let parent = encoder.golden.checkpoint();
+    let folder = parent.path().join("Tiny-Reranker");
+    std::fs::create_dir(&folder).unwrap();
+    let tokenizer = json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "decoder": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true },
+        "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true },
+        "model": {
+            "type": "BPE",
+            "vocab": { "y": 0, "e": 1, "s": 2, "n": 3, "o": 4, "ye": 5, "yes": 6, "no": 7 },
+            "merges": ["y e", "ye s", "n o"],
+        },
+    });
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(parent.path().join(file), folder.join(file)).unwrap();
+    }
+    let mut decoder = Model::open(&folder, OpenOptions::default()).unwrap().language_model();
+    let abilities = decoder.abilities();
+    let ranking = abilities.ranking.unwrap();
+    assert!(!abilities.generates && abilities.embedding.is_none() && ranking.pooling == Pooling::Last);
+    assert!(ranking.template.unwrap().contains("<Query>: {query}\n<Document>: {document}<|im_end|>"));
+    let tokens = encoder.tokens();
+    let states = decoder.encode(&[EncodedText { tokens: &tokens, second: None }]).unwrap().remove(0);
+    let last = pooled(&states, 64, Pooling::Last);
+    let embedding = encoder.golden.values("embed_tokens.weight");
+    let logit = |token: usize| -> f32 {
+        embedding[token * 64..(token + 1) * 64].iter().zip(&last).map(|(x, y)| x * y).sum()
+    };
+    let expected = 1.0 / (1.0 + (logit(7) - logit(6)).exp());
+    assert_close(&[decoder.score(&last).unwrap()], &[expected], "score");
+}

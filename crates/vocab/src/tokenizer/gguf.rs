@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::bpe::{Bpe, Units};
 use super::partition::{Entry, Part, Partition};
 use super::sentencepiece::{ByteTokens, SentencePiece};
-use super::{Encoder, Tokenizer, Treatment, ends, pre, visible};
+use super::{Encoder, Tokenizer, Treatment, ends, pre, visible, wordpiece};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
@@ -37,7 +37,7 @@ pub struct GgufTokenizer {
     /// `general.name`. Used only to recognise Phi-3, whose special tokens absorb the white space
     /// after them.
     pub name: Option<String>,
-    /// `tokenizer.ggml.model`: `gpt2`, `llama` or `gemma4`.
+    /// `tokenizer.ggml.model`: `gpt2`, `llama`, `gemma4` or `bert`.
     pub model: String,
     /// `tokenizer.ggml.pre`: name of the rules that split text into words. Used with model `gpt2`.
     pub pre: Option<String>,
@@ -62,6 +62,17 @@ pub struct GgufTokenizer {
     pub eom: Option<u32>,
     /// `tokenizer.ggml.add_bos_token`: true if prompts start with the beginning-of-sequence token.
     pub add_bos: Option<bool>,
+    /// `tokenizer.ggml.cls_token_id`: token that starts a text. Used with model `bert`, if there is no
+    /// beginning-of-sequence token.
+    pub cls: Option<u32>,
+    /// `tokenizer.ggml.seperator_token_id`: token between two texts. The key has this spelling.
+    pub sep: Option<u32>,
+    /// `tokenizer.ggml.unknown_token_id`: token for unknown words. Used with model `bert`.
+    pub unknown: Option<u32>,
+    /// `tokenizer.ggml.add_eos_token`: true if texts to embed end with the end-of-sequence token.
+    pub add_eos: Option<bool>,
+    /// `tokenizer.ggml.add_sep_token`: true if texts to embed end with the separator token.
+    pub add_sep: Option<bool>,
     /// `tokenizer.ggml.add_space_prefix`: true if a whole text gets a leading space. Used with
     /// model `llama`.
     pub add_space_prefix: Option<bool>,
@@ -69,7 +80,7 @@ pub struct GgufTokenizer {
 
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
-const CONTROL: i32 = 3;
+pub(super) const CONTROL: i32 = 3;
 const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
@@ -90,7 +101,9 @@ impl Model {
             "gpt2" => Ok(Self::Gpt2),
             "llama" => Ok(Self::Llama),
             "gemma4" => Ok(Self::Gemma4),
-            _ => Err(Kind::UnknownModel { given: name.to_owned(), known: "gpt2, llama, gemma4" }.into()),
+            _ => {
+                Err(Kind::UnknownModel { given: name.to_owned(), known: "gpt2, llama, gemma4, bert" }.into())
+            }
         }
     }
 }
@@ -106,6 +119,9 @@ impl Tokenizer {
     /// - A byte token or a merge is malformed.
     /// - There are no tokens or too many.
     pub fn from_gguf(mut fields: GgufTokenizer) -> Result<Self, VocabError> {
+        if fields.model == "bert" {
+            return wordpiece::tokenizer(fields);
+        }
         let model = Model::named(&fields.model)?;
         let splitting = match model {
             Model::Gpt2 => Some(pre::splitting(fields.pre.as_deref().unwrap_or(pre::UNNAMED))?),
@@ -149,6 +165,7 @@ impl Tokenizer {
             bos: fields.bos.map(TokenId),
             eos: fields.eos.map(TokenId),
             add_bos: add_bos && fields.bos.is_some(),
+            suffix: fields.suffix().map(TokenId),
             space_prefix,
             encoder: Encoder::Gguf(Arc::new(GgufEncoder { partition, words })),
         })
@@ -187,6 +204,7 @@ impl GgufTokenizer {
             ("tokenizer.ggml.eos_token_id", self.eos),
             ("tokenizer.ggml.eot_token_id", self.eot),
             ("tokenizer.ggml.eom_token_id", self.eom),
+            ("tokenizer.ggml.seperator_token_id", self.sep),
         ] {
             if let Some(given) = id.filter(|&id| id as usize >= limit) {
                 return Err(Kind::TokenOutside { field, given, limit }.into());
@@ -198,6 +216,15 @@ impl GgufTokenizer {
             }
         }
         Ok(())
+    }
+
+    /// Returns the token that follows a text whose vector is computed.
+    const fn suffix(&self) -> Option<u32> {
+        match self {
+            Self { add_eos: Some(true), eos: Some(eos), .. } => Some(*eos),
+            Self { add_sep: Some(true), sep: Some(sep), .. } => Some(*sep),
+            _ => None,
+        }
     }
 
     /// Returns the ids of the tokens whose type is in `types`, in increasing order.

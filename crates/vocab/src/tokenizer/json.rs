@@ -37,11 +37,14 @@ impl Tokenizer {
         let (tokens, ends) = tokens(&json, spelling);
         let vocabulary = Vocabulary::new(tokens, ends)?;
         let bos = Bos::of(&json);
+        let post = serde_json::to_value(json.get_post_processor()).unwrap_or_default();
+        let suffix = last_special(&post).and_then(|name| json.token_to_id(name)).map(TokenId);
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: bos.token,
             eos: None,
             add_bos: bos.add,
+            suffix,
             space_prefix: strips_space(json.get_decoder()),
             encoder: Encoder::Json(Arc::new(JsonEncoder::new(json)?)),
         })
@@ -55,6 +58,7 @@ fn strips_space(decoder: Option<&DecoderWrapper>) -> bool {
             sequence.get_decoders().iter().any(|decoder| strips_space(Some(decoder)))
         }
         Some(DecoderWrapper::Strip(strip)) => strip.content == ' ' && strip.start > 0,
+        Some(DecoderWrapper::WordPiece(_)) => true,
         Some(DecoderWrapper::Metaspace(metaspace)) => metaspace.prepend_scheme != PrependScheme::Never,
         _ => false,
     }
@@ -96,12 +100,15 @@ enum Spelling {
     /// Plain text, except that a space is spelt `▁`. If `byte_tokens` is true, a spelling `<0xNN>`
     /// stands for a single byte.
     Text { byte_tokens: bool },
+    /// Plain text after a space, or without one if the spelling starts with `##`.
+    WordPiece,
 }
 
 impl Spelling {
     fn of(decoder: Option<&DecoderWrapper>) -> Result<Self, VocabError> {
         let unsupported = |given| {
-            let known = "ByteLevel, Metaspace and sequences of Replace, ByteFallback, Fuse and Strip";
+            let known =
+                "ByteLevel, Metaspace, WordPiece and sequences of Replace, ByteFallback, Fuse and Strip";
             Err(Kind::Decoder { given, known }.into())
         };
         match decoder {
@@ -112,6 +119,7 @@ impl Spelling {
                 for decoder in sequence.get_decoders() {
                     match Self::of(Some(decoder))? {
                         Self::Alphabet => return Ok(Self::Alphabet),
+                        Self::WordPiece => return Ok(Self::WordPiece),
                         Self::Text { byte_tokens: more } => byte_tokens |= more,
                     }
                 }
@@ -125,17 +133,25 @@ impl Spelling {
                 | DecoderWrapper::Strip(_),
             ) => Ok(Self::Text { byte_tokens: false }),
             Some(DecoderWrapper::BPE(_)) => unsupported("BPEDecoder"),
-            Some(DecoderWrapper::WordPiece(_)) => unsupported("WordPiece"),
+            Some(DecoderWrapper::WordPiece(pieces)) if pieces.prefix == "##" => Ok(Self::WordPiece),
+            Some(DecoderWrapper::WordPiece(_)) => unsupported("WordPiece with another prefix than `##`"),
             Some(DecoderWrapper::CTC(_)) => unsupported("CTC"),
         }
     }
 
     /// Converts an entry of the model's vocabulary, given by its spelling.
     fn token(self, spelling: &str) -> Token {
+        if self == Self::WordPiece && spelling == "##" {
+            return Token { bytes: Vec::new(), kind: TokenKind::Unused };
+        }
         let byte = if self == (Self::Text { byte_tokens: true }) { gguf::byte(spelling) } else { None };
         let mut bytes = Vec::new();
         match (self, byte) {
             (Self::Alphabet, _) => alphabet::decode(spelling, &mut bytes),
+            (Self::WordPiece, _) => match spelling.strip_prefix("##") {
+                Some(rest) => bytes.extend(rest.bytes()),
+                None => bytes.extend(format!(" {spelling}").bytes()),
+            },
             (Self::Text { .. }, Some(byte)) => return Token { bytes: vec![byte], kind: TokenKind::Byte },
             (Self::Text { .. }, None) => bytes.extend(sentencepiece::spaces(spelling, false).into_bytes()),
         }
@@ -203,7 +219,20 @@ impl Bos {
 fn first_special(post: &Value) -> Option<&str> {
     match post.get("type")?.as_str()? {
         "TemplateProcessing" => post["single"].get(0)?.get("SpecialToken")?.get("id")?.as_str(),
+        "BertProcessing" | "RobertaProcessing" => post["cls"].get(0)?.as_str(),
         "Sequence" => post["processors"].as_array()?.iter().find_map(first_special),
+        _ => None,
+    }
+}
+
+/// Returns the special token that the template of a post-processor puts after the text. Returns `None`
+/// if there is no such template or token.
+fn last_special(post: &Value) -> Option<&str> {
+    match post.get("type")?.as_str()? {
+        "TemplateProcessing" => post["single"].as_array()?.last()?.get("SpecialToken")?.get("id")?.as_str(),
+        // These have a fixed form: the text is between the two tokens.
+        "BertProcessing" | "RobertaProcessing" => post["sep"].get(0)?.as_str(),
+        "Sequence" => post["processors"].as_array()?.iter().find_map(last_special),
         _ => None,
     }
 }

@@ -21,6 +21,7 @@ mod partition;
 mod pre;
 mod sentencepiece;
 mod visible;
+mod wordpiece;
 
 use std::sync::Arc;
 
@@ -71,6 +72,8 @@ pub struct Tokenizer {
     bos: Option<TokenId>,
     eos: Option<TokenId>,
     add_bos: bool,
+    /// Token that follows a text whose vector or score is computed.
+    suffix: Option<TokenId>,
     /// True if the encoder adds a leading space to a whole text.
     space_prefix: bool,
     encoder: Encoder,
@@ -92,6 +95,7 @@ impl Tokenizer {
             bos: None,
             eos: None,
             add_bos: false,
+            suffix: None,
             space_prefix: false,
             encoder: Encoder::Greedy,
         }
@@ -116,6 +120,23 @@ impl Tokenizer {
     /// Reports whether a prompt for the model must start with the beginning-of-sequence token.
     pub const fn add_bos(&self) -> bool {
         self.add_bos
+    }
+
+    /// Returns the token that the tokenizer puts after a text, or `None` if there is none. Models for
+    /// embeddings need it. A prompt for a generated continuation must not end with it.
+    pub const fn suffix(&self) -> Option<TokenId> {
+        self.suffix
+    }
+
+    /// Encodes a whole text with the tokens that the tokenizer puts before and after it, for a model
+    /// that computes the text's vector. The spellings of control tokens are encoded as ordinary text.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`Tokenizer::encode`].
+    pub fn encode_framed(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
+        let mut ids = self.encode(text, EncodeOptions { special: false, bos: self.add_bos })?;
+        ids.extend(self.suffix);
+        Ok(ids)
     }
 
     /// Encodes a whole text, such as a prompt.

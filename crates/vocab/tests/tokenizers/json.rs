@@ -108,9 +108,12 @@ fn errors_name_the_fault() {
     let error = Tokenizer::from_json(b"{").unwrap_err().to_string();
     assert!(error.starts_with("tokenizer.json: "), "{error}");
     let mut json = byte_level();
-    json["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
+    json["decoder"] = json!({"type": "WordPiece", "prefix": "@@", "cleanup": true});
     let error = Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string();
-    assert!(error.starts_with("tokenizer.json: unsupported decoder `WordPiece`"), "{error}");
+    assert!(
+        error.starts_with("tokenizer.json: unsupported decoder `WordPiece with another prefix"),
+        "{error}"
+    );
     let mut json = byte_level();
     json["added_tokens"][2]["id"] = json!(11);
     let error = Tokenizer::from_json(json.to_string().as_bytes()).unwrap_err().to_string();

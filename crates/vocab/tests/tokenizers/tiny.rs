@@ -186,8 +186,8 @@ fn merges_over_characters_fall_back_to_bytes() {
 fn errors_name_the_fault() {
     let error = |fields| Tokenizer::from_gguf(fields).unwrap_err().to_string();
     assert_eq!(
-        error(GgufTokenizer { model: "bert".into(), ..llama() }),
-        "tokenizer.ggml.model: unsupported model `bert`; expected one of gpt2, llama, gemma4"
+        error(GgufTokenizer { model: "t5".into(), ..llama() }),
+        "tokenizer.ggml.model: unsupported model `t5`; expected one of gpt2, llama, gemma4, bert"
     );
     assert!(
         error(gpt2("wombat"))
@@ -220,4 +220,32 @@ fn rejects_too_long_texts() {
     let error =
         Tokenizer::from_gguf(llama()).unwrap().encode_fragment(&"a".repeat((8 << 20) + 1)).unwrap_err();
     assert_eq!(error.to_string(), "the text is 8388609 bytes long, more than the limit of 8388608");
+}
+
+#[test]
+fn word_pieces_split_words_and_frame_texts() {
+    let tokens =
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁the", "▁sea", "shore", "s", "▁,", "▁海", "▁[", "▁]", "▁sep"];
+    let fields = GgufTokenizer {
+        model: "bert".into(),
+        tokens: tokens.map(str::to_owned).to_vec(),
+        ..GgufTokenizer::default()
+    };
+    let tokenizer = Tokenizer::from_gguf(fields.clone()).unwrap();
+    assert_eq!(encode(&tokenizer, "The seashores, the  Séa"), [4, 5, 6, 7, 8, 4, 5]);
+    assert_eq!(encode(&tokenizer, "海海 boat"), [9, 9, 1]);
+    let framed = tokenizer.encode_framed("the [SEP]").unwrap();
+    // The spelling of a control token in a text is text.
+    assert_eq!(framed, ids(&[2, 4, 10, 12, 11, 3]));
+    assert_eq!(tokenizer.decode_text(&framed, false), b"the [ sep ]");
+    let error = Tokenizer::from_gguf(GgufTokenizer { sep: Some(13), ..fields.clone() }).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "tokenizer.ggml.seperator_token_id: token 13 is out of range (vocabulary size 13)"
+    );
+    let error = Tokenizer::from_gguf(GgufTokenizer { tokens: vec!["a".into()], ..fields }).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "tokenizer.ggml.cls_token_id is missing, and the vocabulary has no token `[CLS]`"
+    );
 }

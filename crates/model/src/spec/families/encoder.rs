@@ -225,9 +225,8 @@ impl Reader<'_> {
             return Ok(Some(Ranking { pooling, template: None }));
         }
         // The files of Qwen3-Reranker do not differ from those of a language model, except in the name.
-        let names = model.path().iter().map(|part| part.to_string_lossy().to_lowercase());
-        let is_named =
-            self.family == Family::Qwen3 && names.into_iter().any(|name| name.contains("reranker"));
+        let mut names = model.path().iter().map(|part| part.to_string_lossy().to_lowercase());
+        let is_named = self.family == Family::Qwen3 && names.any(|name| name.contains("reranker"));
         let template = Some(QWEN3_TEMPLATE.to_owned());
         Ok(is_named.then_some(Ranking { pooling: Pooling::Last, template }))
     }

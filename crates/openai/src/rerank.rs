@@ -1,0 +1,134 @@
+//! `/v1/rerank`: scores documents by their relevance for a query. The form is that of Jina, Cohere, vLLM
+//! and llama.cpp, which agree on the fields below.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Problem;
+use crate::request::{Fields, Place};
+use crate::{EmbeddingUsage, RequestError, Truncation};
+
+/// Maximum number of documents in a request.
+const MAX_DOCUMENTS: usize = 2048;
+
+/// Request for the relevance of documents for a query.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RerankRequest {
+    /// Name under which the server offers the model.
+    pub model: String,
+    /// The query.
+    pub query: String,
+    /// Texts of the documents, at least one.
+    pub documents: Vec<String>,
+    /// Maximum number of results. The default is the number of documents.
+    pub top_n: Option<usize>,
+    /// True if results contain their documents.
+    pub return_documents: bool,
+    /// Instruction for a model that reads one. An extension.
+    pub instruction: Option<String>,
+    /// Maximum number of tokens of a document. The rest of the document is cut off.
+    pub max_tokens_per_doc: Option<usize>,
+    /// Treatment of documents that do not fit the context beside the query.
+    pub truncation: Truncation,
+}
+
+impl RerankRequest {
+    /// Parses the body of a request.
+    ///
+    /// # Errors
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
+    /// value.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut fields = Fields::from_json(body)?;
+        let request = Self {
+            model: fields.required("model")?.string()?,
+            query: fields.required("query")?.non_empty_string()?,
+            documents: read_documents(fields.required("documents")?)?,
+            top_n: fields.read("top_n", Place::positive)?,
+            return_documents: fields.read("return_documents", Place::bool)?.unwrap_or(false),
+            instruction: fields.read("instruction", Place::string)?,
+            max_tokens_per_doc: fields.read("max_tokens_per_doc", Place::positive)?,
+            truncation: Truncation::read(&mut fields)?,
+        };
+        // Identifies an end user; has no effect here.
+        fields.take("user");
+        fields.finish()?;
+        Ok(request)
+    }
+}
+
+/// Parses an array of texts, or of objects with the member `text`.
+fn read_documents(at: Place) -> Result<Vec<String>, RequestError> {
+    let empty = at.error(Problem::Empty);
+    let items = at.list("an array of documents")?;
+    if items.is_empty() {
+        return Err(empty);
+    }
+    if items.len() > MAX_DOCUMENTS {
+        let problem = Problem::TooMany { given: items.len(), limit: MAX_DOCUMENTS };
+        return Err(RequestError::field("documents", problem));
+    }
+    let read = |item: Place| {
+        if item.is_string() {
+            return item.string();
+        }
+        let mut fields = item.fields()?;
+        let text = fields.required("text")?.string()?;
+        fields.finish()?;
+        Ok(text)
+    };
+    items.into_iter().map(read).collect()
+}
+
+/// Response to a request for relevance.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Reranking {
+    /// Always `list`.
+    pub object: String,
+    /// Name under which the server offers the model.
+    pub model: String,
+    /// Scores of documents, the most relevant first.
+    pub results: Vec<RerankResult>,
+    /// Token counts of all texts that the model read.
+    pub usage: EmbeddingUsage,
+}
+
+/// Score of one document.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RerankResult {
+    /// Index of the document in the request, starting at 0.
+    pub index: usize,
+    /// Relevance of the document. Most models compute a probability.
+    pub relevance_score: f32,
+    /// The document, if the request asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<RerankedDocument>,
+}
+
+/// A document in a response.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RerankedDocument {
+    /// Text of the document.
+    pub text: String,
+}
+
+impl Reranking {
+    /// Creates the response for `scores`, one for each document of the request. `tokens` is the number
+    /// of tokens of all texts that the model read.
+    pub fn new(model: String, request: &RerankRequest, scores: &[f32], tokens: usize) -> Self {
+        let document = |index: usize| {
+            request.return_documents.then(|| RerankedDocument { text: request.documents[index].clone() })
+        };
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        // The sort is stable, so equal scores keep the order of the request.
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+        order.truncate(request.top_n.unwrap_or(usize::MAX));
+        let result =
+            |index: usize| RerankResult { index, relevance_score: scores[index], document: document(index) };
+        Self {
+            object: "list".to_owned(),
+            model,
+            results: order.into_iter().map(result).collect(),
+            usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `POST /v1/rerank`.
+
+use axum::Json;
+use axum::extract::State;
+use formwork_engine::TextRequest;
+use formwork_lm::Ranking;
+use formwork_openai::{RerankRequest, Reranking, Truncation};
+use formwork_vocab::tokenizer::EncodeOptions;
+use formwork_vocab::{TokenId, TokenKind, Tokenizer, VocabError};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::app::App;
+use crate::body::JsonBody;
+use crate::embeddings::{TOGETHER, failed};
+use crate::error::{ApiError, Kind};
+
+/// Instruction for models that read one, if the request has none. It is that of Qwen3-Reranker's model
+/// card.
+const INSTRUCTION: &str = "Given a web search query, retrieve relevant passages that answer the query";
+
+pub(crate) async fn create(
+    State(app): State<App>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Reranking>, ApiError> {
+    let request = RerankRequest::from_json(&body)?;
+    let served = app.model(&request.model).await?;
+    let abilities = served.model.engine.abilities();
+    let ranking = abilities.ranking.clone().ok_or_else(|| Kind::Unable {
+        model: served.model.id.clone(),
+        purpose: abilities.describe(),
+        task: "score documents",
+    })?;
+    let of = served.clone();
+    let texts = app.offload(move || {
+        let engine = &of.model.engine;
+        let encoder =
+            Encoder { tokenizer: engine.tokenizer(), ranking: &ranking, context: engine.context_len() };
+        let texts = request.documents.iter().map(|document| {
+            let text = encoder.text(&request, document);
+            text.map_err(|source| ApiError::from(Kind::Text { field: "documents", source }))
+        });
+        Ok((texts.collect::<Result<Vec<_>, _>>()?, request))
+    });
+    let (texts, request) = texts.await?;
+    let used = texts.iter().map(|text| text.tokens.len()).sum();
+    let score = |(index, text)| {
+        let served = &served;
+        async move {
+            let score = served.model.engine.score(text).await;
+            score.map_err(|error| failed(error, &served.model.id, format!("documents[{index}]")))
+        }
+    };
+    let scores = stream::iter(texts.into_iter().enumerate()).map(score).buffered(TOGETHER);
+    let scores = scores.try_collect::<Vec<f32>>().await?;
+    Ok(Json(Reranking::new(served.model.id.clone(), &request, &scores, used)))
+}
+
+/// Encodes queries and documents in the form that a model reads.
+struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    ranking: &'a Ranking,
+    /// Maximum number of tokens of a text.
+    context: usize,
+}
+
+impl Encoder<'_> {
+    fn text(&self, request: &RerankRequest, document: &str) -> Result<TextRequest, VocabError> {
+        let mut document = document.to_owned();
+        if let Some(most) = request.max_tokens_per_doc {
+            self.cut(&mut document, most)?;
+        }
+        let most = match request.truncation {
+            Truncation::Refuse => usize::MAX,
+            Truncation::ToContext => self.context,
+            Truncation::To(most) => most.min(self.context),
+        };
+        loop {
+            let text = self.whole(request, &document)?;
+            let excess = text.tokens.len().saturating_sub(most);
+            let len = self.tokenizer.encode_fragment(&document)?.len();
+            // A document without tokens cannot get shorter. A text that is still too long is refused.
+            if excess == 0 || len == 0 {
+                return Ok(text);
+            }
+            self.cut(&mut document, len.saturating_sub(excess))?;
+        }
+    }
+
+    /// Cuts off all tokens of a document after the first `most`.
+    fn cut(&self, document: &mut String, most: usize) -> Result<(), VocabError> {
+        let tokens = self.tokenizer.encode_fragment(document)?;
+        if tokens.len() > most {
+            *document = String::from_utf8_lossy(&self.tokenizer.decode(&tokens[..most])).trim().to_owned();
+        }
+        Ok(())
+    }
+
+    fn whole(&self, request: &RerankRequest, document: &str) -> Result<TextRequest, VocabError> {
+        let Ranking { pooling, ref template } = *self.ranking;
+        let Some(template) = template else {
+            let mut tokens = self.tokenizer.encode_framed(&request.query)?;
+            let second = tokens.len();
+            tokens.extend(self.tokenizer.encode(document, EncodeOptions::default())?);
+            tokens.extend(self.tokenizer.suffix());
+            return Ok(TextRequest { tokens, second: Some(second), pooling });
+        };
+        let values = [
+            ("{instruction}", request.instruction.as_deref().unwrap_or(INSTRUCTION)),
+            ("{query}", &*request.query),
+            ("{document}", document),
+        ];
+        let tokens = self.filled(template, &values)?;
+        Ok(TextRequest { tokens, second: None, pooling })
+    }
+
+    /// Encodes a template. Control tokens are recognised in the template, and not in the values.
+    fn filled(&self, template: &str, values: &[(&str, &str)]) -> Result<Vec<TokenId>, VocabError> {
+        let options = EncodeOptions { special: true, bos: self.tokenizer.add_bos() };
+        let template = self.tokenizer.encode(template, options)?;
+        let is_control = |id: TokenId| self.tokenizer.vocabulary().kind(id) == TokenKind::Control;
+        let mut tokens = Vec::new();
+        for part in template.chunk_by(|&a, &b| is_control(a) == is_control(b)) {
+            if part.first().is_some_and(|&id| is_control(id)) {
+                tokens.extend(part);
+            } else {
+                let text = String::from_utf8_lossy(&self.tokenizer.decode(part)).into_owned();
+                tokens.extend(self.tokenizer.encode_fragment(&fill(&text, values))?);
+            }
+        }
+        Ok(tokens)
+    }
+}
+
+/// Replaces placeholders by values. Placeholders inside values stay.
+fn fill(mut text: &str, values: &[(&str, &str)]) -> String {
+    let mut filled = String::new();
+    loop {
+        let found = values.iter().filter_map(|(name, value)| Some((text.find(name)?, name, value)));
+        let Some((at, name, value)) = found.min_by_key(|(at, ..)| *at) else {
+            return filled + text;
+        };
+        filled.push_str(&text[..at]);
+        filled.push_str(value);
+        text = &text[at + name.len()..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_in_values_stay() {
+        let values = [("{query}", "a {document}"), ("{document}", "b {query}")];
+        assert_eq!(fill("q={query} d={document}.", &values), "q=a {document} d=b {query}.");
+    }
+}
