@@ -18,6 +18,7 @@ pub(crate) use self::grammar::{
     DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand,
     NotationArg, SampleArgs, TokenizeArgs, TokenizerArgs,
 };
+use crate::lora::LoraArg;
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
@@ -181,6 +182,10 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
+    /// LoRA adapter to apply, optionally with a factor of its effect.
+    #[arg(long, value_name = "[NAME=]PATH[:SCALE]", value_parser = LoraArg::parse)]
+    pub(crate) lora: Option<LoraArg>,
+
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
 
@@ -273,6 +278,11 @@ pub(crate) struct ServeArgs {
     /// Additional name for a served model; repeat for several.
     #[arg(long, value_name = "NAME=MODEL")]
     pub(crate) alias: Vec<String>,
+
+    /// LoRA adapter that requests choose by `MODEL:NAME`, optionally with a factor of its effect; repeat for
+    /// several. If several models are served, NAME must be `MODEL:NAME`.
+    #[arg(long, value_name = "NAME=PATH[:SCALE]", value_parser = LoraArg::parse_named)]
+    pub(crate) lora: Vec<LoraArg>,
 
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]

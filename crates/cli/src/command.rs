@@ -59,9 +59,9 @@ pub(crate) enum Command {
     ///
     /// Exit code 1: no model matches.
     Catalogue(CatalogueArgs),
-    /// Show a model's metadata, tensors and chat template.
+    /// Show a model's metadata, tensors and chat template, or the matrices of a LoRA adapter.
     Inspect {
-        /// .gguf file, safetensors folder, short name or hub id.
+        /// .gguf file, safetensors folder, short name, hub id, or folder or file of an adapter.
         model: String,
     },
     /// Convert text to token ids, or token ids to text.

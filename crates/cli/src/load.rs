@@ -23,6 +23,7 @@ use crate::args::{
 };
 use crate::config;
 use crate::files::{read_input_text, read_json_option, read_option, read_text, without_mark};
+use crate::lora::{Adapter, LoraArg};
 use crate::remotes;
 
 /// A shape that the output must match, read and parsed.
@@ -186,18 +187,34 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
 
 /// Resolves and opens a model and starts its engine.
 pub(crate) fn load(model: &str, how: OpenOptions, options: EngineOptions) -> Result<Loaded> {
-    let local = resolve(model)?;
-    let (engine, template) = start(&local.path, how, options)?;
-    Ok(Loaded { engine, template, name: local.name })
+    load_with(model, how, options, None)
 }
 
-/// Opens the model in a file or folder and starts its engine.
+/// Does the same as [`load`], with the adapter of all requests.
+pub(crate) fn load_with(
+    model: &str,
+    how: OpenOptions,
+    options: EngineOptions,
+    adapter: Option<&LoraArg>,
+) -> Result<Loaded> {
+    let adapters = adapter.map(LoraArg::open).transpose()?;
+    let local = resolve(model)?;
+    let (engine, template) = start(&local.path, how, options, adapters.as_slice())?;
+    let Some(adapter) = adapters else { return Ok(Loaded { engine, template, name: local.name }) };
+    let name = format!("{}:{}", local.name, adapter.name);
+    let engine = engine.with_adapter(&adapter.name).context("the engine has no adapter")?;
+    Ok(Loaded { engine, template, name })
+}
+
+/// Opens the model in a file or folder, adds the adapters and starts its engine.
 pub(crate) fn start(
     path: &Path,
     how: OpenOptions,
     options: EngineOptions,
+    adapters: &[Adapter],
 ) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let model = open(path, how)?;
+    let mut model = open(path, how)?;
+    adapters.iter().try_for_each(|adapter| adapter.add_to(&mut model))?;
     let tokenizer = Arc::new(model.tokenizer()?);
     let template = model
         .compile_template(&tokenizer, Some(SystemTime::now()))

@@ -45,6 +45,7 @@ mod grammar;
 mod health;
 mod inspect;
 mod load;
+mod lora;
 mod models;
 mod remotes;
 mod repair;
