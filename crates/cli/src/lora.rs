@@ -140,6 +140,6 @@ mod tests {
         assert_eq!(parsed("org/m:q4:sql=a:-2"), expected(Some("org/m:q4"), "a", -2.0));
         assert_eq!(parsed("a/b"), Err("expected NAME=PATH or NAME=PATH:SCALE"));
         assert!(parsed("=a").is_err() && parsed("sql=").is_err() && parsed("sql=a:inf").is_err());
-        assert_eq!(LoraArg::parse("a/b:2").unwrap().scale, 2.0);
+        assert_eq!(LoraArg::parse("a/b:2"), Ok(LoraArg { name: None, path: "a/b".into(), scale: 2.0 }));
     }
 }
