@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::ValueEnum;
 use formwork_model::{Device, OpenOptions, Quantization};
 
@@ -20,8 +21,9 @@ pub(crate) use self::grammar::{
     DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand,
     NotationArg, SampleArgs, TokenizeArgs, TokenizerArgs,
 };
+use crate::lora::LoraArg;
 
-use crate::load::Opening;
+use crate::load::{self, Opening};
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
@@ -38,7 +40,7 @@ pub(crate) struct ModelArgs {
 #[derive(clap::Args)]
 pub(crate) struct OpenArgs {
     /// Maximum number of tokens of prompt and output together, or `auto` for the model's trained context
-    /// length, or less if memory allows only less [default: auto].
+    /// length, or on the CPU less if memory allows only less [default: auto].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) ctx: Option<ContextArg>,
 
@@ -61,7 +63,7 @@ pub(crate) struct OpenArgs {
     pub(crate) state_cache: Option<u64>,
 
     /// Smaller model with the same vocabulary, named like a model. It drafts tokens that the model checks
-    /// several at a time: the output stays the same, and usually arrives sooner.
+    /// several at a time: the output usually arrives sooner, and on the CPU it stays the same.
     #[arg(long, value_name = "MODEL")]
     pub(crate) draft: Option<String>,
 }
@@ -110,9 +112,13 @@ fn threads(given: &str) -> Result<NonZeroUsize, String> {
 }
 
 impl OpenArgs {
-    /// Returns how to open a model, and the name of the draft model.
-    pub(crate) fn opening(&self) -> Opening {
-        Opening { how: self.options(), draft: self.draft.clone() }
+    /// Returns how to open a model. Downloads the draft model if necessary.
+    ///
+    /// # Errors
+    /// Returns an error if the draft model cannot be found or downloaded.
+    pub(crate) fn opening(&self) -> anyhow::Result<Opening> {
+        let draft = self.draft.as_deref().map(load::resolve).transpose().context("--draft")?;
+        Ok(Opening { how: self.options(), draft: draft.map(|draft| draft.path), adapters: Vec::new() })
     }
 
     pub(crate) fn options(&self) -> OpenOptions {
@@ -239,6 +245,10 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
+    /// LoRA adapter to apply, optionally with a factor of its effect.
+    #[arg(long, value_name = "[NAME=]PATH[:SCALE]", value_parser = LoraArg::parse)]
+    pub(crate) lora: Option<LoraArg>,
+
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
 
@@ -331,6 +341,11 @@ pub(crate) struct ServeArgs {
     /// Additional name for a served model; repeat for several.
     #[arg(long, value_name = "NAME=MODEL")]
     pub(crate) alias: Vec<String>,
+
+    /// LoRA adapter that requests choose by `MODEL:NAME`, optionally with a factor of its effect; repeat for
+    /// several. If several models are served, NAME must be `MODEL:NAME`.
+    #[arg(long, value_name = "NAME=PATH[:SCALE]", value_parser = LoraArg::parse_named)]
+    pub(crate) lora: Vec<LoraArg>,
 
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]

@@ -61,12 +61,14 @@ pub(crate) enum Command {
     ///
     /// Exit code 1: no model matches.
     Catalogue(CatalogueArgs),
-    /// Show a model's metadata, tensors and chat template, and the memory that it takes.
+    /// Show a model's metadata, tensors and chat template, and the memory that it takes, or the matrices
+    /// of a LoRA adapter.
     Inspect {
-        /// .gguf file, safetensors folder, short name or hub id.
+        /// .gguf file, safetensors folder, short name, hub id, or folder or file of an adapter.
         model: String,
 
-        /// Number of tokens for which to compute the memory [default: as many as fit].
+        /// Number of tokens for which to compute the memory [default: the trained context, or
+        /// as many as fit].
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         ctx: Option<ContextArg>,
     },

@@ -28,7 +28,8 @@ impl Generator {
         let shape = ShapeSource::read(&args.shape)?;
         let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
         let grammar = shape.as_ref().map(compile).transpose()?;
-        let loaded = load::load(&args.model.model, &args.model.open.opening(), EngineOptions::default())?;
+        let (opening, options) = (args.model.open.opening()?, EngineOptions::default());
+        let loaded = load::load_with(&args.model.model, opening, options, args.lora.as_ref())?;
         let vocabulary = loaded.engine.tokenizer().vocabulary();
         let constraint = grammar.map(|grammar| Constraint::new(&grammar, vocabulary.clone())).transpose()?;
         let sampling = Sampling {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::Result;
 use formwork_lm::Pooling;
@@ -12,13 +13,17 @@ use formwork_model::{Checkpoint, Definition};
 use serde_json::{Map, Value, json};
 
 use crate::args::ContextArg;
-use crate::load;
 use crate::memory::Needs;
+use crate::{load, lora};
 
 /// Maximum number of characters of a value in the listing; longer values are cut.
 const PREVIEW: usize = 100;
 
 pub(crate) fn inspect(model: &str, context: Option<ContextArg>, as_json: bool) -> Result<bool> {
+    if let Some(text) = lora::describe(Path::new(model), as_json)? {
+        std::io::stdout().write_all(text.as_bytes())?;
+        return Ok(true);
+    }
     let checkpoint = Checkpoint::open(load::resolve(model)?.path)?;
     let runs = match Definition::of(&checkpoint) {
         Ok(Definition::Own) => "Formwork's own implementation".to_owned(),

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_fields::{Definition, Format, TemplateOptions};
 use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Part, SchemaOptions, Undeclared};
-use formwork_lm::{ChatTemplate, LanguageModel};
+use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::{Checkpoint, Model, OpenOptions};
 use formwork_protocol::config::LOCAL_PROVIDER;
-use formwork_vocab::{Tokenizer, Vocabulary};
+use formwork_vocab::{TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
 
 use crate::args::{
@@ -23,6 +23,7 @@ use crate::args::{
 };
 use crate::config;
 use crate::files::{read_input_text, read_json_option, read_option, read_text, without_mark};
+use crate::lora::{Adapter, LoraArg};
 use crate::memory;
 use crate::remotes;
 
@@ -170,7 +171,7 @@ fn named_in_config(name: &str) -> Result<Option<String>> {
 /// Opens a model. Refuses a model or a context for which not enough memory is free. Says so if the
 /// context is shorter or would be longer than the one that the model was trained for.
 pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
-    let how = OpenOptions { memory: memory::free(), ..how };
+    let how = OpenOptions { memory: how.memory.or_else(memory::free), ..how };
     if let Some(threads) = how.threads {
         // The global pool runs candle's operations and the loading of models. It is built once, so
         // all models of a process share the same number of threads.
@@ -196,47 +197,93 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
 #[derive(Clone)]
 pub(crate) struct Opening {
     pub(crate) how: OpenOptions,
-    /// Name of the draft model.
-    pub(crate) draft: Option<String>,
+    /// File or folder of the draft model.
+    pub(crate) draft: Option<PathBuf>,
+    pub(crate) adapters: Vec<Adapter>,
 }
 
 /// Resolves and opens a model and starts its engine.
-pub(crate) fn load(model: &str, opening: &Opening, options: EngineOptions) -> Result<Loaded> {
-    let local = resolve(model)?;
-    let (engine, template) = start(&local.path, opening, options)?;
-    Ok(Loaded { engine, template, name: local.name })
+pub(crate) fn load(model: &str, opening: Opening, options: EngineOptions) -> Result<Loaded> {
+    load_with(model, opening, options, None)
 }
 
-/// Opens the model in a file or folder and starts its engine.
+/// Does the same as [`load`], with the adapter of all requests.
+pub(crate) fn load_with(
+    model: &str,
+    mut opening: Opening,
+    options: EngineOptions,
+    adapter: Option<&LoraArg>,
+) -> Result<Loaded> {
+    opening.adapters.extend(adapter.map(LoraArg::open).transpose()?);
+    let local = resolve(model)?;
+    let (engine, template) = start(&local.path, &opening, options)?;
+    let Some(adapter) = opening.adapters.first() else {
+        return Ok(Loaded { engine, template, name: local.name });
+    };
+    let name = format!("{}:{}", local.name, adapter.name);
+    let engine = engine.with_adapter(&adapter.name).context("the engine has no adapter")?;
+    Ok(Loaded { engine, template, name })
+}
+
+/// Opens the model in a file or folder, adds the adapters and starts its engine.
 pub(crate) fn start(
     path: &Path,
     opening: &Opening,
     options: EngineOptions,
 ) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let model = open(path, opening.how)?;
+    let (mut model, draft) = open_both(path, opening)?;
+    opening.adapters.iter().try_for_each(|adapter| adapter.add_to(&mut model))?;
     let tokenizer = Arc::new(model.tokenizer()?);
-    let draft = opening.draft.as_deref().map(|name| open_draft(name, opening.how, &tokenizer)).transpose();
-    let draft = draft.context("--draft")?;
     let template = model
         .compile_template(&tokenizer, Some(SystemTime::now()))
         .with_context(|| format!("{}: tokenizer.chat_template", path.display()))?;
-    let engine = Engine::start_with_draft(model.language_model(), draft, tokenizer, options);
-    Ok((engine, template))
+    let model = model.language_model();
+    if let Some(draft) = &draft {
+        check_draft(draft, &tokenizer)?;
+        ensure!(model.can_fork(), "--draft: {} cannot check drafts", path.display());
+    }
+    let draft = draft.map(|draft| draft.language_model());
+    Ok((Engine::start_with_draft(model, draft, tokenizer, options), template))
 }
 
-/// Opens a draft model, and checks that it has the vocabulary of `tokenizer`.
-fn open_draft(name: &str, how: OpenOptions, tokenizer: &Tokenizer) -> Result<Box<dyn LanguageModel>> {
-    // The context and the conversion are those of the large model.
-    let draft = open(&resolve(name)?.path, OpenOptions { context: None, quantize: None, ..how })?;
+/// Opens a model and its draft model, which share the memory that is free.
+fn open_both(path: &Path, opening: &Opening) -> Result<(Model, Option<Model>)> {
+    let how = opening.how;
+    let Some(draft) = &opening.draft else { return Ok((open(path, how)?, None)) };
+    let memory = memory::beside(path, draft, how).context("--draft")?;
+    let model = open(path, OpenOptions { memory, ..how })?;
+    // The draft model drafts up to the end of the large model's context.
+    let context = Some(model.context_len());
+    let draft = Model::open(draft, OpenOptions { context, quantize: None, memory: None, ..how });
+    Ok((model, Some(draft.context("--draft")?)))
+}
+
+/// Checks that a draft model writes text with the vocabulary of `tokenizer`.
+fn check_draft(draft: &Model, tokenizer: &Tokenizer) -> Result<()> {
+    let name = draft.name();
+    ensure!(draft.spec().is_none_or(|spec| spec.abilities.generates), "--draft: {name} does not write text");
     let (own, large) = (draft.tokenizer()?, tokenizer.vocabulary());
     let own = own.vocabulary();
-    // Models of a family differ in the number of unused tokens at the end.
+    // Models of a family differ in the names and in the number of unused tokens.
+    let is_text = |vocabulary: &Vocabulary, token| vocabulary.kind(token) == TokenKind::Text;
+    let differs = |&token: &TokenId| {
+        (is_text(own, token) || is_text(large, token)) && own.bytes(token) != large.bytes(token)
+    };
     let mut shared = own.ids().take(large.len());
-    if let Some(token) = shared.find(|&token| own.bytes(token) != large.bytes(token)) {
+    if let Some(token) = shared.find(differs) {
         let [own, large] = [own, large].map(|vocabulary| String::from_utf8_lossy(vocabulary.bytes(token)));
-        bail!("{name}: another vocabulary than the model's: token {token} is {own:?} instead of {large:?}");
+        bail!(
+            "--draft: {name} has another vocabulary than the model: token {token} is {own:?} instead of {large:?}"
+        );
     }
-    Ok(draft.language_model())
+    let [fewer, more] = [own.len().min(large.len()), own.len().max(large.len())];
+    ensure!(
+        fewer >= more - more / 10,
+        "--draft: {name} has another vocabulary than the model: {} tokens instead of {}",
+        own.len(),
+        large.len()
+    );
+    Ok(())
 }
 
 /// Loads the tokenizer that the command line names, if any.

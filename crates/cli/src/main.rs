@@ -45,6 +45,7 @@ mod grammar;
 mod health;
 mod inspect;
 mod load;
+mod lora;
 mod memory;
 mod models;
 mod remotes;

@@ -1,13 +1,14 @@
 //! The memory that models take, and the memory that is free.
 
 use std::fmt;
+use std::path::Path;
 
 use formwork_model::spec::ModelSpec;
-use formwork_model::{Bytes, Checkpoint, MemoryUse};
+use formwork_model::{Bytes, Checkpoint, LoadError, MemoryUse, OpenOptions};
 use serde_json::{Value, json};
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
-/// Returns the memory in bytes that processes can take without driving others out: the memory of the
+/// Returns the memory in bytes that models can take without driving others out: the memory of the
 /// machine, or of the container if that is less. Returns `None` if the system does not tell.
 pub(crate) fn free() -> Option<usize> {
     let only_memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
@@ -19,7 +20,19 @@ pub(crate) fn free() -> Option<usize> {
         .map(|limits| limits.total_memory.saturating_sub(limits.rss));
     let of_machine = Some(system.available_memory()).filter(|_| system.total_memory() > 0);
     let free = [of_machine, in_container].into_iter().flatten().min()?;
-    Some(usize::try_from(free).unwrap_or(usize::MAX))
+    // A tenth is left to caches and to other programs.
+    Some(usize::try_from(free - free / 10).unwrap_or(usize::MAX))
+}
+
+/// Returns the free memory in bytes that a model may take beside its draft model, if both have the same
+/// context. Returns `None` if the system does not tell, or if Formwork's own decoder does not run both.
+pub(crate) fn beside(model: &Path, draft: &Path, how: OpenOptions) -> Result<Option<usize>, LoadError> {
+    let checkpoint = Checkpoint::open(model)?;
+    let (Ok(spec), Some(free)) = (ModelSpec::of(&checkpoint), free()) else { return Ok(None) };
+    let Ok(of_draft) = MemoryUse::of(&Checkpoint::open(draft)?, None) else { return Ok(None) };
+    let both = MemoryUse::of(&checkpoint, how.quantize)?.beside(of_draft);
+    let context = how.context.unwrap_or(spec.context).min(both.context_within(free).unwrap_or(0));
+    Ok(Some(free.saturating_sub(of_draft.with_context(context))))
 }
 
 /// The memory that a model takes on the CPU with a context.

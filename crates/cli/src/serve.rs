@@ -1,12 +1,13 @@
 //! `formwork serve`
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use formwork_engine::EngineOptions;
 use formwork_grammar::Limits;
 use formwork_model::hub::LocalModel;
@@ -14,6 +15,8 @@ use formwork_protocol::tools::Transforms;
 use formwork_server::{App, HostedTools, LoadedModel, ModelSource, Providers, ServerOptions};
 
 use crate::args::ServeArgs;
+use crate::load::Opening;
+use crate::lora::Adapter;
 use crate::{config, files, load, remotes};
 
 pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
@@ -115,6 +118,12 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
     if let Some((alias, model)) = aliases.iter().find(|(_, model)| !names().any(|(name, _)| name == model)) {
         bail!("--alias {alias}={model}: {model} is not served; add it with -m or --on-demand");
     }
+    let mut adapters = adapters(args)?;
+    if args.open.draft.is_some() {
+        ensure!(names().count() == 1, "--draft serves one model; serve the others with another command");
+        ensure!(args.speculate != Some(0), "--draft has no effect with --speculate 0");
+    }
+    let opening = args.open.opening()?;
     let source = |(name, at_start): (&String, bool)| {
         let LocalModel { path, name: id, .. } = load::resolve(name)?;
         let mut aliases: Vec<String> =
@@ -123,7 +132,6 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         if *name != id && !Path::new(name).exists() {
             aliases.push(name.clone());
         }
-        let opening = args.open.opening();
         let engine = EngineOptions {
             parallel: args.parallel.get(),
             queue: args.queue.get(),
@@ -132,13 +140,41 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
             ..EngineOptions::default()
         };
         let bytes = bytes_of(&path).with_context(|| path.display().to_string())?;
+        let adapters = adapters.remove(name.as_str()).unwrap_or_default();
+        let draft = opening.draft.as_deref().map(bytes_of).transpose().context("--draft")?;
+        let bytes = bytes + adapters.iter().map(Adapter::bytes).sum::<u64>() + draft.unwrap_or_default();
+        let adapter_names = adapters.iter().map(|adapter| adapter.name.clone()).collect();
+        let opening = Opening { adapters, ..opening.clone() };
         let load = move || {
             let (engine, template) = load::start(&path, &opening, engine)?;
             Ok(LoadedModel { engine, template })
         };
-        Ok(ModelSource { id, aliases, created: now(), bytes, at_start, load: Box::new(load) })
+        let (created, load) = (now(), Box::new(load));
+        Ok(ModelSource { id, aliases, created, adapters: adapter_names, bytes, at_start, load })
     };
     names().map(source).collect()
+}
+
+/// Opens the adapters of `--lora`. Returns them by the model that the command line names.
+fn adapters(args: &ServeArgs) -> Result<HashMap<&str, Vec<Adapter>>> {
+    let models: Vec<&str> = args.model.iter().chain(&args.on_demand).map(String::as_str).collect();
+    let mut adapters: HashMap<&str, Vec<Adapter>> = HashMap::new();
+    for lora in &args.lora {
+        let (wanted, name) = lora.model_and_name();
+        let known = || models.join(", ");
+        let model = match (wanted, models.as_slice()) {
+            (None, [model]) => model,
+            (None, _) => {
+                bail!("--lora {name}: several models are served; write MODEL:{name} with one of {}", known())
+            }
+            (Some(wanted), _) => match models.iter().find(|model| **model == wanted) {
+                Some(model) => model,
+                None => bail!("--lora {wanted}:{name}: {wanted} is not served; expected one of {}", known()),
+            },
+        };
+        adapters.entry(model).or_default().push(lora.open().with_context(|| format!("--lora {name}"))?);
+    }
+    Ok(adapters)
 }
 
 /// Returns the size of a model's weights in bytes: one file, all parts of a split file, or all

@@ -58,6 +58,18 @@ impl MemoryUse {
         self.weights.saturating_add(sequence).saturating_add(Self::WORK)
     }
 
+    /// Returns the memory of two models together.
+    #[must_use]
+    pub const fn beside(&self, other: Self) -> Self {
+        Self {
+            weights: self.weights + other.weights + Self::WORK,
+            mapped: self.mapped + other.mapped,
+            converted: self.converted + other.converted,
+            per_token: self.per_token + other.per_token,
+            per_sequence: self.per_sequence + other.per_sequence,
+        }
+    }
+
     /// Returns the number of tokens of the longest sequence for which `limit` bytes are enough. Returns
     /// `None` if the model alone takes more.
     pub const fn context_within(&self, limit: usize) -> Option<usize> {

@@ -187,7 +187,7 @@ impl Model {
             None => {
                 let network = options
                     .team()
-                    .and_then(|team| cpu::Network::new(spec, weights, (context, options.state_bytes), team));
+                    .and_then(|team| cpu::Network::new(spec, weights, (wanted, options.state_bytes), team));
                 network.map(|network| Arc::new(network) as Arc<dyn Backend>).map_err(Kind::from)
             }
             Some(device) => candle::open(spec, &weights, context, (options.device, device)),

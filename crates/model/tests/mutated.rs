@@ -9,8 +9,8 @@
 use std::path::Path;
 
 use candle_core::quantized::GgmlDType;
-use formwork_lm::{Role, Wanted};
-use formwork_model::{Model, OpenOptions};
+use formwork_lm::{AdapterId, Role, Wanted};
+use formwork_model::{AdapterFile, Model, OpenOptions};
 use formwork_vocab::TokenId;
 use peak_alloc::PeakAlloc;
 
@@ -144,4 +144,85 @@ fn no_changed_file_makes_the_reader_fail() {
     }
     // Files with changed weights only still open.
     assert!(opened > 0 && opened < tried, "{opened} of {tried} opened");
+}
+
+/// Adds an adapter to a model and computes a few tokens if it fits. Returns whether it did.
+fn try_adapter(model: &Model, path: &Path, len: usize, what: &str) -> bool {
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+    let mut model = model.clone();
+    let added = AdapterFile::open(path).and_then(|file| model.add_adapter("one", &file, 1.0));
+    let works = added.is_ok();
+    match added {
+        Ok(()) => {
+            let mut decoder = model.language_model();
+            let sequence = decoder.open_with(AdapterId(0)).unwrap();
+            let tokens: Vec<TokenId> = (0..3).map(TokenId).collect();
+            tiny::append(&mut *decoder, sequence, &tokens, Role::Prompt, Wanted::All).unwrap();
+        }
+        Err(error) => assert!(error.to_string().contains(": "), "{what}: {error}"),
+    }
+    let taken = MEMORY.peak_usage().saturating_sub(before);
+    assert!(taken <= ALLOWED + 10 * len, "{what}: {taken} bytes for a file of {len}");
+    works
+}
+
+#[test]
+fn no_changed_adapter_makes_the_reader_fail() {
+    let (_, golden) = published::goldens().into_iter().find(|(name, _)| name == "llama-64").unwrap();
+    let model = tiny::open(&converted::gguf(&golden)).unwrap();
+    let hidden = golden.tensors["model.layers.0.self_attn.o_proj.weight"][0];
+    let values = vec![0.01f32; 4 * hidden];
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut writer = writer::Writer::default();
+    writer.string("general.type", "adapter");
+    writer.string("general.architecture", "llama");
+    writer.string("adapter.type", "lora");
+    writer.f32("adapter.lora.alpha", 8.0);
+    let mut tensors = Vec::new();
+    for (own, name) in [("attn_q", "q_proj"), ("attn_output", "o_proj")] {
+        for (side, shape) in [("a", [4, hidden]), ("b", [hidden, 4])] {
+            let dims = shape.map(|dim| dim as u64);
+            let tensor = format!("blk.0.{own}.weight.lora_{side}");
+            writer.tensor(&tensor, &[dims[1], dims[0]], GgmlDType::F32, &values);
+            let side = side.to_uppercase();
+            let name = format!("base_model.model.model.layers.0.self_attn.{name}.lora_{side}.weight");
+            let (shape, bytes) = (shape.to_vec(), bytes.clone());
+            tensors.push(published::Stored { name, dtype: "F32", shape, bytes });
+        }
+    }
+    let gguf = writer.finish();
+    let folder = tempfile::tempdir().unwrap();
+    let [file, config, weights] = ["adapter.gguf", "adapter_config.json", "adapter_model.safetensors"]
+        .map(|name| folder.path().join(name));
+    published::write_safetensors(&weights, tensors);
+    let weight_bytes = std::fs::read(&weights).unwrap();
+    let config_bytes = br#"{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {"o_proj": 4}}"#;
+    let (mut added, mut tried) = (0, 0);
+    for run in 0..=setting("FORMWORK_TEST_RUNS", 400) {
+        let mut random = Random(setting("FORMWORK_TEST_SEED", 1) << 32 | run);
+        let (mut gguf, mut config_bytes, mut weight_bytes) =
+            (gguf.clone(), config_bytes.to_vec(), weight_bytes.clone());
+        // The first files are unchanged.
+        if run > 0 {
+            (0..4).for_each(|_| _ = random.next());
+            random.mutate(&mut gguf, 600);
+            if random.below(3) == 0 {
+                random.mutate(&mut config_bytes, 80);
+            } else {
+                random.mutate(&mut weight_bytes, 600);
+            }
+        }
+        std::fs::write(&file, &gguf).unwrap();
+        std::fs::write(&config, &config_bytes).unwrap();
+        std::fs::write(&weights, &weight_bytes).unwrap();
+        let works = [
+            try_adapter(&model, &file, gguf.len(), &format!("GGUF run {run}")),
+            try_adapter(&model, folder.path(), weight_bytes.len(), &format!("folder run {run}")),
+        ];
+        assert!(run > 0 || works == [true; 2]);
+        added += works.iter().filter(|works| **works).count();
+        tried += 2;
+    }
+    assert!(added < tried, "{added} of {tried} fitted");
 }

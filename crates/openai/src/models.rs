@@ -11,13 +11,33 @@ pub struct Model {
     pub created: u64,
     /// Owner of the model: always `formwork`.
     pub owned_by: String,
+    /// Model that is computed with an adapter. `None` for a model without an adapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// Same as `root`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 impl Model {
     /// Creates the entry of the model called `id`. `created` is the time since which it is
     /// available, in seconds since 1970.
     pub fn new(id: impl Into<String>, created: u64) -> Self {
-        Self { id: id.into(), object: "model".to_owned(), created, owned_by: "formwork".to_owned() }
+        Self {
+            id: id.into(),
+            object: "model".to_owned(),
+            created,
+            owned_by: "formwork".to_owned(),
+            root: None,
+            parent: None,
+        }
+    }
+
+    /// Returns the entry of an adapter of the model `parent`.
+    #[must_use]
+    pub fn with_parent(self, parent: impl Into<String>) -> Self {
+        let parent = parent.into();
+        Self { root: Some(parent.clone()), parent: Some(parent), ..self }
     }
 }
 

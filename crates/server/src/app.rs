@@ -114,7 +114,8 @@ struct Shared {
 /// A loaded model with the state that its requests share.
 pub(crate) struct Served {
     pub(crate) model: ServedModel,
-    pub(crate) constraints: Constraints,
+    /// Shared with the same model with and without adapters.
+    pub(crate) constraints: Arc<Constraints>,
     /// Format in which the model writes answers.
     pub(crate) format: ChatFormat,
 }
@@ -293,7 +294,21 @@ impl Served {
         );
         constraints.prepare(model.engine.tokenizer().vocabulary());
         let format = ChatFormat::of(&*model.template, model.engine.tokenizer().vocabulary());
-        Self { model, constraints, format }
+        Self { model, constraints: Arc::new(constraints), format }
+    }
+
+    /// Returns the model with an adapter. Its name in responses is `MODEL:ADAPTER`.
+    ///
+    /// Returns `None` if the model has no adapter called `adapter`.
+    pub(crate) fn with_adapter(&self, adapter: &str) -> Option<Self> {
+        let model = ServedModel {
+            id: format!("{}:{adapter}", self.model.id),
+            aliases: Vec::new(),
+            created: self.model.created,
+            engine: self.model.engine.with_adapter(adapter)?,
+            template: Arc::clone(&self.model.template),
+        };
+        Some(Self { model, constraints: Arc::clone(&self.constraints), format: self.format.clone() })
     }
 
     pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {

@@ -7,16 +7,14 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::error::ApiError;
 
-/// `GET /v1/models`: lists all model names and aliases, loaded or not.
+/// `GET /v1/models`: lists all model names, aliases and adapters, loaded or not.
 pub(crate) async fn list(State(app): State<App>) -> Json<ModelList> {
-    let models = app.registry().names().map(|(name, created)| Model::new(name, created));
-    Json(ModelList::new(models.collect()))
+    Json(ModelList::new(app.registry().models().collect()))
 }
 
 /// `GET /v1/models/{id}`. Ids may contain slashes.
 pub(crate) async fn get(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
-    let created = app.registry().created(&id)?;
-    Ok(Json(Model::new(id, created)))
+    Ok(Json(app.registry().model(&id)?))
 }
 
 /// `GET /health`: reports whether all models that are loaded at startup are ready.

@@ -6,6 +6,9 @@
 //!
 //! The memory of a model is freed when its engine's thread ends, not when the registry drops the
 //! model. An idle engine ends its thread at once.
+//!
+//! A model with adapters is served once for each of them and once without. The engine and the compiled
+//! constraints are shared.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +17,7 @@ use std::time::Instant;
 
 use formwork_engine::EngineHandle;
 use formwork_lm::ChatTemplate;
+use formwork_openai::Model;
 use tokio::sync::watch;
 
 use crate::app::{Served, ServedModel, ServerOptions};
@@ -39,7 +43,9 @@ pub struct ModelSource {
     pub aliases: Vec<String>,
     /// Time at which the model became available, in seconds since 1970.
     pub created: u64,
-    /// Estimated memory use in bytes.
+    /// Names of the model's adapters, which requests choose by `MODEL:ADAPTER`.
+    pub adapters: Vec<String>,
+    /// Estimated memory use in bytes, including the adapters.
     pub bytes: u64,
     /// True to load the model at startup and keep it. False to load it on demand and unload it for
     /// others.
@@ -51,8 +57,7 @@ pub struct ModelSource {
 /// All models by name.
 pub(crate) struct Registry {
     entries: Vec<Entry>,
-    /// Maps ids and aliases to indices into `entries` and `slots`.
-    places: HashMap<String, usize>,
+    places: HashMap<String, Place>,
     options: ServerOptions,
     slots: Mutex<Slots>,
 }
@@ -60,11 +65,21 @@ pub(crate) struct Registry {
 /// Information about a model, loaded or not.
 struct Entry {
     names: Vec<String>,
+    adapters: Vec<String>,
     created: u64,
     bytes: u64,
     at_start: bool,
     /// `None` for models that are always present.
     load: Option<Loader>,
+}
+
+/// Place of a name in the registry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// Index into `entries` and `slots`.
+    model: usize,
+    /// Index of the adapter. `None` for the model without an adapter.
+    adapter: Option<usize>,
 }
 
 struct Slots {
@@ -77,10 +92,17 @@ struct Slots {
 enum State {
     Unloaded,
     Loading(watch::Receiver<Option<Outcome>>),
-    Loaded(Arc<Served>),
+    Loaded(Variants),
 }
 
-type Outcome = Result<Arc<Served>, Arc<LoadError>>;
+/// A loaded model without adapters, and with each of its adapters.
+#[derive(Clone)]
+struct Variants {
+    plain: Arc<Served>,
+    adapted: Vec<Arc<Served>>,
+}
+
+type Outcome = Result<Variants, Arc<LoadError>>;
 
 impl Registry {
     pub(crate) fn new(
@@ -90,7 +112,11 @@ impl Registry {
     ) -> Result<Self, AppError> {
         let mut entries: Vec<Entry> = models.iter().map(Entry::of_model).collect();
         let mut states = Vec::with_capacity(models.len() + sources.len());
-        states.extend(models.into_iter().map(|model| State::Loaded(Arc::new(Served::new(model, options)))));
+        for model in models {
+            let adapters = model.engine.adapters().to_vec();
+            let variants = Variants::new(Served::new(model, options), &adapters);
+            states.push(variants.map_or(State::Unloaded, State::Loaded));
+        }
         for source in sources {
             entries.push(Entry::of_source(source));
             states.push(State::Unloaded);
@@ -103,14 +129,24 @@ impl Registry {
         Ok(Self { places: places(&entries)?, entries, options: options.clone(), slots })
     }
 
-    /// Returns all names and aliases, each with the time at which its model became available.
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.entries.iter().flat_map(|entry| entry.names.iter().map(|name| (name.as_str(), entry.created)))
+    /// Returns the entries of all names, aliases and adapters for the list of models.
+    pub(crate) fn models(&self) -> impl Iterator<Item = Model> {
+        self.entries.iter().flat_map(|entry| {
+            let names = entry.names.iter().map(|name| Model::new(name, entry.created));
+            let adapters = entry.adapters.iter().map(|adapter| {
+                let name = format!("{}:{adapter}", entry.names[0]);
+                Model::new(name, entry.created).with_parent(&entry.names[0])
+            });
+            names.chain(adapters)
+        })
     }
 
-    /// Returns the time at which the model called `name` became available.
-    pub(crate) fn created(&self, name: &str) -> Result<u64, ApiError> {
-        Ok(self.entries[self.place(name)?].created)
+    /// Returns the entry of the model called `name` for the list of models.
+    pub(crate) fn model(&self, name: &str) -> Result<Model, ApiError> {
+        let Place { model, adapter } = self.place(name)?;
+        let entry = &self.entries[model];
+        let model = Model::new(name, entry.created);
+        Ok(if adapter.is_some() { model.with_parent(&entry.names[0]) } else { model })
     }
 
     /// Returns the id of the only model, or `None` if there are several.
@@ -123,7 +159,7 @@ impl Registry {
 
     /// Returns all names as a list for error messages.
     pub(crate) fn served(&self) -> String {
-        self.names().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+        self.models().map(|model| model.id).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns true if all models to load at startup are loaded.
@@ -137,7 +173,7 @@ impl Registry {
     pub(crate) fn loaded(&self) -> Vec<(&str, Option<Arc<Served>>)> {
         let slots = self.lock();
         let served = slots.states.iter().map(|state| match state {
-            State::Loaded(served) => Some(Arc::clone(served)),
+            State::Loaded(variants) => Some(Arc::clone(&variants.plain)),
             State::Unloaded | State::Loading(_) => None,
         });
         self.entries.iter().map(|entry| entry.names[0].as_str()).zip(served).collect()
@@ -159,22 +195,22 @@ impl Registry {
 
     /// Returns the model called `name`, and loads it if necessary.
     pub(crate) async fn get(self: &Arc<Self>, name: &str) -> Result<Arc<Served>, ApiError> {
-        let index = self.place(name)?;
-        match self.at(index).await {
-            Ok(Ok(served)) => Ok(served),
+        let Place { model, adapter } = self.place(name)?;
+        match self.at(model).await {
+            Ok(Ok(variants)) => Ok(variants.into_one(adapter)),
             Ok(Err(_)) => Err(Kind::Load { model: name.to_owned() }.into()),
             Err(NoRoom) => Err(Kind::NoRoom { model: name.to_owned() }.into()),
         }
     }
 
-    fn place(&self, name: &str) -> Result<usize, ApiError> {
+    fn place(&self, name: &str) -> Result<Place, ApiError> {
         let unknown = || Kind::Model { given: name.to_owned(), served: self.served() };
         Ok(*self.places.get(name).ok_or_else(unknown)?)
     }
 
     async fn at(self: &Arc<Self>, index: usize) -> Result<Outcome, NoRoom> {
         let mut loading = match self.find(index)? {
-            Found::Loaded(served) => return Ok(Ok(served)),
+            Found::Loaded(variants) => return Ok(Ok(variants)),
             Found::Loading(receiver) => receiver,
         };
         let outcome = match loading.wait_for(Option::is_some).await {
@@ -190,7 +226,7 @@ impl Registry {
         slots.clock += 1;
         slots.used[index] = slots.clock;
         match &slots.states[index] {
-            State::Loaded(served) => return Ok(Found::Loaded(Arc::clone(served))),
+            State::Loaded(variants) => return Ok(Found::Loaded(variants.clone())),
             State::Loading(receiver) => return Ok(Found::Loading(receiver.clone())),
             State::Unloaded => {}
         }
@@ -204,7 +240,7 @@ impl Registry {
             drop(unloaded);
             let outcome = registry.load(index);
             registry.lock().states[index] = match &outcome {
-                Ok(served) => State::Loaded(Arc::clone(served)),
+                Ok(variants) => State::Loaded(variants.clone()),
                 Err(_) => State::Unloaded,
             };
             sender.send_replace(Some(outcome));
@@ -257,7 +293,8 @@ impl Registry {
             let LoadedModel { engine, template } = load()?;
             let (id, aliases) = (model.to_owned(), entry.names[1..].to_vec());
             let model = ServedModel { id, aliases, created: entry.created, engine, template };
-            Ok(Arc::new(Served::new(model, &self.options)))
+            let variants = Variants::new(Served::new(model, &self.options), &entry.adapters);
+            Ok(variants.ok_or("the model does not have all of its adapters")?)
         }));
         let outcome = loaded.unwrap_or_else(|_| Err("the loader panicked".into()));
         let ms = started.elapsed().as_millis() as u64;
@@ -275,7 +312,7 @@ impl Registry {
 }
 
 enum Found {
-    Loaded(Arc<Served>),
+    Loaded(Variants),
     Loading(watch::Receiver<Option<Outcome>>),
 }
 
@@ -288,8 +325,29 @@ impl State {
     /// A request holds the model until its engine has accepted the request.
     fn is_idle(&mut self) -> bool {
         match self {
-            Self::Loaded(served) => Arc::get_mut(served).is_some_and(|served| served.model.engine.is_idle()),
+            Self::Loaded(Variants { plain, adapted }) => {
+                adapted.iter_mut().all(|served| Arc::get_mut(served).is_some())
+                    && Arc::get_mut(plain).is_some_and(|served| served.model.engine.is_idle())
+            }
             Self::Unloaded | Self::Loading(_) => false,
+        }
+    }
+}
+
+impl Variants {
+    /// Creates a loaded model with and without its adapters. Returns `None` if the engine does not have
+    /// one of them.
+    fn new(plain: Served, adapters: &[String]) -> Option<Self> {
+        let adapted = adapters.iter().map(|adapter| plain.with_adapter(adapter).map(Arc::new));
+        let adapted = adapted.collect::<Option<_>>()?;
+        Some(Self { plain: Arc::new(plain), adapted })
+    }
+
+    /// Returns the model with the given adapter.
+    fn into_one(mut self, adapter: Option<usize>) -> Arc<Served> {
+        match adapter {
+            Some(adapter) if adapter < self.adapted.len() => self.adapted.swap_remove(adapter),
+            _ => self.plain,
         }
     }
 }
@@ -297,22 +355,38 @@ impl State {
 impl Entry {
     fn of_model(model: &ServedModel) -> Self {
         let names = model.names().map(str::to_owned).collect();
-        Self { names, created: model.created, bytes: 0, at_start: false, load: None }
+        let adapters = model.engine.adapters().to_vec();
+        Self { names, adapters, created: model.created, bytes: 0, at_start: false, load: None }
     }
 
     fn of_source(source: ModelSource) -> Self {
-        let ModelSource { id, aliases, created, bytes, at_start, load } = source;
+        let ModelSource { id, aliases, created, adapters, bytes, at_start, load } = source;
         let names = std::iter::once(id).chain(aliases).collect();
-        Self { names, created, bytes, at_start, load: Some(load) }
+        Self { names, adapters, created, bytes, at_start, load: Some(load) }
     }
 }
 
-fn places(entries: &[Entry]) -> Result<HashMap<String, usize>, AppError> {
-    let mut places = HashMap::new();
-    for (index, entry) in entries.iter().enumerate() {
+/// Returns the places of all names. An adapter has the names `MODEL:ADAPTER` with each name of its
+/// model. It also has its own name if no model and no other adapter has this name.
+fn places(entries: &[Entry]) -> Result<HashMap<String, Place>, AppError> {
+    let mut places: HashMap<String, Place> = HashMap::new();
+    let mut insert = |name: String, place: Place| match places.insert(name.clone(), place) {
+        Some(other) if other != place => Err(AppError::from(AppKind::SameName { name })),
+        _ => Ok(()),
+    };
+    for (model, entry) in entries.iter().enumerate() {
         for name in &entry.names {
-            if places.insert(name.clone(), index).is_some_and(|other| other != index) {
-                return Err(AppKind::SameName { name: name.clone() }.into());
+            insert(name.clone(), Place { model, adapter: None })?;
+            for (adapter, own) in entry.adapters.iter().enumerate() {
+                insert(format!("{name}:{own}"), Place { model, adapter: Some(adapter) })?;
+            }
+        }
+    }
+    let adapters = || entries.iter().flat_map(|entry| &entry.adapters);
+    for (model, entry) in entries.iter().enumerate() {
+        for (adapter, own) in entry.adapters.iter().enumerate() {
+            if adapters().filter(|other| *other == own).count() == 1 {
+                places.entry(own.clone()).or_insert(Place { model, adapter: Some(adapter) });
             }
         }
     }

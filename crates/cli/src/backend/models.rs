@@ -200,7 +200,7 @@ impl BackendArgs {
 }
 
 fn load_local(args: &BackendArgs, id: &str) -> Result<ServedModel> {
-    let loaded = load::load(id, &args.open.opening(), EngineOptions::default())?;
+    let loaded = load::load(id, args.open.opening()?, EngineOptions::default())?;
     Ok(ServedModel {
         id: loaded.name,
         aliases: Vec::new(),

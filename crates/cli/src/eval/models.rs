@@ -97,7 +97,7 @@ impl Subjects {
     /// Loads a local model, which is served under its name in the results.
     fn add_local(&mut self, args: &SharedArgs, model: EvalModel) -> Result<ServedModel> {
         let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
-        let Loaded { engine, template, .. } = load::load(&model.id, &args.open.opening(), options)?;
+        let Loaded { engine, template, .. } = load::load(&model.id, args.open.opening()?, options)?;
         if is_plain(&*template) {
             eprintln!(
                 "formwork: warning: {} has no chat template; it receives messages unchanged",

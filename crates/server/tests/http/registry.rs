@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use formwork_lm::ScriptedModel;
-use formwork_server::{App, LoadedModel, ModelSource, ServerOptions, router};
+use formwork_server::{App, LoadedModel, ModelSource, ServedModel, ServerOptions, router};
+use formwork_vocab::TokenId;
 use serde_json::json;
 use tower::ServiceExt;
 
@@ -25,6 +26,7 @@ fn source(id: &str, bytes: u64, text: &'static str) -> (ModelSource, Arc<AtomicU
         id: id.to_owned(),
         aliases: vec![],
         created: 7,
+        adapters: vec![],
         bytes,
         at_start: false,
         load: Box::new(load),
@@ -235,4 +237,72 @@ async fn reports_unservable_models_at_startup() {
     let failing = ModelSource { load: Box::new(|| Err("no such file".into())), ..stays() };
     let app = with(vec![failing], None);
     assert_eq!(app.load().await.unwrap_err().to_string(), "cannot load model `stays`: no such file");
+}
+
+/// Creates a model that writes `a` without an adapter, and with adapters the letters after it.
+fn adapted(adapters: &[&str]) -> ScriptedModel {
+    let script = |tokens: &[TokenId], row: &mut [f32]| {
+        row[usize::from(b'a')] = 1.0;
+        row[END] = if tokens.len() > 60 { 2.0 } else { 0.0 };
+    };
+    ScriptedModel::new(258, CONTEXT, script).with_adapters(adapters)
+}
+
+#[tokio::test]
+async fn requests_choose_an_adapter_by_name() {
+    let model = served("org/m", start(adapted(&["sql", "two"])));
+    let model = ServedModel { aliases: vec!["default".to_owned()], ..model };
+    let app = App::new(vec![model, served("two", start(adapted(&[])))], ServerOptions::default()).unwrap();
+    let first = async |name: &str| {
+        let body = json!({"model": name, "prompt": "x", "max_tokens": 1, "temperature": 0}).to_string();
+        let answer = send(&app, request(Method::POST, "/v1/completions", body)).await.json();
+        (
+            answer["model"].as_str().unwrap().to_owned(),
+            answer["choices"][0]["text"].as_str().unwrap().to_owned(),
+        )
+    };
+    for (name, served, text) in [
+        ("org/m", "org/m", "a"),
+        ("org/m:sql", "org/m:sql", "b"),
+        ("default:two", "org/m:two", "c"),
+        ("sql", "org/m:sql", "b"),
+        ("two", "two", "a"),
+    ] {
+        assert_eq!(first(name).await, (served.to_owned(), text.to_owned()), "{name}");
+    }
+    let list = get(&app, "/v1/models").await.json();
+    let ids = |field: &str| -> Vec<Option<&str>> {
+        list["data"].as_array().unwrap().iter().map(|model| model[field].as_str()).collect()
+    };
+    assert_eq!(
+        ids("id"),
+        [Some("org/m"), Some("default"), Some("org/m:sql"), Some("org/m:two"), Some("two")]
+    );
+    assert_eq!(ids("parent"), [None, None, Some("org/m"), Some("org/m"), None]);
+    let one =
+        r#"{"id":"sql","object":"model","created":7,"owned_by":"formwork","root":"org/m","parent":"org/m"}"#;
+    assert_eq!(get(&app, "/v1/models/sql").await.text, one);
+    let unknown = chat_with(&app, "org/m:other").await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    let message = unknown.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("`org/m:other`") && message.contains("org/m:sql, org/m:two, two"), "{message}");
+}
+
+#[tokio::test]
+async fn a_model_is_loaded_with_its_adapters_and_unloaded_with_them() {
+    let lazy = |id: &str, has: &'static [&'static str]| ModelSource {
+        adapters: vec!["sql".to_owned()],
+        load: Box::new(|| {
+            Ok(LoadedModel { engine: start(adapted(has)), template: Arc::new(Lines::default()) })
+        }),
+        ..source(id, 60, "").0
+    };
+    let app = with(vec![lazy("m", &["sql"]), lazy("n", &["sql"]), lazy("broken", &[])], Some(100));
+    assert_eq!(chat_with(&app, "m:sql").await.status, StatusCode::OK);
+    assert_eq!(in_memory(&app).await, ["m"]);
+    // The name of the adapter alone is ambiguous.
+    assert_eq!(chat_with(&app, "sql").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(chat_with(&app, "n").await.status, StatusCode::OK);
+    assert_eq!(in_memory(&app).await, ["n"]);
+    assert_eq!(chat_with(&app, "broken").await.status, StatusCode::INTERNAL_SERVER_ERROR);
 }
