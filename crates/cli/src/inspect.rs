@@ -57,10 +57,12 @@ fn purpose(spec: &ModelSpec) -> String {
         };
         let width = profile.width.unwrap_or(spec.hidden);
         let length = if profile.normalizes { ", normalised" } else { "" };
-        text += &format!(": pooling {pooling}, {width} dimensions{length}, at most {} tokens", spec.context);
+        // Writing to a string cannot fail.
+        let _ =
+            write!(text, ": pooling {pooling}, {width} dimensions{length}, at most {} tokens", spec.context);
         if !profile.prompts.is_empty() {
             let names: Vec<&str> = profile.prompts.keys().map(String::as_str).collect();
-            text += &format!(", prompts {}", names.join(", "));
+            let _ = write!(text, ", prompts {}", names.join(", "));
         }
     }
     text

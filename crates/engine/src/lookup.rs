@@ -183,7 +183,7 @@ mod tests {
             rate.learn(1, 0);
         }
         let failed = rate;
-        let waited = (0..).find(|_| rate.count(0.5, 8) > 0).unwrap();
+        let waited = (0..1000).find(|_| rate.count(0.5, 8) > 0).unwrap();
         assert!(failed.0 < rate.0 && (10..200).contains(&waited), "{failed:?}, {waited}");
         (0..30).for_each(|_| rate.learn(4, 4));
         assert_eq!(rate.count(0.1, 8), 8);

@@ -253,11 +253,10 @@ impl Kind {
                 Some("model")
             }
             Self::Prompts { param, .. } => Some(param),
-            Self::RefusedText { param, .. } => Some(param),
             Self::Provider { .. } | Self::ProviderKey { .. } => Some("provider"),
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
-            Self::TokenOutside { param, .. } => Some(param),
+            Self::RefusedText { param, .. } | Self::TokenOutside { param, .. } => Some(param),
             Self::Tool { place, .. }
             | Self::Registry { place, .. }
             | Self::Payload { place, .. }

@@ -90,7 +90,7 @@ impl Encoder<'_> {
     fn cut(&self, document: &mut String, most: usize) -> Result<(), VocabError> {
         let tokens = self.tokenizer.encode_fragment(document)?;
         if tokens.len() > most {
-            *document = String::from_utf8_lossy(&self.tokenizer.decode(&tokens[..most])).trim().to_owned();
+            String::from_utf8_lossy(&self.tokenizer.decode(&tokens[..most])).trim().clone_into(document);
         }
         Ok(())
     }

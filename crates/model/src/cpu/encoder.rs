@@ -130,7 +130,7 @@ impl Pass<'_> {
             rotation.apply(team, queries, shape.query_len(), shape.head_dim);
             rotation.apply(team, keys, shape.key_len(), shape.head_dim);
         }
-        queries.iter_mut().for_each(|query| *query *= spec.attention_scale);
+        scale(queries, spec.attention_scale);
         let attended = room(attended, tokens * shape.query_len());
         attend_both_ways(team, shape, &texts.ranges, [queries, keys, values], attended);
         let result = room(result, tokens * spec.hidden);

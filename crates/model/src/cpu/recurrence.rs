@@ -127,14 +127,14 @@ impl Pass<'_> {
             (&weights.time, &mut *decays),
         ];
         products(self.team, rounded, input, parts);
-        for rate in &mut *rates {
-            *rate = sigmoid(*rate);
-        }
-        for decays in decays.chunks_exact_mut(heads) {
+        self.team.for_pairs((&mut *rates, heads), (&mut *decays, heads), |_, rates, decays| {
+            for rate in rates {
+                *rate = sigmoid(*rate);
+            }
             for ((decay, bias), growth) in decays.iter_mut().zip(&weights.time_bias).zip(&weights.growth) {
                 *decay = exp(growth * softplus(*decay + bias));
             }
-        }
+        });
         let convolved = room(convolved, tokens * channels);
         let inputs = Columns { rows: mixed, stride: channels, start: 0 };
         self.convolve((index, &weights.convolution, After::Silu), segments, inputs, convolved);

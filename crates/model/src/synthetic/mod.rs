@@ -354,19 +354,7 @@ mod tests {
     impl Synthetic {
         /// Returns small models for tests, one for each type.
         pub(crate) fn small() -> impl Iterator<Item = Self> {
-            static SMALL: Shape = Shape {
-                name: "small",
-                kind: shapes::Kind::Llama,
-                hidden: 256,
-                feed_forward: 512,
-                layers: 2,
-                heads: 4,
-                kv_heads: 2,
-                head_dim: 64,
-                vocabulary: 300,
-                tied: false,
-            };
-            WEIGHTS.iter().chain(&OTHERS).map(|weights| Self { shape: &SMALL, weights })
+            WEIGHTS.iter().chain(&OTHERS).map(|weights| Self { shape: &shapes::SMALL[0], weights })
         }
     }
 
@@ -420,6 +408,20 @@ mod tests {
             file.set_len(len + tensors.iter().map(|tensor| tensor.padded_bytes() as u64).sum::<u64>())
                 .unwrap();
             MemoryUse::of(&Checkpoint::open(&path).unwrap(), None).unwrap();
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn synthetic_models_of_all_architectures_compute() {
+        let folder = tempfile::tempdir().unwrap();
+        for shape in &shapes::SMALL {
+            let path = Synthetic { shape, weights: &WEIGHTS[0] }.write(folder.path()).unwrap();
+            let model = Model::open(&path, OpenOptions::default()).unwrap();
+            let tokens: Vec<TokenId> = (7..27).map(TokenId).collect();
+            for state in model.hidden_states(&tokens).unwrap() {
+                assert!(state.iter().all(|x| x.is_finite() && x.abs() < 1e4), "{}", shape.name);
+            }
         }
     }
 }

@@ -172,6 +172,43 @@ pub(super) const SHAPES: [Shape; 8] = [
     },
 ];
 
+/// Small models for tests, one for each architecture.
+#[cfg(test)]
+pub(super) static SMALL: [Shape; 5] = {
+    const EXPERTS: Experts = Experts { count: 8, used: 2, width: 256 };
+    const fn small(name: &'static str, kind: Kind) -> Shape {
+        Shape {
+            name,
+            kind,
+            hidden: 256,
+            feed_forward: 512,
+            layers: 4,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 64,
+            vocabulary: 300,
+            tied: false,
+        }
+    }
+    [
+        Shape { layers: 2, ..small("small", Kind::Llama) },
+        small("small-mixture", Kind::Qwen3Moe(EXPERTS)),
+        small("small-delta-rule", Kind::Qwen35 { key_heads: 2, value_heads: 4, dim: 64 }),
+        small("small-convolution", Kind::Lfm2 { attention: &[1, 3] }),
+        small(
+            "small-mamba",
+            Kind::GraniteHybrid {
+                attention: &[2],
+                heads: 8,
+                head_dim: 64,
+                state: 32,
+                experts: EXPERTS,
+                shared: 256,
+            },
+        ),
+    ]
+};
+
 impl Shape {
     /// Returns the name of the architecture in GGUF files.
     const fn architecture(&self) -> &'static str {

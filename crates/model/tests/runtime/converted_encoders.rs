@@ -63,7 +63,9 @@ pub(crate) fn gguf(golden: &Golden, pooling: Option<u32>) -> Vec<u8> {
         let own = own_name(name, architecture);
         let mut values = golden.values(name);
         if architecture == "gemma-embedding" && name.ends_with("norm.weight") {
-            values.iter_mut().for_each(|value| *value += 1.0);
+            for value in &mut values {
+                *value += 1.0;
+            }
         }
         let shape: Vec<u64> = golden.tensors[name].iter().rev().map(|&dim| dim as u64).collect();
         writer.tensor(&own, &shape, GgmlDType::F32, &values);

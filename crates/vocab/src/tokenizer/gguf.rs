@@ -120,7 +120,7 @@ impl Tokenizer {
     /// - There are no tokens or too many.
     pub fn from_gguf(mut fields: GgufTokenizer) -> Result<Self, VocabError> {
         if fields.model == "bert" {
-            return wordpiece::tokenizer(fields);
+            return wordpiece::tokenizer(&fields);
         }
         let model = Model::named(&fields.model)?;
         let splitting = match model {

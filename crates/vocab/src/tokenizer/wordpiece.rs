@@ -1,4 +1,4 @@
-//! WordPiece tokenizers from the metadata of GGUF files, as models of the BERT family have them.
+//! `WordPiece` tokenizers from the metadata of GGUF files, as models of the BERT family have them.
 //!
 //! The format spells the start of a word as `▁`. The `tokenizers` crate instead marks the other pieces
 //! with `##`, and does the encoding.
@@ -16,7 +16,7 @@ const START: char = '▁';
 const MAX_WORD: usize = 100;
 
 /// Builds the tokenizer that the fields of a file describe.
-pub(super) fn tokenizer(fields: GgufTokenizer) -> Result<Tokenizer, VocabError> {
+pub(super) fn tokenizer(fields: &GgufTokenizer) -> Result<Tokenizer, VocabError> {
     let limit = fields.tokens.len();
     if !fields.token_type.is_empty() && fields.token_type.len() != limit {
         let (field, given) = ("tokenizer.ggml.token_type", fields.token_type.len());
