@@ -19,9 +19,10 @@ pub(crate) struct LoraArg {
 impl LoraArg {
     /// Parses a value whose name is optional.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        // A path may contain the sign, a name contains no separator of folders.
         let (name, rest) = match text.split_once('=') {
-            Some((name, rest)) => (Some(name.to_owned()), rest),
-            None => (None, text),
+            Some((name, rest)) if !name.contains(['/', '\\']) => (Some(name.to_owned()), rest),
+            _ => (None, text),
         };
         // A number after the last colon is the scale, and any other text is a part of the path.
         let scaled = rest.rsplit_once(':').and_then(|(path, scale)| Some((path, scale.parse::<f32>().ok()?)));

@@ -62,6 +62,11 @@ impl Embedding {
         Self { text, goal, adapter, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
     }
 
+    /// Returns true if the text is read with an adapter of the model.
+    pub(crate) const fn has_adapter(&self) -> bool {
+        self.adapter.is_some()
+    }
+
     /// Returns true if the receiver of the embedding is gone.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.reply.is_closed()

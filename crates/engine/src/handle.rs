@@ -150,14 +150,22 @@ impl EngineHandle {
         Ok(scores.first().copied().unwrap_or_default())
     }
 
+    /// Checks that a text of `given` tokens can be read, so that a request with many texts fails before
+    /// any of them is read.
+    ///
+    /// # Errors
+    /// Returns an error if the text is empty or exceeds the context.
+    pub fn check_text(&self, given: usize) -> Result<(), RequestError> {
+        let limit = self.context_len;
+        match given {
+            0 => Err(RequestKind::EmptyPrompt.into()),
+            _ if given > limit => Err(RequestKind::TextTooLong { given, limit }.into()),
+            _ => Ok(()),
+        }
+    }
+
     async fn read(&self, text: TextRequest, goal: Goal) -> Result<Vec<f32>, EmbedError> {
-        let (given, limit) = (text.tokens.len(), self.context_len);
-        if text.tokens.is_empty() {
-            return Err(RequestError::from(RequestKind::EmptyPrompt).into());
-        }
-        if given > limit {
-            return Err(RequestError::from(RequestKind::TextTooLong { given, limit }).into());
-        }
+        self.check_text(text.tokens.len())?;
         self.check_tokens(&text.tokens)?;
         let (reply, result) = oneshot::channel();
         let embedding = Embedding::new((text, self.adapter), goal, reply, self.seat()?);

@@ -469,7 +469,8 @@ impl Engine {
         while let Some(text) = self.embeddings.front() {
             let Reading { read, len } = text.progress();
             let is_first = texts.is_empty() && self.model.reads_whole_texts();
-            if read > 0 || (len > room && !is_first) {
+            // A whole text is read without adapters.
+            if read > 0 || text.has_adapter() || (len > room && !is_first) {
                 break;
             }
             room = room.saturating_sub(len);

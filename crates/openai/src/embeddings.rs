@@ -61,6 +61,9 @@ impl Truncation {
     /// Cohere have it.
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         if let Some(at) = fields.take("truncate_prompt_tokens") {
+            if let Some(other) = fields.take("truncate") {
+                return Err(other.error(Problem::Conflict { other: "truncate_prompt_tokens" }));
+            }
             return match at.integer(-1, "-1, or at least 1")? {
                 -1 => Ok(Self::ToContext),
                 0 => Err(at.error(Problem::Range { given: "0".to_owned(), range: "-1, or at least 1" })),
@@ -140,6 +143,16 @@ impl EmbeddingRequest {
             prompt: read_prompt(&mut fields)?,
             truncation: Truncation::read(&mut fields)?,
         };
+        // Tokens are read as they are, so a prompt cannot go before them.
+        let is_tokens = |input: &EmbeddingInput| matches!(input, EmbeddingInput::Tokens(_));
+        let other = match request.prompt {
+            EmbeddingPrompt::Default => None,
+            EmbeddingPrompt::Named(_) => Some("prompt_name"),
+            EmbeddingPrompt::Kind(_) => Some("input_type"),
+        };
+        if let Some(other) = other.filter(|_| request.input.iter().any(is_tokens)) {
+            return Err(RequestError::field("input", Problem::Conflict { other }));
+        }
         // Identifies an end user to OpenAI; has no effect here.
         fields.take("user");
         fields.finish()?;

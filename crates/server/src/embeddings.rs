@@ -42,8 +42,11 @@ pub(crate) async fn create(
         input.iter().map(tokens).collect::<Result<Vec<_>, _>>()
     });
     let mut texts: Vec<Vec<TokenId>> = texts.await?;
-    for text in &mut texts {
+    for (index, text) in texts.iter_mut().enumerate() {
         served.truncate(text, truncation);
+        let checked = served.model.engine.check_text(text.len());
+        let param = if is_alone { "input".to_owned() } else { format!("input[{index}]") };
+        checked.map_err(|source| Kind::RefusedText { param, source })?;
     }
     let used = texts.iter().map(Vec::len).sum();
     let pooling = match pooling {
@@ -67,7 +70,7 @@ pub(crate) async fn create(
             check_width(dimensions, vector.len())?;
             vector.truncate(dimensions);
         }
-        if normalize.unwrap_or(profile.normalizes) {
+        if normalize.unwrap_or(profile.normalizes || dimensions.is_some()) {
             scale_to_one(vector);
         }
     }

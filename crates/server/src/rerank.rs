@@ -35,11 +35,18 @@ pub(crate) async fn create(
         let engine = &of.model.engine;
         let encoder =
             Encoder { tokenizer: engine.tokenizer(), ranking: &ranking, context: engine.context_len() };
-        let texts = request.documents.iter().map(|document| {
+        let refused = |param: String, source| ApiError::from(Kind::RefusedText { param, source });
+        // Each document is read together with the query, so a query that is too long is refused first.
+        let query = encoder.tokenizer.encode_fragment(&request.query);
+        let query = query.map_err(|source| ApiError::from(Kind::Text { field: "query", source }))?;
+        engine.check_text(query.len().max(1)).map_err(|source| refused("query".to_owned(), source))?;
+        let texts = request.documents.iter().enumerate().map(|(index, document)| {
             let text = encoder.text(&request, document);
-            text.map_err(|source| ApiError::from(Kind::Text { field: "documents", source }))
+            let text = text.map_err(|source| ApiError::from(Kind::Text { field: "documents", source }))?;
+            let checked = engine.check_text(text.tokens.len());
+            checked.map_err(|source| refused(format!("documents[{index}]"), source)).map(|()| text)
         });
-        Ok((texts.collect::<Result<Vec<_>, _>>()?, request))
+        Ok((texts.collect::<Result<Vec<_>, ApiError>>()?, request))
     });
     let (texts, request) = texts.await?;
     let used = texts.iter().map(|text| text.tokens.len()).sum();
@@ -74,15 +81,18 @@ impl Encoder<'_> {
             Truncation::ToContext => self.context,
             Truncation::To(most) => most.min(self.context),
         };
+        // The text of some tokens may take as many tokens again, so the target always shrinks.
+        let mut target = usize::MAX;
         loop {
             let text = self.whole(request, &document)?;
             let excess = text.tokens.len().saturating_sub(most);
             let len = self.tokenizer.encode_fragment(&document)?.len();
             // A document without tokens cannot get shorter. A text that is still too long is refused.
-            if excess == 0 || len == 0 {
+            if excess == 0 || len == 0 || target == 0 {
                 return Ok(text);
             }
-            self.cut(&mut document, len.saturating_sub(excess))?;
+            target = len.saturating_sub(excess).min(target - target / 8).min(target - 1);
+            self.cut(&mut document, target)?;
         }
     }
 

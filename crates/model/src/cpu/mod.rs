@@ -147,6 +147,9 @@ impl Backend for Network {
     }
 
     fn bind(&self, file: &AdapterFile, base: &Checkpoint, scale: f32) -> Result<Adapter, Kind> {
+        if self.spec.attends_both_ways() {
+            return Err(Kind::AdapterEncoder);
+        }
         adapter::bind(file, base, (&self.spec, &self.weights), scale)
     }
 

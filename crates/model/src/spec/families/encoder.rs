@@ -1,5 +1,7 @@
 //! Models whose tokens attend to the whole text, and the purposes of models.
 
+use std::ffi::OsStr;
+
 use formwork_lm::{Abilities, EmbeddingProfile, Pooling, Ranking};
 
 use super::{ACTIVATION, Reader, THETA, WINDOW_PATTERN, give_windowed};
@@ -180,8 +182,9 @@ impl Reader<'_> {
                     Some(4) => {
                         let template = match file.value(RERANK_TEMPLATE) {
                             Some(Value::String(template)) => Some(template.clone()),
-                            _ if spec.encoder.is_none() => Some(QWEN3_TEMPLATE.to_owned()),
-                            _ => None,
+                            _ if spec.encoder.is_some() => None,
+                            _ if self.family == Family::Qwen3 => Some(QWEN3_TEMPLATE.to_owned()),
+                            _ => return Err(Kind::MissingKey { key: RERANK_TEMPLATE.to_owned() }),
                         };
                         let pooling = if spec.encoder.is_some() { Pooling::First } else { Pooling::Last };
                         let ranking = Some(Ranking { pooling, template });
@@ -225,7 +228,10 @@ impl Reader<'_> {
             return Ok(Some(Ranking { pooling, template: None }));
         }
         // The files of Qwen3-Reranker do not differ from those of a language model, except in the name.
-        let mut names = model.path().iter().map(|part| part.to_string_lossy().to_lowercase());
+        // A cache of the hub has the name in a folder above.
+        let name = |part: &OsStr| part.to_string_lossy().to_lowercase();
+        let names = model.path().iter().map(name).filter(|name| name.starts_with("models--"));
+        let mut names = names.chain(model.path().file_name().map(name));
         let is_named = self.family == Family::Qwen3 && names.any(|name| name.contains("reranker"));
         let template = Some(QWEN3_TEMPLATE.to_owned());
         Ok(is_named.then_some(Ranking { pooling: Pooling::Last, template }))
