@@ -19,9 +19,11 @@ pub(crate) struct LoraArg {
 impl LoraArg {
     /// Parses a value whose name is optional.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        // A path may contain the sign, a name contains no separator of folders.
+        // The path of an adapter may contain the sign, too.
+        let without_scale = text.rsplit_once(':').map_or(text, |(path, _)| path);
+        let is_path = [text, without_scale].into_iter().any(|path| Path::new(path).exists());
         let (name, rest) = match text.split_once('=') {
-            Some((name, rest)) if !name.contains(['/', '\\']) => (Some(name.to_owned()), rest),
+            Some((name, rest)) if !is_path => (Some(name.to_owned()), rest),
             _ => (None, text),
         };
         // A number after the last colon is the scale, and any other text is a part of the path.

@@ -195,17 +195,21 @@ pub(super) static SMALL: [Shape; 5] = {
         small("small-mixture", Kind::Qwen3Moe(EXPERTS)),
         small("small-delta-rule", Kind::Qwen35 { key_heads: 2, value_heads: 4, dim: 64 }),
         small("small-convolution", Kind::Lfm2 { attention: &[1, 3] }),
-        small(
-            "small-mamba",
-            Kind::GraniteHybrid {
-                attention: &[2],
-                heads: 8,
-                head_dim: 64,
-                state: 32,
-                experts: EXPERTS,
-                shared: 256,
-            },
-        ),
+        Shape {
+            // Files of this architecture state the width of the experts here.
+            feed_forward: EXPERTS.width,
+            ..small(
+                "small-mamba",
+                Kind::GraniteHybrid {
+                    attention: &[2],
+                    heads: 8,
+                    head_dim: 64,
+                    state: 32,
+                    experts: EXPERTS,
+                    shared: 256,
+                },
+            )
+        },
     ]
 };
 
