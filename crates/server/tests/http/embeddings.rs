@@ -153,7 +153,7 @@ async fn rejects_invalid_requests() {
         ),
         (
             json!({"model": "m", "input": "a", "pooling": "max"}),
-            "`pooling`: unsupported value `max`; supported values: mean and last",
+            "`pooling`: unsupported value `max`; supported values: mean, cls and last",
         ),
         (json!({"model": "m", "input": "a", "task": "x"}), "`task`: unrecognized request argument"),
     ];
