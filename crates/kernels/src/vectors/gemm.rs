@@ -97,7 +97,8 @@ unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>],
                 let packed = Packed::<B>::new(bytes, tiles.columns, first, row);
                 let span = Span { first, count: len.min(groups - first), row: tile + row };
                 if const { !is_direct::<V>() } {
-                    V::block::<_, 1, false>(span, &packed, x, out.of(0..x.len()));
+                    // Inlined: a span of a shorter vector is too small for a call.
+                    span.block::<_, V, 1, false>(&packed, x, out.of(0..x.len()));
                 } else if const { B::LEN > GROUP } && x.len() > 2 * BLOCK {
                     // For up to two blocks of tokens, computing the scales twice is as fast.
                     let scaled = Scaled::new::<V>(packed, room.get_or_insert_default(), span.count);
