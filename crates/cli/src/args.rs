@@ -388,7 +388,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "512M")]
     pub(crate) prefix_cache: u64,
 
-    /// Maximum number of tokens to draft from the text so far; fewer if drafts fail or many requests run; 0
+    /// Maximum number of tokens to draft, from the text so far or with `--draft`; fewer if drafts fail or many requests run; 0
     /// disables drafts [default: a few on the CPU, where drafts do not change the output; none on other
     /// devices].
     #[arg(long, value_name = "N")]

@@ -193,7 +193,7 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// How to open a model for an engine.
+/// Options for opening a model for an engine.
 #[derive(Clone)]
 pub(crate) struct Opening {
     pub(crate) how: OpenOptions,
@@ -250,7 +250,7 @@ pub(crate) fn start(
 fn open_both(path: &Path, opening: &Opening) -> Result<(Model, Option<Model>)> {
     let how = opening.how;
     let Some(draft) = &opening.draft else { return Ok((open(path, how)?, None)) };
-    let memory = memory::beside(path, draft, how).context("--draft")?;
+    let memory = memory::beside(path, draft, how)?;
     let model = open(path, OpenOptions { memory, ..how })?;
     // The draft model drafts up to the end of the large model's context.
     let context = Some(model.context_len());

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
+use anyhow::{Context, Result};
 use formwork_model::spec::ModelSpec;
-use formwork_model::{Bytes, Checkpoint, LoadError, MemoryUse, OpenOptions};
+use formwork_model::{Checkpoint, MemoryUse, OpenOptions};
+use indicatif::HumanBytes;
 use serde_json::{Value, json};
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
@@ -26,10 +28,11 @@ pub(crate) fn free() -> Option<usize> {
 
 /// Returns the free memory in bytes that a model may take beside its draft model, if both have the same
 /// context. Returns `None` if the system does not tell, or if Formwork's own decoder does not run both.
-pub(crate) fn beside(model: &Path, draft: &Path, how: OpenOptions) -> Result<Option<usize>, LoadError> {
+pub(crate) fn beside(model: &Path, draft: &Path, how: OpenOptions) -> Result<Option<usize>> {
     let checkpoint = Checkpoint::open(model)?;
     let (Ok(spec), Some(free)) = (ModelSpec::of(&checkpoint), free()) else { return Ok(None) };
-    let Ok(of_draft) = MemoryUse::of(&Checkpoint::open(draft)?, None) else { return Ok(None) };
+    let draft = Checkpoint::open(draft).context("--draft")?;
+    let Ok(of_draft) = MemoryUse::of(&draft, None) else { return Ok(None) };
     let both = MemoryUse::of(&checkpoint, how.quantize)?.beside(of_draft);
     let context = how.context.unwrap_or(spec.context).min(both.context_within(free).unwrap_or(0));
     Ok(Some(free.saturating_sub(of_draft.with_context(context))))
@@ -77,7 +80,8 @@ impl Needs {
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { memory, context, free } = self;
-        write!(f, "memory on the CPU: {memory}; {} with a context of {context} tokens", Bytes(self.total()))?;
-        free.map_or(Ok(()), |free| write!(f, "; {} are free", Bytes(free)))
+        let total = HumanBytes(self.total() as u64);
+        write!(f, "memory on the CPU: {memory}; {total} with a context of {context} tokens")?;
+        free.map_or(Ok(()), |free| write!(f, "; {} are free", HumanBytes(free as u64)))
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use formwork_lm::{Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted};
+use formwork_lm::{Batch, LanguageModel, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 
 use crate::engine::contained;
@@ -58,6 +58,15 @@ struct Text {
     /// Order of the sequence that has the text, or had it last.
     owner: u64,
     tokens: Vec<TokenId>,
+}
+
+impl Text {
+    /// Returns the number of first tokens that a sequence shares. Its last token does not count.
+    fn common(&self, sequence: &Sequence) -> usize {
+        let tokens = sequence.tokens();
+        let before = &tokens[..tokens.len() - 1];
+        self.tokens.iter().zip(before).take_while(|(own, token)| own == token).count()
+    }
 }
 
 /// A sequence for which tokens are being drafted.
@@ -127,16 +136,20 @@ impl Drafter {
         let running: Vec<u64> = sequences.iter().map(Sequence::order).collect();
         let generating = sequences.iter().filter(|sequence| sequence.need().is_generated()).count();
         let cost = self.cost(generating);
-        let mut to_read = self.tokens_to_read();
-        let mut all = Vec::new();
-        for sequence in &mut *sequences {
+        let mut planned = Vec::new();
+        for sequence in sequences.iter_mut() {
             let room = self.model.context_len().saturating_sub(sequence.tokens().len());
             let count = sequence.plan_drafts(cost, most).min(room);
-            let is_readable = |tokens: &[TokenId]| tokens.iter().all(|token| token.index() < self.vocabulary);
-            if count == 0 || !is_readable(sequence.tokens()) {
-                continue;
+            let is_readable = sequence.tokens().iter().all(|token| token.index() < self.vocabulary);
+            if count > 0 && is_readable {
+                self.ensure_text(sequence, &running)?;
+                planned.push((sequence, count));
             }
-            let text = self.take_text(sequence, &running)?;
+        }
+        let mut to_read = self.tokens_to_read();
+        let mut all = Vec::new();
+        for (sequence, count) in planned {
+            let Some(text) = self.take_text(sequence)? else { continue };
             let unread = &sequence.tokens()[text.tokens.len()..];
             // The rest of a long text is read in later steps.
             let read = unread.len().min(FEW + to_read);
@@ -190,43 +203,42 @@ impl Drafter {
         }
     }
 
-    /// Takes the text of a sequence, less what is not a beginning of it. The last token of the sequence
-    /// is never part of the text. A sequence without a text gets one of a sequence that has ended, or a
-    /// fork of another, or an empty one.
-    fn take_text(&mut self, sequence: &Sequence, running: &[u64]) -> Result<Text, GenerationError> {
-        let tokens = sequence.tokens();
-        let before = &tokens[..tokens.len() - 1];
-        let common = |text: &Text| text.tokens.iter().zip(before).take_while(|(a, b)| a == b).count();
+    /// Gives a sequence without a text that of a sequence that has ended, or a fork of another's, or an
+    /// empty one. Must be called for all sequences of a step before texts are taken.
+    fn ensure_text(&mut self, sequence: &Sequence, running: &[u64]) -> Result<(), GenerationError> {
         let owner = sequence.order();
-        let own = self.texts.iter().position(|text| text.owner == owner);
-        let best = || {
-            let shared = self.texts.iter().map(common).enumerate();
-            shared.max_by_key(|&(_, common)| common).filter(|&(_, common)| common >= FORK)
+        if self.texts.iter().any(|text| text.owner == owner) {
+            return Ok(());
+        }
+        let shared = self.texts.iter().map(|text| text.common(sequence)).enumerate();
+        let best = shared.max_by_key(|&(_, common)| common).filter(|&(_, common)| common >= FORK);
+        let text = match best {
+            Some((index, _)) if !running.contains(&self.texts[index].owner) => {
+                self.texts[index].owner = owner;
+                return Ok(());
+            }
+            Some((index, common)) if self.model.can_fork() => self.fork(index, common, owner)?,
+            _ => Text { id: self.model.open(), owner, tokens: Vec::new() },
         };
-        let (index, common) = match own {
-            Some(index) => (index, common(&self.texts[index])),
-            None => match best() {
-                None => return Ok(Text { id: self.model.open(), owner, tokens: Vec::new() }),
-                Some((index, common)) if running.contains(&self.texts[index].owner) => {
-                    return self.fork(index, common, owner);
-                }
-                Some(best) => best,
-            },
-        };
-        let mut text = self.texts.remove(index);
-        text.owner = owner;
+        self.texts.push(text);
+        Ok(())
+    }
+
+    /// Takes the text of a sequence, less what is not a beginning of it. The last token of the sequence
+    /// is never part of the text.
+    fn take_text(&mut self, sequence: &Sequence) -> Result<Option<Text>, GenerationError> {
+        let own = self.texts.iter().position(|text| text.owner == sequence.order());
+        let Some(mut text) = own.map(|index| self.texts.remove(index)) else { return Ok(None) };
+        let common = text.common(sequence);
         if common < text.tokens.len() {
             self.model.truncate(text.id, common).map_err(GenerationKind::model)?;
             text.tokens.truncate(common);
         }
-        Ok(text)
+        Ok(Some(text))
     }
 
     /// Returns a text with the first `len` tokens of the text at `index`.
     fn fork(&mut self, index: usize, len: usize, owner: u64) -> Result<Text, GenerationError> {
-        if !self.model.can_fork() {
-            return Ok(Text { id: self.model.open(), owner, tokens: Vec::new() });
-        }
         let text = &self.texts[index];
         let id = self.model.fork(text.id, len).map_err(GenerationKind::model)?;
         Ok(Text { id, owner, tokens: text.tokens[..len].to_vec() })
@@ -244,8 +256,7 @@ impl Drafter {
                 _ => Wanted::Largest(drafting.ahead.mask()),
             },
         });
-        let logits: Logits =
-            self.model.forward(&Batch { runs: runs.collect() }).map_err(GenerationKind::model)?;
+        let logits = self.model.forward(&Batch { runs: runs.collect() }).map_err(GenerationKind::model)?;
         let seconds = started.elapsed().as_secs_f64();
         let tokens: usize = all.iter().map(|drafting| drafting.unread.len()).sum();
         if all.iter().all(|drafting| drafting.unread.len() <= FEW) {

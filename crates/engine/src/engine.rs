@@ -33,9 +33,10 @@ pub struct EngineOptions {
     /// reads slowly, a step contains fewer prompt tokens. [`Duration::MAX`] turns the limit off.
     pub step_time: Duration,
     /// Size of the prefix cache in bytes of keys and values. The cache lets prompts with a common
-    /// prefix share work; 0 turns it off.
+    /// prefix share work; 0 turns it off. A draft model keeps texts of ended sequences in as many bytes
+    /// of its own.
     pub prefix_cache_bytes: usize,
-    /// Maximum number of tokens drafted from the text itself for the model to check in one pass.
+    /// Maximum number of tokens drafted for the model to check in one pass.
     /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
     /// `None` drafts up to 8 tokens if the model is batch invariant and forgets tokens at no cost
     /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::truncates_cheaply`]), and none

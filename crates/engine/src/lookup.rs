@@ -73,11 +73,14 @@ pub(crate) struct Rate(f32);
 
 impl Default for Rate {
     fn default() -> Self {
-        Self(0.7)
+        Self(Self::START)
     }
 }
 
 impl Rate {
+    /// Rate of a new sequence, towards which a rate that allows no draft recovers.
+    const START: f32 = 0.7;
+
     /// Returns the number of tokens to draft, at most `most`, so that a token of the output takes the
     /// least time. `cost` is the time to draft and to check a token, relative to a pass with one token.
     ///
@@ -85,7 +88,7 @@ impl Rate {
     pub(crate) fn count(&mut self, cost: f32, most: usize) -> usize {
         let (best, _) = fastest(self.0, cost, most);
         if best == 0 {
-            self.0 += 0.02 * (0.7 - self.0).max(0.0);
+            self.0 += 0.02 * (Self::START - self.0).max(0.0);
         }
         best
     }

@@ -1,4 +1,4 @@
-//! What a model computes beside logits: vectors of texts, and scores of pairs of texts.
+//! Results of a model beside logits: vectors of texts, and scores of pairs of texts.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use std::{fmt, io};
 use thiserror::Error;
 
 use crate::Device;
-use crate::memory::{Bytes, MemoryUse};
+use crate::memory::{MemoryUse, bytes};
 
 /// Error from opening a model file. The message starts with the file's path.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(crate) enum Kind {
     Io(#[from] io::Error),
     #[error(
         "a context of {context} tokens takes {}, but {} are free ({needed}){}",
-        Bytes(*total),
-        Bytes(*limit),
+        bytes(*total),
+        bytes(*limit),
         if *fits == 0 { String::new() } else { format!("; {fits} tokens fit") }
     )]
     Memory { needed: MemoryUse, context: usize, total: usize, limit: usize, fits: usize },

@@ -30,7 +30,7 @@ pub use checkpoint::{Checkpoint, Safetensors};
 pub use device::Device;
 pub use error::LoadError;
 pub use formwork_kernels::Tier;
-pub use memory::{Bytes, MemoryUse};
+pub use memory::MemoryUse;
 pub use model::{Definition, Model, OpenOptions};
 pub use tokenizer::tokenizer;
 pub use weights::Quantization;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use indicatif::HumanBytes;
+
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
@@ -84,71 +86,33 @@ impl MemoryUse {
     }
 }
 
-impl fmt::Display for MemoryUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "weights {}", Bytes(self.weights))?;
-        if self.converted > 0 {
-            write!(f, ", {} more while it is opened", Bytes(self.converted))?;
-        }
-        if self.mapped > 0 {
-            write!(f, ", {} in the mapped file", Bytes(self.mapped))?;
-        }
-        if self.per_token > 0 {
-            write!(f, ", keys and values {} per token", Bytes(self.per_token))?;
-        }
-        if self.per_sequence > 0 {
-            write!(f, ", state {} per sequence", Bytes(self.per_sequence))?;
-        }
-        Ok(())
-    }
+/// Returns a number of bytes with a unit, for messages.
+pub(crate) const fn bytes(count: usize) -> HumanBytes {
+    HumanBytes(count as u64)
 }
 
-/// A number of bytes. [`Display`](fmt::Display) formats it with three digits and a unit, such as
-/// `1.25 GiB`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bytes(pub usize);
-
-impl fmt::Display for Bytes {
+impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-        if self.0 < 1024 {
-            return write!(f, "{} bytes", self.0);
+        write!(f, "weights {}", bytes(self.weights))?;
+        if self.converted > 0 {
+            write!(f, ", {} more while it is opened", bytes(self.converted))?;
         }
-        let mut value = self.0 as f64 / 1024.0;
-        let mut unit = 0;
-        // 1023.5 would be written with four digits.
-        while value >= 999.5 && unit + 1 < UNITS.len() {
-            value /= 1024.0;
-            unit += 1;
+        if self.mapped > 0 {
+            write!(f, ", {} in the mapped file", bytes(self.mapped))?;
         }
-        let digits = match value {
-            0.0..9.995 => 2,
-            9.995..99.95 => 1,
-            _ => 0,
-        };
-        write!(f, "{value:.digits$} {}", UNITS[unit])
+        if self.per_token > 0 {
+            write!(f, ", keys and values {} per token", bytes(self.per_token))?;
+        }
+        if self.per_sequence > 0 {
+            write!(f, ", state {} per sequence", bytes(self.per_sequence))?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_have_three_digits() {
-        let cases = [
-            (0, "0 bytes"),
-            (1023, "1023 bytes"),
-            (1024, "1.00 KiB"),
-            (1000 << 10, "0.98 MiB"),
-            (30 << 20, "30.0 MiB"),
-            (1 << 30, "1.00 GiB"),
-            (usize::MAX, "16777216 TiB"),
-        ];
-        for (bytes, expected) in cases {
-            assert_eq!(Bytes(bytes).to_string(), expected);
-        }
-    }
 
     #[test]
     fn the_longest_context_fits_and_one_more_token_does_not() {

@@ -1,6 +1,7 @@
 //! The memory that models take, computed before they are opened.
 
-use formwork_model::{Bytes, Checkpoint, MemoryUse, Model, OpenOptions, Quantization};
+use formwork_model::{Checkpoint, MemoryUse, Model, OpenOptions, Quantization};
+use indicatif::HumanBytes;
 
 use crate::published::{Golden, goldens};
 use crate::tiny;
@@ -47,13 +48,13 @@ fn the_context_is_what_fits_and_what_does_not_fit_is_refused() {
         error.split_once(": ").unwrap().1.to_owned()
     };
     let limit = needed.with_context(6);
-    let free = Bytes(limit);
+    let free = HumanBytes(limit as u64);
     assert_eq!(
         message(limit, Some(7)),
         format!("a context of 7 tokens takes {free}, but {free} are free ({needed}); 6 tokens fit")
     );
     let limit = needed.with_context(0) - 1;
-    let [wanted, free] = [needed.with_context(least), limit].map(Bytes);
+    let [wanted, free] = [needed.with_context(least), limit].map(|count| HumanBytes(count as u64));
     assert_eq!(
         message(limit, None),
         format!("a context of {least} tokens takes {wanted}, but {free} are free ({needed})")
