@@ -90,7 +90,13 @@ fn yaml(text: &str) -> Result<Node, FieldsError> {
         with_snippet: false,
         // Enough for the largest valid definition. `check` enforces the limits of the definition
         // itself.
-        budget: serde_saphyr::budget! { max_depth: 256, max_nodes: 1_000_000, max_events: 2_000_000 },
+        budget: serde_saphyr::budget! {
+            max_depth: 256,
+            max_nodes: 1_000_000,
+            max_events: 2_000_000,
+            // Aliases within aliases double with each level, so few copies are enough to recognise them.
+            max_recorded_anchor_events: 250_000
+        },
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let place = error.location().map_or((1, 1), |place| (place.line() as usize, place.column() as usize));

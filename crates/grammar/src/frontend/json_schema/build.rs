@@ -285,7 +285,7 @@ impl<'a> Builder<'a> {
             return Ok(node);
         }
         let node = self.draft.nodes.len() as NodeId;
-        self.spend(4 + key.0.len())?;
+        self.spend(48 + key.0.len())?;
         self.atoms.ledger.hold(size_of::<DraftNode>() + 16 * key.0.len() + 128)?;
         self.draft.nodes.push(DraftNode { atoms: key.0.clone(), ..DraftNode::default() });
         self.ids.insert(key.clone(), node);
@@ -307,7 +307,7 @@ impl<'a> Builder<'a> {
             atoms.push(self.atoms.get(id)?);
         }
         let size: usize = atoms.iter().map(|atom| atom.size()).sum();
-        self.spend(4 + size)?;
+        self.spend(32 + size)?;
         let Conjunction { null, bools, numbers, text, words, array, object } =
             conjoin(alternative, &atoms, groups, &mut self.atoms)?;
         let array = array.map(|array| self.array(&array)).transpose()?;

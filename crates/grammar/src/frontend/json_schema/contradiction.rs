@@ -5,7 +5,6 @@
 //! contradict themselves in such a member. The keywords alone reveal this, so these combinations
 //! are never built. The solver finds all other contradictions.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -224,15 +223,12 @@ fn is_contradiction(atoms: &[Rc<Atom>]) -> bool {
     if types.is_empty() {
         return true;
     }
-    let mut listed: Option<BTreeSet<&Scalar>> = None;
-    for scalars in atoms.iter().filter_map(|atom| atom.scalars.as_ref()) {
-        let all = scalars.iter().filter(|scalar| types.has(scalar.types()));
-        listed = Some(match listed {
-            Some(listed) => all.filter(|scalar| listed.contains(scalar)).collect(),
-            None => all.collect(),
-        });
-    }
-    let Some(mut listed) = listed else { return false };
-    listed.retain(|scalar| !atoms.iter().any(|atom| atom.excluded.contains(scalar)));
-    listed.is_empty()
+    let lists = || atoms.iter().filter_map(|atom| atom.scalars.as_ref());
+    let Some(shortest) = lists().min_by_key(|scalars| scalars.len()) else { return false };
+    let remains = |scalar: &Scalar| {
+        types.has(scalar.types())
+            && lists().all(|scalars| scalars.contains(scalar))
+            && !atoms.iter().any(|atom| atom.excluded.contains(scalar))
+    };
+    !shortest.iter().any(remains)
 }
