@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use formwork_model::{Device, OpenOptions, Quantization};
+use formwork_model::{Device, KvCacheType, OpenOptions, Quantization};
 
 pub(crate) use self::bench::{
     BenchCommand, BenchDecodeArgs, BenchMasksArgs, BenchPrefillArgs, BenchServeArgs, IsolateArg, SpeedArgs,
@@ -57,6 +57,11 @@ pub(crate) struct OpenArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
+    /// Type of the keys and values in memory. `q8` takes about half the memory of 16 bits; only the CPU
+    /// supports it.
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    pub(crate) kv_cache: KvCacheArg,
+
     /// Memory for copies of recurrent states, such as 512M or 2G, so that conversations of hybrid models
     /// continue without reading them again [default: 1G].
     #[arg(long, value_name = "BYTES", value_parser = size_or_none)]
@@ -66,6 +71,27 @@ pub(crate) struct OpenArgs {
     /// several at a time: the output usually arrives sooner, and on the CPU it stays the same.
     #[arg(long, value_name = "MODEL")]
     pub(crate) draft: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InspectArgs {
+    /// .gguf file, safetensors folder, short name, hub id, or folder or file of an adapter.
+    pub(crate) model: String,
+
+    /// Number of tokens for which to compute the memory [default: the trained context, or as many as fit].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) ctx: Option<ContextArg>,
+
+    /// Type of the keys and values for which to compute the memory.
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    pub(crate) kv_cache: KvCacheArg,
+}
+
+impl InspectArgs {
+    pub(crate) fn options(&self) -> OpenOptions {
+        let context = self.ctx.and_then(ContextArg::tokens);
+        OpenOptions { context, kv_cache: self.kv_cache.of(), ..OpenOptions::default() }
+    }
 }
 
 /// Number of tokens of a context, or `auto`.
@@ -132,8 +158,28 @@ impl OpenArgs {
             quantize,
             device: self.device,
             threads: self.threads,
+            kv_cache: self.kv_cache.of(),
             state_bytes: self.state_cache.map(|bytes| bytes as usize),
             ..OpenOptions::default()
+        }
+    }
+}
+
+/// Type of keys and values.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KvCacheArg {
+    /// 16 bits, or 32 bits for models whose weights are 32-bit floats.
+    Auto,
+    /// 8 bits, with a factor for every 32 elements.
+    #[value(alias = "q8_0")]
+    Q8,
+}
+
+impl KvCacheArg {
+    pub(crate) const fn of(self) -> KvCacheType {
+        match self {
+            Self::Auto => KvCacheType::Auto,
+            Self::Q8 => KvCacheType::Q8,
         }
     }
 }

@@ -14,7 +14,7 @@ use formwork_protocol::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::args::OpenArgs;
+use crate::args::{KvCacheArg, OpenArgs};
 use crate::config::{self, ConfigFile};
 use memory::FileMemory;
 use models::OpenedModel;
@@ -91,12 +91,13 @@ impl BackendArgs {
 
     /// Refuses the options that only a model in this process uses.
     pub(crate) fn check_remote(&self) -> Result<()> {
-        let OpenArgs { ctx, quantize, device, threads, state_cache, draft } = &self.open;
+        let OpenArgs { ctx, quantize, device, threads, kv_cache, state_cache, draft } = &self.open;
         let options = [
             ("--ctx", ctx.is_some()),
             ("--quantize", quantize.is_some()),
             ("--device", *device != Device::Auto),
             ("--threads", threads.is_some()),
+            ("--kv-cache", *kv_cache != KvCacheArg::Auto),
             ("--state-cache", state_cache.is_some()),
             ("--draft", draft.is_some()),
         ];

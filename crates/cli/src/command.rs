@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::adapt::AdaptArgs;
 use crate::args::{
-    BenchCommand, ChatArgs, ContextArg, FieldsCommand, GrammarCommand, RunArgs, ServeArgs, TokenizeArgs,
+    BenchCommand, ChatArgs, FieldsCommand, GrammarCommand, InspectArgs, RunArgs, ServeArgs, TokenizeArgs,
 };
 use crate::catalogue::CatalogueArgs;
 use crate::directives::DirectivesCommand;
@@ -63,15 +63,7 @@ pub(crate) enum Command {
     Catalogue(CatalogueArgs),
     /// Show a model's metadata, tensors and chat template, and the memory that it takes, or the matrices
     /// of a LoRA adapter.
-    Inspect {
-        /// .gguf file, safetensors folder, short name, hub id, or folder or file of an adapter.
-        model: String,
-
-        /// Number of tokens for which to compute the memory [default: the trained context, or
-        /// as many as fit].
-        #[arg(long, value_name = "N", allow_negative_numbers = true)]
-        ctx: Option<ContextArg>,
-    },
+    Inspect(InspectArgs),
     /// Convert text to token ids, or token ids to text.
     Tokenize(TokenizeArgs),
     /// Check grammars, and test texts against them.

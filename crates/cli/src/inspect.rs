@@ -12,14 +12,15 @@ use formwork_model::spec::ModelSpec;
 use formwork_model::{Checkpoint, Definition};
 use serde_json::{Map, Value, json};
 
-use crate::args::ContextArg;
+use crate::args::InspectArgs;
 use crate::memory::Needs;
 use crate::{load, lora};
 
 /// Maximum number of characters of a value in the listing; longer values are cut.
 const PREVIEW: usize = 100;
 
-pub(crate) fn inspect(model: &str, context: Option<ContextArg>, as_json: bool) -> Result<bool> {
+pub(crate) fn inspect(command: &InspectArgs, as_json: bool) -> Result<bool> {
+    let model = &command.model;
     if let Some(text) = lora::describe(Path::new(model), as_json)? {
         std::io::stdout().write_all(text.as_bytes())?;
         return Ok(true);
@@ -30,7 +31,7 @@ pub(crate) fn inspect(model: &str, context: Option<ContextArg>, as_json: bool) -
         Ok(Definition::Candle) => "candle's own implementation".to_owned(),
         Err(error) => format!("no implementation: {error}"),
     };
-    let needs = Needs::of(&checkpoint, context.and_then(ContextArg::tokens));
+    let needs = Needs::of(&checkpoint, command.options());
     let purpose = ModelSpec::of(&checkpoint).ok().map(|spec| purpose(&spec));
     let out = if as_json {
         let mut object = as_object(&checkpoint, &runs);

@@ -32,8 +32,8 @@ pub(crate) fn beside(model: &Path, draft: &Path, how: OpenOptions) -> Result<Opt
     let checkpoint = Checkpoint::open(model)?;
     let (Ok(spec), Some(free)) = (ModelSpec::of(&checkpoint), free()) else { return Ok(None) };
     let draft = Checkpoint::open(draft).context("--draft")?;
-    let Ok(of_draft) = MemoryUse::of(&draft, None) else { return Ok(None) };
-    let both = MemoryUse::of(&checkpoint, how.quantize)?.beside(of_draft);
+    let Ok(of_draft) = MemoryUse::of(&draft, OpenOptions { quantize: None, ..how }) else { return Ok(None) };
+    let both = MemoryUse::of(&checkpoint, how)?.beside(of_draft);
     let context = how.context.unwrap_or(spec.context).min(both.context_within(free).unwrap_or(0));
     Ok(Some(free.saturating_sub(of_draft.with_context(context))))
 }
@@ -50,12 +50,12 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// Returns `None` for a model that Formwork's own decoder does not run.
-    pub(crate) fn of(checkpoint: &Checkpoint, wanted: Option<usize>) -> Option<Self> {
+    pub(crate) fn of(checkpoint: &Checkpoint, how: OpenOptions) -> Option<Self> {
         let trained = ModelSpec::of(checkpoint).ok()?.context;
-        let memory = MemoryUse::of(checkpoint, None).ok()?;
+        let memory = MemoryUse::of(checkpoint, how).ok()?;
         let free = free();
         let fits = free.map_or(trained, |free| memory.context_within(free).unwrap_or(trained));
-        Some(Self { memory, context: wanted.unwrap_or(fits).min(trained), free })
+        Some(Self { memory, context: how.context.unwrap_or(fits).min(trained), free })
     }
 
     fn total(&self) -> usize {

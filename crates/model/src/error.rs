@@ -160,6 +160,8 @@ pub(crate) enum Kind {
     AdapterArchitecture { given: String, expected: String },
     #[error("adapters are computed on the CPU only; use the device `cpu`")]
     AdapterDevice,
+    #[error("keys and values of 8 bits are supported on the CPU only, and not by candle's own models")]
+    KvCacheDevice,
     #[error("adapters of models that attend to the whole text are not supported")]
     AdapterEncoder,
     #[error("the file holds no tensors, only metadata")]

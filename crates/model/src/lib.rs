@@ -31,6 +31,6 @@ pub use device::Device;
 pub use error::LoadError;
 pub use formwork_kernels::Tier;
 pub use memory::MemoryUse;
-pub use model::{Definition, Model, OpenOptions};
+pub use model::{Definition, KvCacheType, Model, OpenOptions};
 pub use tokenizer::tokenizer;
 pub use weights::Quantization;

@@ -4,11 +4,11 @@ use std::fmt;
 
 use indicatif::HumanBytes;
 
-use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
 use crate::spec::ModelSpec;
-use crate::weights::{Purpose, Quantization, Weights};
+use crate::weights::{Purpose, Weights};
+use crate::{LoadError, OpenOptions};
 
 /// Memory that a model takes on the CPU, in bytes.
 ///
@@ -33,16 +33,15 @@ impl MemoryUse {
     /// batches, and is usually smaller.
     pub const WORK: usize = 128 << 20;
 
-    /// Computes the memory of the model in a checkpoint. `quantize` is the type to which its floats
-    /// are converted, as in [`OpenOptions::quantize`](crate::OpenOptions::quantize).
+    /// Computes the memory of the model in a checkpoint that is opened with the `options`.
     ///
     /// # Errors
     /// Returns an error if Formwork's own decoder does not support the model, or if a tensor is
     /// missing or has the wrong shape.
-    pub fn of(checkpoint: &Checkpoint, quantize: Option<Quantization>) -> Result<Self, LoadError> {
+    pub fn of(checkpoint: &Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let spec = ModelSpec::of(checkpoint)?;
-        let weights = Weights::bind(checkpoint, &spec, quantize, Purpose::Measure)?;
-        let (per_token, per_sequence) = cpu::bytes_of_sequence(&spec, &weights);
+        let weights = Weights::bind(checkpoint, &spec, options.quantize, Purpose::Measure)?;
+        let (per_token, per_sequence) = cpu::bytes_of_sequence(&spec, &weights, options.kv_cache);
         let size = weights.size();
         Ok(Self {
             weights: size.packed,

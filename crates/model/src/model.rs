@@ -45,10 +45,24 @@ pub struct OpenOptions {
     /// sequences can be cut without computing them again. The default is 1 GiB. The states of
     /// sequences in use come on top. Models without such states ignore this option.
     pub state_bytes: Option<usize>,
+    /// Type in which the CPU keeps the keys and values of sequences.
+    pub kv_cache: KvCacheType,
     /// Memory in bytes that the model and one sequence of full length may take on the CPU
     /// ([`MemoryUse::with_context`]). A model that takes more is not opened. `None` means no limit.
     /// candle's own models and GPUs ignore this option.
     pub memory: Option<usize>,
+}
+
+/// Type in which keys and values are kept in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KvCacheType {
+    /// 16 bits, or 32 bits if the weights that keys and values are computed with are floats of 32
+    /// bits.
+    #[default]
+    Auto,
+    /// 8 bits, with a factor for every 32 elements: about half the memory of 16 bits. Only the native
+    /// CPU kernels support it.
+    Q8,
 }
 
 impl OpenOptions {
@@ -171,11 +185,14 @@ impl Model {
         let context = match options.memory.filter(|_| device.is_none()) {
             None => wanted,
             Some(limit) => {
-                let needed = MemoryUse::of(&checkpoint, options.quantize)?;
+                let needed = MemoryUse::of(&checkpoint, options)?;
                 let is_given = options.context.is_some();
                 fitting(needed, (wanted, is_given), limit).map_err(|kind| checkpoint.error(kind))?
             }
         };
+        if device.is_some() && options.kv_cache != KvCacheType::Auto {
+            return Err(checkpoint.error(Kind::KvCacheDevice));
+        }
         let weights = Weights::bind(&checkpoint, &spec, options.quantize, Purpose::Compute)?;
         // Conversion has already read the weights, so read-ahead is useful only without it.
         if options.quantize.is_none() {
@@ -185,9 +202,8 @@ impl Model {
         }
         let backend = match device {
             None => {
-                let network = options
-                    .team()
-                    .and_then(|team| cpu::Network::new(spec, weights, (wanted, options.state_bytes), team));
+                let network =
+                    options.team().and_then(|team| cpu::Network::new(spec, weights, (wanted, options), team));
                 network.map(|network| Arc::new(network) as Arc<dyn Backend>).map_err(Kind::from)
             }
             Some(device) => candle::open(spec, &weights, context, (options.device, device)),
@@ -204,6 +220,9 @@ impl Model {
     ) -> Result<Self, LoadError> {
         if options.quantize.is_some() {
             return Err(checkpoint.error(Kind::CandleModelQuantize));
+        }
+        if options.kv_cache != KvCacheType::Auto {
+            return Err(checkpoint.error(Kind::KvCacheDevice));
         }
         let opened = candle::open_model(&checkpoint, device);
         let (backend, trained) = opened.map_err(|kind| checkpoint.error(kind))?;

@@ -17,7 +17,7 @@ use formwork_protocol::sampling::{Profiles, SamplingProfile};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
 use super::args::SharedArgs;
-use crate::args::OpenArgs;
+use crate::args::{KvCacheArg, OpenArgs};
 use crate::backend::models::of_provider;
 use crate::config;
 use crate::load::{self, Loaded};
@@ -133,6 +133,7 @@ fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
     let parts = [
         open.ctx.map(|tokens| format!(" --ctx {tokens}")),
         quantize.map(|wanted| format!(" --quantize {}", wanted.get_name())),
+        (open.kv_cache != KvCacheArg::Auto).then(|| " --kv-cache q8".to_owned()),
         (open.device != Device::Auto).then(|| format!(" --device {}", open.device)),
         is_plain(template).then(|| ", without a chat template".to_owned()),
     ];

@@ -54,11 +54,13 @@ pub(crate) struct Words<'a> {
     pub(crate) next: &'a [Pair],
 }
 
-const fn key_pairs(head_dim: usize) -> usize {
+/// Returns the number of pairs in the keys of a block.
+pub(super) const fn key_pairs(head_dim: usize) -> usize {
     head_dim.div_ceil(2) * POSITIONS
 }
 
-const fn value_pairs(head_dim: usize) -> usize {
+/// Returns the number of pairs in the values of a block.
+pub(super) const fn value_pairs(head_dim: usize) -> usize {
     POSITIONS / 2 * head_dim
 }
 
@@ -232,7 +234,12 @@ impl Levels {
         Self { inverse: Some(1.0 / step), step }
     }
 
-    fn of_key(values: &[f32]) -> Self {
+    /// Returns levels with a step twice as large.
+    pub(super) fn doubled(self) -> Self {
+        Self { inverse: self.inverse.map(|inverse| inverse / 2.0), step: self.step * 2.0 }
+    }
+
+    pub(super) fn of_key(values: &[f32]) -> Self {
         let most = f32::from_bits(largest(values));
         // A magnitude below the normal floats has no inverse. The step is then the smallest normal
         // float.
@@ -242,7 +249,7 @@ impl Levels {
         Self::new((norm / NORM).max(most / LARGEST))
     }
 
-    fn of_value(values: &[f32]) -> Self {
+    pub(super) fn of_value(values: &[f32]) -> Self {
         Self::new(f32::from_bits(largest(values)) / LARGEST)
     }
 

@@ -1,16 +1,19 @@
 //! The two products of attention, for blocks of positions: a query with keys, and weights with
 //! values.
 //!
-//! Keys and values are stored as floats or as 16-bit integers ([`KvFormat`]). Integers take half
-//! the memory and half the instructions, and lose about as much precision as 16-bit floats. The
-//! products of a query do not depend on the other queries of the call.
+//! Keys and values are stored as floats, or as integers of 16 or 8 bits ([`KvFormat`]). Integers of
+//! 16 bits take half the memory and half the instructions, and lose about as much precision as 16-bit
+//! floats. Integers of 8 bits take about a quarter of the memory, and are expanded to 16 bits before
+//! the products. The products of a query do not depend on the other queries of the call.
 
+mod bytes;
 mod f16_as_i16;
 mod floats;
 
 pub use self::f16_as_i16::Pair;
 use self::floats::Floats;
 
+pub(crate) use self::bytes::{Bytes, expand_keys, expand_values};
 pub(crate) use self::f16_as_i16::{LANES, Levels, Weights, WordQuery, Words, sum_of_lanes};
 use crate::tier::{Tier, with_tier};
 
@@ -24,11 +27,14 @@ pub enum KvFormat {
     F32,
     /// 16-bit integers, with a power of two as the scale of each key and each value.
     I16,
+    /// 8-bit integers, with a factor for every 32 elements and a power of two as the scale of each
+    /// key and each value.
+    I8,
 }
 
 impl KvFormat {
-    /// Reports whether heads of `head_dim` elements are supported. [`KvFormat::I16`] supports up to
-    /// 4,096 elements.
+    /// Reports whether heads of `head_dim` elements are supported. Integers support up to 4,096
+    /// elements.
     pub const fn takes(self, head_dim: usize) -> bool {
         matches!(self, Self::F32) || head_dim <= f16_as_i16::LONGEST
     }
@@ -87,22 +93,29 @@ impl KvShape {
         }
     }
 
-    /// Returns the number of 32-bit elements of the memory into which the values of a block are
-    /// copied before they are used. 0 if the block has memory for them.
-    pub const fn copied_len(self) -> usize {
-        match (self.values_from, self.format) {
-            (None, _) => 0,
-            (Some(_), KvFormat::F32) => POSITIONS * self.value_dim(),
-            (Some(_), KvFormat::I16) => POSITIONS / 2 * self.value_dim(),
+    /// Returns the number of 32-bit elements of the memory into which keys or values are copied before
+    /// they are used ([`KvBlock::with_keys`], [`KvBlock::with_values`]). 0 if they are used in place.
+    pub const fn room_len(self) -> usize {
+        match (self.format, self.values_from) {
+            (KvFormat::I8, _) => bytes::room_len(self.head_dim, self.value_dim()),
+            (_, None) => 0,
+            (KvFormat::F32, Some(_)) => POSITIONS * self.value_dim(),
+            (KvFormat::I16, Some(_)) => POSITIONS / 2 * self.value_dim(),
         }
+    }
+
+    /// Returns the number of elements of a value that have memory of their own.
+    const fn stored_value_dim(self) -> usize {
+        if self.values_from.is_some() { 0 } else { self.head_dim }
     }
 
     /// Returns the number of 32-bit elements in a block.
     pub const fn block_len(self) -> usize {
-        let value_dim = if self.values_from.is_some() { 0 } else { self.head_dim };
+        let value_dim = self.stored_value_dim();
         match self.format {
             KvFormat::F32 => floats::len(self.head_dim, value_dim),
             KvFormat::I16 => f16_as_i16::len(self.head_dim, value_dim),
+            KvFormat::I8 => bytes::len(self.head_dim, value_dim),
         }
     }
 
@@ -113,13 +126,14 @@ impl KvShape {
     /// Panics if `row` is not less than [`POSITIONS`], or if `key` or `value` is not as long as the
     /// head. Also panics if `memory` is not as long as a block.
     pub fn write(self, memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
-        let value_len = if self.values_from.is_some() { 0 } else { self.head_dim };
+        let value_len = self.stored_value_dim();
         assert_eq!((key.len(), value.len()), (self.head_dim, value_len), "lengths of key and value");
         assert_eq!(memory.len(), self.block_len(), "length of the memory of a block");
         assert!(row < POSITIONS, "position {row} is out of range ({POSITIONS} positions per block)");
         match self.format {
             KvFormat::F32 => Floats::write(memory, row, key, value),
             KvFormat::I16 => Words::write(memory, row, key, value),
+            KvFormat::I8 => Bytes::write(memory, row, key, value),
         }
     }
 }
@@ -135,6 +149,7 @@ pub struct KvBlock<'a> {
 enum Rows<'a> {
     Floats(Floats<'a>),
     Words(Words<'a>),
+    Bytes(Bytes<'a>),
 }
 
 impl<'a> KvBlock<'a> {
@@ -148,38 +163,69 @@ impl<'a> KvBlock<'a> {
         let rows = match shape.format {
             KvFormat::F32 => Rows::Floats(Floats::new(shape.head_dim, memory)),
             KvFormat::I16 => Rows::Words(Words::new(shape.head_dim, memory, positions)),
+            KvFormat::I8 => {
+                Rows::Bytes(Bytes::new((shape.head_dim, shape.stored_value_dim()), memory, positions))
+            }
         };
         Self { shape, rows }
     }
 
-    /// Returns the block with its values. If they are a part of the keys, they are copied to `room`.
+    /// Returns the block with keys for [`key_products`]. Keys of 8 bits are expanded to `room`, and the
+    /// result then has no values.
     ///
     /// # Panics
-    /// Panics if `room` is shorter than [`KvShape::copied_len`].
+    /// Panics if `room` is shorter than [`KvShape::room_len`].
     #[must_use]
-    pub fn with_values(mut self, room: &'a mut [u32]) -> Self {
-        let Some(first) = self.shape.values_from else { return self };
-        let room = &mut room[..self.shape.copied_len()];
-        match &mut self.rows {
-            Rows::Floats(floats) => floats.copy_values(first, room),
-            Rows::Words(words) => words.copy_values(first, room),
+    pub fn with_keys(self, room: &'a mut [u32]) -> Self {
+        self.with_keys_by(Tier::best(), room)
+    }
+
+    fn with_keys_by(mut self, tier: Tier, room: &'a mut [u32]) -> Self {
+        if let Rows::Bytes(bytes) = self.rows {
+            self.rows = Rows::Words(bytes.expand_keys(tier, &mut room[..self.shape.room_len()]));
+        }
+        self
+    }
+
+    /// Returns the block with values for [`add_values`]. Values that are a part of the keys are copied
+    /// to `room`. Values of 8 bits are expanded to `room`, and the result then has no keys.
+    ///
+    /// # Panics
+    /// Panics if `room` is shorter than [`KvShape::room_len`].
+    #[must_use]
+    pub fn with_values(self, room: &'a mut [u32]) -> Self {
+        self.with_values_by(Tier::best(), room)
+    }
+
+    fn with_values_by(mut self, tier: Tier, room: &'a mut [u32]) -> Self {
+        let Self { shape, rows } = &mut self;
+        let room = &mut room[..shape.room_len()];
+        match (rows, shape.values_from) {
+            (Rows::Bytes(bytes), first) => {
+                self.rows = Rows::Words(bytes.expand_values(tier, (shape.value_dim(), first), room));
+            }
+            (_, None) => {}
+            (Rows::Floats(floats), Some(first)) => floats.copy_values(first, room),
+            (Rows::Words(words), Some(first)) => words.copy_values(first, room),
         }
         self
     }
 
     /// Returns the memory of the keys, for prefetching. Empty for [`KvFormat::F32`].
-    pub const fn keys(&self) -> Prefetch<'a> {
+    pub fn keys(&self) -> Prefetch<'a> {
         match self.rows {
             Rows::Floats(_) => Prefetch(&[]),
             Rows::Words(words) => Prefetch(words.keys),
+            Rows::Bytes(bytes) => Prefetch(bytes.key_memory()),
         }
     }
 
     /// Returns the memory of the values, for prefetching. Empty for [`KvFormat::F32`].
-    pub const fn values(&self) -> Prefetch<'a> {
+    pub fn values(&self) -> Prefetch<'a> {
         match self.rows {
             Rows::Floats(_) => Prefetch(&[]),
             Rows::Words(words) => Prefetch(words.values),
+            Rows::Bytes(bytes) => Prefetch(bytes.value_memory()),
         }
     }
 
@@ -188,11 +234,12 @@ impl<'a> KvBlock<'a> {
         match self.rows {
             Rows::Floats(floats) => floats.values.len() == POSITIONS * dim,
             Rows::Words(words) => words.values.len() == POSITIONS / 2 * dim,
+            Rows::Bytes(_) => false,
         }
     }
 
-    /// Returns the block with `next` set as the memory to prefetch during its products.
-    /// [`KvFormat::F32`] ignores the setting.
+    /// Returns the block with `next` set as the memory to prefetch during its products. Blocks of
+    /// floats, and blocks whose 8-bit integers are not expanded yet, ignore the setting.
     #[must_use]
     pub const fn prefetching(mut self, next: Prefetch<'a>) -> Self {
         if let Rows::Words(words) = &mut self.rows {
@@ -230,7 +277,7 @@ impl<'a> Query<'a> {
         assert_eq!(Self::pairs(values.len()), room.len(), "number of pairs of a query");
         let rounded = match format {
             KvFormat::F32 => WordQuery::default(),
-            KvFormat::I16 => WordQuery::new(values, scale, room),
+            KvFormat::I16 | KvFormat::I8 => WordQuery::new(values, scale, room),
         };
         Self { values, scale, rounded }
     }
@@ -245,7 +292,7 @@ impl<'a> Query<'a> {
 ///
 /// # Panics
 /// Panics if a query is not as long as the keys, or was made for another format. Also panics if
-/// `out` is not as long as `queries`.
+/// `out` is not as long as `queries`, or if the block needs [`KvBlock::with_keys`].
 pub fn key_products(queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     key_products_by(Tier::best(), queries, block, out);
 }
@@ -254,7 +301,8 @@ pub fn key_products(queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [
 /// `position` has the weight `weights[query][position]`. Weights of unused positions must be 0.
 ///
 /// # Panics
-/// Panics if `weights` and `out` have different lengths, or if an output is not as long as a value.
+/// Panics if `weights` and `out` have different lengths, if an output is not as long as a value, or if
+/// the block needs [`KvBlock::with_values`].
 pub fn add_values(weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     add_values_by(Tier::best(), weights, block, out);
 }
@@ -275,8 +323,10 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
             }
             return;
         }
+        Rows::Bytes(_) => panic!("the keys of a block must be expanded first"),
     };
     let pairs = Query::pairs(block.shape.head_dim);
+    assert!(words.keys.len() == pairs * POSITIONS, "the block has no keys");
     assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries must be rounded");
     with_tier!(tier,
         // SAFETY: `check` asserts that the processor has the tier. The assertions above check that all
@@ -295,7 +345,7 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
     assert_eq!(weights.len(), out.len(), "number of weights and of outputs");
     let dim = block.shape.value_dim();
     assert!(out.iter().all(|out| out.len() == dim), "outputs must be as long as values");
-    assert!(block.has_values(dim), "the values of a block must be copied from its keys first");
+    assert!(block.has_values(dim), "the values of a block must be copied or expanded first");
     if let Rows::Words(Words { positions, .. }) = block.rows {
         let is_zero = |weights: &&[f32; POSITIONS]| weights[positions..].iter().all(|weight| *weight == 0.0);
         debug_assert!(weights.iter().all(is_zero), "weights of positions outside the span must be zero");
@@ -308,6 +358,7 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
             }
             return;
         }
+        Rows::Bytes(_) => unreachable!("`has_values` is false"),
     };
     with_tier!(tier,
         // SAFETY: `check` asserts that the processor has the tier. The assertions above check that all
@@ -385,7 +436,8 @@ mod tests {
                 .collect();
             let mut all = vec![[f32::NAN; POSITIONS]; queries.len()];
             let memory = self.memory();
-            let block = KvBlock::new(self.shape(), &memory, self.positions);
+            let mut room = vec![u32::MAX; self.shape().room_len()];
+            let block = KvBlock::new(self.shape(), &memory, self.positions).with_keys_by(tier, &mut room);
             key_products_by(tier, &queries, block, &mut all.iter_mut().collect::<Vec<_>>());
             all
         }
@@ -396,8 +448,11 @@ mod tests {
             let mut outs: Vec<&mut [f32]> = all.iter_mut().map(Vec::as_mut_slice).collect();
             let weights: Vec<_> = self.weights.iter().collect();
             let memory = self.memory();
+            let mut room = vec![u32::MAX; self.shape().room_len()];
             let block = KvBlock::new(self.shape(), &memory, self.positions);
-            add_values_by(tier, &weights, block.prefetching(block.values()), &mut outs);
+            let next = block.values();
+            let block = block.with_values_by(tier, &mut room).prefetching(next);
+            add_values_by(tier, &weights, block, &mut outs);
             all
         }
     }
@@ -406,13 +461,16 @@ mod tests {
         rows.into_iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
     }
 
+    const INTEGERS: [KvFormat; 2] = [KvFormat::I16, KvFormat::I8];
     const SHAPES: [(usize, usize); 8] =
         [(1, 1), (7, 2), (8, 2), (40, 3), (64, 4), (72, 5), (100, 6), (256, 16)];
 
     #[test]
     fn every_tier_gives_the_portable_bits() {
-        for (dim, count) in SHAPES {
-            let mut case = Case::new(dim, count, noise);
+        for ((dim, count), format) in
+            SHAPES.into_iter().flat_map(|shape| INTEGERS.map(|format| (shape, format)))
+        {
+            let mut case = Case { format, ..Case::new(dim, count, noise) };
             case.weights[0][5..].fill(0.0);
             for tier in Tier::available() {
                 let products = |tier| bits(case.products(tier).iter().map(<[f32; 64]>::as_slice));
@@ -451,7 +509,7 @@ mod tests {
 
     #[test]
     fn positions_that_do_not_count_change_nothing() {
-        let formats = [KvFormat::I16, KvFormat::F32];
+        let formats = [KvFormat::I16, KvFormat::I8, KvFormat::F32];
         for ((dim, count), format) in
             SHAPES.into_iter().flat_map(|shape| formats.map(|format| (shape, format)))
         {
@@ -511,17 +569,27 @@ mod tests {
 
     /// Maximum relative error of a product of two numbers that are rounded to 16-bit floats.
     const HALVES: f64 = 2.0 / 4096.0;
+    /// Maximum relative error of a product if one of the numbers is rounded to 8 bits, with a factor that
+    /// is rounded up by at most a 64th, and the other number to 16 bits.
+    const BYTES: f64 = 1.02 / 254.0 + HALVES;
+
+    const fn most(format: KvFormat) -> f64 {
+        if matches!(format, KvFormat::I8) { BYTES } else { HALVES }
+    }
 
     #[test]
-    fn loses_less_than_16_bit_floats() {
-        for (dim, count) in SHAPES {
+    fn loses_no_more_than_the_rounding() {
+        for ((dim, count), format) in
+            SHAPES.into_iter().flat_map(|shape| INTEGERS.map(|format| (shape, format)))
+        {
             let alike = Case::new(dim, count, noise);
             let spread = Case::new(dim, count, |dim, seed| {
                 noise(dim, seed).iter().map(|x| x * x.abs().powi(7) * 1e6 / (seed as f32 + 1.0)).collect()
             });
             for case in [alike, spread] {
-                let (products, outputs) = errors(&case);
-                assert!(products < HALVES && outputs < HALVES, "{dim}: {products:e} {outputs:e}");
+                let (products, outputs) = errors(&Case { format, ..case });
+                let most = most(format);
+                assert!(products < most && outputs < most, "{format:?} {dim}: {products:e} {outputs:e}");
             }
         }
     }
@@ -529,16 +597,18 @@ mod tests {
     #[test]
     fn the_longest_keys_fit() {
         for row in [|dim, _| vec![3.0; dim], noise] {
-            let mut case = Case::new(LONGEST, 1, row);
-            case.queries = case.keys[..1].to_vec();
-            let (products, _) = errors(&case);
-            assert!(products < 4e-3, "{products:e}");
+            for format in INTEGERS {
+                let mut case = Case { format, ..Case::new(LONGEST, 1, row) };
+                case.queries = case.keys[..1].to_vec();
+                let (products, _) = errors(&case);
+                assert!(products < 4e-3, "{format:?}: {products:e}");
+            }
         }
     }
 
     #[test]
     fn formats_report_supported_head_sizes() {
-        assert!(KvFormat::I16.takes(LONGEST) && !KvFormat::I16.takes(LONGEST + 1));
+        assert!(INTEGERS.iter().all(|format| format.takes(LONGEST) && !format.takes(LONGEST + 1)));
         assert!(KvFormat::F32.takes(LONGEST + 1));
     }
 
@@ -560,13 +630,15 @@ mod tests {
             |dim, _| (0..dim).map(|at| if at % 3 == 0 { 1e15 } else { 9e14 }).collect(),
         ];
         for row in rows {
-            for dim in [1, 2, 63, 64, 256] {
-                let mut case = Case::new(dim, 2, row);
+            for (dim, format) in
+                [1, 2, 63, 64, 256].into_iter().flat_map(|dim| INTEGERS.map(|format| (dim, format)))
+            {
+                let mut case = Case { format, ..Case::new(dim, 2, row) };
                 case.weights = vec![[1.0 / 64.0; POSITIONS], std::array::from_fn(|at| f32::from(at == 9))];
                 // Queries equal to keys make the sums as large as possible.
                 case.queries = case.keys[..2].to_vec();
-                let (products, outputs) = errors(&case);
-                assert!(products < HALVES && outputs < HALVES, "{dim}: {products:e} {outputs:e}");
+                let ((products, outputs), most) = (errors(&case), most(format));
+                assert!(products < most && outputs < most, "{format:?} {dim}: {products:e} {outputs:e}");
             }
         }
     }
@@ -574,9 +646,8 @@ mod tests {
     #[test]
     fn non_finite_values_affect_only_visible_positions() {
         let bad = [(f32::NAN, 8), (f32::INFINITY, 64), (f32::NEG_INFINITY, 7)];
-        for ((bad, dim), format) in
-            bad.into_iter().flat_map(|bad| [(bad, KvFormat::I16), (bad, KvFormat::F32)])
-        {
+        let formats = [KvFormat::I16, KvFormat::I8, KvFormat::F32];
+        for ((bad, dim), format) in bad.into_iter().flat_map(|bad| formats.map(|format| (bad, format))) {
             let mut case = Case { format, ..Case::new(dim, 1, noise) };
             case.keys[3][1] = bad;
             case.values[60][1] = bad;
@@ -592,6 +663,40 @@ mod tests {
             for tier in Tier::available() {
                 assert!(case.outputs(tier)[0].iter().all(|out| out.is_finite()), "{tier:?}");
             }
+        }
+    }
+
+    #[test]
+    fn values_within_keys_are_those_beside_them() {
+        for (dim, first) in [(64, 0), (100, 34), (7, 2), (96, 64)] {
+            for format in [KvFormat::I16, KvFormat::I8, KvFormat::F32] {
+                let case = Case { format, ..Case::new(dim, 2, noise) };
+                let shape = KvShape::within_keys(format, dim, first);
+                let mut memory = vec![0; shape.block_len()];
+                for (row, key) in case.keys.iter().enumerate() {
+                    shape.write(&mut memory, row, key, &[]);
+                }
+                let mut room = vec![u32::MAX; shape.room_len()];
+                let block = KvBlock::new(shape, &memory, 63).with_values(&mut room);
+                let mut weights = case.weights[0];
+                weights[63] = 0.0;
+                let mut out = vec![0.0; shape.value_dim()];
+                add_values(&[&weights], block, &mut [&mut out]);
+                for (element, out) in out.iter().enumerate() {
+                    let terms =
+                        case.keys.iter().zip(weights).map(|(key, weight)| key[first + element] * weight);
+                    let (size, exact) = (terms.clone().map(f32::abs).sum::<f32>(), terms.sum::<f32>());
+                    assert!((out - exact).abs() < 0.02 * size, "{format:?}, {dim}, {element}: {out} {exact}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eight_bits_take_about_half_of_sixteen() {
+        for (dim, most) in [(64, 0.58), (128, 0.55), (256, 0.53)] {
+            let len = |format| KvShape::new(format, dim).block_len() as f64;
+            assert!(len(KvFormat::I8) < most * len(KvFormat::I16), "{dim}");
         }
     }
 }

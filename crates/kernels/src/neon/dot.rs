@@ -1,7 +1,8 @@
 //! Kernels with NEON and its extension for dot products of bytes.
 
 pub(crate) use super::plain::{
-    add_values, advance, float_products, key_products, quantize, quantize_words, rests, word_products,
+    add_values, advance, expand_keys, expand_values, float_products, key_products, quantize, quantize_words,
+    rests, word_products,
 };
 use super::vector::{Dot, Eight};
 use crate::activation::Activation;

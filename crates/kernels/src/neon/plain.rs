@@ -2,7 +2,7 @@
 
 use super::vector::{Eight, Plain};
 use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
-use crate::attention::{POSITIONS, Query, Words};
+use crate::attention::{Bytes, POSITIONS, Query, Words};
 use crate::bounds::{Bounds, CoarseQuery};
 use crate::f16_as_i16::{self as rounding, Q16Block};
 use crate::format::GROUP;
@@ -113,4 +113,20 @@ pub(crate) unsafe fn advance(
     out: &mut [[f32; COLUMNS]],
 ) {
     advance_columns(run, first, state, out);
+}
+
+/// Expands the keys of a block with the portable code.
+///
+/// # Safety
+/// No requirements, as for [`quantize`].
+pub(crate) unsafe fn expand_keys(block: &Bytes<'_>, room: &mut [i16]) {
+    crate::attention::expand_keys(block, room);
+}
+
+/// Expands the values of a block with the portable code.
+///
+/// # Safety
+/// No requirements, as for [`quantize`].
+pub(crate) unsafe fn expand_values(block: &Bytes<'_>, dim: usize, room: &mut [i16]) {
+    crate::attention::expand_values(block, dim, room);
 }

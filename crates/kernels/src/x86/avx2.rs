@@ -3,7 +3,7 @@
 pub(crate) use super::quantize::{quantize, quantize_words};
 use super::vector::{Avx2, Eight};
 use crate::activation::{Activation, Q8Block, rest_groups};
-use crate::attention::{POSITIONS, Query, Words};
+use crate::attention::{Bytes, POSITIONS, Query, Words};
 use crate::bounds::{Bounds, CoarseQuery};
 use crate::format::GROUP;
 use crate::layout::Tiles;
@@ -104,4 +104,22 @@ pub(crate) unsafe fn advance(
     out: &mut [[f32; COLUMNS]],
 ) {
     advance_columns(run, first, state, out);
+}
+
+/// Expands the keys of a block with the portable code, compiled for the tier.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) unsafe fn expand_keys(block: &Bytes<'_>, room: &mut [i16]) {
+    crate::attention::expand_keys(block, room);
+}
+
+/// Expands the values of a block with the portable code, compiled for the tier.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) unsafe fn expand_values(block: &Bytes<'_>, dim: usize, room: &mut [i16]) {
+    crate::attention::expand_values(block, dim, room);
 }

@@ -1,6 +1,6 @@
 //! Kernels with vectors of 64 bytes (AVX-512 with VNNI).
 
-pub(crate) use super::avx2::{quantize, quantize_words};
+pub(crate) use super::avx2::{expand_keys, expand_values, quantize, quantize_words};
 use super::vector::Sixteen;
 use crate::activation::{Activation, Q8Block, rest_groups};
 use crate::attention::{POSITIONS, Query, Words};

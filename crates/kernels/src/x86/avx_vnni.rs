@@ -1,6 +1,8 @@
 //! Kernels with vectors of 32 bytes and dot products of four bytes per lane (AVX-VNNI).
 
-pub(crate) use super::avx2::{advance, bounds, float_products, quantize, quantize_words, rests};
+pub(crate) use super::avx2::{
+    advance, bounds, expand_keys, expand_values, float_products, quantize, quantize_words, rests,
+};
 #[cfg(doc)]
 use super::has_stand_in;
 use super::vector::{AvxVnni, Eight};

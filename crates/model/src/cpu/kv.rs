@@ -167,9 +167,10 @@ impl<'a> LayerCache<'a> {
         self.cache.memory.layers[self.index].shape.format()
     }
 
-    /// Returns the number of elements into which the values of a block are copied before they are used.
-    pub(super) fn copied_len(self) -> usize {
-        self.cache.memory.layers[self.index].shape.copied_len()
+    /// Returns the number of elements into which keys or values of a block are copied before they are
+    /// used.
+    pub(super) fn room_len(self) -> usize {
+        self.cache.memory.layers[self.index].shape.room_len()
     }
 
     /// Returns the block at index `block` of a key-value head. Only its positions before `end` are

@@ -53,6 +53,7 @@ use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Linear, Mixer, Packed, Weights};
+use crate::{KvCacheType, OpenOptions};
 
 /// Number of tokens in a piece.
 const PIECE: usize = 256;
@@ -85,14 +86,14 @@ impl Network {
     pub(crate) fn new(
         spec: ModelSpec,
         weights: Weights,
-        (context, state_bytes): (usize, Option<usize>),
+        (context, options): (usize, OpenOptions),
         team: Team,
     ) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
-        let kv_memory = KvMemory::new(&spec, kv_format(&spec, &weights));
+        let kv_memory = KvMemory::new(&spec, kv_format(&spec, &weights, options.kv_cache));
         let weights = weights.pack()?;
         let state_memory = StateMemory::new(&spec);
-        let state_bytes = state_bytes.unwrap_or(STATE_BYTES);
+        let state_bytes = options.state_bytes.unwrap_or(STATE_BYTES);
         Ok(Self { spec, weights, rope, kv_memory, state_memory, state_bytes, team })
     }
 
@@ -111,7 +112,7 @@ impl Network {
 }
 
 /// Returns the format in which keys and values are stored.
-fn kv_format(spec: &ModelSpec, weights: &Weights) -> KvFormat {
+fn kv_format(spec: &ModelSpec, weights: &Weights, wanted: KvCacheType) -> KvFormat {
     // Keys and values that come from `f32` weights are computed in `f32`, and are then also stored in
     // `f32`.
     let is_f32 = |linear: &Linear| linear.weight.encoding().operand() == Operand::Floats;
@@ -121,14 +122,23 @@ fn kv_format(spec: &ModelSpec, weights: &Weights) -> KvFormat {
         _ => true,
     };
     let mut shapes = spec.layers.iter().filter_map(|layer| layer.mixer.cached());
-    let is_stored_exactly =
-        weights.layers.iter().all(is_exact) || !shapes.all(|shape| KvFormat::I16.takes(shape.head_dim));
-    if is_stored_exactly { KvFormat::F32 } else { KvFormat::I16 }
+    if !shapes.all(|shape| KvFormat::I16.takes(shape.head_dim)) {
+        return KvFormat::F32;
+    }
+    match wanted {
+        KvCacheType::Q8 => KvFormat::I8,
+        KvCacheType::Auto if weights.layers.iter().all(is_exact) => KvFormat::F32,
+        KvCacheType::Auto => KvFormat::I16,
+    }
 }
 
 /// Returns the size of the keys and values of a token, and of the state of a sequence, in bytes.
-pub(crate) fn bytes_of_sequence(spec: &ModelSpec, weights: &Weights) -> (usize, usize) {
-    let kv_memory = KvMemory::new(spec, kv_format(spec, weights));
+pub(crate) fn bytes_of_sequence(
+    spec: &ModelSpec,
+    weights: &Weights,
+    kv_cache: KvCacheType,
+) -> (usize, usize) {
+    let kv_memory = KvMemory::new(spec, kv_format(spec, weights, kv_cache));
     let state = StateMemory::new(spec).map_or(0, |memory| memory.bytes());
     (kv_memory.bytes_per_position(), state)
 }

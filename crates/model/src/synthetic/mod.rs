@@ -407,7 +407,7 @@ mod tests {
             let file = File::options().append(true).open(&path).unwrap();
             file.set_len(len + tensors.iter().map(|tensor| tensor.padded_bytes() as u64).sum::<u64>())
                 .unwrap();
-            MemoryUse::of(&Checkpoint::open(&path).unwrap(), None).unwrap();
+            MemoryUse::of(&Checkpoint::open(&path).unwrap(), OpenOptions::default()).unwrap();
             std::fs::remove_file(path).unwrap();
         }
     }

@@ -2,7 +2,7 @@
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{LanguageModel, Role, SequenceId, Wanted};
-use formwork_model::{Definition, Device, Model, OpenOptions, Quantization};
+use formwork_model::{Definition, Device, KvCacheType, Model, OpenOptions, Quantization};
 use formwork_vocab::TokenId;
 use serde_json::json;
 
@@ -147,6 +147,9 @@ fn unsupported_operations_of_candle_models_are_errors() {
     let options = OpenOptions { quantize: Some(Quantization::Q8_0), ..OpenOptions::default() };
     let error = Model::open(folder.path(), options).unwrap_err().to_string();
     assert!(error.contains("cannot quantize weights"), "{error}");
+    let options = OpenOptions { kv_cache: KvCacheType::Q8, ..OpenOptions::default() };
+    let error = Model::open(folder.path(), options).unwrap_err().to_string();
+    assert!(error.contains("keys and values of 8 bits"), "{error}");
     let error = open(&golden).hidden_states(&[TokenId(1)]).unwrap_err();
     assert_eq!(error.to_string(), "the model's backend failed");
     // For these models, the reference device is the same as the CPU.

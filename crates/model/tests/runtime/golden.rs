@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use formwork_lm::{EncodedText, LanguageModel, Pooling, Role, Wanted};
-use formwork_model::{Device, Model, OpenOptions};
+use formwork_model::{Device, KvCacheType, Model, OpenOptions};
 use formwork_vocab::TokenId;
 
 use crate::tiny::append;
@@ -95,6 +95,48 @@ fn gemma3_continues_as_expected() {
         82706,
     ];
     assert_eq!(greedy(&mut *model.language_model(), &prompt, expected.len()), expected);
+}
+
+/// Returns the natural logarithms of the probabilities of all tokens after each token of `text`.
+fn log_probabilities(model: &mut dyn LanguageModel, text: &[TokenId]) -> Vec<Vec<f64>> {
+    let sequence = model.open();
+    let after = |token: &TokenId| {
+        let logits = append(model, sequence, &[*token], Role::Generated, Wanted::All).unwrap();
+        let most = logits.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f64 = logits.iter().map(|logit| f64::from(logit - most).exp()).sum();
+        logits.iter().map(|logit| f64::from(logit - most) - sum.ln()).collect()
+    };
+    text.iter().map(after).collect()
+}
+
+/// Returns the mean divergence of `given` from `expected`, in nats per token (Kullback-Leibler).
+fn divergence(expected: &[Vec<f64>], given: &[Vec<f64>]) -> f64 {
+    let of_token = |(expected, given): (&Vec<f64>, &Vec<f64>)| -> f64 {
+        expected.iter().zip(given).map(|(p, q)| p.exp() * (p - q)).sum()
+    };
+    expected.iter().zip(given).map(of_token).sum::<f64>() / expected.len() as f64
+}
+
+#[test]
+fn eight_bits_for_keys_and_values_add_little_to_the_divergence() {
+    const TOKENS: usize = 100;
+    for name in [SMOLLM2, GEMMA3] {
+        let Some(path) = real(name) else { continue };
+        let open = |device, kv_cache| {
+            Model::open(&path, OpenOptions { device, kv_cache, ..OpenOptions::default() }).unwrap()
+        };
+        let exact = open(Device::Reference, KvCacheType::Auto);
+        let text = include_str!("../../../../docs/design/states.md");
+        let text = &exact.tokenizer().unwrap().encode_framed(text).unwrap()[..TOKENS];
+        let exact = log_probabilities(&mut *exact.language_model(), text);
+        let of = |kv_cache| {
+            let model = open(Device::Cpu, kv_cache);
+            divergence(&exact, &log_probabilities(&mut *model.language_model(), text))
+        };
+        let [sixteen, eight] = [KvCacheType::Auto, KvCacheType::Q8].map(of);
+        println!("{name}: {sixteen:.6} nats per token with 16 bits, {eight:.6} with 8 bits");
+        assert!(eight < sixteen + 1e-3, "{name}: {sixteen} {eight}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Batch, ChatInput, LanguageModel, Message, Role, Run, Wanted, masked};
-use formwork_model::OpenOptions;
+use formwork_model::{KvCacheType, OpenOptions};
 use formwork_vocab::{TokenId, TokenSet};
 
 use crate::published::goldens;
@@ -23,6 +23,10 @@ fn each_model(check: impl Fn(&mut dyn LanguageModel)) {
         for dtype in TYPES {
             let file = converted::gguf_with(golden, dtype, Some(CONTEXT as u32));
             check(&mut *tiny::open(&file).unwrap().language_model());
+            if dtype == GgmlDType::Q8_0 {
+                let options = OpenOptions { kv_cache: KvCacheType::Q8, ..OpenOptions::default() };
+                check(&mut *tiny::open_with(&file, options).unwrap().language_model());
+            }
         }
     }
 }

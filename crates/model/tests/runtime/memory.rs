@@ -1,6 +1,6 @@
 //! The memory that models take, computed before they are opened.
 
-use formwork_model::{Checkpoint, MemoryUse, Model, OpenOptions, Quantization};
+use formwork_model::{Checkpoint, KvCacheType, MemoryUse, Model, OpenOptions, Quantization};
 use indicatif::HumanBytes;
 
 use crate::published::{Golden, goldens};
@@ -13,10 +13,14 @@ fn golden(wanted: &str) -> Golden {
 #[test]
 fn computed_memory_is_what_models_take() {
     for (name, golden) in goldens() {
-        for quantize in [None, Some(Quantization::Q8_0)] {
+        for (quantize, kv_cache) in [
+            (None, KvCacheType::Auto),
+            (Some(Quantization::Q8_0), KvCacheType::Auto),
+            (None, KvCacheType::Q8),
+        ] {
             let folder = golden.checkpoint();
-            let needed = MemoryUse::of(&Checkpoint::open(folder.path()).unwrap(), quantize).unwrap();
-            let options = OpenOptions { quantize, ..OpenOptions::default() };
+            let options = OpenOptions { quantize, kv_cache, ..OpenOptions::default() };
+            let needed = MemoryUse::of(&Checkpoint::open(folder.path()).unwrap(), options).unwrap();
             let model = Model::open(folder.path(), options).unwrap();
             assert_eq!(needed.per_token, model.language_model().kv_bytes_per_token(), "{name}");
             assert_eq!(needed.per_sequence > 0, model.spec().unwrap().has_state(), "{name}");
@@ -37,7 +41,7 @@ fn the_context_is_what_fits_and_what_does_not_fit_is_refused() {
         let options = OpenOptions { memory: Some(memory), context, ..OpenOptions::default() };
         Model::open(folder.path(), options).map(|model| model.context_len())
     };
-    let needed = MemoryUse::of(&Checkpoint::open(folder.path()).unwrap(), None).unwrap();
+    let needed = MemoryUse::of(&Checkpoint::open(folder.path()).unwrap(), OpenOptions::default()).unwrap();
     let trained = open(usize::MAX, None).unwrap();
     let least = 512.min(trained);
     assert_eq!(open(needed.with_context(trained), None).unwrap(), trained);
@@ -62,9 +66,12 @@ fn the_context_is_what_fits_and_what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn other_devices_ignore_the_limit() {
+fn other_devices_ignore_the_limit_and_refuse_types_of_keys_and_values() {
     let folder = golden("llama-64").checkpoint();
     let device = tiny::tested();
     let options = OpenOptions { device, memory: Some(0), ..OpenOptions::default() };
     assert!(Model::open(folder.path(), options).is_ok());
+    let options = OpenOptions { device, kv_cache: KvCacheType::Q8, ..OpenOptions::default() };
+    let error = Model::open(folder.path(), options).unwrap_err().to_string();
+    assert!(error.contains("keys and values of 8 bits"), "{error}");
 }

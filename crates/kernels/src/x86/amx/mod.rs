@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 
 pub(crate) use self::products::products;
 pub(crate) use super::avx512::{
-    add_values, advance, bounds, float_products, key_products, quantize, quantize_words, rests, word_products,
+    add_values, advance, bounds, expand_keys, expand_values, float_products, key_products, quantize,
+    quantize_words, rests, word_products,
 };
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
 

@@ -374,7 +374,8 @@ mod tests {
         let teams =
             [1, 2, 3].map(|threads| Team::new(std::num::NonZeroUsize::new(threads).unwrap()).unwrap());
         let kinds = [(false, None), (true, None), (true, Some(3.0))];
-        let kinds = [KvFormat::I16, KvFormat::F32].map(|format| kinds.map(|kind| (format, kind)));
+        let kinds =
+            [KvFormat::I16, KvFormat::I8, KvFormat::F32].map(|format| kinds.map(|kind| (format, kind)));
         for (start, window, kv_heads) in CASES {
             for (format, (has_sinks, softcap)) in kinds.into_iter().flatten() {
                 let mut spec = ModelSpec { attention_softcap: softcap, ..spec() };
@@ -383,7 +384,11 @@ mod tests {
                 let case = format!(
                     "{format:?}, {kv_heads} heads, from {start}, {window:?}, {has_sinks} {softcap:?}"
                 );
-                let most = if format == KvFormat::I16 { 5e-4 } else { 1e-5 };
+                let most = match format {
+                    KvFormat::F32 => 1e-5,
+                    KvFormat::I16 => 5e-4,
+                    KvFormat::I8 => 2e-2,
+                };
                 let (query_len, key_len) = (shape.query_len(), shape.key_len());
                 let queries = floats(COUNT * query_len);
                 let [keys, values] = [(start + COUNT) * key_len; 2].map(&mut floats);

@@ -37,7 +37,7 @@ pub(super) struct Span<'a> {
 #[derive(Default)]
 pub(super) struct Scratch {
     scores: Vec<f32>,
-    /// Values of a block that are copied from its keys.
+    /// Keys or values of a block, copied or expanded.
     copied: Vec<u32>,
 }
 
@@ -108,10 +108,11 @@ impl Span<'_> {
         for (index, at) in blocks.clone().enumerate() {
             let is_last = at + 1 == blocks.end;
             let then = if is_last { block(blocks.start).values() } else { block(at + 1).keys() };
-            let mut read = block(at).prefetching(then);
+            let copied = room(copied, self.piece.run.cache.room_len());
+            let mut read = block(at).with_keys(copied).prefetching(then);
             for heads in all.chunks_mut(TOGETHER) {
                 score(heads, index, read);
-                read = block(at);
+                read = read.prefetching(Prefetch::default());
             }
         }
         for Seeing { scores, seen, .. } in &mut all {
@@ -127,7 +128,7 @@ impl Span<'_> {
         }
         for (index, at) in blocks.clone().enumerate() {
             let then = if at + 1 < blocks.end { Some(block(at + 1).values()) } else { self.next };
-            let copied = room(copied, self.piece.run.cache.copied_len());
+            let copied = room(copied, self.piece.run.cache.room_len());
             let mut read = block(at).with_values(copied).prefetching(then.unwrap_or_default());
             for heads in all.chunks_mut(TOGETHER) {
                 add(heads, index, read);
