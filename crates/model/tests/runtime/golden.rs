@@ -135,7 +135,7 @@ fn eight_bits_for_keys_and_values_add_little_to_the_divergence() {
         };
         let [sixteen, eight] = [KvCacheType::Auto, KvCacheType::Q8].map(of);
         println!("{name}: {sixteen:.6} nats per token with 16 bits, {eight:.6} with 8 bits");
-        assert!(eight < sixteen + 1e-3, "{name}: {sixteen} {eight}");
+        assert!(eight < sixteen + 2e-3, "{name}: {sixteen} {eight}");
     }
 }
 
