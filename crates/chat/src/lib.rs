@@ -26,8 +26,10 @@ mod probe;
 mod reader;
 mod tags;
 mod tool;
+mod turns;
 
 pub use answer::Content;
 pub use format::{ChatFormat, Thoughts};
 pub use reader::{Delta, Reader};
 pub use tool::{Tool, Tools};
+pub use turns::render;

@@ -458,11 +458,39 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) schemas: Option<PathBuf>,
 
+    /// Treatment of fields of a request that no known API has. A field whose name is like that of a
+    /// constraint or of a parameter is always refused.
+    #[arg(long, value_enum, default_value_t = UnknownFieldsArg::Ignore)]
+    pub(crate) unknown_fields: UnknownFieldsArg,
+
+    /// Treatment of a tool whose schema cannot be enforced, for requests without `on_unsupported_schema`.
+    #[arg(long, value_enum, default_value_t = UnsupportedSchemaArg::Error)]
+    pub(crate) on_unsupported_schema: UnsupportedSchemaArg,
+
     #[command(flatten)]
     pub(crate) grammar: GrammarLimitArgs,
 
     #[command(flatten)]
     pub(crate) open: OpenArgs,
+}
+
+/// Treatment of unknown fields.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnknownFieldsArg {
+    /// Ignore them, and name them in the header `x-formwork-ignored` of the response.
+    Ignore,
+    /// Refuse the request.
+    Refuse,
+}
+
+/// Treatment of a schema that cannot be enforced.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum UnsupportedSchemaArg {
+    /// Refuse the request.
+    Error,
+    /// Take any JSON object as the arguments of the tool, and name the tool in the response.
+    JsonObject,
 }
 
 /// Limits of one grammar or schema of a request. A request that needs more is refused.

@@ -14,7 +14,7 @@ use formwork_model::hub::LocalModel;
 use formwork_protocol::tools::Transforms;
 use formwork_server::{App, HostedTools, LoadedModel, ModelSource, Providers, ServerOptions};
 
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, UnknownFieldsArg, UnsupportedSchemaArg};
 use crate::load::Opening;
 use crate::lora::Adapter;
 use crate::{config, files, load, remotes};
@@ -106,6 +106,8 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         read_timeout: args.read_timeout,
         request_timeout: args.request_timeout,
         models_max_bytes: args.models_max_bytes,
+        refuse_unknown_fields: args.unknown_fields == UnknownFieldsArg::Refuse,
+        any_object: args.on_unsupported_schema == UnsupportedSchemaArg::JsonObject,
         ..ServerOptions::default()
     })
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::chat::{ChunkUsage, FinishReason};
 use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
-use crate::{Format, RequestError, request};
+use crate::{Format, IgnoredFields, RequestError, request};
 
 /// Maximum number of prompts in a request. Also the maximum value of `best_of`.
 const MAX_PROMPTS: usize = 128;
@@ -17,7 +17,7 @@ const MAX_LOGPROBS: usize = 20;
 /// Request for completions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CompletionRequest {
-    /// Name under which the server offers the model.
+    /// Name under which the server offers the model. Empty if the request has none.
     pub model: String,
     /// Prompts to continue, at least one.
     pub prompts: Vec<CompletionPrompt>,
@@ -38,6 +38,8 @@ pub struct CompletionRequest {
     pub format: Option<Format>,
     /// Treatment of undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
+    /// Fields of the request that have no effect.
+    pub ignored: IgnoredFields,
 }
 
 /// Prompt to continue.
@@ -56,9 +58,9 @@ impl CompletionRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
     /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut fields = Fields::from_json(body)?;
-        let request = Self {
-            model: fields.required("model")?.string()?,
+        let mut fields = Fields::from_json(body)?.ignoring();
+        let mut request = Self {
+            model: request::read_model(&mut fields)?,
             prompts: read_prompts(fields.required("prompt")?)?,
             parameters: Parameters::read(&mut fields)?,
             best_of: fields.read("best_of", |at| at.at_most(MAX_PROMPTS, "1..=128"))?.unwrap_or(0),
@@ -67,10 +69,11 @@ impl CompletionRequest {
             stream: request::read_stream(&mut fields)?,
             format: request::read_format(&mut fields)?,
             undeclared: request::read_undeclared(&mut fields)?,
+            ignored: IgnoredFields::default(),
         };
         take_without_effect(&mut fields);
         request::check_neutral_completion(&mut fields)?;
-        fields.finish()?;
+        request.ignored = fields.finish_request()?;
         request.checked()
     }
 

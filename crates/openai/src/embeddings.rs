@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::RequestError;
 use crate::error::Problem;
-use crate::request::{Fields, Place};
+use crate::request::{Fields, Place, check_neutral_embedding, read_model, take_without_effect};
+use crate::{IgnoredFields, RequestError};
 
 /// Maximum number of texts in a request. OpenAI has the same limit.
 const MAX_INPUTS: usize = 2048;
@@ -31,6 +31,8 @@ pub struct EmbeddingRequest {
     pub prompt: EmbeddingPrompt,
     /// Treatment of texts that are longer than the context. An extension.
     pub truncation: Truncation,
+    /// Fields of the request that have no effect.
+    pub ignored: IgnoredFields,
 }
 
 /// Choice of the text to put before the inputs.
@@ -119,7 +121,7 @@ impl EmbeddingRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
     /// value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut fields = Fields::from_json(body)?;
+        let mut fields = Fields::from_json(body)?.ignoring();
         let format = |name: &str| match name {
             "float" => Some(EmbeddingFormat::Float),
             "base64" => Some(EmbeddingFormat::Base64),
@@ -131,8 +133,8 @@ impl EmbeddingRequest {
             "last" => Some(EmbeddingPooling::Last),
             _ => None,
         };
-        let request = Self {
-            model: fields.required("model")?.string()?,
+        let mut request = Self {
+            model: read_model(&mut fields)?,
             input: read_input(fields.required("input")?)?,
             format: fields
                 .read("encoding_format", |at| at.one_of(format, "float and base64"))?
@@ -142,6 +144,7 @@ impl EmbeddingRequest {
             normalize: fields.read("normalize", Place::bool)?,
             prompt: read_prompt(&mut fields)?,
             truncation: Truncation::read(&mut fields)?,
+            ignored: IgnoredFields::default(),
         };
         // Tokens are read as they are, so a prompt cannot go before them.
         let is_tokens = |input: &EmbeddingInput| matches!(input, EmbeddingInput::Tokens(_));
@@ -153,9 +156,9 @@ impl EmbeddingRequest {
         if let Some(other) = other.filter(|_| request.input.iter().any(is_tokens)) {
             return Err(RequestError::field("input", Problem::Conflict { other }));
         }
-        // Identifies an end user to OpenAI; has no effect here.
-        fields.take("user");
-        fields.finish()?;
+        take_without_effect(&mut fields);
+        check_neutral_embedding(&mut fields)?;
+        request.ignored = fields.finish_request()?;
         Ok(request)
     }
 }

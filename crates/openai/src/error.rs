@@ -23,6 +23,12 @@ pub(crate) enum Problem {
     Missing,
     #[error("unrecognized request argument")]
     Unrecognized,
+    #[error(
+        "unrecognized request argument, whose name is like that of a constraint; it would not be enforced"
+    )]
+    LikeConstraint,
+    #[error("unrecognized request argument, whose name is like that of a parameter; it would have no effect")]
+    LikeParameter,
     #[error("expected {expected}, found {found}")]
     Type { expected: &'static str, found: &'static str },
     #[error("unsupported value `{given}`; supported values: {supported}")]

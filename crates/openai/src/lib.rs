@@ -1,8 +1,10 @@
 //! Types of the OpenAI API: requests, responses, stream events and errors.
 //!
-//! No other crate knows the wire format. A request is parsed strictly, so that nothing in it is
-//! ignored silently. An unknown field is an error that names the field. So is an unsupported field,
-//! if ignoring it would change the output. A field that is `null` counts as absent. Tools and
+//! No other crate knows the wire format. Nothing in a request is ignored silently. A field that cannot
+//! change the output is read over and named in [`IgnoredFields`]. An unsupported field is an error that
+//! names the field if ignoring it would change the output. So is an unknown field whose name is like
+//! that of a constraint or of a parameter, and any unknown field of a request that only Formwork has. A
+//! field that is `null` counts as absent. Tools and
 //! constraints are parsed into the types of the crates `chat` and `grammar`. Responses are plain data
 //! for serde.
 //!
@@ -53,14 +55,15 @@ pub use grammar::{
     GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
     GrammarTask,
 };
-pub use models::{Model, ModelList};
+pub use models::{Model, ModelList, ModelMeta};
 pub use request::{
-    ChatMessage, ChatRequest, Dry, Format, Parameters, Role, StreamOptions, TokenLimit, ToolCall,
+    ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Parameters, Role, StreamOptions, TokenLimit,
+    ToolCall,
 };
 pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking};
 pub use responses::{
-    ContentPart, IncompleteDetails, InputItem, Item, OutputText, Response, ResponseError, ResponseEvent,
-    ResponseRequest, ResponseUsage, Status,
+    ContentPart, IncompleteDetails, InputDetails, InputItem, Item, OutputText, Response, ResponseError,
+    ResponseEvent, ResponseRequest, ResponseUsage, Status,
 };
 pub use tokens::{
     DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,

@@ -17,6 +17,23 @@ pub struct Model {
     /// Same as `root`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Maximum number of tokens of a prompt and its output, under vLLM's name. Absent for a model that
+    /// is not loaded. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_model_len: Option<usize>,
+    /// Same as `max_model_len`, under the name of hosts. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<usize>,
+    /// Same as `max_model_len`, in llama.cpp's form. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<ModelMeta>,
+}
+
+/// Facts about a loaded model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ModelMeta {
+    /// Maximum number of tokens of a prompt and its output.
+    pub n_ctx: usize,
 }
 
 impl Model {
@@ -30,7 +47,17 @@ impl Model {
             owned_by: "formwork".to_owned(),
             root: None,
             parent: None,
+            max_model_len: None,
+            context_length: None,
+            meta: None,
         }
+    }
+
+    /// Returns the entry with the maximum number of tokens of a prompt and its output.
+    #[must_use]
+    pub fn with_context(self, tokens: usize) -> Self {
+        let meta = Some(ModelMeta { n_ctx: tokens });
+        Self { max_model_len: Some(tokens), context_length: Some(tokens), meta, ..self }
     }
 
     /// Returns the entry of an adapter of the model `parent`.

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Problem;
-use crate::request::{Fields, Place};
-use crate::{EmbeddingUsage, RequestError, Truncation};
+use crate::request::{Fields, Place, read_model, take_without_effect};
+use crate::{EmbeddingUsage, IgnoredFields, RequestError, Truncation};
 
 /// Maximum number of documents in a request.
 const MAX_DOCUMENTS: usize = 2048;
@@ -29,6 +29,8 @@ pub struct RerankRequest {
     pub max_tokens_per_doc: Option<usize>,
     /// Treatment of documents that do not fit the context beside the query.
     pub truncation: Truncation,
+    /// Fields of the request that have no effect.
+    pub ignored: IgnoredFields,
 }
 
 impl RerankRequest {
@@ -38,9 +40,9 @@ impl RerankRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
     /// value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut fields = Fields::from_json(body)?;
-        let request = Self {
-            model: fields.required("model")?.string()?,
+        let mut fields = Fields::from_json(body)?.ignoring();
+        let mut request = Self {
+            model: read_model(&mut fields)?,
             query: fields.required("query")?.non_empty_string()?,
             documents: read_documents(fields.required("documents")?)?,
             top_n: fields.read("top_n", Place::positive)?,
@@ -48,10 +50,10 @@ impl RerankRequest {
             instruction: fields.read("instruction", Place::string)?,
             max_tokens_per_doc: fields.read("max_tokens_per_doc", Place::positive)?,
             truncation: Truncation::read(&mut fields)?,
+            ignored: IgnoredFields::default(),
         };
-        // Identifies an end user; has no effect here.
-        fields.take("user");
-        fields.finish()?;
+        take_without_effect(&mut fields);
+        request.ignored = fields.finish_request()?;
         Ok(request)
     }
 }

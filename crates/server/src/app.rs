@@ -56,6 +56,12 @@ pub struct ServerOptions {
     pub compilers: NonZeroUsize,
     /// Documents that schemas in requests may reference.
     pub schemas: Arc<Remotes>,
+    /// True to refuse fields of a request that no known API has. False to ignore those that can be
+    /// neither a constraint nor a parameter.
+    pub refuse_unknown_fields: bool,
+    /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced, for
+    /// requests that do not say. False if such a tool is an error.
+    pub any_object: bool,
     /// Remote servers that requests may name.
     pub providers: Providers,
     /// Tools that requests to `/v1/tools/run` may use.
@@ -85,6 +91,8 @@ impl Default for ServerOptions {
             },
             compilers: NonZeroUsize::new(cores() / 2).unwrap_or(NonZeroUsize::MIN),
             schemas: Arc::default(),
+            refuse_unknown_fields: false,
+            any_object: false,
             providers: Providers::default(),
             tools: HostedTools::default(),
             shutdown_limit: Duration::from_secs(30),

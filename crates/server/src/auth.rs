@@ -1,5 +1,5 @@
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -25,8 +25,16 @@ pub(crate) async fn check(
 ///
 /// Always compares all keys, each in constant time, to leak nothing through timing except lengths.
 fn is_allowed(headers: &HeaderMap, keys: &[String]) -> bool {
-    let Some(header) = headers.get(AUTHORIZATION) else { return false };
-    let Some((scheme, given)) = header.as_bytes().split_at_checked("Bearer ".len()) else { return false };
+    let Some(given) = key(headers) else { return false };
     let equal = |found, key: &String| found | given.ct_eq(key.as_bytes());
-    scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(keys.iter().fold(Choice::from(0), equal))
+    bool::from(keys.iter().fold(Choice::from(0), equal))
+}
+
+/// Returns the key of a request: `Authorization: Bearer KEY`, or the `x-api-key` of Anthropic's clients.
+fn key(headers: &HeaderMap) -> Option<&[u8]> {
+    let bearer = headers.get(AUTHORIZATION).and_then(|header| {
+        let (scheme, key) = header.as_bytes().split_at_checked("Bearer ".len())?;
+        scheme.eq_ignore_ascii_case(b"Bearer ").then_some(key)
+    });
+    bearer.or_else(|| headers.get("x-api-key").map(HeaderValue::as_bytes))
 }

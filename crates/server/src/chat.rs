@@ -13,19 +13,22 @@ use crate::app::{App, Served};
 use crate::body::JsonBody;
 use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
+use crate::ignored::with_ignored;
 use crate::{prepare, stream};
 
 /// `POST /v1/chat/completions`.
 pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
     let request = ChatRequest::from_json(&body)?;
+    app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
     let answer = Answer::new("chatcmpl-", &served.model.id);
-    let (stream, logprobs) = (request.stream, request.logprobs.is_some());
+    let (stream, logprobs, ignored) = (request.stream, request.logprobs.is_some(), request.ignored.clone());
     let started = Started::new(&app, served, request).await?;
-    match stream {
-        Some(options) => Ok(stream::respond(started, answer, options)),
-        None => Ok(Json(collect(started, &answer, logprobs).await?).into_response()),
-    }
+    let response = match stream {
+        Some(options) => stream::respond(started, answer, options),
+        None => Json(collect(started, &answer, logprobs).await?).into_response(),
+    };
+    Ok(with_ignored(response, &ignored))
 }
 
 /// The running outputs of a chat request.

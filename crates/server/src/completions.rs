@@ -22,6 +22,7 @@ use crate::answer::{Answer, FINGERPRINT, usage};
 use crate::app::{App, Served, ServerOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
+use crate::ignored::with_ignored;
 use crate::tokens::check_tokens;
 use crate::{choice, prepare};
 
@@ -30,6 +31,7 @@ const MAX_TOKENS: usize = 16;
 
 pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
     let request = CompletionRequest::from_json(&body)?;
+    app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
     let answer = Answer::new("cmpl-", &served.model.id);
     let options = app.options().clone();
@@ -40,10 +42,12 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     };
     let constraint = app.offload_or_compile(constraint).await?;
     let started = app.offload(move || Started::new(served, request, constraint.as_ref(), &options)).await?;
-    match started.request.stream {
-        Some(options) => Ok(pieces::respond(started, answer, options)),
-        None => Ok(Json(collect(started, &answer).await?).into_response()),
-    }
+    let ignored = started.request.ignored.clone();
+    let response = match started.request.stream {
+        Some(options) => pieces::respond(started, answer, options),
+        None => Json(collect(started, &answer).await?).into_response(),
+    };
+    Ok(with_ignored(response, &ignored))
 }
 
 /// The running generations of a request.

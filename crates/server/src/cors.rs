@@ -32,7 +32,10 @@ pub(crate) async fn allow(State(app): State<App>, request: Request, next: Next) 
     headers.append(VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = allowed {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("x-request-id, retry-after"));
+        headers.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("x-request-id, retry-after, x-formwork-ignored"),
+        );
     }
     response
 }

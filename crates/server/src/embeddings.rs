@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use formwork_engine::{EmbedError, Pooling};
 use formwork_lm::EmbeddingProfile;
 use formwork_openai::{
@@ -13,17 +14,25 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use crate::app::{App, Served};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
+use crate::ignored::with_ignored;
 use crate::tokens::check_tokens;
 
 /// Maximum number of texts of one request in the engine's queue, which reads short ones in one pass.
 pub(crate) const TOGETHER: usize = 16;
 
-pub(crate) async fn create(
-    State(app): State<App>,
-    JsonBody(body): JsonBody,
-) -> Result<Json<EmbeddingList>, ApiError> {
-    let EmbeddingRequest { model, input, format, dimensions, pooling, normalize, prompt, truncation } =
-        EmbeddingRequest::from_json(&body)?;
+pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
+    let EmbeddingRequest {
+        model,
+        input,
+        format,
+        dimensions,
+        pooling,
+        normalize,
+        prompt,
+        truncation,
+        ignored,
+    } = EmbeddingRequest::from_json(&body)?;
+    app.check_ignored(&ignored)?;
     let served = app.model(&model).await?;
     let abilities = served.model.engine.abilities();
     let profile = abilities.embedding.clone().ok_or_else(|| Kind::Unable {
@@ -74,7 +83,8 @@ pub(crate) async fn create(
             scale_to_one(vector);
         }
     }
-    Ok(Json(EmbeddingList::new(served.model.id.clone(), vectors, format, used)))
+    let list = EmbeddingList::new(served.model.id.clone(), vectors, format, used);
+    Ok(with_ignored(Json(list), &ignored))
 }
 
 /// Returns the text that goes before each input.

@@ -37,6 +37,7 @@ mod directives;
 mod embeddings;
 mod error;
 mod grammar;
+mod ignored;
 mod listen;
 mod local;
 mod log;

@@ -31,6 +31,7 @@ impl LocalBackend {
 
     async fn start(&self, body: &Body) -> Result<Begun, ApiError> {
         let request = ChatRequest::from_fields(body.clone())?;
+        self.app.check_ignored(&request.ignored)?;
         let served = self.app.model(&request.model).await?;
         let answer = Answer::new("chatcmpl-", &served.model.id);
         let started = Started::new(&self.app, served, request.clone()).await?;

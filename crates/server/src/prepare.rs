@@ -63,7 +63,7 @@ impl Served {
     ) -> Result<Prepared, ApiError> {
         let tools = chat.tools.clone();
         let input = self.chat_input(chat, &tools);
-        let mut text = self.model.template.render(&input).map_err(Kind::Template)?;
+        let mut text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
         let mut thoughts = self.format.thoughts(&text);
         if chat.parameters.reasoning_budget.is_some() && thoughts == Thoughts::Possible {
             let open = self.format.thoughts_open().ok_or(Kind::NoReasoningBudget)?;
@@ -75,7 +75,7 @@ impl Served {
         let mut reading = Reading { content, tools, thoughts };
         let mut unsupported = Vec::new();
         let constraint = match self.answer_constraint(chat, &reading, compiling) {
-            Err(error) if chat.any_object && error.is_of_tool() => {
+            Err(error) if chat.any_object.unwrap_or(options.any_object) && error.is_of_tool() => {
                 unsupported = self.loosen(&mut reading.tools, chat.undeclared);
                 self.answer_constraint(chat, &reading, compiling)?
             }

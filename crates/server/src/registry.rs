@@ -54,6 +54,9 @@ pub struct ModelSource {
     pub load: Loader,
 }
 
+/// Names that clients send if their user has chosen no model. The first one stands for a missing name.
+const PLACEHOLDERS: [&str; 8] = ["", "default", "local-model", "local", "model", "dummy", "any", "none"];
+
 /// All models by name.
 pub(crate) struct Registry {
     entries: Vec<Entry>,
@@ -131,21 +134,30 @@ impl Registry {
 
     /// Returns the entries of all names, aliases and adapters for the list of models.
     pub(crate) fn models(&self) -> impl Iterator<Item = Model> {
-        self.entries.iter().flat_map(|entry| {
-            let names = entry.names.iter().map(|name| Model::new(name, entry.created));
-            let adapters = entry.adapters.iter().map(|adapter| {
+        self.entries.iter().zip(self.contexts()).flat_map(|(entry, context)| {
+            let names = entry.names.iter().map(move |name| entry.listed(name, context));
+            let adapters = entry.adapters.iter().map(move |adapter| {
                 let name = format!("{}:{adapter}", entry.names[0]);
-                Model::new(name, entry.created).with_parent(&entry.names[0])
+                entry.listed(&name, context).with_parent(&entry.names[0])
             });
             names.chain(adapters)
         })
+    }
+
+    /// Returns the number of tokens of each model's context, if the model is loaded.
+    fn contexts(&self) -> Vec<Option<usize>> {
+        let context = |state: &State| match state {
+            State::Loaded(variants) => Some(variants.plain.model.engine.context_len()),
+            State::Unloaded | State::Loading(_) => None,
+        };
+        self.lock().states.iter().map(context).collect()
     }
 
     /// Returns the entry of the model called `name` for the list of models.
     pub(crate) fn model(&self, name: &str) -> Result<Model, ApiError> {
         let Place { model, adapter } = self.place(name)?;
         let entry = &self.entries[model];
-        let model = Model::new(name, entry.created);
+        let model = entry.listed(name, self.contexts()[model]);
         Ok(if adapter.is_some() { model.with_parent(&entry.names[0]) } else { model })
     }
 
@@ -203,9 +215,20 @@ impl Registry {
         }
     }
 
+    /// Returns the place of a name. `NAME:latest` is a name of Ollama's clients, and a placeholder stands
+    /// for the only model.
     fn place(&self, name: &str) -> Result<Place, ApiError> {
-        let unknown = || Kind::Model { given: name.to_owned(), served: self.served() };
-        Ok(*self.places.get(name).ok_or_else(unknown)?)
+        let known = self.places.get(name).or_else(|| self.places.get(name.strip_suffix(":latest")?));
+        if let Some(place) = known {
+            return Ok(*place);
+        }
+        if !PLACEHOLDERS.contains(&name) {
+            return Err(Kind::Model { given: name.to_owned(), served: self.served() }.into());
+        }
+        if self.entries.len() == 1 {
+            return Ok(Place { model: 0, adapter: None });
+        }
+        Err(Kind::NoModel { served: self.served() }.into())
     }
 
     async fn at(self: &Arc<Self>, index: usize) -> Result<Outcome, NoRoom> {
@@ -357,6 +380,15 @@ impl Entry {
         let names = model.names().map(str::to_owned).collect();
         let adapters = model.engine.adapters().to_vec();
         Self { names, adapters, created: model.created, bytes: 0, at_start: false, load: None }
+    }
+
+    /// Returns the entry of a name for the list of models.
+    fn listed(&self, name: &str, context: Option<usize>) -> Model {
+        let model = Model::new(name, self.created);
+        match context {
+            Some(tokens) => model.with_context(tokens),
+            None => model,
+        }
     }
 
     fn of_source(source: ModelSource) -> Self {

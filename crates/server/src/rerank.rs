@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use formwork_engine::TextRequest;
 use formwork_lm::Ranking;
 use formwork_openai::{RerankRequest, Reranking, Truncation};
@@ -13,16 +14,15 @@ use crate::app::App;
 use crate::body::JsonBody;
 use crate::embeddings::{TOGETHER, failed};
 use crate::error::{ApiError, Kind};
+use crate::ignored::with_ignored;
 
 /// Instruction for models that read one, if the request has none. It is that of Qwen3-Reranker's model
 /// card.
 const INSTRUCTION: &str = "Given a web search query, retrieve relevant passages that answer the query";
 
-pub(crate) async fn create(
-    State(app): State<App>,
-    JsonBody(body): JsonBody,
-) -> Result<Json<Reranking>, ApiError> {
+pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
     let request = RerankRequest::from_json(&body)?;
+    app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
     let abilities = served.model.engine.abilities();
     let ranking = abilities.ranking.clone().ok_or_else(|| Kind::Unable {
@@ -59,7 +59,8 @@ pub(crate) async fn create(
     };
     let scores = stream::iter(texts.into_iter().enumerate()).map(score).buffered(TOGETHER);
     let scores = scores.try_collect::<Vec<f32>>().await?;
-    Ok(Json(Reranking::new(served.model.id.clone(), &request, &scores, used)))
+    let ranked = Reranking::new(served.model.id.clone(), &request, &scores, used);
+    Ok(with_ignored(Json(ranked), &request.ignored))
 }
 
 /// Encodes queries and documents in the form that a model reads.

@@ -5,7 +5,6 @@ mod growing;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use formwork_openai::{Response, ResponseRequest, Status};
 use serde_json::{Map, Value};
 
@@ -15,6 +14,7 @@ use crate::body::JsonBody;
 use crate::chat::Started;
 use crate::choice::{Choice, Said};
 use crate::error::{ApiError, Kind};
+use crate::ignored::with_ignored;
 use growing::Growing;
 
 pub(crate) async fn create(
@@ -22,6 +22,8 @@ pub(crate) async fn create(
     JsonBody(body): JsonBody,
 ) -> Result<axum::response::Response, ApiError> {
     let ResponseRequest { chat, repeated } = ResponseRequest::from_json(&body)?;
+    app.check_ignored(&chat.ignored)?;
+    let ignored = chat.ignored.clone();
     let served = app.model(&chat.model).await?;
     let answer = Answer::new("resp_", &served.model.id);
     let stream = chat.stream.is_some();
@@ -29,9 +31,9 @@ pub(crate) async fn create(
     let choice = started.choices.pop().ok_or(Kind::Panicked)?;
     let begun = begun(&answer, repeated, started.unsupported);
     if stream {
-        return Ok(events::respond(choice, answer, begun));
+        return Ok(with_ignored(events::respond(choice, answer, begun), &ignored));
     }
-    Ok(Json(collect(choice, &answer, begun).await?).into_response())
+    Ok(with_ignored(Json(collect(choice, &answer, begun).await?), &ignored))
 }
 
 /// Creates a response in progress, without any output.

@@ -2,10 +2,12 @@ use std::io;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tower::util::MapRequest;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
@@ -14,8 +16,16 @@ use crate::{
     openapi, rerank, responses, tokens, tools,
 };
 
-/// Creates the router with all routes and middleware of `app`.
+/// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
+const UNVERSIONED: [&str; 5] = ["/chat/completions", "/completions", "/responses", "/embeddings", "/models"];
+
+/// Creates the router with all routes and middleware of `app`. Paths may end in a slash, and those of
+/// OpenAI's API may lack `/v1`.
 pub fn router(app: App) -> Router {
+    Router::new().fallback_service(MapRequest::new(routes(app), with_usual_path))
+}
+
+fn routes(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
@@ -81,6 +91,26 @@ pub async fn serve(
             Ok(())
         }
     }
+}
+
+/// Rewrites a path to the one that the routes have.
+fn with_usual_path(mut request: Request) -> Request {
+    let uri = request.uri();
+    let given = uri.path();
+    let path = given.trim_end_matches('/');
+    let version = if UNVERSIONED.contains(&path) || path.starts_with("/models/") { "/v1" } else { "" };
+    if path.is_empty() || (path.len() == given.len() && version.is_empty()) {
+        return request;
+    }
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    if let Ok(rewritten) = format!("{version}{path}{query}").parse() {
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(rewritten);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
 }
 
 async fn unknown_route(request: Request) -> ApiError {

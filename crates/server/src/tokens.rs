@@ -110,6 +110,6 @@ impl Served {
     fn render(&self, request: &TemplateRequest) -> Result<String, ApiError> {
         let input = self.chat_input(&request.chat, &request.chat.tools);
         let input = ChatInput { add_generation_prompt: request.add_generation_prompt, ..input };
-        Ok(self.model.template.render(&input).map_err(Kind::Template)?)
+        Ok(formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?)
     }
 }

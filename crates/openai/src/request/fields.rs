@@ -1,18 +1,27 @@
 //! Typed access to the values of a request. Each value carries its path, so that errors can name
 //! the field.
 
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
+use super::ignored::{IgnoredFields, is_like_constraint, is_like_parameter};
+use super::neutral::asks_nothing;
 use crate::RequestError;
 use crate::error::Problem;
+
+/// Fields without effect that have been found so far, shared by all parts of a request. `None` if an
+/// unknown field is an error.
+type Ignored = Option<Rc<RefCell<IgnoredFields>>>;
 
 /// Value in a request, with its path such as `messages[0].content`.
 #[derive(Clone)]
 pub(crate) struct Place {
     path: String,
     value: Value,
+    ignored: Ignored,
 }
 
 /// Fields of a JSON object that have not been read yet. Fields that are `null` are dropped.
@@ -20,6 +29,7 @@ pub(crate) struct Fields {
     /// Path of the object. Empty for the body of the request.
     path: String,
     unread: Map<String, Value>,
+    ignored: Ignored,
 }
 
 impl Fields {
@@ -35,17 +45,30 @@ impl Fields {
     }
 
     pub(crate) fn of_fields(fields: Map<String, Value>) -> Self {
-        Self::new(String::new(), fields)
+        Self::new(String::new(), fields, None)
     }
 
-    fn new(path: String, mut unread: Map<String, Value>) -> Self {
+    fn new(path: String, mut unread: Map<String, Value>, ignored: Ignored) -> Self {
         unread.retain(|_, value| !value.is_null());
-        Self { path, unread }
+        Self { path, unread, ignored }
+    }
+
+    /// Makes unknown fields of the request no errors, here and in all parts that are read from now on.
+    #[must_use]
+    pub(crate) fn ignoring(self) -> Self {
+        Self { ignored: Some(Rc::default()), ..self }
     }
 
     pub(crate) fn take(&mut self, name: &str) -> Option<Place> {
         let value = self.unread.shift_remove(name)?;
-        Some(Place { path: self.path_of(name), value })
+        Some(Place { path: self.path_of(name), value, ignored: self.ignored.clone() })
+    }
+
+    /// Marks a field as read that is known to have no effect.
+    pub(crate) fn ignore(&mut self, name: &str) {
+        if let Some(at) = self.take(name) {
+            at.ignore();
+        }
     }
 
     /// Returns the value of a field without marking the field as read.
@@ -72,11 +95,45 @@ impl Fields {
         self.take(name).ok_or_else(|| RequestError::field(self.path_of(name), Problem::Missing))
     }
 
-    /// Checks that all fields have been read.
+    /// Checks that all fields have been read, or that the others have no effect.
+    ///
+    /// # Errors
+    /// Returns an error that names the first unread field, unless [unknown fields are
+    /// ignored](Self::ignoring). Then only a field is an error whose name is like that of a constraint,
+    /// or is like that of a parameter and whose value asks for something. The names in messages and in
+    /// items can be neither.
+    pub(crate) fn finish(self) -> Result<(), RequestError> {
+        self.finish_request().map(drop)
+    }
+
+    /// Checks the fields of a whole request like [`Fields::finish`]. Returns the fields without effect.
+    pub(crate) fn finish_request(self) -> Result<IgnoredFields, RequestError> {
+        let Some(ignored) = &self.ignored else {
+            self.finish_strictly()?;
+            return Ok(IgnoredFields::default());
+        };
+        let is_message = ["messages[", "input["].iter().any(|start| self.path.starts_with(start));
+        for (name, value) in &self.unread {
+            let path = self.path_of(name);
+            if !is_message && is_like_constraint(name) {
+                return Err(RequestError::field(path, Problem::LikeConstraint));
+            }
+            if !is_message && is_like_parameter(name) && !asks_nothing(value) {
+                return Err(RequestError::field(path, Problem::LikeParameter));
+            }
+            ignored.borrow_mut().add_unknown(path);
+        }
+        if !self.path.is_empty() {
+            return Ok(IgnoredFields::default());
+        }
+        Ok(ignored.take())
+    }
+
+    /// Checks that all fields have been read. For objects in which each field may be a constraint.
     ///
     /// # Errors
     /// Returns an error that names the first unread field.
-    pub(crate) fn finish(self) -> Result<(), RequestError> {
+    pub(crate) fn finish_strictly(self) -> Result<(), RequestError> {
         match self.unread.keys().next() {
             Some(name) => Err(RequestError::field(self.path_of(name), Problem::Unrecognized)),
             None => Ok(()),
@@ -103,6 +160,22 @@ impl Place {
 
     pub(crate) const fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Notes that the field has no effect.
+    pub(crate) fn ignore(self) {
+        if let Some(ignored) = &self.ignored {
+            ignored.borrow_mut().add_known(self.path);
+        }
+    }
+
+    /// Returns the value that the text of this field encodes as JSON, at the same path.
+    pub(crate) fn decoded(self) -> Result<Self, RequestError> {
+        let Some(text) = self.value.as_str() else { return Ok(self) };
+        match formwork_json::from_str(text) {
+            Ok(value) => Ok(Self { value, ..self }),
+            Err(source) => Err(self.error(Problem::EmbeddedJson(source))),
+        }
     }
 
     pub(crate) fn string(self) -> Result<String, RequestError> {
@@ -149,10 +222,15 @@ impl Place {
     /// Parses an integer of at least `min`. Integers above `i64::MAX` become `i64::MAX`. `range`
     /// describes the allowed integers for the error message.
     pub(crate) fn integer(&self, min: i64, range: &'static str) -> Result<i64, RequestError> {
+        // Some clients send an integer as a float, such as `16.0`.
+        let whole =
+            |given: f64| (given.fract() == 0.0 && given.abs() < 2f64.powi(53)).then_some(given as i64);
         let given = match (self.value.as_i64(), self.value.as_u64()) {
             (Some(given), _) => given,
             (None, Some(_)) => i64::MAX,
-            (None, None) => return Err(self.wrong_type("an integer")),
+            (None, None) => {
+                self.value.as_f64().and_then(whole).ok_or_else(|| self.wrong_type("an integer"))?
+            }
         };
         if given >= min {
             return Ok(given);
@@ -197,7 +275,10 @@ impl Place {
 
     pub(crate) fn list(self, expected: &'static str) -> Result<Vec<Self>, RequestError> {
         let Value::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
-        let place = |(index, value)| Self { path: format!("{}[{index}]", self.path), value };
+        let place = |(index, value)| {
+            let (path, ignored) = (format!("{}[{index}]", self.path), self.ignored.clone());
+            Self { path, value, ignored }
+        };
         Ok(items.into_iter().enumerate().map(place).collect())
     }
 
@@ -210,17 +291,17 @@ impl Place {
 
     /// Returns the members of an object, as pairs of name and value.
     pub(crate) fn entries(self) -> Result<Vec<(String, Self)>, RequestError> {
-        let path = self.path.clone();
+        let (path, ignored) = (self.path.clone(), self.ignored.clone());
         let entry = |(name, value)| {
             let path = format!("{path}.{name}");
-            (name, Self { path, value })
+            (name, Self { path, value, ignored: ignored.clone() })
         };
         Ok(self.map()?.into_iter().map(entry).collect())
     }
 
     pub(crate) fn fields(self) -> Result<Fields, RequestError> {
-        let path = self.path.clone();
-        Ok(Fields::new(path, self.map()?))
+        let (path, ignored) = (self.path.clone(), self.ignored.clone());
+        Ok(Fields::new(path, self.map()?, ignored))
     }
 
     /// Parses a JSON Schema, which must be an object or a boolean.
@@ -233,11 +314,7 @@ impl Place {
 
     /// Parses a JSON Schema, or a string with the JSON text of a schema.
     pub(crate) fn schema_or_text(self) -> Result<Value, RequestError> {
-        let Some(text) = self.value.as_str() else { return self.schema() };
-        match formwork_json::from_str(text) {
-            Ok(value) => Self { path: self.path, value }.schema(),
-            Err(source) => Err(self.error(Problem::EmbeddedJson(source))),
-        }
+        self.decoded()?.schema()
     }
 }
 

@@ -43,19 +43,35 @@ pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, Request
 /// Returns an error if more than one field gives a format.
 pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
     type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
-    const READERS: [(&str, Reader); 5] = [
+    const READERS: [(&str, Reader); 11] = [
         ("response_format", read_response_format),
-        ("grammar", |at| Ok(Some(Format { part: Part::Gbnf(at.non_empty_string()?), field: "grammar" }))),
-        ("guided_json", |at| Ok(Some(Format::json_schema(at.schema_or_text()?, "guided_json")))),
-        ("guided_regex", |at| Ok(Some(Format { part: Part::Regex(at.string()?), field: "guided_regex" }))),
-        ("guided_choice", |at| read_choice(at).map(Some)),
+        ("structured_outputs", read_structured_outputs),
+        ("grammar", |at| read_gbnf(at, "grammar").map(Some)),
+        ("guided_json", |at| read_schema(at, "guided_json").map(Some)),
+        ("guided_regex", |at| read_regex(at, "guided_regex").map(Some)),
+        ("guided_choice", |at| read_choice(at, "guided_choice").map(Some)),
+        ("guided_grammar", |at| read_gbnf(at, "guided_grammar").map(Some)),
+        // SGLang's names, of which llama.cpp has the first one too.
+        ("json_schema", |at| read_schema(at, "json_schema").map(Some)),
+        ("regex", |at| read_regex(at, "regex").map(Some)),
+        ("ebnf", |at| read_gbnf(at, "ebnf").map(Some)),
+        ("structural_tag", |at| read_tags(at, "structural_tag").map(Some)),
     ];
-    let mut found: Option<(&str, Format)> = None;
-    for (name, read) in READERS {
+    one_of(fields, &READERS)
+}
+
+/// Parses the fields that `readers` name, of which at most one may give a format.
+fn one_of(
+    fields: &mut Fields,
+    readers: &[(&'static str, fn(Place) -> Result<Option<Format>, RequestError>)],
+) -> Result<Option<Format>, RequestError> {
+    let mut found: Option<(&'static str, Format)> = None;
+    for &(name, read) in readers {
         let Some(at) = fields.take(name) else { continue };
+        let place = at.clone();
         let Some(format) = read(at)? else { continue };
         if let Some((other, _)) = found {
-            return Err(RequestError::field(name, Problem::Conflict { other }));
+            return Err(place.error(Problem::Conflict { other }));
         }
         found = Some((name, format));
     }
@@ -80,36 +96,101 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
     let format =
         match fields.required("type")?.one_of(known, "text, json_object, json_schema and structural_tag")? {
             Type::Text => None,
-            Type::JsonObject => Some(Format::json_object()),
+            // llama.cpp and several hosts put a schema here.
+            Type::JsonObject => Some(match fields.take("schema") {
+                Some(at) => Format::json_schema(at.schema()?, "response_format.schema"),
+                None => Format::json_object(),
+            }),
             Type::StructuralTag => {
                 let part = Part::Tags(structural_tag::read(&mut fields)?);
                 Some(Format { part, field: "response_format" })
             }
-            Type::JsonSchema => {
-                let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
-                Some(Format::json_schema(schema, "response_format.json_schema.schema"))
-            }
+            Type::JsonSchema => Some(match fields.take("schema") {
+                // The form of a request for a response, which llama.cpp takes here too.
+                Some(at) => {
+                    for name in ["name", "description", "strict"] {
+                        fields.ignore(name);
+                    }
+                    Format::json_schema(at.schema()?, "response_format.schema")
+                }
+                None => {
+                    let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
+                    Format::json_schema(schema, "response_format.json_schema.schema")
+                }
+            }),
         };
-    fields.finish()?;
+    fields.finish_strictly()?;
     Ok(format)
 }
 
 /// Parses the object `json_schema` and returns its schema. `name` and `description` have no effect.
 /// The schema is enforced even if `strict` is false.
 pub(crate) fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError> {
-    fields.required("name")?.string()?;
+    // Some clients leave out the name.
+    fields.take("name").map(Place::string).transpose()?;
     fields.take("description").map(Place::string).transpose()?;
     fields.take("strict").map(Place::bool).transpose()?;
     let schema = fields.required("schema")?.schema()?;
-    fields.finish()?;
+    fields.finish_strictly()?;
     Ok(schema)
 }
 
-fn read_choice(at: Place) -> Result<Format, RequestError> {
-    let choices = at.list("an array of strings")?;
+/// Parses vLLM's `structured_outputs`: one of several constraints, and options.
+fn read_structured_outputs(at: Place) -> Result<Option<Format>, RequestError> {
+    type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
+    const READERS: [(&str, Reader); 6] = [
+        ("json", |at| read_schema(at, "structured_outputs.json").map(Some)),
+        ("regex", |at| read_regex(at, "structured_outputs.regex").map(Some)),
+        ("choice", |at| read_choice(at, "structured_outputs.choice").map(Some)),
+        ("grammar", |at| read_gbnf(at, "structured_outputs.grammar").map(Some)),
+        ("json_object", |at| Ok(at.bool()?.then(Format::json_object))),
+        ("structural_tag", |at| read_tags(at, "structured_outputs.structural_tag").map(Some)),
+    ];
+    let place = at.clone();
+    let mut fields = at.fields()?;
+    let format = one_of(&mut fields, &READERS)?.ok_or_else(|| place.error(Problem::Empty))?;
+    // Nothing falls back here, undeclared members are omitted, and the layout is fixed.
+    for name in [
+        "disable_fallback",
+        "disable_any_whitespace",
+        "disable_additional_properties",
+        "_backend",
+        "_backend_was_auto",
+    ] {
+        fields.ignore(name);
+    }
+    fields.finish_strictly()?;
+    Ok(Some(format))
+}
+
+fn read_schema(at: Place, field: &'static str) -> Result<Format, RequestError> {
+    Ok(Format::json_schema(at.schema_or_text()?, field))
+}
+
+fn read_gbnf(at: Place, field: &'static str) -> Result<Format, RequestError> {
+    Ok(Format { part: Part::Gbnf(at.non_empty_string()?), field })
+}
+
+fn read_regex(at: Place, field: &'static str) -> Result<Format, RequestError> {
+    Ok(Format { part: Part::Regex(at.string()?), field })
+}
+
+/// Parses structural tags, or a string with their JSON text.
+fn read_tags(at: Place, field: &'static str) -> Result<Format, RequestError> {
+    let mut fields = at.decoded()?.fields()?;
+    if let Some(kind) = fields.take("type") {
+        kind.one_of(|name| (name == "structural_tag").then_some(()), "structural_tag")?;
+    }
+    let part = Part::Tags(structural_tag::read(&mut fields)?);
+    fields.finish_strictly()?;
+    Ok(Format { part, field })
+}
+
+fn read_choice(at: Place, field: &'static str) -> Result<Format, RequestError> {
+    let choices = at.clone().list("an array of strings")?;
     if choices.is_empty() {
-        return Err(RequestError::field("guided_choice", Problem::Empty));
+        return Err(at.error(Problem::Empty));
     }
     let choices = choices.into_iter().map(Place::string).collect::<Result<_, _>>()?;
-    Ok(Format { part: Part::Choices(choices), field: "guided_choice" })
+    Ok(Format { part: Part::Choices(choices), field })
 }

@@ -1,4 +1,4 @@
-use super::fields::{Fields, Place};
+use super::fields::Place;
 use super::neutral;
 use crate::RequestError;
 use crate::error::Problem;
@@ -59,7 +59,7 @@ pub struct ChatMessage {
 /// Tool call in an assistant message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
-    /// Id of the call, unique within the conversation.
+    /// Id of the call, unique within the conversation. Empty if the request has none.
     pub id: String,
     /// Name of the called function.
     pub name: String,
@@ -92,10 +92,10 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
     message.name = fields.read("name", Place::string)?;
     if role == Role::Assistant {
         neutral::check(&mut fields, &neutral::ASSISTANT)?;
-        // Official clients send back their parsed form of the content.
-        fields.take("parsed");
-        // LiteLLM stores data of other providers here.
-        fields.take("provider_specific_fields");
+        // Clients send back what they derived from an answer, and what other servers had added to it.
+        for name in ["parsed", "provider_specific_fields", "refusal", "annotations"] {
+            fields.ignore(name);
+        }
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
         let reasoning = fields.read("reasoning_content", Place::string)?;
         message.reasoning = reasoning.or(fields.read("reasoning", Place::string)?);
@@ -103,11 +103,13 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
         if message.content.is_none() && message.tool_calls.is_empty() {
             return Err(at.error(Problem::SaysNothing));
         }
+    } else if role == Role::Tool {
+        // A tool may have nothing to say, and an image of a tool must not end the conversation.
+        let content = fields.read("content", |at| read_parts(at, Images::Placeholder))?;
+        message.content = Some(content.unwrap_or_default());
+        message.tool_call_id = Some(fields.read("tool_call_id", Place::string)?.unwrap_or_default());
     } else {
         message.content = Some(read_content(fields.required("content")?)?);
-    }
-    if role == Role::Tool {
-        message.tool_call_id = Some(fields.required("tool_call_id")?.string()?);
     }
     fields.finish()?;
     Ok(message)
@@ -117,17 +119,19 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
     let call = |at: Place| {
         let mut fields = at.fields()?;
         // Some clients send back the `index` of streamed calls.
-        fields.take("index");
-        fields.take("provider_specific_fields");
+        for name in ["index", "provider_specific_fields"] {
+            fields.ignore(name);
+        }
         if let Some(kind) = fields.take("type") {
             kind.one_of(|name| (name == "function").then_some(()), "function")?;
         }
-        let id = fields.required("id")?.string()?;
+        let id = fields.read("id", Place::string)?.unwrap_or_default();
         let mut function = fields.required("function")?.fields()?;
         let name = function.required("name")?.string()?;
-        let arguments = function.read("arguments", Place::string)?.unwrap_or_else(|| "{}".to_owned());
-        function.take("parsed_arguments");
-        function.take("provider_specific_fields");
+        let arguments = function.read("arguments", read_arguments)?.unwrap_or_else(|| "{}".to_owned());
+        for name in ["parsed_arguments", "provider_specific_fields"] {
+            function.ignore(name);
+        }
         function.finish()?;
         fields.finish()?;
         Ok(ToolCall { id, name, arguments })
@@ -135,24 +139,55 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
     at.list("an array of calls")?.into_iter().map(call).collect()
 }
 
+/// Parses the arguments of a call: a JSON text, or the object itself.
+pub(crate) fn read_arguments(at: Place) -> Result<String, RequestError> {
+    if at.value().is_object() {
+        return Ok(at.value().to_string());
+    }
+    at.string()
+}
+
+/// Treatment of parts of a content that are images.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Images {
+    Refused,
+    /// A text stands for the image.
+    Placeholder,
+}
+
+/// Parses the content of a message: a string or text parts.
 pub(crate) fn read_content(at: Place) -> Result<String, RequestError> {
+    read_parts(at, Images::Refused)
+}
+
+/// Parses a content: a string, or parts, of which images are treated as given.
+pub(crate) fn read_parts(at: Place, images: Images) -> Result<String, RequestError> {
     if at.is_string() {
         return at.string();
     }
     let parts = at.list("a string or an array of text parts")?;
     let texts: Vec<String> =
-        parts.into_iter().map(|part| read_part(part.fields()?)).collect::<Result<_, _>>()?;
+        parts.into_iter().map(|part| read_part(part, images)).collect::<Result<_, _>>()?;
     Ok(texts.join("\n"))
 }
 
-/// Parses a text part and returns its text. The type of the part may be `text`, `input_text` or
+/// Parses a part and returns its text. The type of a text part may be `text`, `input_text` or
 /// `output_text`.
-fn read_part(mut fields: Fields) -> Result<String, RequestError> {
-    let known = |name: &str| ["text", "input_text", "output_text"].contains(&name).then_some(());
-    fields.required("type")?.one_of(known, "text")?;
+fn read_part(at: Place, images: Images) -> Result<String, RequestError> {
+    const TEXTS: [&str; 3] = ["text", "input_text", "output_text"];
+    const IMAGES: [&str; 3] = ["image_url", "input_image", "image"];
+    let mut fields = at.fields()?;
+    let is_image = |name: &str| match name {
+        name if TEXTS.contains(&name) => Some(false),
+        name if IMAGES.contains(&name) && images == Images::Placeholder => Some(true),
+        _ => None,
+    };
+    if fields.required("type")?.one_of(is_image, "text")? {
+        return Ok("[An image, which this model cannot see.]".to_owned());
+    }
     let text = fields.required("text")?.string()?;
-    for name in ["annotations", "logprobs", "parsed"] {
-        fields.take(name);
+    for name in ["annotations", "logprobs", "parsed", "cache_control"] {
+        fields.ignore(name);
     }
     fields.finish()?;
     Ok(text)

@@ -2,6 +2,7 @@
 
 mod fields;
 mod format;
+mod ignored;
 mod message;
 mod neutral;
 mod parameters;
@@ -15,8 +16,9 @@ use serde_json::{Map, Value};
 pub(crate) use fields::{Fields, Place};
 pub use format::Format;
 pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
-pub(crate) use message::read_content;
+pub use ignored::IgnoredFields;
 pub use message::{ChatMessage, Role, ToolCall};
+pub(crate) use message::{Images, read_arguments, read_content, read_parts};
 pub(crate) use parameters::read_stream;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object};
@@ -24,22 +26,10 @@ pub(crate) use tools::{ToolForm, read as read_tools, read_any_object};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Fields that are accepted, but have no effect. They concern accounts, storage and caching of
-/// OpenAI's service.
-const WITHOUT_EFFECT: [&str; 7] = [
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-];
-
 /// Request for a chat completion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChatRequest {
-    /// Name under which the server offers the model.
+    /// Name under which the server offers the model. Empty if the request has none.
     pub model: String,
     /// Messages of the conversation, oldest first. There is at least one.
     pub messages: Vec<ChatMessage>,
@@ -53,8 +43,8 @@ pub struct ChatRequest {
     /// Tools that the model may call, after applying `tool_choice`. Empty if `tool_choice` is `none`.
     pub tools: Tools,
     /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced. If
-    /// false, such a tool is an error. An extension.
-    pub any_object: bool,
+    /// false, such a tool is an error. If `None`, the server decides. An extension.
+    pub any_object: Option<bool>,
     /// Format that the output must match. `None` if any text is allowed.
     pub format: Option<Format>,
     /// Treatment of undeclared members in generated objects. An extension.
@@ -63,6 +53,8 @@ pub struct ChatRequest {
     pub schema_in_prompt: bool,
     /// Additional variables for the chat template. An extension.
     pub chat_template_kwargs: Map<String, Value>,
+    /// Fields of the request that have no effect.
+    pub ignored: IgnoredFields,
 }
 
 impl ChatRequest {
@@ -72,7 +64,7 @@ impl ChatRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
     /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        Self::of(Fields::from_json(body)?)
+        Self::of(Fields::from_json(body)?.ignoring())
     }
 
     /// Parses the body of a request that is already a JSON object.
@@ -81,17 +73,17 @@ impl ChatRequest {
     /// Returns an error in the same cases as [`ChatRequest::from_json`], except that the body is
     /// JSON.
     pub fn from_fields(body: Map<String, Value>) -> Result<Self, RequestError> {
-        Self::of(Fields::of_fields(body))
+        Self::of(Fields::of_fields(body).ignoring())
     }
 
     pub(crate) fn of(mut fields: Fields) -> Result<Self, RequestError> {
-        let model = fields.required("model")?.string()?;
+        let model = read_model(&mut fields)?;
         Self::read(model, fields)
     }
 
     /// Parses all fields of a request except `model`, whose value is given.
     pub(crate) fn read(model: String, mut fields: Fields) -> Result<Self, RequestError> {
-        let request = Self {
+        let mut request = Self {
             model,
             messages: message::read_all(fields.required("messages")?)?,
             stream: read_stream(&mut fields)?,
@@ -103,10 +95,12 @@ impl ChatRequest {
             undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.take("schema_in_prompt").map(Place::bool).transpose()?.unwrap_or(true),
             chat_template_kwargs: read_template_variables(&mut fields)?,
+            ignored: IgnoredFields::default(),
         };
         take_without_effect(&mut fields);
         neutral::check(&mut fields, &neutral::CHAT)?;
-        fields.finish()?;
+        check_of_others(&mut fields)?;
+        request.ignored = fields.finish_request()?;
         let tags = matches!(&request.format, Some(Format { part: Part::Tags(_), .. }));
         if tags && !request.tools.tools.is_empty() {
             return Err(RequestError::field("response_format", Problem::Conflict { other: "tools" }));
@@ -118,13 +112,38 @@ impl ChatRequest {
 /// Marks the unsupported fields of a completion request as read. Returns an error if the value of
 /// one is not neutral.
 pub(crate) fn check_neutral_completion(fields: &mut Fields) -> Result<(), RequestError> {
-    neutral::check(fields, &neutral::COMPLETION)
+    neutral::check(fields, &neutral::COMPLETION)?;
+    check_of_others(fields)
+}
+
+/// Marks the unsupported fields of other servers as read. Returns an error if the value of one is not
+/// neutral.
+fn check_of_others(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::OF_OTHERS)
+}
+
+/// Marks the unsupported fields of a request for a response as read. Returns an error if the value of
+/// one is not neutral.
+pub(crate) fn check_neutral_response(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::RESPONSE)?;
+    check_of_others(fields)
+}
+
+/// Marks the unsupported fields of a request for embeddings as read. Returns an error if the value of
+/// one is not neutral.
+pub(crate) fn check_neutral_embedding(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::EMBEDDING)
+}
+
+/// Parses `model`. A request without a name means the only model of the server.
+pub(crate) fn read_model(fields: &mut Fields) -> Result<String, RequestError> {
+    Ok(fields.read("model", Place::string)?.unwrap_or_default())
 }
 
 /// Marks the fields without effect as read.
 pub(crate) fn take_without_effect(fields: &mut Fields) {
-    for name in WITHOUT_EFFECT {
-        fields.take(name);
+    for name in neutral::WITHOUT_EFFECT {
+        fields.ignore(name);
     }
 }
 
@@ -135,7 +154,18 @@ fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, Re
     if let Some(effort) = fields.take("reasoning_effort") {
         add_effort(&effort, &mut variables)?;
     }
+    if let Some(verbosity) = fields.take("verbosity") {
+        add_verbosity(&verbosity, &mut variables)?;
+    }
     Ok(variables)
+}
+
+/// Adds the variable `verbosity`, unless it is already set. Only templates that know it use it.
+pub(crate) fn add_verbosity(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
+    let known = |name: &str| ["low", "medium", "high"].into_iter().find(|known| *known == name);
+    let verbosity = at.one_of(known, "low, medium and high")?;
+    variables.entry("verbosity").or_insert_with(|| verbosity.into());
+    Ok(())
 }
 
 /// Adds the variable `reasoning_effort`, unless it is already set. The effort `none` also sets

@@ -25,61 +25,137 @@ const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &
     Unsupported { name, asks_nothing, accepted, hint: "" }
 }
 
-/// llama.cpp's name for the field `repetition_penalty`, which is supported under this name only.
-const REPEAT_PENALTY: Unsupported =
-    Unsupported { hint: "use `repetition_penalty`", ..field("repeat_penalty", is_one, "1") };
-const GUIDED_GRAMMAR: Unsupported =
-    Unsupported { hint: "use `grammar`", ..field("guided_grammar", never, "null") };
-/// Options of vLLM for the text of outputs. Only the defaults are accepted, because the server
-/// behaves accordingly.
-const STOP_STRING: Unsupported = field("include_stop_str_in_output", is_false, "false");
-const SPECIAL_TOKENS: Unsupported = field("skip_special_tokens", is_true, "true");
-const SPACES: Unsupported = field("spaces_between_special_tokens", is_true, "true");
+const fn hinted(
+    name: &'static str,
+    asks_nothing: fn(&Value) -> bool,
+    accepted: &'static str,
+    hint: &'static str,
+) -> Unsupported {
+    Unsupported { hint, ..field(name, asks_nothing, accepted) }
+}
+
+/// Unsupported fields of other servers, for chats and completions. Their neutral values mean what this
+/// server does.
+pub(super) const OF_OTHERS: [Unsupported; 37] = [
+    // llama.cpp and servers like it.
+    hinted("repeat_penalty", is_one, "1", "use `repetition_penalty`"),
+    hinted("repeat_last_n", |value| *value == -1, "-1", "penalties see all tokens"),
+    hinted("n_predict", is_minus_one, "-1", "use `max_tokens`"),
+    hinted("num_predict", is_minus_one, "-1", "use `max_tokens`"),
+    hinted("n_probs", is_zero, "0", "use `logprobs`"),
+    field("mirostat", is_zero, "0"),
+    field("tfs_z", is_one, "1"),
+    field("tfs", is_one, "1"),
+    field("top_a", is_zero, "0"),
+    field("top_n_sigma", |value| value.as_f64().is_some_and(|sigma| sigma <= 0.0), "-1"),
+    field("dynatemp_range", is_zero, "0"),
+    field("smoothing_factor", is_zero, "0"),
+    field("samplers", never, "null"),
+    field("lora", is_empty, "[]"),
+    // transformers and vLLM.
+    hinted("max_new_tokens", never, "null", "use `max_tokens`"),
+    hinted("repetition_context_size", never, "null", "penalties see all tokens"),
+    field("min_tokens", is_zero, "0"),
+    field("min_length", is_zero, "0"),
+    field("length_penalty", is_one, "1"),
+    field("early_stopping", is_false, "false"),
+    field("num_beams", is_one, "1"),
+    field("no_repeat_ngram_size", is_zero, "0"),
+    field("encoder_repetition_penalty", is_one, "1"),
+    field("penalty_alpha", is_zero, "0"),
+    field("epsilon_cutoff", is_zero, "0"),
+    field("eta_cutoff", is_zero, "0"),
+    field("guidance_scale", is_one, "1"),
+    field("negative_prompt", is_empty, "\"\""),
+    field("bad_words", is_empty, "[]"),
+    field("allowed_token_ids", never, "null"),
+    field("logits_processors", is_empty, "[]"),
+    field("prompt_logprobs", asks_nothing, "0"),
+    field("truncate_prompt_tokens", never, "null"),
+    // Options for the text of outputs.
+    field("ignore_eos", is_false, "false"),
+    field("include_stop_str_in_output", is_false, "false"),
+    field("skip_special_tokens", is_true, "true"),
+    field("spaces_between_special_tokens", is_true, "true"),
+];
+
+/// Fields of other servers without effect here: settings of caches, of what a model takes in memory and
+/// of measurements, and details of parameters that have no effect.
+pub(super) const WITHOUT_EFFECT: [&str; 24] = [
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "prompt_cache_options",
+    "client_metadata",
+    "cache_prompt",
+    "cache_salt",
+    "id_slot",
+    "num_ctx",
+    "keep_alive",
+    "priority",
+    "session_id",
+    "request_id",
+    "timings_per_token",
+    "guided_decoding_backend",
+    "mirostat_tau",
+    "mirostat_eta",
+    "dynatemp_exponent",
+    "smoothing_curve",
+    "n_keep",
+];
 
 /// Unsupported fields of a chat request.
-pub(super) const CHAT: [Unsupported; 17] = [
-    field("best_of", |value| *value == 1, "1"),
-    REPEAT_PENALTY,
+pub(super) const CHAT: [Unsupported; 18] = [
+    field("best_of", is_one, "1"),
     field("functions", is_empty, "[]"),
     field("function_call", is_no_choice, "\"none\" or \"auto\""),
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
-    field("verbosity", |value| value == "medium", "\"medium\""),
-    field("ignore_eos", is_false, "false"),
+    field("add_generation_prompt", is_true, "true"),
+    field("continue_final_message", is_false, "false"),
+    field("chat_template", never, "null"),
+    field("documents", is_empty, "[]"),
     field("echo", is_false, "false"),
     field("use_beam_search", is_false, "false"),
     field("audio", never, "null"),
     field("prediction", never, "null"),
     field("web_search_options", never, "null"),
-    field("structural_tag", never, "null"),
-    GUIDED_GRAMMAR,
-    STOP_STRING,
-    SPECIAL_TOKENS,
-    SPACES,
+    hinted("prompt", never, "null", "use `messages`"),
+    hinted("input", never, "null", "use `messages`"),
+    hinted("instructions", never, "null", "use a message of the role `system`"),
+    hinted("system", never, "null", "use a message of the role `system`"),
+    hinted("images", is_empty, "[]", "this server reads no images"),
 ];
 
 /// Unsupported fields of a completions request.
-pub(super) const COMPLETION: [Unsupported; 8] = [
+pub(super) const COMPLETION: [Unsupported; 6] = [
+    hinted("messages", never, "null", "send it to `/v1/chat/completions`"),
+    hinted("tools", is_empty, "[]", "send it to `/v1/chat/completions`"),
+    hinted("tool_choice", is_no_choice, "\"none\" or \"auto\"", "send it to `/v1/chat/completions`"),
+    hinted("reasoning_effort", never, "null", "send it to `/v1/chat/completions`"),
     field("suffix", |value| value == "", "an empty string"),
-    REPEAT_PENALTY,
-    field("ignore_eos", is_false, "false"),
     field("use_beam_search", is_false, "false"),
-    GUIDED_GRAMMAR,
-    STOP_STRING,
-    SPECIAL_TOKENS,
-    SPACES,
 ];
 
-/// Unsupported fields of `stream_options`.
-pub(super) const STREAM_OPTIONS: [Unsupported; 1] = [field("include_obfuscation", is_false, "false")];
+/// Unsupported fields of a request for a response.
+pub(super) const RESPONSE: [Unsupported; 1] = [hinted("messages", never, "null", "use `input`")];
+
+/// Unsupported fields of a request for embeddings, which would change the vectors.
+pub(super) const EMBEDDING: [Unsupported; 5] = [
+    hinted("task", never, "null", "use `prompt_name` or `input_type`"),
+    hinted("instruction", never, "null", "use `prompt_name`"),
+    field("late_chunking", is_false, "false"),
+    hinted("output_dimension", never, "null", "use `dimensions`"),
+    hinted("embedding_types", never, "null", "use `encoding_format`"),
+];
 
 /// Unsupported fields of an assistant message. Clients send such messages back as they received
 /// them.
-pub(super) const ASSISTANT: [Unsupported; 4] = [
-    field("function_call", never, "null"),
-    field("annotations", is_empty, "[]"),
-    field("refusal", never, "null"),
-    field("audio", never, "null"),
-];
+pub(super) const ASSISTANT: [Unsupported; 2] =
+    [field("function_call", never, "null"), field("audio", never, "null")];
 
 /// Marks the fields in `table` as read.
 ///
@@ -104,6 +180,14 @@ fn is_true(value: &Value) -> bool {
     *value == true
 }
 
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+fn is_minus_one(value: &Value) -> bool {
+    value.as_f64() == Some(-1.0)
+}
+
 fn is_one(value: &Value) -> bool {
     value.as_f64() == Some(1.0)
 }
@@ -112,8 +196,14 @@ fn is_empty(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
         _ => false,
     }
+}
+
+/// Reports whether a value asks for nothing, whatever the field means: nothing, none or empty.
+pub(super) fn asks_nothing(value: &Value) -> bool {
+    value.is_null() || is_false(value) || is_zero(value) || is_empty(value)
 }
 
 fn is_no_choice(value: &Value) -> bool {

@@ -3,7 +3,7 @@ use crate::RequestError;
 use crate::error::Problem;
 
 /// Maximum number of stop strings. Also the maximum number of stop tokens.
-const MAX_STOPS: usize = 16;
+const MAX_STOPS: usize = 64;
 /// Maximum number of sequence breakers of the DRY penalty.
 const MAX_BREAKERS: usize = 64;
 const MAX_BREAKER_BYTES: usize = 64;
@@ -20,7 +20,7 @@ pub struct Parameters {
     pub max_tokens: Option<TokenLimit>,
     /// Number of outputs for each prompt, from 1 to 128.
     pub n: usize,
-    /// Sampling temperature, in 0..=2.
+    /// Sampling temperature, in 0..=10.
     pub temperature: Option<f32>,
     /// Probability mass of nucleus sampling, in 0..=1: less likely tokens beyond this mass are
     /// dropped.
@@ -34,10 +34,10 @@ pub struct Parameters {
     /// Probability mass of locally typical sampling, in 0..=1. 1 keeps all tokens. An extension.
     pub typical_p: Option<f32>,
     /// Penalty for tokens that occur in the output. Subtracted once from the token's logit. In
-    /// -2..=2, and 0 has no effect.
+    /// -100..=100, and 0 has no effect.
     pub presence_penalty: f32,
     /// Penalty for tokens that occur in the output. Subtracted from the token's logit once for each
-    /// occurrence. In -2..=2, and 0 has no effect.
+    /// occurrence. In -100..=100, and 0 has no effect.
     pub frequency_penalty: f32,
     /// Penalty for tokens that occur in the prompt or output. A positive logit is divided by the
     /// penalty, and a negative logit is multiplied by it. In 0.01..=100, and 1 has no effect. An
@@ -106,7 +106,7 @@ impl Parameters {
         Ok(Self {
             max_tokens: read_max_tokens(fields)?,
             n: fields.read("n", |at| at.at_most(MAX_CHOICES, "1..=128"))?.unwrap_or(1),
-            temperature: fields.read("temperature", |at| at.number(0.0..=2.0, "0..=2"))?,
+            temperature: fields.read("temperature", |at| at.number(0.0..=10.0, "0..=10"))?,
             top_p: fields.read("top_p", unit)?,
             top_k: fields.read("top_k", |at| read_top_k(&at))?,
             min_p: fields.read("min_p", unit)?,
@@ -164,7 +164,11 @@ pub(crate) fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, 
     }
     let mut options = options.fields()?;
     let include_usage = options.read("include_usage", Place::bool)?.unwrap_or(false);
-    super::neutral::check(&mut options, &super::neutral::STREAM_OPTIONS)?;
+    // Obfuscation pads a stream against observers who measure packet sizes, which are none here. Usage
+    // comes once, at the end.
+    for name in ["include_obfuscation", "continuous_usage_stats", "chunk_include_usage"] {
+        options.ignore(name);
+    }
     options.finish()?;
     Ok(Some(StreamOptions { include_usage }))
 }
@@ -188,8 +192,12 @@ pub(crate) fn read_logprobs(fields: &mut Fields) -> Result<Option<usize>, Reques
 /// which is accepted if the values are equal.
 fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestError> {
     let mut read = |field| -> Result<_, RequestError> {
-        let tokens = fields.read(field, Place::positive)?;
-        Ok(tokens.map(|tokens| TokenLimit { tokens, field }))
+        // Some clients send -1 for no limit.
+        let given = fields.read(field, |at| match at.integer(-1, "at least 1")? {
+            -1 => Ok(None),
+            _ => at.positive().map(Some),
+        })?;
+        Ok(given.flatten().map(|tokens| TokenLimit { tokens, field }))
     };
     match (read("max_completion_tokens")?, read("max_tokens")?) {
         (Some(new), Some(old)) if new.tokens != old.tokens => {
@@ -216,7 +224,7 @@ fn cut_off(name: &str) -> Option<bool> {
 }
 
 fn read_penalty(fields: &mut Fields, name: &str) -> Result<f32, RequestError> {
-    Ok(fields.read(name, |at| at.number(-2.0..=2.0, "-2..=2"))?.unwrap_or(0.0))
+    Ok(fields.read(name, |at| at.number(-100.0..=100.0, "-100..=100"))?.unwrap_or(0.0))
 }
 
 fn read_logit_bias(at: Place) -> Result<Vec<(u32, f32)>, RequestError> {
@@ -241,7 +249,16 @@ fn read_stop(at: Place) -> Result<Vec<String>, RequestError> {
     } else {
         within(at.list("a string or an array of strings")?, "stop", MAX_STOPS)?
     };
-    places.into_iter().map(Place::non_empty_string).collect()
+    let mut stops = Vec::with_capacity(places.len());
+    for place in places {
+        // An empty string would end each output before its first token: it is in no one's interest.
+        if place.value() == "" {
+            place.ignore();
+        } else {
+            stops.push(place.string()?);
+        }
+    }
+    Ok(stops)
 }
 
 fn read_stop_tokens(at: Place) -> Result<Vec<u32>, RequestError> {

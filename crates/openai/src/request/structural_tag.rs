@@ -31,7 +31,7 @@ fn read_format(mut fields: Fields) -> Result<StructuralTags, RequestError> {
         at_least_one: flag(fields.take("at_least_one"))?,
         stop_after_first: flag(fields.take("stop_after_first"))?,
     };
-    fields.finish()?;
+    fields.finish_strictly()?;
     Ok(tags)
 }
 
@@ -47,7 +47,7 @@ fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
         content: TagContent::JsonSchema(fields.required("schema")?.schema()?.into()),
         end: fields.required("end")?.string()?,
     };
-    fields.finish()?;
+    fields.finish_strictly()?;
     Ok(tag)
 }
 
@@ -62,7 +62,7 @@ fn read_tag(at: Place) -> Result<StructuralTag, RequestError> {
         content: read_content(fields.required("content")?.fields()?)?,
         end: fields.required("end")?.string()?,
     };
-    fields.finish()?;
+    fields.finish_strictly()?;
     Ok(tag)
 }
 
@@ -80,6 +80,6 @@ fn read_content(mut fields: Fields) -> Result<TagContent, RequestError> {
     };
     let read = fields.required("type")?.one_of(known, "json_schema, grammar and regex")?;
     let content = read(&mut fields)?;
-    fields.finish()?;
+    fields.finish_strictly()?;
     Ok(content)
 }

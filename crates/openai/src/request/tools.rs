@@ -53,15 +53,14 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, Request
 }
 
 /// Parses `on_unsupported_schema`, an extension. Returns true if a tool whose schema cannot be
-/// enforced takes any object.
-pub(crate) fn read_any_object(fields: &mut Fields) -> Result<bool, RequestError> {
+/// enforced takes any object. Returns `None` if the field is absent.
+pub(crate) fn read_any_object(fields: &mut Fields) -> Result<Option<bool>, RequestError> {
     let known = |name: &str| match name {
         "error" => Some(false),
         "json_object" => Some(true),
         _ => None,
     };
-    let given = fields.read("on_unsupported_schema", |at| at.one_of(known, "error and json_object"))?;
-    Ok(given.unwrap_or(false))
+    fields.read("on_unsupported_schema", |at| at.one_of(known, "error and json_object"))
 }
 
 /// Value of `tool_choice`.
@@ -79,7 +78,8 @@ impl Choice {
             let known = |name: &str| match name {
                 "none" => Some(Self::None),
                 "auto" => Some(Self::Auto),
-                "required" => Some(Self::Required),
+                // Mistral's name is the second one.
+                "required" | "any" => Some(Self::Required),
                 _ => None,
             };
             return at.one_of(known, "none, auto, required, and objects of type function and allowed_tools");
@@ -94,7 +94,7 @@ impl Choice {
             (true, ToolForm::Nested) => {
                 let mut allowed = fields.required("allowed_tools")?.fields()?;
                 let choice = Self::allowed(&mut allowed, form)?;
-                allowed.finish()?;
+                allowed.finish_strictly()?;
                 choice
             }
             (true, ToolForm::Flat) => Self::allowed(&mut fields, form)?,
@@ -144,7 +144,7 @@ fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
     }
     let mut tools: Vec<Tool> = Vec::with_capacity(places.len());
     for (index, place) in places.into_iter().enumerate() {
-        let tool = read_tool(place.fields()?, form, index)?;
+        let Some(tool) = read_tool(place, form, index)? else { continue };
         if tools.iter().any(|other| other.name == tool.name) {
             let place = tool.place.replace("parameters", "name");
             return Err(RequestError::field(place, Problem::SameName { name: tool.name }));
@@ -154,8 +154,18 @@ fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
     Ok(tools)
 }
 
-fn read_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<Tool, RequestError> {
-    fields.required("type")?.one_of(|name| (name == "function").then_some(()), "function")?;
+/// Parses a tool. Returns `None` for a tool that only a host can run, such as a search of the web: it is
+/// noted as ignored, because a model without it writes the same answers as a model that never calls it.
+fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, RequestError> {
+    let mut fields = at.clone().fields()?;
+    let kind = fields.take("type");
+    let is_function = |kind: &Place| {
+        kind.one_of(|name| (name != "custom").then(|| name == "function"), "function and the tools of hosts")
+    };
+    if !kind.as_ref().map_or(Ok(true), is_function)? {
+        at.ignore();
+        return Ok(None);
+    }
     let (function, place) = match form {
         ToolForm::Flat => (fields, format!("tools[{index}].parameters")),
         ToolForm::Nested => {
@@ -164,7 +174,7 @@ fn read_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<Tool, R
             (function, format!("tools[{index}].function.parameters"))
         }
     };
-    read_function(function, place)
+    read_function(function, place).map(Some)
 }
 
 fn read_function(mut fields: Fields, place: String) -> Result<Tool, RequestError> {
@@ -178,6 +188,10 @@ fn read_function(mut fields: Fields, place: String) -> Result<Tool, RequestError
     // Arguments always follow the schema, whether `strict` is true or false.
     fields.read("strict", Place::bool)?;
     let parameters = fields.read("parameters", |at| read_parameters(&at))?;
+    // These describe results and hints for hosts, and do not constrain the arguments.
+    for name in ["output_schema", "outputSchema", "response", "returns", "annotations", "cache_control"] {
+        fields.ignore(name);
+    }
     fields.finish()?;
     // A function without `parameters` takes no arguments.
     let parameters = parameters

@@ -131,13 +131,23 @@ pub struct OutputText {
     pub logprobs: Vec<Value>,
 }
 
+/// Details about the tokens of a response's prompt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct InputDetails {
+    /// Number of prompt tokens that were taken from the prefix cache.
+    pub cached_tokens: usize,
+    /// Always 0: writing to the cache is not counted. Official clients require the field.
+    #[serde(default)]
+    pub cache_write_tokens: usize,
+}
+
 /// Token counts of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseUsage {
     /// Number of tokens of the prompt.
     pub input_tokens: usize,
     /// Details about the tokens of the prompt.
-    pub input_tokens_details: crate::chat::PromptDetails,
+    pub input_tokens_details: InputDetails,
     /// Number of tokens of the output.
     pub output_tokens: usize,
     /// Details about the tokens of the output.
@@ -150,7 +160,10 @@ impl From<crate::Usage> for ResponseUsage {
     fn from(usage: crate::Usage) -> Self {
         Self {
             input_tokens: usage.prompt_tokens,
-            input_tokens_details: usage.prompt_tokens_details,
+            input_tokens_details: InputDetails {
+                cached_tokens: usage.prompt_tokens_details.cached_tokens,
+                cache_write_tokens: 0,
+            },
             output_tokens: usage.completion_tokens,
             output_tokens_details: usage.completion_tokens_details,
             total_tokens: usage.total_tokens,

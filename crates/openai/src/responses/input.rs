@@ -2,10 +2,11 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
 use crate::request::{
-    ChatMessage, Fields, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_effort,
-    read_any_object, read_content, read_json_schema, read_tools, read_undeclared, take_without_effect,
+    ChatMessage, Fields, Images, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_effort,
+    add_verbosity, check_neutral_response, read_any_object, read_arguments, read_content, read_json_schema,
+    read_model, read_parts, read_tools, read_undeclared, take_without_effect,
 };
-use crate::{ChatRequest, Format, RequestError, StreamOptions};
+use crate::{ChatRequest, Format, IgnoredFields, RequestError, StreamOptions};
 
 /// Request to `/v1/responses`.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +26,8 @@ pub enum InputItem {
     Call(ToolCall),
     /// Text of the assistant's reasoning.
     Reasoning(String),
+    /// Item that adds nothing to the conversation.
+    Nothing,
 }
 
 /// Returns the default values of the fields that the response repeats.
@@ -48,14 +51,14 @@ impl ResponseRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
     /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut fields = Fields::from_json(body)?;
+        let mut fields = Fields::from_json(body)?.ignoring();
         let mut repeated = repeated_defaults();
         for (name, value) in &mut repeated {
             if let Some(given) = fields.get(name) {
                 value.clone_from(given);
             }
         }
-        let model = fields.required("model")?.string()?;
+        let model = read_model(&mut fields)?;
         let mut messages = Vec::new();
         if let Some(instructions) = fields.read("instructions", Place::string)? {
             messages.push(ChatMessage::new(Role::System, instructions));
@@ -63,6 +66,7 @@ impl ResponseRequest {
         messages.extend(as_messages(read_input(fields.required("input")?)?));
         let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
         fields.read("reasoning", |at| read_reasoning(at, &mut variables))?;
+        let format = fields.read("text", |at| read_text(at, &mut variables))?.flatten();
         let limit = fields.read("max_output_tokens", Place::positive)?;
         let mut chat = ChatRequest {
             model,
@@ -72,16 +76,17 @@ impl ResponseRequest {
             logprobs: None,
             tools: read_tools(&mut fields, ToolForm::Flat)?,
             any_object: read_any_object(&mut fields)?,
-            format: fields.read("text", read_text)?.flatten(),
+            format,
             undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.read("schema_in_prompt", Place::bool)?.unwrap_or(true),
             chat_template_kwargs: variables,
+            ignored: IgnoredFields::default(),
         };
         let field = "max_output_tokens";
         chat.parameters.max_tokens =
             limit.map(|tokens| TokenLimit { tokens, field }).or(chat.parameters.max_tokens);
         take_neutral(&mut fields)?;
-        fields.finish()?;
+        chat.ignored = fields.finish_request()?;
         if chat.parameters.n != 1 {
             return Err(RequestError::field("n", Problem::NotNeutral { accepted: "1", hint: "" }));
         }
@@ -95,26 +100,20 @@ impl ResponseRequest {
 /// Returns an error if the value of an unsupported field is not neutral.
 fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     type Check = fn(&Value) -> bool;
-    // Obfuscation pads a stream against observers who measure packet sizes. Here it would only add
-    // bytes, so it may only be false.
-    let neutral: [(&str, Check, &str); 9] = [
+    let neutral: [(&str, Check, &str); 8] = [
         ("previous_response_id", |_| false, "null"),
         ("conversation", |_| false, "null"),
         ("prompt", |_| false, "null"),
         ("background", |value| *value == false, "false"),
-        ("truncation", |value| value == "disabled", "\"disabled\""),
+        // A prompt that fits is never cut off. One that does not fit is an error.
+        ("truncation", |value| value == "disabled" || value == "auto", "\"disabled\" and \"auto\""),
         (
             "include",
             |value| value.as_array().is_some_and(|all| all.iter().all(adds_nothing)),
-            "[] and \"reasoning.encrypted_content\"",
+            "entries about reasoning and hosted tools",
         ),
         ("max_tool_calls", |_| false, "null"),
         ("top_logprobs", |value| *value == 0, "0"),
-        (
-            "stream_options",
-            |value| value.as_object().is_some_and(|all| all.values().all(|v| *v == false)),
-            "options that are false",
-        ),
     ];
     for (name, check, accepted) in neutral {
         if let Some(at) = fields.take(name)
@@ -125,14 +124,17 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
             return Err(at.error(Problem::NotNeutral { accepted, hint }));
         }
     }
+    // Obfuscation pads a stream against observers who measure packet sizes, which are none here.
+    fields.ignore("stream_options");
     take_without_effect(fields);
-    Ok(())
+    check_neutral_response(fields)
 }
 
-/// Reports whether an entry of `include` has no effect on the response. The server never encrypts
-/// reasoning, so there is no encrypted reasoning that could be included.
+/// Reports whether an entry of `include` adds nothing to the response. The server never encrypts
+/// reasoning and runs no tools of its own, so there is nothing of them that could be included.
 fn adds_nothing(included: &Value) -> bool {
-    included == "reasoning.encrypted_content"
+    let of_hosts = ["web_search", "file_search", "code_interpreter", "computer_call", "reasoning."];
+    included.as_str().is_some_and(|name| of_hosts.iter().any(|start| name.starts_with(start)))
 }
 
 fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
@@ -148,11 +150,12 @@ fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<(), R
 }
 
 /// Parses the field `text`. Its `format` corresponds to the `response_format` of a chat request,
-/// but without the object `json_schema` around the schema.
-fn read_text(at: Place) -> Result<Option<Format>, RequestError> {
+/// but without the object `json_schema` around the schema. A `verbosity` becomes a variable of the
+/// template.
+fn read_text(at: Place, variables: &mut Map<String, Value>) -> Result<Option<Format>, RequestError> {
     let mut fields = at.fields()?;
     if let Some(verbosity) = fields.take("verbosity") {
-        verbosity.one_of(|name| (name == "medium").then_some(()), "medium")?;
+        add_verbosity(&verbosity, variables)?;
     }
     let format = fields.read("format", |at| {
         let mut format = at.fields()?;
@@ -162,7 +165,7 @@ fn read_text(at: Place) -> Result<Option<Format>, RequestError> {
         Ok(match kind {
             "json_schema" => Some(Format::json_schema(read_json_schema(format)?, "text.format.schema")),
             kind => {
-                format.finish()?;
+                format.finish_strictly()?;
                 (kind == "json_object").then(Format::json_object)
             }
         })
@@ -190,15 +193,22 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
             "function_call" => Some(read_call),
             "function_call_output" => Some(read_result),
             "reasoning" => Some(read_thought),
+            // A reference to an earlier item, of which nothing is stored. Clients refer to reasoning so.
+            "item_reference" => Some(|_| Ok(InputItem::Nothing)),
             _ => None,
         }
     };
+    let place = at.clone();
     let mut fields = at.fields()?;
     let kind = fields
         .read("type", |at| at.one_of(known, "message, function_call, function_call_output and reasoning"))?;
     let item = kind.unwrap_or(read_message)(&mut fields)?;
-    for name in ["id", "status", "parsed_arguments"] {
-        fields.take(name);
+    if item == InputItem::Nothing {
+        place.ignore();
+        return Ok(item);
+    }
+    for name in ["id", "status", "parsed_arguments", "phase"] {
+        fields.ignore(name);
     }
     fields.finish()?;
     Ok(item)
@@ -214,13 +224,13 @@ fn read_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
     Ok(InputItem::Call(ToolCall {
         id: fields.required("call_id")?.string()?,
         name: fields.required("name")?.string()?,
-        arguments: fields.required("arguments")?.string()?,
+        arguments: read_arguments(fields.required("arguments")?)?,
     }))
 }
 
 fn read_result(fields: &mut Fields) -> Result<InputItem, RequestError> {
     let id = fields.required("call_id")?.string()?;
-    let output = read_content(fields.required("output")?)?;
+    let output = fields.read("output", |at| read_parts(at, Images::Placeholder))?.unwrap_or_default();
     let result = ChatMessage { tool_call_id: Some(id), ..ChatMessage::new(Role::Tool, output) };
     Ok(InputItem::Message(result))
 }
@@ -238,39 +248,52 @@ fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
     let summary = fields.read("summary", texts)?.unwrap_or_default();
     let content = fields.read("content", texts)?.unwrap_or_default();
     if let Some(encrypted) = fields.take("encrypted_content") {
-        return Err(encrypted.error(Problem::NotNeutral { accepted: "null", hint: "" }));
+        // Some servers send an empty string. What others encrypted cannot be read here.
+        if encrypted.value() != "" {
+            return Err(encrypted.error(Problem::NotNeutral { accepted: "an empty string", hint: "" }));
+        }
     }
     Ok(InputItem::Reasoning(if content.is_empty() { summary } else { content }.join("\n")))
 }
 
-/// Converts the items of a conversation to messages. Reasoning is added to the assistant message
-/// that follows. Calls are added to the assistant message before, or form a new assistant message.
+/// Converts the items of a conversation to messages. Items of the assistant in a row are one message:
+/// texts are joined by line breaks, and calls come after them.
 fn as_messages(items: Vec<InputItem>) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
-    let mut thought: Option<String> = None;
     for item in items {
-        match item {
-            InputItem::Reasoning(text) => thought = Some(text),
-            InputItem::Message(mut message) => {
-                if message.role == Role::Assistant {
-                    message.reasoning = thought.take();
-                }
+        let (content, reasoning, calls) = match item {
+            InputItem::Nothing => continue,
+            InputItem::Message(message) if message.role != Role::Assistant => {
                 messages.push(message);
+                continue;
             }
-            InputItem::Call(call) => {
-                let open =
-                    messages.last_mut().filter(|last| last.role == Role::Assistant && thought.is_none());
-                match open {
-                    Some(last) => last.tool_calls.push(call),
-                    None => messages.push(ChatMessage {
-                        content: None,
-                        reasoning: thought.take(),
-                        tool_calls: vec![call],
-                        ..ChatMessage::new(Role::Assistant, "")
-                    }),
-                }
-            }
+            InputItem::Message(message) => (message.content, message.reasoning, message.tool_calls),
+            InputItem::Reasoning(text) => (None, Some(text), Vec::new()),
+            InputItem::Call(call) => (None, None, vec![call]),
+        };
+        if messages.last().is_none_or(|last| last.role != Role::Assistant) {
+            messages.push(ChatMessage { content: None, ..ChatMessage::new(Role::Assistant, "") });
         }
+        let Some(last) = messages.last_mut() else { continue };
+        join(&mut last.content, content);
+        join(&mut last.reasoning, reasoning);
+        last.tool_calls.extend(calls);
     }
+    // Reasoning without an answer leaves nothing to show to a model.
+    messages.retain(|message| {
+        message.role != Role::Assistant || message.content.is_some() || !message.tool_calls.is_empty()
+    });
     messages
+}
+
+/// Adds a text to what there is, in a new line.
+fn join(all: &mut Option<String>, text: Option<String>) {
+    match (all, text) {
+        (Some(all), Some(text)) if !all.is_empty() => {
+            all.push('\n');
+            all.push_str(&text);
+        }
+        (all, Some(text)) => *all = Some(text),
+        (_, None) => {}
+    }
 }

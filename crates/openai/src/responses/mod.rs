@@ -6,7 +6,8 @@ mod event;
 mod input;
 
 pub use answer::{
-    ContentPart, IncompleteDetails, Item, OutputText, Response, ResponseError, ResponseUsage, Status,
+    ContentPart, IncompleteDetails, InputDetails, Item, OutputText, Response, ResponseError, ResponseUsage,
+    Status,
 };
 pub use event::ResponseEvent;
 pub use input::{InputItem, ResponseRequest};

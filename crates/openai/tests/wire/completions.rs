@@ -31,7 +31,10 @@ fn rejects_fields_that_completions_lack() {
         (json!({"best_of": 2, "stream": true}), "`best_of`: cannot be combined with `stream`"),
         (json!({"suffix": "x"}), "`suffix`: only an empty string is supported here"),
         (json!({"logprobs": 21}), "`logprobs`: 21 is out of range; expected 0..=20"),
-        (json!({"messages": []}), "`messages`: unrecognized request argument"),
+        (
+            json!({"messages": []}),
+            "`messages`: only null is supported here; send it to `/v1/chat/completions`",
+        ),
     ] {
         assert_eq!(read(&fields).expect_err("refused"), expected);
     }

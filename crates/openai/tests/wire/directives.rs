@@ -80,7 +80,7 @@ fn names_the_invalid_field() {
     for (fields, told) in [
         (json!({"messages": null}), "`messages`: this field is required"),
         (json!({"registries": {}}), "`registries`: unrecognized request argument"),
-        (json!({"temperature": 3}), "`temperature`: 3 is out of range; expected 0..=2"),
+        (json!({"temperature": 11}), "`temperature`: 11 is out of range; expected 0..=10"),
         (json!({"registry": {}}), "`registry.definitions`: this field is required"),
         (json!({"registry": {"definitions": [], "x": 1}}), "`registry.x`: unrecognized request argument"),
         (

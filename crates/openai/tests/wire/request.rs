@@ -1,5 +1,5 @@
 use formwork_grammar::{Part, TagContent, Undeclared};
-use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TokenLimit};
+use formwork_openai::{ChatRequest, Format, IgnoredFields, Role, StreamOptions, TokenLimit};
 use serde_json::{Value, json};
 
 /// Returns the body of a minimal request with the additional members of `fields`.
@@ -63,12 +63,12 @@ fn accepts_null_and_neutral_values() {
         json!({"response_format": {"type": "text"}, "stream": false, "stream_options": null}),
         json!({"n": 1, "logprobs": false, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}}),
         json!({"tools": [], "tool_choice": "auto", "functions": null, "parallel_tool_calls": true}),
-        json!({"tool_choice": "none", "modalities": ["text"], "verbosity": "medium"}),
+        json!({"tool_choice": "none", "modalities": ["text"]}),
         json!({"user": "u", "metadata": {"k": "v"}, "store": true, "service_tier": "flex"}),
         json!({"safety_identifier": "s", "prompt_cache_key": "p"}),
         json!({"schema_in_prompt": true, "undeclared": "omit", "chat_template_kwargs": {}}),
     ] {
-        assert_eq!(read(&fields), plain, "{fields}");
+        assert_eq!(ChatRequest { ignored: IgnoredFields::default(), ..read(&fields) }, plain, "{fields}");
     }
     assert_eq!(read(&json!({"repetition_penalty": 1})), plain);
     let bias = read(&json!({"logit_bias": {"7": -100, "8": 0.5}})).parameters.logit_bias;
@@ -92,6 +92,24 @@ fn formats_report_their_field() {
         (json!({"grammar": "root ::= \"a\""}), "grammar"),
         (json!({"guided_regex": ""}), "guided_regex"),
         (json!({"guided_choice": ["a", ""]}), "guided_choice"),
+        (json!({"guided_grammar": "root ::= \"a\""}), "guided_grammar"),
+        (
+            json!({"structured_outputs": {"json": schema, "disable_fallback": true}}),
+            "structured_outputs.json",
+        ),
+        (json!({"structured_outputs": {"choice": ["a"]}}), "structured_outputs.choice"),
+        (json!({"structured_outputs": {"regex": "a"}}), "structured_outputs.regex"),
+        (json!({"structured_outputs": {"grammar": "root ::= \"a\""}}), "structured_outputs.grammar"),
+        (json!({"structured_outputs": {"json_object": true}}), "response_format"),
+        (json!({"json_schema": schema.to_string()}), "json_schema"),
+        (json!({"json_schema": schema}), "json_schema"),
+        (json!({"regex": "a"}), "regex"),
+        (json!({"ebnf": "root ::= \"a\""}), "ebnf"),
+        (json!({"response_format": {"type": "json_object", "schema": schema}}), "response_format.schema"),
+        (
+            json!({"response_format": {"type": "json_schema", "name": "n", "schema": schema}}),
+            "response_format.schema",
+        ),
     ];
     for (fields, field) in cases {
         let format = read(&fields).format.expect("a format");
@@ -143,23 +161,18 @@ fn structural_tags_are_read_in_both_forms() {
 #[test]
 fn errors_name_the_field() {
     let cases = [
-        (json!({"model": null}), "`model`: this field is required"),
         (json!({"messages": null}), "`messages`: this field is required"),
         (json!({"messages": []}), "`messages`: must not be empty"),
         (json!({"messages": "Hi"}), "`messages`: expected an array of messages, found a string"),
         (json!({"messages": ["Hi"]}), "`messages[0]`: expected an object, found a string"),
         (json!({"messages": [{"content": "Hi"}]}), "`messages[0].role`: this field is required"),
         (
-            json!({"messages": [{"role": "tool", "content": "Hi"}]}),
-            "`messages[0].tool_call_id`: this field is required",
-        ),
-        (
             json!({"messages": [{"role": "assistant", "content": null}]}),
             "`messages[0]`: expected `content` or `tool_calls`",
         ),
         (
             json!({"messages": [{"role": "assistant", "tool_calls": [{}]}]}),
-            "`messages[0].tool_calls[0].id`: this field is required",
+            "`messages[0].tool_calls[0].function`: this field is required",
         ),
         (
             json!({"messages": [{"role": "user", "content": 1}]}),
@@ -171,25 +184,21 @@ fn errors_name_the_field() {
         ),
         (json!({"stream": 1}), "`stream`: expected a boolean, found a number"),
         (json!({"stream_options": {}}), "`stream_options`: requires `stream` to be true"),
-        (
-            json!({"stream": true, "stream_options": {"x": 1}}),
-            "`stream_options.x`: unrecognized request argument",
-        ),
         (json!({"max_tokens": 0}), "`max_tokens`: 0 is out of range; expected at least 1"),
         (json!({"max_tokens": 1.5}), "`max_tokens`: expected an integer, found a number"),
         (
             json!({"max_tokens": 3, "max_completion_tokens": 4}),
             "`max_tokens`: 3 differs from `max_completion_tokens`, which is 4",
         ),
-        (json!({"temperature": 2.5}), "`temperature`: 2.5 is out of range; expected 0..=2"),
+        (json!({"max_tokens": -2}), "`max_tokens`: -2 is out of range; expected at least 1"),
+        (json!({"temperature": 10.5}), "`temperature`: 10.5 is out of range; expected 0..=10"),
         (json!({"temperature": "hot"}), "`temperature`: expected a number, found a string"),
         (json!({"top_p": -0.1}), "`top_p`: -0.1 is out of range; expected 0..=1"),
         (json!({"min_p": 1.1}), "`min_p`: 1.1 is out of range; expected 0..=1"),
         (json!({"top_k": -2}), "`top_k`: -2 is out of range; expected at least -1"),
         (json!({"seed": 0.5}), "`seed`: expected a 64-bit integer, found a number"),
         (json!({"stop": 1}), "`stop`: expected a string or an array of strings, found a number"),
-        (json!({"stop": ["a", ""]}), "`stop[1]`: must not be empty"),
-        (json!({"stop": vec!["a"; 17]}), "`stop`: 17 entries exceed the limit of 16"),
+        (json!({"stop": vec!["a"; 65]}), "`stop`: 65 entries exceed the limit of 64"),
         (json!({"n": 129}), "`n`: 129 is out of range; expected 1..=128"),
         (json!({"logprobs": 2}), "`logprobs`: expected a boolean, found a number"),
         (
@@ -197,7 +206,7 @@ fn errors_name_the_field() {
             "`top_logprobs`: 21 is out of range; expected 0..=20",
         ),
         (json!({"top_logprobs": 2}), "`top_logprobs`: requires `logprobs`"),
-        (json!({"tools": [{}]}), "`tools[0].type`: this field is required"),
+        (json!({"tools": [{}]}), "`tools[0].function`: this field is required"),
         (json!({"tool_choice": "required"}), "`tool_choice`: requires `tools`"),
         (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
         (json!({"skip_special_tokens": false}), "`skip_special_tokens`: only true is supported here"),
@@ -205,15 +214,23 @@ fn errors_name_the_field() {
             json!({"repeat_penalty": 1.3}),
             "`repeat_penalty`: only 1 is supported here; use `repetition_penalty`",
         ),
-        (json!({"temprature": 1}), "`temprature`: unrecognized request argument"),
         (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
         (
             json!({"response_format": {"type": "yaml"}}),
             "`response_format.type`: unsupported value `yaml`; supported values: text, json_object, json_schema and structural_tag",
         ),
         (
-            json!({"response_format": {"type": "json_object", "schema": {}}}),
-            "`response_format.schema`: unrecognized request argument",
+            json!({"response_format": {"type": "json_object", "strict": true}}),
+            "`response_format.strict`: unrecognized request argument",
+        ),
+        (
+            json!({"structured_outputs": {"json": {}, "regex": "a"}}),
+            "`structured_outputs.regex`: cannot be combined with `json`",
+        ),
+        (json!({"structured_outputs": {}}), "`structured_outputs`: must not be empty"),
+        (
+            json!({"structured_outputs": {"json": {}, "whitespace_pattern": " "}}),
+            "`structured_outputs.whitespace_pattern`: unrecognized request argument",
         ),
         (
             json!({"response_format": {"type": "json_schema"}}),
@@ -257,7 +274,10 @@ fn errors_of_biases_and_penalties_name_the_field() {
         (json!({"logit_bias": {"1": 101}}), "`logit_bias.1`: 101 is out of range; expected -100..=100"),
         (json!({"logit_bias": {"the": 1}}), "`logit_bias.the`: expected a token id as key"),
         (json!({"logit_bias": [1]}), "`logit_bias`: expected an object, found an array"),
-        (json!({"presence_penalty": 2.1}), "`presence_penalty`: 2.1 is out of range; expected -2..=2"),
+        (
+            json!({"presence_penalty": 100.5}),
+            "`presence_penalty`: 100.5 is out of range; expected -100..=100",
+        ),
         (json!({"frequency_penalty": "1"}), "`frequency_penalty`: expected a number, found a string"),
         (json!({"repetition_penalty": 0}), "`repetition_penalty`: 0 is out of range; expected 0.01..=100"),
     ]);
@@ -280,4 +300,104 @@ fn rejects_bodies_that_are_not_objects() {
         error.to_string(),
         "the body is nested deeper than the limit of 1024 levels at line 1 column 1025"
     );
+}
+
+#[test]
+fn fields_that_cannot_change_the_output_are_ignored_and_named() {
+    for (fields, known, unknown) in [
+        (
+            json!({"user": "u", "num_ctx": 8192, "keep_alive": "5m"}),
+            vec!["user", "num_ctx", "keep_alive"],
+            vec![],
+        ),
+        (
+            json!({"usage": {"include": true}, "provider": {"order": ["a"]}}),
+            vec![],
+            vec!["usage", "provider"],
+        ),
+        (json!({"mirostat": 0, "min_tokens": 0, "length_penalty": 1.0, "documents": []}), vec![], vec![]),
+        (json!({"new_penalty": 0, "add_generation_prompt": true}), vec![], vec!["new_penalty"]),
+        (json!({"stop": ["", "a"]}), vec!["stop[0]"], vec![]),
+        (
+            json!({"stream": true, "stream_options": {"include_obfuscation": true, "x": 1}}),
+            vec!["stream_options.include_obfuscation"],
+            vec!["stream_options.x"],
+        ),
+        (
+            json!({"messages": [
+                {"role": "user", "id": 1, "content": [{"type": "text", "text": "a", "cache_control": {}}]},
+                {"role": "assistant", "content": [{"type": "text", "text": "b", "role": "assistant"}],
+                    "refusal": "no", "response_metadata": {}},
+            ]}),
+            vec!["messages[0].content[0].cache_control", "messages[1].refusal"],
+            vec!["messages[0].id", "messages[1].content[0].role", "messages[1].response_metadata"],
+        ),
+        (
+            json!({"tools": [
+                {"type": "web_search"},
+                {"type": "function", "function": {"name": "f", "output_schema": {}}, "cache_control": {}},
+            ]}),
+            vec!["tools[0]", "tools[1].function.output_schema"],
+            vec!["tools[1].cache_control"],
+        ),
+    ] {
+        let ignored = read(&fields).ignored;
+        let mut given = [ignored.known, ignored.unknown];
+        let mut expected =
+            [known, unknown].map(|paths| paths.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        given.iter_mut().chain(&mut expected).for_each(|paths| paths.sort_unstable());
+        assert_eq!(given, expected, "{fields}");
+    }
+}
+
+#[test]
+fn the_list_of_ignored_fields_is_bounded() {
+    let names: serde_json::Map<_, _> = (0..1000).map(|i| (format!("x{i}"), json!(1))).collect();
+    assert_eq!(read(&Value::Object(names)).ignored.unknown.len(), 32);
+}
+
+#[test]
+fn unknown_constraints_and_parameters_are_never_ignored() {
+    let constraint =
+        "unrecognized request argument, whose name is like that of a constraint; it would not be enforced";
+    let parameter =
+        "unrecognized request argument, whose name is like that of a parameter; it would have no effect";
+    for (name, value, expected) in [
+        ("output_schema", json!({}), constraint),
+        ("jsonMode", json!(true), constraint),
+        ("guided_lark", json!(""), constraint),
+        ("response_mime_type", json!("application/json"), constraint),
+        ("allowed_words", json!(["a"]), constraint),
+        ("new_penalty", json!(1.1), parameter),
+        ("temprature", json!(1), parameter),
+        ("max_token", json!(5), parameter),
+        ("prompt_template", json!("a"), parameter),
+        ("dry_run", json!(true), parameter),
+    ] {
+        let mut fields = json!({});
+        fields[name] = value;
+        assert_eq!(refused(&fields).1, format!("`{name}`: {expected}"));
+    }
+    let tool = json!({"type": "function", "function": {"name": "f", "input_schema": {}}});
+    let given = refused(&json!({"tools": [tool]})).1;
+    assert_eq!(given, format!("`tools[0].function.input_schema`: {constraint}"));
+}
+
+#[test]
+fn values_of_other_servers_clients_are_read() {
+    assert_eq!(read(&json!({"model": null})).model, "");
+    assert_eq!(read(&json!({"max_tokens": -1})).parameters.max_tokens, None);
+    assert_eq!(read(&json!({"max_tokens": 16.0})).parameters.max_tokens.map(|limit| limit.tokens), Some(16));
+    assert_eq!(read(&json!({"verbosity": "low"})).chat_template_kwargs["verbosity"], "low");
+    let choice = json!({"tool_choice": "any", "tools": [{"type": "function", "function": {"name": "f"}}]});
+    assert!(read(&choice).tools.required);
+    let messages = read(&json!({"messages": [
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]},
+        {"role": "tool", "content": [{"type": "text", "text": "b"}, {"type": "image_url", "image_url": {}}]},
+        {"role": "tool", "content": null},
+    ]}))
+    .messages;
+    assert_eq!(messages[0].tool_calls[0].arguments, r#"{"a":1}"#);
+    let contents: Vec<_> = messages[1..].iter().map(|message| message.content.as_deref()).collect();
+    assert_eq!(contents, [Some("b\n[An image, which this model cannot see.]"), Some("")]);
 }

@@ -62,10 +62,14 @@ fn rejects_requests_that_need_a_store() {
         (json!({"background": true}), "`background`: only false is supported here"),
         (json!({"input": []}), "`input`: must not be empty"),
         (
-            json!({"input": [{"type": "item_reference", "id": "x"}]}),
-            "`input[0].type`: unsupported value `item_reference`; supported values: message, function_call, function_call_output and reasoning",
+            json!({"input": [{"type": "computer_call", "id": "x"}]}),
+            "`input[0].type`: unsupported value `computer_call`; supported values: message, function_call, function_call_output and reasoning",
         ),
-        (json!({"messages": []}), "`messages`: unrecognized request argument"),
+        (json!({"messages": []}), "`messages`: only null is supported here; use `input`"),
+        (
+            json!({"tools": [{"type": "custom", "name": "a"}]}),
+            "`tools[0].type`: unsupported value `custom`; supported values: function and the tools of hosts",
+        ),
         (
             json!({"tools": [{"type": "function", "function": {"name": "a"}}]}),
             "`tools[0].name`: this field is required",
@@ -73,4 +77,43 @@ fn rejects_requests_that_need_a_store() {
     ] {
         assert_eq!(read(&fields).expect_err("refused"), expected);
     }
+}
+
+#[test]
+fn items_of_the_assistant_in_a_row_are_one_message() {
+    let call = json!({"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"});
+    let says = |text: &str| json!({"role": "assistant", "content": text});
+    let thinks =
+        |text: &str| json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]});
+    let result = json!({"type": "function_call_output", "call_id": "c1", "output": "2"});
+    let request = read(&json!({"input": [
+        {"role": "user", "content": "a"}, {"type": "item_reference", "id": "rs_1"},
+        thinks("x"), call, says("b"), thinks("y"), says("c"), result, thinks("z"),
+    ]}))
+    .expect("a request");
+    assert_eq!(request.chat.ignored.known, ["input[1]"]);
+    let messages = request.chat.messages;
+    let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
+    let assistant = &messages[1];
+    assert_eq!((assistant.content.as_deref(), assistant.reasoning.as_deref()), (Some("b\nc"), Some("x\ny")));
+    assert_eq!(assistant.tool_calls.len(), 1);
+}
+
+#[test]
+fn what_coding_agents_send_is_read() {
+    let request = read(&json!({
+        "client_metadata": {"a": "b"}, "truncation": "auto", "include": ["reasoning.encrypted_content"],
+        "text": {"verbosity": "low"}, "tools": [
+            {"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}},
+        ],
+        "input": [{"type": "reasoning", "summary": [], "encrypted_content": ""}, {"role": "user", "content": "a"}],
+    }))
+    .expect("a request");
+    assert_eq!(request.chat.tools.tools.len(), 1);
+    assert_eq!(request.chat.messages.len(), 1);
+    assert_eq!(request.chat.chat_template_kwargs["verbosity"], "low");
+    let mut ignored = request.chat.ignored.known;
+    ignored.sort_unstable();
+    assert_eq!(ignored, ["client_metadata", "tools[0]"]);
 }

@@ -173,11 +173,13 @@ async fn models_have_names() {
         let answer = chat(&app, &json!({"model": asked})).await;
         assert_eq!((answer.json()["model"].as_str(), answer.content().as_str()), (Some(served), said));
     }
-    assert_eq!(
-        get(&app, "/v1/models").await.text,
-        r#"{"object":"list","data":[{"id":"org/one","object":"model","created":7,"owned_by":"formwork"},{"id":"default","object":"model","created":7,"owned_by":"formwork"},{"id":"two","object":"model","created":7,"owned_by":"formwork"}]}"#
-    );
-    let one = r#"{"id":"org/one","object":"model","created":7,"owned_by":"formwork"}"#;
+    let entry = |name: &str| {
+        let length = r#""max_model_len":400,"context_length":400,"meta":{"n_ctx":400}"#;
+        format!(r#"{{"id":"{name}","object":"model","created":7,"owned_by":"formwork",{length}}}"#)
+    };
+    let list = ["org/one", "default", "two"].map(entry).join(",");
+    assert_eq!(get(&app, "/v1/models").await.text, format!(r#"{{"object":"list","data":[{list}]}}"#));
+    let one = entry("org/one");
     assert_eq!(get(&app, "/v1/models/org/one").await.text, one);
     assert_eq!(get(&app, "/v1/models/org%2Fone").await.text, one);
     assert_eq!(get(&app, "/v1/models/three").await.status, StatusCode::NOT_FOUND);

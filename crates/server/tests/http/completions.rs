@@ -291,7 +291,7 @@ async fn rejects_fields_that_need_a_conversation() {
         "\"reasoning_budget\" null: `reasoning_budget`: only null is supported here"
     );
     assert_eq!(
-        refused(&app, &json!({"tools": []})).await,
-        "\"tools\" null: `tools`: unrecognized request argument"
+        refused(&app, &json!({"tools": [{}]})).await,
+        "\"tools\" null: `tools`: only [] is supported here; send it to `/v1/chat/completions`"
     );
 }

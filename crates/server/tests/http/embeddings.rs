@@ -131,7 +131,7 @@ async fn a_model_may_have_no_embeddings() {
 async fn rejects_invalid_requests() {
     let app = app(says(""));
     let cases = [
-        (json!({}), "`model`: this field is required"),
+        (json!({}), "`input`: this field is required"),
         (json!({"model": "m"}), "`input`: this field is required"),
         (json!({"model": "m", "input": ""}), "`input`: must not be empty"),
         (json!({"model": "m", "input": []}), "`input`: must not be empty"),
@@ -155,7 +155,7 @@ async fn rejects_invalid_requests() {
             json!({"model": "m", "input": "a", "pooling": "max"}),
             "`pooling`: unsupported value `max`; supported values: mean, cls and last",
         ),
-        (json!({"model": "m", "input": "a", "task": "x"}), "`task`: unrecognized request argument"),
+        (json!({"model": "m", "input": "a", "task": "x"}), "`task`: only null is supported here; use `prompt_name` or `input_type`"),
     ];
     for (body, expected) in cases {
         let answer = send(&app, request(Method::POST, "/v1/embeddings", body.to_string())).await;

@@ -11,6 +11,7 @@ mod embeddings;
 mod example_clients;
 mod fixture;
 mod grammar;
+mod ignored;
 mod limits;
 mod openapi;
 mod operations;
