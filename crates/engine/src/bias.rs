@@ -31,7 +31,7 @@ impl Penalties {
     pub(crate) fn check(&self) -> Result<(), RequestError> {
         let Self { presence, frequency, repetition } = *self;
         for (name, given) in [("presence_penalty", presence), ("frequency_penalty", frequency)] {
-            Setting { name, given, range: "-2..=2" }.check((-2.0..=2.0).contains(&given))?;
+            Setting { name, given, range: "-100..=100" }.check((-100.0..=100.0).contains(&given))?;
         }
         Setting { name: "repetition_penalty", given: repetition, range: "0.01..=100" }
             .check((0.01..=100.0).contains(&repetition))
@@ -175,8 +175,8 @@ mod tests {
         let error = |penalties: Penalties| penalties.check().expect_err("refused").to_string();
         let neutral = Penalties::default();
         assert!(neutral.check().is_ok());
-        let given = error(Penalties { presence: 2.5, ..neutral });
-        assert_eq!(given, "presence_penalty is 2.5; expected -2..=2");
+        let given = error(Penalties { presence: 100.5, ..neutral });
+        assert_eq!(given, "presence_penalty is 100.5; expected -100..=100");
         assert!(error(Penalties { frequency: f32::NAN, ..neutral }).starts_with("frequency_penalty is NaN"));
         let given = error(Penalties { repetition: 0.0, ..neutral });
         assert_eq!(given, "repetition_penalty is 0; expected 0.01..=100");

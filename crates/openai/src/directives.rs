@@ -16,11 +16,17 @@ const MAX_COUNT: usize = 4096;
 const MAX_REPAIRS: usize = 8;
 /// Chat fields that the server sets itself for directives. A request with one of these fields is
 /// rejected.
-const DECIDED: [&str; 14] = [
+const DECIDED: [&str; 20] = [
+    "ebnf",
     "grammar",
     "guided_choice",
+    "guided_grammar",
     "guided_json",
     "guided_regex",
+    "json_schema",
+    "regex",
+    "structural_tag",
+    "structured_outputs",
     "function_call",
     "functions",
     "logprobs",
@@ -252,7 +258,7 @@ fn read_remote(mut fields: Fields) -> Result<ChatRequest, RequestError> {
     }
     let mut rest = fields.unread().clone();
     rest.insert("messages".to_owned(), json!([{ "role": "user", "content": "" }]));
-    ChatRequest::from_fields(rest)
+    ChatRequest::of(Fields::of_fields(rest))
 }
 
 /// Parses fields for a provider, which must not be fields that the server sets itself.

@@ -29,6 +29,10 @@ pub(crate) enum Problem {
     LikeConstraint,
     #[error("unrecognized request argument, whose name is like that of a parameter; it would have no effect")]
     LikeParameter,
+    #[error("unrecognized request argument with `{name}`, which would have no effect here")]
+    NestedConstraint { name: String },
+    #[error("more than {limit} unrecognized request arguments")]
+    TooManyUnknown { limit: usize },
     #[error("expected {expected}, found {found}")]
     Type { expected: &'static str, found: &'static str },
     #[error("unsupported value `{given}`; supported values: {supported}")]
@@ -45,12 +49,14 @@ pub(crate) enum Problem {
     Decided,
     #[error("must not be empty")]
     Empty,
+    #[error("nothing is stored; send the item itself")]
+    NotStored,
     #[error("{given} entries exceed the limit of {limit}")]
     TooMany { given: usize, limit: usize },
     #[error("{given} bytes exceed the limit of {limit}")]
     TooLong { given: usize, limit: usize },
     #[error(
-        "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` is required"
+        "a constraint is required, such as `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice`"
     )]
     NoFormat,
     #[error("{0}")]

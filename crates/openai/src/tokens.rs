@@ -62,7 +62,7 @@ impl TokenizeRequest {
     /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
     /// value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut fields = Fields::from_json(body)?;
+        let mut fields = Fields::from_json(body)?.ignoring();
         let parse_special = fields.read("parse_special", Place::bool)?.unwrap_or(true);
         let with_pieces = fields.read("with_pieces", Place::bool)?.unwrap_or(false);
         let token_strings = fields.read("return_token_strs", Place::bool)?.unwrap_or(false);
@@ -203,7 +203,7 @@ impl TemplateRequest {
     /// Returns an error in the same cases as [`ChatRequest::from_json`], except that `model` is
     /// optional.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        Self::read(Fields::from_json(body)?)
+        Self::read(Fields::from_json(body)?.ignoring())
     }
 
     fn read(mut fields: Fields) -> Result<Self, RequestError> {

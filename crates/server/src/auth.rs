@@ -1,6 +1,6 @@
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue};
 use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use subtle::{Choice, ConstantTimeEq};

@@ -76,7 +76,8 @@ impl Started {
             }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
             engine.constraint = constraint.cloned();
-            engine.max_tokens = engine.max_tokens.or_else(|| constraint.is_none().then_some(MAX_TOKENS));
+            let is_short = constraint.is_none() && !request.parameters.unlimited;
+            engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
             let chooses = request.best_of > request.parameters.n;
             engine.logprobs = request.logprobs.or_else(|| chooses.then_some(0));
             let started = served.model.engine.generate_many(&engine, request.best_of);

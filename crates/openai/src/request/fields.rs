@@ -7,8 +7,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::ignored::{IgnoredFields, is_like_constraint, is_like_parameter};
-use super::neutral::asks_nothing;
+use super::ignored::IgnoredFields;
 use crate::RequestError;
 use crate::error::Problem;
 
@@ -99,9 +98,7 @@ impl Fields {
     ///
     /// # Errors
     /// Returns an error that names the first unread field, unless [unknown fields are
-    /// ignored](Self::ignoring). Then only a field is an error whose name is like that of a constraint,
-    /// or is like that of a parameter and whose value asks for something. The names in messages and in
-    /// items can be neither.
+    /// ignored](Self::ignoring). Then it names the first field that may change the output.
     pub(crate) fn finish(self) -> Result<(), RequestError> {
         self.finish_request().map(drop)
     }
@@ -112,16 +109,10 @@ impl Fields {
             self.finish_strictly()?;
             return Ok(IgnoredFields::default());
         };
-        let is_message = ["messages[", "input["].iter().any(|start| self.path.starts_with(start));
         for (name, value) in &self.unread {
             let path = self.path_of(name);
-            if !is_message && is_like_constraint(name) {
-                return Err(RequestError::field(path, Problem::LikeConstraint));
-            }
-            if !is_message && is_like_parameter(name) && !asks_nothing(value) {
-                return Err(RequestError::field(path, Problem::LikeParameter));
-            }
-            ignored.borrow_mut().add_unknown(path);
+            let added = ignored.borrow_mut().add_unknown(&path, name, value);
+            added.map_err(|problem| RequestError::field(path, problem))?;
         }
         if !self.path.is_empty() {
             return Ok(IgnoredFields::default());
@@ -165,7 +156,7 @@ impl Place {
     /// Notes that the field has no effect.
     pub(crate) fn ignore(self) {
         if let Some(ignored) = &self.ignored {
-            ignored.borrow_mut().add_known(self.path);
+            ignored.borrow_mut().add_known(&self.path);
         }
     }
 

@@ -37,12 +37,14 @@ pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, Request
     Ok(fields.read("undeclared", |at| at.one_of(known, "omit and allow"))?.unwrap_or_default())
 }
 
+/// Function that parses a field, and returns `None` if the field asks for no format.
+type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
+
 /// Parses the format of the output. Returns `None` if no field gives a format.
 ///
 /// # Errors
 /// Returns an error if more than one field gives a format.
 pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
-    type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
     const READERS: [(&str, Reader); 11] = [
         ("response_format", read_response_format),
         ("structured_outputs", read_structured_outputs),
@@ -61,10 +63,7 @@ pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> 
 }
 
 /// Parses the fields that `readers` name, of which at most one may give a format.
-fn one_of(
-    fields: &mut Fields,
-    readers: &[(&'static str, fn(Place) -> Result<Option<Format>, RequestError>)],
-) -> Result<Option<Format>, RequestError> {
+fn one_of(fields: &mut Fields, readers: &[(&'static str, Reader)]) -> Result<Option<Format>, RequestError> {
     let mut found: Option<(&'static str, Format)> = None;
     for &(name, read) in readers {
         let Some(at) = fields.take(name) else { continue };
@@ -137,13 +136,15 @@ pub(crate) fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError
 
 /// Parses vLLM's `structured_outputs`: one of several constraints, and options.
 fn read_structured_outputs(at: Place) -> Result<Option<Format>, RequestError> {
-    type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
     const READERS: [(&str, Reader); 6] = [
         ("json", |at| read_schema(at, "structured_outputs.json").map(Some)),
         ("regex", |at| read_regex(at, "structured_outputs.regex").map(Some)),
         ("choice", |at| read_choice(at, "structured_outputs.choice").map(Some)),
         ("grammar", |at| read_gbnf(at, "structured_outputs.grammar").map(Some)),
-        ("json_object", |at| Ok(at.bool()?.then(Format::json_object))),
+        ("json_object", |at| {
+            let format = Format { part: Part::JsonObject, field: "structured_outputs.json_object" };
+            Ok(at.bool()?.then_some(format))
+        }),
         ("structural_tag", |at| read_tags(at, "structured_outputs.structural_tag").map(Some)),
     ];
     let place = at.clone();

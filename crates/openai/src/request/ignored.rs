@@ -1,34 +1,56 @@
 //! Fields without effect, and names that must have an effect.
 //!
 //! Clients send fields that only other servers know. Most of them cannot change the output: notes,
-//! accounts, caches. A field that would change the output must not be ignored, so names that are like
-//! the names of constraints or of parameters stay errors.
+//! accounts, caches. A field that would change the output must not be ignored, so unknown fields with
+//! names like those of constraints or of parameters are errors. Names are compared word by word, so
+//! `information` has no `format`.
 
+use serde_json::Value;
+
+use super::neutral::asks_nothing;
 use crate::RequestError;
 use crate::error::Problem;
 
+/// Maximum number of paths in each list of [`IgnoredFields`].
+const MOST: usize = 32;
+/// Maximum number of unknown fields of a request, apart from those in messages and items.
+const MOST_UNKNOWN: usize = 256;
+/// Maximum number of values in an unknown field that are searched for constraints.
+const MOST_NESTED: usize = 1000;
+
 /// Fields of a request that have no effect on the response, by their paths. Each list has at most 32
-/// paths, the first ones.
+/// different paths, the first ones. Paths in messages and in items have no indices, such as
+/// `messages[].id`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IgnoredFields {
     /// Fields that are known to have no effect here, such as `user`, and tools that this server cannot
     /// offer to a model.
     pub known: Vec<String>,
-    /// Fields that are not known.
+    /// Fields that this server does not know.
     pub unknown: Vec<String>,
+    /// Number of unknown fields whose names were compared with others.
+    compared: usize,
 }
 
-/// Maximum number of paths in each list of [`IgnoredFields`]. A request may have any number of such
-/// fields.
-const MOST: usize = 32;
-
 impl IgnoredFields {
-    pub(super) fn add_known(&mut self, path: String) {
+    pub(super) fn add_known(&mut self, path: &str) {
         add(&mut self.known, path);
     }
 
-    pub(super) fn add_unknown(&mut self, path: String) {
+    /// Adds the unknown field `name` at `path`.
+    ///
+    /// # Errors
+    /// Returns the problem if the field may change the output.
+    pub(super) fn add_unknown(&mut self, path: &str, name: &str, value: &Value) -> Result<(), Problem> {
+        if !is_in_conversation(path) {
+            self.compared += 1;
+            if self.compared > MOST_UNKNOWN {
+                return Err(Problem::TooManyUnknown { limit: MOST_UNKNOWN });
+            }
+            check(name, value)?;
+        }
         add(&mut self.unknown, path);
+        Ok(())
     }
 
     /// Refuses unknown fields.
@@ -48,44 +70,226 @@ impl IgnoredFields {
     }
 }
 
-fn add(paths: &mut Vec<String>, path: String) {
-    if paths.len() < MOST {
+/// Reports whether a path is in a message, an item or a document. Fields there are notes of clients, and
+/// no constraints or parameters.
+fn is_in_conversation(path: &str) -> bool {
+    ["messages[", "input[", "documents["].iter().any(|start| path.starts_with(start))
+}
+
+fn add(paths: &mut Vec<String>, path: &str) {
+    if paths.len() >= MOST {
+        return;
+    }
+    let path = if is_in_conversation(path) { without_indices(path) } else { path.to_owned() };
+    if !paths.contains(&path) {
         paths.push(path);
     }
 }
 
-/// Reports whether a constraint on the output may have this name. Contains the names that other servers
-/// give to constraints, and parts of names for those to come.
-pub(super) fn is_like_constraint(name: &str) -> bool {
-    const PARTS: [&str; 20] = [
-        "schema",
-        "grammar",
-        "regex",
-        "guided",
-        "guidance",
-        "constrain",
-        "structured",
-        "structural",
-        "ebnf",
-        "gbnf",
-        "lark",
-        "pattern",
-        "format",
-        "json",
-        "automat",
-        "choice",
-        "allowed",
-        "banned",
-        "forced",
-        "enum",
-    ];
-    const STARTS: [&str; 3] = ["response", "output", "expect"];
-    let name = plain(name);
-    PARTS.iter().any(|part| name.contains(part)) || STARTS.iter().any(|start| name.starts_with(start))
+fn without_indices(path: &str) -> String {
+    let mut depth = 0;
+    let mut kept = String::with_capacity(path.len());
+    for c in path.chars() {
+        depth -= i32::from(c == ']');
+        if depth <= 0 || !c.is_ascii_digit() {
+            kept.push(c);
+        }
+        depth += i32::from(c == '[');
+    }
+    kept
 }
 
-/// Names of fields that change the output. A misspelt one must not be ignored.
-const KNOWN: [&str; 18] = [
+/// Checks that an unknown field cannot change the output.
+fn check(name: &str, value: &Value) -> Result<(), Problem> {
+    if asks_nothing(value) && !is_misspelt(name) && !is_like_parameter(name) {
+        return Ok(());
+    }
+    if is_like_constraint(name) {
+        return Err(Problem::LikeConstraint);
+    }
+    let disables = is_penalty(name) && asks_nothing(value);
+    let is_empty = asks_nothing(value) && !value.is_boolean() && !value.is_number();
+    if is_misspelt(name) || is_like_parameter(name) && !disables && !is_empty {
+        return Err(Problem::LikeParameter);
+    }
+    match nested_constraint(value) {
+        Some(nested) => Err(Problem::NestedConstraint { name: nested }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the first name within a value that is like that of a constraint. Clients of some servers put
+/// fields into an object of their own.
+fn nested_constraint(value: &Value) -> Option<String> {
+    let mut todo = vec![value];
+    let mut searched = 0;
+    while let Some(value) = todo.pop() {
+        searched += 1;
+        if searched > MOST_NESTED {
+            return Some("more than 1,000 values".to_owned());
+        }
+        match value {
+            Value::Array(items) => todo.extend(items.iter().take(MOST_NESTED)),
+            Value::Object(fields) => {
+                for (name, value) in fields.iter().take(MOST_NESTED) {
+                    if !asks_nothing(value) && (is_like_constraint(name) || KNOWN.contains(&name.as_str())) {
+                        return Some(name.chars().take(40).collect());
+                    }
+                    todo.push(value);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Reports whether a constraint on the output may have this name. Has the words that other servers use
+/// for constraints.
+fn is_like_constraint(name: &str) -> bool {
+    const WORDS: [&str; 36] = [
+        "schema",
+        "schemas",
+        "grammar",
+        "grammars",
+        "regex",
+        "regexp",
+        "guided",
+        "guidance",
+        "guide",
+        "constrain",
+        "constraint",
+        "constraints",
+        "constrained",
+        "structured",
+        "structural",
+        "structure",
+        "ebnf",
+        "bnf",
+        "gbnf",
+        "lark",
+        "cfg",
+        "pattern",
+        "patterns",
+        "format",
+        "json",
+        "choices",
+        "enum",
+        "automaton",
+        "fsm",
+        "allowed",
+        "banned",
+        "forbidden",
+        "forced",
+        "outlines",
+        "mime",
+        "validator",
+    ];
+    const STARTS: [&str; 3] = ["response", "output", "expected"];
+    let words = words(name);
+    words.iter().any(|word| WORDS.contains(&word.as_str()))
+        || words.first().is_some_and(|first| STARTS.contains(&first.as_str()))
+}
+
+/// Reports whether a parameter of sampling, of the prompt or of the length of outputs may have this
+/// name.
+fn is_like_parameter(name: &str) -> bool {
+    const WORDS: [&str; 58] = [
+        "penalty",
+        "penalties",
+        "penalize",
+        "pen",
+        "bias",
+        "temperature",
+        "temp",
+        "sampler",
+        "samplers",
+        "sampling",
+        "mirostat",
+        "beam",
+        "beams",
+        "typical",
+        "typ",
+        "cutoff",
+        "entropy",
+        "smoothing",
+        "xtc",
+        "tfs",
+        "sigma",
+        "repeat",
+        "repetition",
+        "rep",
+        "stop",
+        "stops",
+        "stopping",
+        "seed",
+        "ngram",
+        "negative",
+        "predict",
+        "truncate",
+        "truncation",
+        "logit",
+        "logits",
+        "logprob",
+        "logprobs",
+        "lora",
+        "adapter",
+        "adapters",
+        "template",
+        "dry",
+        "prompt",
+        "prompts",
+        "system",
+        "instruction",
+        "instructions",
+        "think",
+        "thinking",
+        "reason",
+        "reasoning",
+        "eos",
+        "bos",
+        "image",
+        "images",
+        "multimodal",
+        "greedy",
+        "healing",
+    ];
+    /// Pairs of words that only together make a parameter.
+    const LIMITS: [&str; 2] = ["max", "min"];
+    const LENGTHS: [&str; 7] = ["token", "tokens", "len", "length", "new", "p", "words"];
+    const TOPS: [&str; 5] = ["p", "k", "a", "n", "h"];
+    /// Names that have such words and are no parameters.
+    const OTHERS: [&str; 6] =
+        ["prompt_cache", "prompt_id", "prompt_label", "prompt_version", "prompt_name", "system_fingerprint"];
+    if OTHERS.iter().any(|other| name.starts_with(other)) {
+        return false;
+    }
+    let words = words(name);
+    let has = |all: &[&str]| words.iter().any(|word| all.contains(&word.as_str()));
+    has(&WORDS) || has(&LIMITS) && has(&LENGTHS) || has(&["top"]) && has(&TOPS)
+}
+
+/// Reports whether a parameter with this name does nothing if its value is 0 or false.
+fn is_penalty(name: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "penalty",
+        "penalties",
+        "penalize",
+        "mirostat",
+        "smoothing",
+        "bias",
+        "sigma",
+        "ngram",
+        "cutoff",
+        "xtc",
+        "dry",
+        "beam",
+    ];
+    words(name).iter().any(|word| WORDS.contains(&word.as_str()))
+}
+
+/// Names of fields that change the output.
+const KNOWN: [&str; 28] = [
     "temperature",
     "top_p",
     "top_k",
@@ -98,74 +302,54 @@ const KNOWN: [&str; 18] = [
     "tools",
     "tool_choice",
     "parallel_tool_calls",
-    "reasoning",
     "reasoning_effort",
     "reasoning_budget",
     "chat_template_kwargs",
     "undeclared",
     "dimensions",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "stop",
+    "seed",
+    "on_unsupported_schema",
+    "guided_json",
+    "response_format",
 ];
 
-/// Reports whether a parameter of sampling, of the prompt or of the length of outputs may have this
-/// name, or whether it is a misspelt name of a parameter.
-pub(super) fn is_like_parameter(name: &str) -> bool {
-    const PARTS: [&str; 36] = [
-        "penalty",
-        "bias",
-        "temperature",
-        "sampl",
-        "mirostat",
-        "beam",
-        "topp",
-        "topk",
-        "topa",
-        "topn",
-        "minp",
-        "typical",
-        "cutoff",
-        "entropy",
-        "smoothing",
-        "xtc",
-        "tfs",
-        "sigma",
-        "repeat",
-        "repetition",
-        "badwords",
-        "stop",
-        "seed",
-        "ngram",
-        "cfg",
-        "negative",
-        "maxtoken",
-        "mintoken",
-        "maxlength",
-        "minlength",
-        "newtokens",
-        "predict",
-        "truncat",
-        "logit",
-        "logprob",
-        "template",
-    ];
-    const STARTS: [&str; 5] = ["dry", "prompt", "system", "adapter", "lora"];
-    // These are no parameters of sampling, though their names are like some.
-    const OTHERS: [&str; 2] = ["promptcache", "promptid"];
+/// Reports whether a name is that of a known field with a few typing errors, or in another case.
+fn is_misspelt(name: &str) -> bool {
     // Short names are like many others, and no typing error makes a name long.
-    let mistakes = match name.len() {
+    let plain = words(name).concat();
+    let mistakes = match plain.len() {
         5..8 => 1,
         8..40 => 2,
-        _ => 0,
+        _ => return false,
     };
-    if mistakes > 0 && KNOWN.iter().any(|known| strsim::osa_distance(name, known) <= mistakes) {
-        return true;
-    }
-    let name = plain(name);
-    let is_other = OTHERS.iter().any(|other| name.starts_with(other));
-    let is_start = STARTS.iter().any(|start| name.starts_with(start));
-    !is_other && (is_start || PARTS.iter().any(|part| name.contains(part)))
+    KNOWN.iter().any(|known| {
+        let known = known.replace('_', "");
+        known.len().abs_diff(plain.len()) <= mistakes && strsim::osa_distance(&plain, &known) <= mistakes
+    })
 }
 
-/// Returns the letters and digits of a name, in lower case.
-fn plain(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+/// Splits a name such as `maxNewTokens` or `max-new-tokens` into its words, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut was_lower = false;
+    // A longer name is not that of a field.
+    for c in name.chars().take(64) {
+        let starts = !c.is_ascii_alphanumeric() || c.is_ascii_uppercase() && was_lower;
+        if starts && words.last().is_some_and(|last| !last.is_empty()) {
+            words.push(String::new());
+        }
+        if let Some(last) = words.last_mut().filter(|_| c.is_ascii_alphanumeric()) {
+            last.push(c.to_ascii_lowercase());
+        }
+        was_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }

@@ -90,12 +90,14 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
         fields.required("role")?.one_of(Role::from_name, "system, developer, user, assistant and tool")?;
     let mut message = ChatMessage { content: None, ..ChatMessage::new(role, "") };
     message.name = fields.read("name", Place::string)?;
+    neutral::check(&mut fields, &neutral::MESSAGE)?;
     if role == Role::Assistant {
         neutral::check(&mut fields, &neutral::ASSISTANT)?;
         // Clients send back what they derived from an answer, and what other servers had added to it.
-        for name in ["parsed", "provider_specific_fields", "refusal", "annotations"] {
-            fields.ignore(name);
+        for name in ["parsed", "provider_specific_fields", "annotations"] {
+            fields.take(name);
         }
+        fields.ignore("refusal");
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
         let reasoning = fields.read("reasoning_content", Place::string)?;
         message.reasoning = reasoning.or(fields.read("reasoning", Place::string)?);
@@ -120,7 +122,7 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         let mut fields = at.fields()?;
         // Some clients send back the `index` of streamed calls.
         for name in ["index", "provider_specific_fields"] {
-            fields.ignore(name);
+            fields.take(name);
         }
         if let Some(kind) = fields.take("type") {
             kind.one_of(|name| (name == "function").then_some(()), "function")?;
@@ -130,7 +132,7 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         let name = function.required("name")?.string()?;
         let arguments = function.read("arguments", read_arguments)?.unwrap_or_else(|| "{}".to_owned());
         for name in ["parsed_arguments", "provider_specific_fields"] {
-            function.ignore(name);
+            function.take(name);
         }
         function.finish()?;
         fields.finish()?;
@@ -176,19 +178,21 @@ pub(crate) fn read_parts(at: Place, images: Images) -> Result<String, RequestErr
 fn read_part(at: Place, images: Images) -> Result<String, RequestError> {
     const TEXTS: [&str; 3] = ["text", "input_text", "output_text"];
     const IMAGES: [&str; 3] = ["image_url", "input_image", "image"];
-    let mut fields = at.fields()?;
+    let mut fields = at.clone().fields()?;
     let is_image = |name: &str| match name {
         name if TEXTS.contains(&name) => Some(false),
         name if IMAGES.contains(&name) && images == Images::Placeholder => Some(true),
         _ => None,
     };
     if fields.required("type")?.one_of(is_image, "text")? {
+        at.ignore();
         return Ok("[An image, which this model cannot see.]".to_owned());
     }
     let text = fields.required("text")?.string()?;
-    for name in ["annotations", "logprobs", "parsed", "cache_control"] {
-        fields.ignore(name);
+    for name in ["annotations", "logprobs", "parsed"] {
+        fields.take(name);
     }
+    fields.ignore("cache_control");
     fields.finish()?;
     Ok(text)
 }

@@ -7,6 +7,7 @@ mod message;
 mod neutral;
 mod parameters;
 mod structural_tag;
+mod thinking;
 mod tools;
 
 use formwork_chat::Tools;
@@ -21,6 +22,7 @@ pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use message::{Images, read_arguments, read_content, read_parts};
 pub(crate) use parameters::read_stream;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
+pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object};
 
 use crate::RequestError;
@@ -97,13 +99,16 @@ impl ChatRequest {
             chat_template_kwargs: read_template_variables(&mut fields)?,
             ignored: IgnoredFields::default(),
         };
+        let budget = thinking::read(&mut fields, &mut request.chat_template_kwargs)?;
+        request.parameters.reasoning_budget = request.parameters.reasoning_budget.or(budget);
         take_without_effect(&mut fields);
         neutral::check(&mut fields, &neutral::CHAT)?;
         check_of_others(&mut fields)?;
         request.ignored = fields.finish_request()?;
         let tags = matches!(&request.format, Some(Format { part: Part::Tags(_), .. }));
         if tags && !request.tools.tools.is_empty() {
-            return Err(RequestError::field("response_format", Problem::Conflict { other: "tools" }));
+            let field = request.format.as_ref().map_or("response_format", |format| format.field);
+            return Err(RequestError::field(field, Problem::Conflict { other: "tools" }));
         }
         Ok(request)
     }
@@ -170,7 +175,7 @@ pub(crate) fn add_verbosity(at: &Place, variables: &mut Map<String, Value>) -> R
 
 /// Adds the variable `reasoning_effort`, unless it is already set. The effort `none` also sets
 /// `enable_thinking` to false.
-pub(crate) fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
+fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
     const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
     let known = |name: &str| EFFORTS.into_iter().find(|effort| *effort == name);
     let effort = at.one_of(known, "none, minimal, low, medium, high and xhigh")?;

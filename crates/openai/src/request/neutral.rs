@@ -36,7 +36,15 @@ const fn hinted(
 
 /// Unsupported fields of other servers, for chats and completions. Their neutral values mean what this
 /// server does.
-pub(super) const OF_OTHERS: [Unsupported; 37] = [
+pub(super) const OF_OTHERS: [Unsupported; 62] = [
+    field("functions", is_empty, "[]"),
+    field("function_call", is_no_choice, "\"none\" or \"auto\""),
+    field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
+    field("add_generation_prompt", is_true, "true"),
+    field("continue_final_message", is_false, "false"),
+    field("chat_template", never, "null"),
+    field("documents", is_empty, "[]"),
+    hinted("images", is_empty, "[]", "this server reads no images"),
     // llama.cpp and servers like it.
     hinted("repeat_penalty", is_one, "1", "use `repetition_penalty`"),
     hinted("repeat_last_n", |value| *value == -1, "-1", "penalties see all tokens"),
@@ -52,7 +60,25 @@ pub(super) const OF_OTHERS: [Unsupported; 37] = [
     field("smoothing_factor", is_zero, "0"),
     field("samplers", never, "null"),
     field("lora", is_empty, "[]"),
+    hinted("rep_pen", is_one, "1", "use `repetition_penalty`"),
+    hinted("typical", is_one, "1", "use `typical_p`"),
+    hinted("typ_p", is_one, "1", "use `typical_p`"),
+    hinted("random_seed", never, "null", "use `seed`"),
+    hinted("min_keep", is_zero, "0", ""),
+    // Objects in which some clients put fields.
+    hinted("extra_body", is_empty, "{}", "send its fields beside `model`"),
+    hinted("options", is_empty, "{}", "send its fields beside `model`"),
+    hinted("parameters", is_empty, "{}", "send its fields beside `model`"),
+    hinted("generation_config", is_empty, "{}", "send its fields beside `model`"),
+    hinted("model_kwargs", is_empty, "{}", "send its fields beside `model`"),
+    hinted("nvext", is_empty, "{}", "send its fields beside `model`"),
+    hinted("plugins", is_empty, "[]", ""),
     // transformers and vLLM.
+    field("do_sample", is_true, "true"),
+    field("add_special_tokens", is_true, "true"),
+    field("return_token_ids", is_false, "false"),
+    field("return_tokens_as_token_ids", is_false, "false"),
+    field("safe_prompt", is_false, "false"),
     hinted("max_new_tokens", never, "null", "use `max_tokens`"),
     hinted("repetition_context_size", never, "null", "penalties see all tokens"),
     field("min_tokens", is_zero, "0"),
@@ -70,7 +96,7 @@ pub(super) const OF_OTHERS: [Unsupported; 37] = [
     field("bad_words", is_empty, "[]"),
     field("allowed_token_ids", never, "null"),
     field("logits_processors", is_empty, "[]"),
-    field("prompt_logprobs", asks_nothing, "0"),
+    field("prompt_logprobs", is_false, "null"),
     field("truncate_prompt_tokens", never, "null"),
     // Options for the text of outputs.
     field("ignore_eos", is_false, "false"),
@@ -81,7 +107,7 @@ pub(super) const OF_OTHERS: [Unsupported; 37] = [
 
 /// Fields of other servers without effect here: settings of caches, of what a model takes in memory and
 /// of measurements, and details of parameters that have no effect.
-pub(super) const WITHOUT_EFFECT: [&str; 24] = [
+pub(super) const WITHOUT_EFFECT: [&str; 29] = [
     "user",
     "metadata",
     "store",
@@ -106,18 +132,16 @@ pub(super) const WITHOUT_EFFECT: [&str; 24] = [
     "dynatemp_exponent",
     "smoothing_curve",
     "n_keep",
+    "provider",
+    "usage",
+    "route",
+    "models",
+    "transforms",
 ];
 
 /// Unsupported fields of a chat request.
-pub(super) const CHAT: [Unsupported; 18] = [
+pub(super) const CHAT: [Unsupported; 10] = [
     field("best_of", is_one, "1"),
-    field("functions", is_empty, "[]"),
-    field("function_call", is_no_choice, "\"none\" or \"auto\""),
-    field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
-    field("add_generation_prompt", is_true, "true"),
-    field("continue_final_message", is_false, "false"),
-    field("chat_template", never, "null"),
-    field("documents", is_empty, "[]"),
     field("echo", is_false, "false"),
     field("use_beam_search", is_false, "false"),
     field("audio", never, "null"),
@@ -127,7 +151,6 @@ pub(super) const CHAT: [Unsupported; 18] = [
     hinted("input", never, "null", "use `messages`"),
     hinted("instructions", never, "null", "use a message of the role `system`"),
     hinted("system", never, "null", "use a message of the role `system`"),
-    hinted("images", is_empty, "[]", "this server reads no images"),
 ];
 
 /// Unsupported fields of a completions request.
@@ -150,6 +173,16 @@ pub(super) const EMBEDDING: [Unsupported; 5] = [
     field("late_chunking", is_false, "false"),
     hinted("output_dimension", never, "null", "use `dimensions`"),
     hinted("embedding_types", never, "null", "use `encoding_format`"),
+];
+
+/// Unsupported fields of a message, which would change what the model reads or how it answers.
+pub(super) const MESSAGE: [Unsupported; 6] = [
+    field("prefix", is_false, "false"),
+    field("partial", is_false, "false"),
+    hinted("images", is_empty, "[]", "this server reads no images"),
+    hinted("image_url", never, "null", "this server reads no images"),
+    hinted("files", is_empty, "[]", "this server reads no files"),
+    hinted("videos", is_empty, "[]", "this server reads no videos"),
 ];
 
 /// Unsupported fields of an assistant message. Clients send such messages back as they received

@@ -18,6 +18,8 @@ const MAX_TOP_LOGPROBS: usize = 20;
 pub struct Parameters {
     /// Maximum number of output tokens. If `None`, the server sets the limit.
     pub max_tokens: Option<TokenLimit>,
+    /// True if the request asks for outputs of any length, with a limit of -1.
+    pub unlimited: bool,
     /// Number of outputs for each prompt, from 1 to 128.
     pub n: usize,
     /// Sampling temperature, in 0..=10.
@@ -104,6 +106,9 @@ impl Parameters {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         let unit = |at: Place| at.number(0.0..=1.0, "0..=1");
         Ok(Self {
+            unlimited: ["max_tokens", "max_completion_tokens"]
+                .iter()
+                .any(|name| fields.get(name).is_some_and(|given| given.as_f64() == Some(-1.0))),
             max_tokens: read_max_tokens(fields)?,
             n: fields.read("n", |at| at.at_most(MAX_CHOICES, "1..=128"))?.unwrap_or(1),
             temperature: fields.read("temperature", |at| at.number(0.0..=10.0, "0..=10"))?,

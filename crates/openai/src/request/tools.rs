@@ -159,10 +159,15 @@ fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
 fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, RequestError> {
     let mut fields = at.clone().fields()?;
     let kind = fields.take("type");
-    let is_function = |kind: &Place| {
-        kind.one_of(|name| (name != "custom").then(|| name == "function"), "function and the tools of hosts")
+    let is_hosted = |kind: &Place| {
+        kind.one_of(|name| (name != "custom").then_some(()), "function and the tools of hosts")
     };
-    if !kind.as_ref().map_or(Ok(true), is_function)? {
+    if let Some(kind) = kind.filter(|kind| kind.value() != "function") {
+        // A misspelt type must not drop a function.
+        if ["function", "parameters", "input_schema"].iter().any(|name| fields.get(name).is_some()) {
+            kind.one_of(|_| None, "function")?;
+        }
+        is_hosted(&kind)?;
         at.ignore();
         return Ok(None);
     }

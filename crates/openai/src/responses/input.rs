@@ -2,9 +2,9 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
 use crate::request::{
-    ChatMessage, Fields, Images, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_effort,
-    add_verbosity, check_neutral_response, read_any_object, read_arguments, read_content, read_json_schema,
-    read_model, read_parts, read_tools, read_undeclared, take_without_effect,
+    ChatMessage, Fields, Images, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_verbosity,
+    check_neutral_response, read_any_object, read_arguments, read_content, read_json_schema, read_model,
+    read_parts, read_thinking, read_tools, read_undeclared, take_without_effect,
 };
 use crate::{ChatRequest, Format, IgnoredFields, RequestError, StreamOptions};
 
@@ -63,9 +63,15 @@ impl ResponseRequest {
         if let Some(instructions) = fields.read("instructions", Place::string)? {
             messages.push(ChatMessage::new(Role::System, instructions));
         }
-        messages.extend(as_messages(read_input(fields.required("input")?)?));
+        let input = fields.required("input")?;
+        let place = input.clone();
+        let said = as_messages(read_input(input)?);
+        if said.is_empty() {
+            return Err(place.error(Problem::Empty));
+        }
+        messages.extend(said);
         let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
-        fields.read("reasoning", |at| read_reasoning(at, &mut variables))?;
+        let budget = read_thinking(&mut fields, &mut variables)?;
         let format = fields.read("text", |at| read_text(at, &mut variables))?.flatten();
         let limit = fields.read("max_output_tokens", Place::positive)?;
         let mut chat = ChatRequest {
@@ -82,6 +88,7 @@ impl ResponseRequest {
             chat_template_kwargs: variables,
             ignored: IgnoredFields::default(),
         };
+        chat.parameters.reasoning_budget = chat.parameters.reasoning_budget.or(budget);
         let field = "max_output_tokens";
         chat.parameters.max_tokens =
             limit.map(|tokens| TokenLimit { tokens, field }).or(chat.parameters.max_tokens);
@@ -137,18 +144,6 @@ fn adds_nothing(included: &Value) -> bool {
     included.as_str().is_some_and(|name| of_hosts.iter().any(|start| name.starts_with(start)))
 }
 
-fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
-    let mut fields = at.fields()?;
-    if let Some(effort) = fields.take("effort") {
-        add_effort(&effort, variables)?;
-    }
-    // Reasoning is sent in full, so summaries are not needed.
-    for name in ["summary", "generate_summary"] {
-        fields.take(name);
-    }
-    fields.finish()
-}
-
 /// Parses the field `text`. Its `format` corresponds to the `response_format` of a chat request,
 /// but without the object `json_schema` around the schema. A `verbosity` becomes a variable of the
 /// template.
@@ -193,8 +188,7 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
             "function_call" => Some(read_call),
             "function_call_output" => Some(read_result),
             "reasoning" => Some(read_thought),
-            // A reference to an earlier item, of which nothing is stored. Clients refer to reasoning so.
-            "item_reference" => Some(|_| Ok(InputItem::Nothing)),
+            "item_reference" => Some(read_reference),
             _ => None,
         }
     };
@@ -205,13 +199,22 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
     let item = kind.unwrap_or(read_message)(&mut fields)?;
     if item == InputItem::Nothing {
         place.ignore();
-        return Ok(item);
     }
     for name in ["id", "status", "parsed_arguments", "phase"] {
-        fields.ignore(name);
+        fields.take(name);
     }
     fields.finish()?;
     Ok(item)
+}
+
+/// Parses a reference to an earlier item. Nothing is stored, so only a reference to reasoning can be left
+/// out: an answer is the same to a reader without the reasoning that led to it.
+fn read_reference(fields: &mut Fields) -> Result<InputItem, RequestError> {
+    let id = fields.required("id")?;
+    if !id.value().as_str().is_some_and(|id| id.starts_with("rs_")) {
+        return Err(id.error(Problem::NotStored));
+    }
+    Ok(InputItem::Nothing)
 }
 
 fn read_message(fields: &mut Fields) -> Result<InputItem, RequestError> {

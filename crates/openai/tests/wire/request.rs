@@ -100,7 +100,7 @@ fn formats_report_their_field() {
         (json!({"structured_outputs": {"choice": ["a"]}}), "structured_outputs.choice"),
         (json!({"structured_outputs": {"regex": "a"}}), "structured_outputs.regex"),
         (json!({"structured_outputs": {"grammar": "root ::= \"a\""}}), "structured_outputs.grammar"),
-        (json!({"structured_outputs": {"json_object": true}}), "response_format"),
+        (json!({"structured_outputs": {"json_object": true}}), "structured_outputs.json_object"),
         (json!({"json_schema": schema.to_string()}), "json_schema"),
         (json!({"json_schema": schema}), "json_schema"),
         (json!({"regex": "a"}), "regex"),
@@ -312,9 +312,10 @@ fn fields_that_cannot_change_the_output_are_ignored_and_named() {
         ),
         (
             json!({"usage": {"include": true}, "provider": {"order": ["a"]}}),
-            vec![],
             vec!["usage", "provider"],
+            vec![],
         ),
+        (json!({"trace": {"a": [1, {"b": 2}]}, "metadata_json": ""}), vec![], vec!["trace", "metadata_json"]),
         (json!({"mirostat": 0, "min_tokens": 0, "length_penalty": 1.0, "documents": []}), vec![], vec![]),
         (json!({"new_penalty": 0, "add_generation_prompt": true}), vec![], vec!["new_penalty"]),
         (json!({"stop": ["", "a"]}), vec!["stop[0]"], vec![]),
@@ -329,8 +330,8 @@ fn fields_that_cannot_change_the_output_are_ignored_and_named() {
                 {"role": "assistant", "content": [{"type": "text", "text": "b", "role": "assistant"}],
                     "refusal": "no", "response_metadata": {}},
             ]}),
-            vec!["messages[0].content[0].cache_control", "messages[1].refusal"],
-            vec!["messages[0].id", "messages[1].content[0].role", "messages[1].response_metadata"],
+            vec!["messages[].content[].cache_control", "messages[].refusal"],
+            vec!["messages[].id", "messages[].content[].role", "messages[].response_metadata"],
         ),
         (
             json!({"tools": [
@@ -352,7 +353,7 @@ fn fields_that_cannot_change_the_output_are_ignored_and_named() {
 
 #[test]
 fn the_list_of_ignored_fields_is_bounded() {
-    let names: serde_json::Map<_, _> = (0..1000).map(|i| (format!("x{i}"), json!(1))).collect();
+    let names: serde_json::Map<_, _> = (0..200).map(|i| (format!("x{i}"), json!(1))).collect();
     assert_eq!(read(&Value::Object(names)).ignored.unknown.len(), 32);
 }
 
@@ -363,24 +364,100 @@ fn unknown_constraints_and_parameters_are_never_ignored() {
     let parameter =
         "unrecognized request argument, whose name is like that of a parameter; it would have no effect";
     for (name, value, expected) in [
-        ("output_schema", json!({}), constraint),
+        ("output_schema", json!({"type": "object"}), constraint),
         ("jsonMode", json!(true), constraint),
-        ("guided_lark", json!(""), constraint),
+        ("guided_lark", json!("a"), constraint),
         ("response_mime_type", json!("application/json"), constraint),
         ("allowed_words", json!(["a"]), constraint),
         ("new_penalty", json!(1.1), parameter),
+        ("do_greedy", json!(true), parameter),
+        ("maxOutputTokens", json!(5), parameter),
+        ("min_length_words", json!(5), parameter),
+        ("temprature", json!(0), parameter),
+        ("parallelToolCalls", json!(false), parameter),
+        ("thinking_mode", json!("off"), parameter),
         ("temprature", json!(1), parameter),
         ("max_token", json!(5), parameter),
         ("prompt_template", json!("a"), parameter),
         ("dry_run", json!(true), parameter),
+        (
+            "vendor",
+            json!({"a": [{"guided_json": {"type": "object"}}]}),
+            "unrecognized request argument with `guided_json`, which would have no effect here",
+        ),
+        (
+            "vendor",
+            json!({"sampling": {"temperature": 0.5}}),
+            "unrecognized request argument with `temperature`, which would have no effect here",
+        ),
+        (
+            "vendor",
+            json!(vec![vec![1; 40]; 40]),
+            "unrecognized request argument with `more than 1,000 values`, which would have no effect here",
+        ),
+        ("extra_body", json!({"a": 1}), "only {} is supported here; send its fields beside `model`"),
     ] {
         let mut fields = json!({});
         fields[name] = value;
         assert_eq!(refused(&fields).1, format!("`{name}`: {expected}"));
     }
-    let tool = json!({"type": "function", "function": {"name": "f", "input_schema": {}}});
+    let tool = json!({"type": "function", "function": {"name": "f", "input_schema": {"type": "object"}}});
     let given = refused(&json!({"tools": [tool]})).1;
     assert_eq!(given, format!("`tools[0].function.input_schema`: {constraint}"));
+}
+
+#[test]
+fn notes_with_similar_names_are_no_parameters() {
+    for name in
+        ["information", "choice_id", "text_content", "desktop_platform", "prompt_version", "sample_id"]
+    {
+        let mut fields = json!({});
+        fields[name] = json!("a");
+        assert_eq!(read(&fields).ignored.unknown, [name]);
+    }
+    let many: serde_json::Map<_, _> = (0..300).map(|i| (format!("x{i}"), json!(1))).collect();
+    let (_, error) = refused(&Value::Object(many));
+    assert_eq!(error, "`x256`: more than 256 unrecognized request arguments");
+}
+
+#[test]
+fn reasoning_is_switched_in_every_spelling() {
+    let off = [
+        json!({"enable_thinking": false}),
+        json!({"think": false}),
+        json!({"thinking": false}),
+        json!({"thinking": {"type": "disabled"}}),
+        json!({"reasoning": {"enabled": false}}),
+        json!({"reasoning_effort": "none"}),
+    ];
+    for fields in off {
+        assert_eq!(read(&fields).chat_template_kwargs["enable_thinking"], false, "{fields}");
+    }
+    assert_eq!(read(&json!({"think": "high"})).chat_template_kwargs["reasoning_effort"], "high");
+    for fields in [
+        json!({"thinking": {"type": "enabled", "budget_tokens": 9}}),
+        json!({"thinking_budget": 9}),
+        json!({"reasoning": {"max_tokens": 9}}),
+        json!({"reasoning_budget": 9, "thinking_budget": 5}),
+    ] {
+        assert_eq!(read(&fields).parameters.reasoning_budget, Some(9), "{fields}");
+    }
+}
+
+#[test]
+fn messages_that_ask_for_more_are_refused() {
+    for (message, expected) in [
+        (
+            json!({"role": "assistant", "content": "a", "prefix": true}),
+            "`messages[0].prefix`: only false is supported here",
+        ),
+        (
+            json!({"role": "user", "content": "a", "images": ["b"]}),
+            "`messages[0].images`: only [] is supported here; this server reads no images",
+        ),
+    ] {
+        assert_eq!(refused(&json!({"messages": [message]})).1, expected);
+    }
 }
 
 #[test]

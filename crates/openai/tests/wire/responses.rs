@@ -59,6 +59,11 @@ fn rejects_requests_that_need_a_store() {
             json!({"previous_response_id": "resp_1"}),
             "`previous_response_id`: only null is supported here; nothing is stored",
         ),
+        (
+            json!({"input": [{"type": "item_reference", "id": "msg_1"}]}),
+            "`input[0].id`: nothing is stored; send the item itself",
+        ),
+        (json!({"input": [{"type": "reasoning", "summary": []}]}), "`input`: must not be empty"),
         (json!({"background": true}), "`background`: only false is supported here"),
         (json!({"input": []}), "`input`: must not be empty"),
         (
@@ -91,7 +96,7 @@ fn items_of_the_assistant_in_a_row_are_one_message() {
         thinks("x"), call, says("b"), thinks("y"), says("c"), result, thinks("z"),
     ]}))
     .expect("a request");
-    assert_eq!(request.chat.ignored.known, ["input[1]"]);
+    assert_eq!(request.chat.ignored.known, ["input[]"]);
     let messages = request.chat.messages;
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);

@@ -75,6 +75,10 @@ fn names_invalid_tools() {
             json!({"type": "custom"}),
             "`tools[0].type`: unsupported value `custom`; supported values: function and the tools of hosts",
         ),
+        (
+            json!({"type": "Function", "function": {"name": "a"}}),
+            "`tools[0].type`: unsupported value `Function`; supported values: function",
+        ),
         (named(""), "`tools[0].function.name`: must not be empty"),
         (
             named("a b"),

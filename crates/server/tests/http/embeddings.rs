@@ -155,7 +155,10 @@ async fn rejects_invalid_requests() {
             json!({"model": "m", "input": "a", "pooling": "max"}),
             "`pooling`: unsupported value `max`; supported values: mean, cls and last",
         ),
-        (json!({"model": "m", "input": "a", "task": "x"}), "`task`: only null is supported here; use `prompt_name` or `input_type`"),
+        (
+            json!({"model": "m", "input": "a", "task": "x"}),
+            "`task`: only null is supported here; use `prompt_name` or `input_type`",
+        ),
     ];
     for (body, expected) in cases {
         let answer = send(&app, request(Method::POST, "/v1/embeddings", body.to_string())).await;

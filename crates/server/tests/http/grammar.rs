@@ -117,8 +117,7 @@ async fn samples_random_outputs() {
 #[tokio::test]
 async fn rejects_invalid_requests() {
     let app = app(says(""));
-    let none =
-        "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` is required";
+    let none = "a constraint is required, such as `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice`";
     let cases = [
         ("check", json!({}), format!("`response_format`: {none}")),
         ("check", json!({"response_format": {"type": "text"}}), format!("`response_format`: {none}")),

@@ -1,0 +1,80 @@
+//! Switches and budgets of reasoning, in the spellings of several servers.
+
+use serde_json::{Map, Value};
+
+use super::add_effort;
+use super::fields::{Fields, Place};
+use crate::RequestError;
+
+/// Reads `enable_thinking` (Qwen), `think` (Ollama), `thinking` (Anthropic, GLM, DeepSeek),
+/// `thinking_budget` (Qwen) and, in a chat, `reasoning` (OpenRouter). They become variables of the chat
+/// template, unless the request sets these. Returns the maximum number of tokens of reasoning, if one
+/// of the fields has it.
+pub(crate) fn read(
+    fields: &mut Fields,
+    variables: &mut Map<String, Value>,
+) -> Result<Option<usize>, RequestError> {
+    if let Some(enabled) = fields.read("enable_thinking", Place::bool)? {
+        enable(enabled, variables);
+    }
+    if let Some(at) = fields.take("think") {
+        if at.is_string() {
+            enable(true, variables);
+            add_effort(&at, variables)?;
+        } else {
+            enable(at.bool()?, variables);
+        }
+    }
+    let mut budget = fields.read("thinking_budget", |at| at.integer(0, "at least 0"))?;
+    if let Some(at) = fields.take("thinking") {
+        budget = budget.or(read_thinking(at, variables)?);
+    }
+    if let Some(at) = fields.take("reasoning") {
+        budget = budget.or(read_reasoning(at, variables)?);
+    }
+    Ok(budget.map(|tokens| tokens as usize))
+}
+
+fn enable(enabled: bool, variables: &mut Map<String, Value>) {
+    variables.entry("enable_thinking").or_insert(Value::Bool(enabled));
+}
+
+/// Parses `thinking`: a boolean, or an object with `type` and `budget_tokens`.
+fn read_thinking(at: Place, variables: &mut Map<String, Value>) -> Result<Option<i64>, RequestError> {
+    if at.value().is_boolean() {
+        enable(at.bool()?, variables);
+        return Ok(None);
+    }
+    let mut fields = at.fields()?;
+    let known = |name: &str| match name {
+        "enabled" => Some(Some(true)),
+        "disabled" => Some(Some(false)),
+        "auto" | "adaptive" => Some(None),
+        _ => None,
+    };
+    let kind = fields.required("type")?.one_of(known, "enabled, disabled, auto and adaptive")?;
+    if let Some(enabled) = kind {
+        enable(enabled, variables);
+    }
+    let budget = fields.read("budget_tokens", |at| at.integer(0, "at least 0"))?;
+    fields.finish_strictly()?;
+    Ok(budget)
+}
+
+/// Parses `reasoning`: an object with `effort`, `enabled` and `max_tokens`.
+fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<Option<i64>, RequestError> {
+    let mut fields = at.fields()?;
+    if let Some(enabled) = fields.read("enabled", Place::bool)? {
+        enable(enabled, variables);
+    }
+    if let Some(effort) = fields.take("effort") {
+        add_effort(&effort, variables)?;
+    }
+    let budget = fields.read("max_tokens", |at| at.integer(0, "at least 0"))?;
+    // Reasoning is sent in full and in a field of its own.
+    for name in ["summary", "generate_summary", "exclude"] {
+        fields.ignore(name);
+    }
+    fields.finish_strictly()?;
+    Ok(budget)
+}
