@@ -296,7 +296,7 @@ WAYS = {
     "deep objects": body(nested(100_000, b'{"a":', b"}"), [400]),
     "not an object": body(lambda *_: [1, 2], [400]),
     "nothing": body(lambda *_: b"", [400]),
-    "unknown field": asking(frobnicate=1),
+    "unknown constraint": asking(guided_frobnication=1),
     "many tokens": asking(max_tokens=-5),
     "huge seed": asking(seed=10**30),
     "not a number": body(lambda *_: b'{"model": "m", "messages": [], "temperature": NaN}', [400]),

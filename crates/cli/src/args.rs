@@ -458,8 +458,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) schemas: Option<PathBuf>,
 
-    /// Treatment of fields of a request that no known API has. A field whose name is like that of a
-    /// constraint or of a parameter is always refused.
+    /// Treatment of unknown fields of a request. A field whose name is like that of a constraint or of a
+    /// parameter is always refused.
     #[arg(long, value_enum, default_value_t = UnknownFieldsArg::Ignore)]
     pub(crate) unknown_fields: UnknownFieldsArg,
 

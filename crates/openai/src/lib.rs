@@ -1,9 +1,9 @@
 //! Types of the OpenAI API: requests, responses, stream events and errors.
 //!
-//! No other crate knows the wire format. Nothing in a request is ignored silently. A field that cannot
-//! change the output is read over and named in [`IgnoredFields`]. An unsupported field is an error that
-//! names the field if ignoring it would change the output. So is an unknown field whose name is like
-//! that of a constraint or of a parameter, and any unknown field of a request that only Formwork has. A
+//! No other crate knows the wire format. Nothing in a request is ignored silently: [`IgnoredFields`]
+//! names the fields without effect, and the tools that only a host can run. A field that would change
+//! the output is an error if it is not supported. So is an unknown field whose name is like that of a
+//! constraint or of a parameter, and any unknown field of a request for directives, tools or grammars. A
 //! field that is `null` counts as absent. Tools and
 //! constraints are parsed into the types of the crates `chat` and `grammar`. Responses are plain data
 //! for serde.

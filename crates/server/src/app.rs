@@ -56,8 +56,8 @@ pub struct ServerOptions {
     pub compilers: NonZeroUsize,
     /// Documents that schemas in requests may reference.
     pub schemas: Arc<Remotes>,
-    /// True to refuse fields of a request that no known API has. False to ignore those that can be
-    /// neither a constraint nor a parameter.
+    /// True to refuse unknown fields of a request. False to ignore those that can be neither a constraint
+    /// nor a parameter.
     pub refuse_unknown_fields: bool,
     /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced, for
     /// requests that do not say. False if such a tool is an error.

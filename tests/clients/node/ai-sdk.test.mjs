@@ -116,7 +116,7 @@ for (const [name, language] of Object.entries(providers)) {
 
     test('errors', async () => {
       const status = (code) => (error) => APICallError.isInstance(error) && error.statusCode === code;
-      await assert.rejects(generateText({ ...once, model: language, prompt, temperature: 3 }), (error) => {
+      await assert.rejects(generateText({ ...once, model: language, prompt, temperature: 30 }), (error) => {
         assert.match(error.message, /temperature/);
         return status(400)(error);
       });

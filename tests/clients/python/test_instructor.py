@@ -78,4 +78,4 @@ def test_what_was_wrong_goes_back_to_the_model(create, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_errors(create, mode):
     with pytest.raises(InstructorRetryException, match="temperature"):
-        create(mode, messages=ADD, response_model=Sum, temperature=3)
+        create(mode, messages=ADD, response_model=Sum, temperature=30)

@@ -131,7 +131,7 @@ def test_stop(chat):
 
 def test_errors(chat, server):
     with pytest.raises(openai.BadRequestError) as refusal:
-        chat(temperature=3).invoke(QUESTION)
+        chat(temperature=30).invoke(QUESTION)
     assert refusal.value.param == "temperature"
     with pytest.raises(openai.NotFoundError):
         ChatOpenAI(**server, model="gpt-0", max_retries=0).invoke(QUESTION)

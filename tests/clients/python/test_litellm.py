@@ -108,7 +108,7 @@ def test_stop(complete):
 @pytest.mark.parametrize(
     ("exception", "options"),
     [
-        (litellm.BadRequestError, {"temperature": 3}),
+        (litellm.BadRequestError, {"temperature": 30}),
         (litellm.ContextWindowExceededError, {"messages": [{"role": "user", "content": "sea " * 20000}]}),
         (litellm.NotFoundError, {"model": "openai/gpt-0"}),
         (litellm.AuthenticationError, {"api_key": "wrong"}),

@@ -90,11 +90,11 @@ def test_a_constraint(create):
 @pytest.mark.parametrize(
     ("param", "options"),
     [
-        ("temperature", {"temperature": 9}),
+        ("temperature", {"temperature": 90}),
         ("prompt", {"prompt": 5}),
         ("prompt", {"prompt": []}),
         ("best_of", {"n": 3, "best_of": 2}),
-        ("frobnicate", {"extra_body": {"frobnicate": 1}}),
+        ("guided_frobnication", {"extra_body": {"guided_frobnication": 1}}),
     ],
 )
 def test_the_field_is_named(create, param, options):

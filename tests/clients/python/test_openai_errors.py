@@ -26,14 +26,14 @@ def bad_schema(schema):
 @pytest.mark.parametrize(
     ("param", "options"),
     [
-        ("temperature", {"temperature": 3}),
+        ("temperature", {"temperature": 30}),
         ("temperature", {"temperature": "hot"}),
         ("top_p", {"top_p": -1}),
         ("max_tokens", {"max_tokens": 0}),
         ("messages", {"messages": []}),
         ("messages[0].role", {"messages": [{"role": "ghost", "content": "boo"}]}),
         ("messages[0].content", {"messages": [{"role": "user", "content": 5}]}),
-        ("frobnicate", {"extra_body": {"frobnicate": 1}}),
+        ("guided_frobnication", {"extra_body": {"guided_frobnication": 1}}),
         ("response_format.type", {"response_format": {"type": "poem"}}),
         ("response_format.json_schema.schema", {"response_format": bad_schema({"type": "nothing"})}),
         ("max_tokens", {"response_format": SCHEMA, "max_tokens": 1}),

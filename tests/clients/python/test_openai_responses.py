@@ -195,12 +195,12 @@ def test_from_the_call_to_the_final_answer(create):
 @pytest.mark.parametrize(
     ("param", "options"),
     [
-        ("temperature", {"temperature": 9}),
+        ("temperature", {"temperature": 90}),
         ("previous_response_id", {"previous_response_id": "resp_1"}),
         ("background", {"background": True}),
         ("text.format", {"text": {"format": {"type": "json_schema", "name": "s", "schema": {"type": "no"}}}}),
-        ("frobnicate", {"extra_body": {"frobnicate": 1}}),
-        ("tools", {"tools": [{"type": "web_search"}]}),
+        ("guided_frobnication", {"extra_body": {"guided_frobnication": 1}}),
+        ("tools", {"tools": [{"type": "custom", "name": "a"}]}),
     ],
 )
 def test_the_field_is_named(create, param, options):

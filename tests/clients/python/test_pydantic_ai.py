@@ -95,7 +95,7 @@ def first_required(context):
 @both
 def test_errors(agent, api, server, model):
     with pytest.raises(ModelHTTPError) as refusal:
-        agent(api, settings={"temperature": 3}).run_sync(QUESTION)
+        agent(api, settings={"temperature": 30}).run_sync(QUESTION)
     assert (refusal.value.status_code, refusal.value.body["param"]) == (400, "temperature")
     stranger = OpenAIProvider(openai_client=openai.AsyncOpenAI(**{**server, "api_key": "wrong"}, max_retries=0))
     with pytest.raises(ModelHTTPError) as refusal:

@@ -25,7 +25,7 @@ async fn a_header_names_fields_without_effect() {
     }
     assert_eq!(header(&chat(&app, &json!({})).await), None);
     for (path, mut body) in
-        [("/v1/completions", json!({"prompt": "a"})), ("/v1/responses", json!({"input": "a"}))]
+        [("/v1/completions", json!({"prompt": "assistant:"})), ("/v1/responses", json!({"input": "a"}))]
     {
         body["num_ctx"] = 4096.into();
         let answer = send(&app, request(Method::POST, path, body.to_string())).await;
