@@ -116,7 +116,8 @@ mod tests {
     }
 
     fn text(messages: &[Message]) -> String {
-        messages.iter().map(|message| format!("<{}>{}", message.role, message.text().trim())).collect()
+        let turn = |message: &Message| format!("<{}>{}", message.role, message.text().trim());
+        messages.iter().map(turn).collect::<Vec<_>>().concat()
     }
 
     fn rendered(template: &dyn ChatTemplate, turns: &[(&str, &str)]) -> Result<String, TemplateError> {

@@ -460,11 +460,11 @@ pub(crate) struct ServeArgs {
 
     /// Treatment of unknown fields of a request. A field whose name is like that of a constraint or of a
     /// parameter is always refused.
-    #[arg(long, value_enum, default_value_t = UnknownFieldsArg::Ignore)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = UnknownFieldsArg::Ignore)]
     pub(crate) unknown_fields: UnknownFieldsArg,
 
     /// Treatment of a tool whose schema cannot be enforced, for requests without `on_unsupported_schema`.
-    #[arg(long, value_enum, default_value_t = UnsupportedSchemaArg::Error)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = UnsupportedSchemaArg::Error)]
     pub(crate) on_unsupported_schema: UnsupportedSchemaArg,
 
     #[command(flatten)]

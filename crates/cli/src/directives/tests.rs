@@ -247,7 +247,7 @@ fn values_have_the_limits_of_the_http_api() {
         crate::one_line(&parse(&args).and_then(|args| built(&args)).err().unwrap())
     };
     for (args, start) in [
-        (&["--temperature", "5"][..], "--temperature: 5"),
+        (&["--temperature", "50"][..], "--temperature: 50"),
         (&["--top-p", "7"], "--top-p: 7"),
         (&["--min-p", "9"], "--min-p: 9"),
         (&["--repairs", "100000"], "--repairs: 100000 is out of range; expected 0..=8"),

@@ -51,7 +51,7 @@ pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> 
         ("grammar", |at| read_gbnf(at, "grammar").map(Some)),
         ("guided_json", |at| read_schema(at, "guided_json").map(Some)),
         ("guided_regex", |at| read_regex(at, "guided_regex").map(Some)),
-        ("guided_choice", |at| read_choice(at, "guided_choice").map(Some)),
+        ("guided_choice", |at| read_choice(&at, "guided_choice").map(Some)),
         ("guided_grammar", |at| read_gbnf(at, "guided_grammar").map(Some)),
         // SGLang's names, of which llama.cpp has the first one too.
         ("json_schema", |at| read_schema(at, "json_schema").map(Some)),
@@ -104,18 +104,15 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
                 let part = Part::Tags(structural_tag::read(&mut fields)?);
                 Some(Format { part, field: "response_format" })
             }
-            Type::JsonSchema => Some(match fields.take("schema") {
+            Type::JsonSchema => Some(if let Some(at) = fields.take("schema") {
                 // The form of a request for a response, which llama.cpp takes here too.
-                Some(at) => {
-                    for name in ["name", "description", "strict"] {
-                        fields.ignore(name);
-                    }
-                    Format::json_schema(at.schema()?, "response_format.schema")
+                for name in ["name", "description", "strict"] {
+                    fields.ignore(name);
                 }
-                None => {
-                    let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
-                    Format::json_schema(schema, "response_format.json_schema.schema")
-                }
+                Format::json_schema(at.schema()?, "response_format.schema")
+            } else {
+                let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
+                Format::json_schema(schema, "response_format.json_schema.schema")
             }),
         };
     fields.finish_strictly()?;
@@ -139,7 +136,7 @@ fn read_structured_outputs(at: Place) -> Result<Option<Format>, RequestError> {
     const READERS: [(&str, Reader); 6] = [
         ("json", |at| read_schema(at, "structured_outputs.json").map(Some)),
         ("regex", |at| read_regex(at, "structured_outputs.regex").map(Some)),
-        ("choice", |at| read_choice(at, "structured_outputs.choice").map(Some)),
+        ("choice", |at| read_choice(&at, "structured_outputs.choice").map(Some)),
         ("grammar", |at| read_gbnf(at, "structured_outputs.grammar").map(Some)),
         ("json_object", |at| {
             let format = Format { part: Part::JsonObject, field: "structured_outputs.json_object" };
@@ -187,7 +184,7 @@ fn read_tags(at: Place, field: &'static str) -> Result<Format, RequestError> {
     Ok(Format { part, field })
 }
 
-fn read_choice(at: Place, field: &'static str) -> Result<Format, RequestError> {
+fn read_choice(at: &Place, field: &'static str) -> Result<Format, RequestError> {
     let choices = at.clone().list("an array of strings")?;
     if choices.is_empty() {
         return Err(at.error(Problem::Empty));

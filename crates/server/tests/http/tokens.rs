@@ -133,8 +133,8 @@ async fn rejects_invalid_requests() {
         ),
         (
             "/tokenize",
-            json!({"content": "a", "pieces": true}),
-            "pieces: `pieces`: unrecognized request argument",
+            json!({"content": "a", "output_format": "pieces"}),
+            "output_format: `output_format`: unrecognized request argument, whose name is like that of a constraint; it would not be enforced",
         ),
         ("/tokenize", json!({}), "messages: `messages`: this field is required"),
         ("/detokenize", json!({}), "tokens: `tokens`: this field is required"),
