@@ -31,6 +31,8 @@ pub(crate) enum Problem {
     LikeParameter,
     #[error("unrecognized request argument with `{name}`, which would have no effect here")]
     NestedConstraint { name: String },
+    #[error("unrecognized request argument with more than {limit} values")]
+    UnknownTooLarge { limit: usize },
     #[error("more than {limit} unrecognized request arguments")]
     TooManyUnknown { limit: usize },
     #[error("expected {expected}, found {found}")]

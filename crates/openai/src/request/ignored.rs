@@ -101,39 +101,34 @@ fn without_indices(path: &str) -> String {
 
 /// Checks that an unknown field cannot change the output.
 fn check(name: &str, value: &Value) -> Result<(), Problem> {
-    if asks_nothing(value) && !is_misspelt(name) && !is_like_parameter(name) {
-        return Ok(());
-    }
-    if is_like_constraint(name) {
+    if is_like_constraint(name) && !asks_nothing(value) {
         return Err(Problem::LikeConstraint);
     }
-    let disables = is_penalty(name) && asks_nothing(value);
-    let is_empty = asks_nothing(value) && !value.is_boolean() && !value.is_number();
-    if is_misspelt(name) || is_like_parameter(name) && !disables && !is_empty {
+    // The value 0 or false turns a penalty off. For other parameters it is a choice.
+    let is_choice = value.is_boolean() || value.is_number();
+    let is_harmless = asks_nothing(value) && (!is_choice || is_penalty(name));
+    if is_misspelt(name) || is_like_parameter(name) && !is_harmless {
         return Err(Problem::LikeParameter);
     }
-    match nested_constraint(value) {
-        Some(nested) => Err(Problem::NestedConstraint { name: nested }),
-        None => Ok(()),
-    }
+    check_nested(value)
 }
 
-/// Returns the first name within a value that is like that of a constraint. Clients of some servers put
-/// fields into an object of their own.
-fn nested_constraint(value: &Value) -> Option<String> {
+/// Checks that no name within a value is like that of a constraint. Clients of some servers put fields
+/// into an object of their own.
+fn check_nested(value: &Value) -> Result<(), Problem> {
     let mut todo = vec![value];
     let mut searched = 0;
     while let Some(value) = todo.pop() {
         searched += 1;
         if searched > MOST_NESTED {
-            return Some("more than 1,000 values".to_owned());
+            return Err(Problem::UnknownTooLarge { limit: MOST_NESTED });
         }
         match value {
             Value::Array(items) => todo.extend(items.iter().take(MOST_NESTED)),
             Value::Object(fields) => {
                 for (name, value) in fields.iter().take(MOST_NESTED) {
                     if !asks_nothing(value) && (is_like_constraint(name) || KNOWN.contains(&name.as_str())) {
-                        return Some(name.chars().take(40).collect());
+                        return Err(Problem::NestedConstraint { name: name.chars().take(40).collect() });
                     }
                     todo.push(value);
                 }
@@ -141,7 +136,7 @@ fn nested_constraint(value: &Value) -> Option<String> {
             _ => {}
         }
     }
-    None
+    Ok(())
 }
 
 /// Reports whether a constraint on the output may have this name. Has the words that other servers use

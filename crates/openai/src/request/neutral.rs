@@ -64,7 +64,7 @@ pub(super) const OF_OTHERS: [Unsupported; 62] = [
     hinted("typical", is_one, "1", "use `typical_p`"),
     hinted("typ_p", is_one, "1", "use `typical_p`"),
     hinted("random_seed", never, "null", "use `seed`"),
-    hinted("min_keep", is_zero, "0", ""),
+    field("min_keep", is_zero, "0"),
     // Objects in which some clients put fields.
     hinted("extra_body", is_empty, "{}", "send its fields beside `model`"),
     hinted("options", is_empty, "{}", "send its fields beside `model`"),
@@ -72,7 +72,7 @@ pub(super) const OF_OTHERS: [Unsupported; 62] = [
     hinted("generation_config", is_empty, "{}", "send its fields beside `model`"),
     hinted("model_kwargs", is_empty, "{}", "send its fields beside `model`"),
     hinted("nvext", is_empty, "{}", "send its fields beside `model`"),
-    hinted("plugins", is_empty, "[]", ""),
+    field("plugins", is_empty, "[]"),
     // transformers and vLLM.
     field("do_sample", is_true, "true"),
     field("add_special_tokens", is_true, "true"),
