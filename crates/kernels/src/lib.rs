@@ -227,7 +227,7 @@ pub use self::attention::{
     KvBlock, KvFormat, KvShape, POSITIONS, Pair, Prefetch, Query, add_values, key_products,
 };
 pub use self::bounds::{Bounds, CoarseQuery};
-pub use self::dequantize::dequantize;
+pub use self::dequantize::{GroupShape, WeightGroup, dequantize, each_group, group_shape};
 pub use self::encoding::{Encoding, Operand};
 pub use self::f16_as_i16::Q16Block;
 pub use self::float::dot as dot_f32;

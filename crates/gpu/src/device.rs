@@ -1,0 +1,264 @@
+//! Adapters, and the device that runs kernels.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::GpuError;
+use crate::kernel::{Access, Compiled, Layout};
+
+/// Kind of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdapterKind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the memory of the CPU.
+    Integrated,
+    /// A GPU of a virtual machine, or one of unknown kind.
+    Other,
+    /// A driver that computes on the CPU.
+    Cpu,
+}
+
+impl AdapterKind {
+    const fn of(kind: wgpu::DeviceType) -> Self {
+        match kind {
+            wgpu::DeviceType::DiscreteGpu => Self::Discrete,
+            wgpu::DeviceType::IntegratedGpu => Self::Integrated,
+            wgpu::DeviceType::Cpu => Self::Cpu,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for AdapterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Discrete => "discrete GPU",
+            Self::Integrated => "integrated GPU",
+            Self::Other => "GPU",
+            Self::Cpu => "CPU",
+        })
+    }
+}
+
+/// Limits of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Maximum size of the part of a buffer that a kernel can use, in bytes. Larger matrices are
+    /// cut by rows.
+    pub binding: u64,
+    /// Maximum size of a buffer, in bytes.
+    pub buffer: u64,
+    /// Maximum memory of a workgroup, in bytes.
+    pub workgroup_memory: u32,
+}
+
+/// A GPU of the system, or a driver that computes on the CPU.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    inner: wgpu::Adapter,
+    /// Name of the hardware.
+    pub name: String,
+    /// Kind of the hardware.
+    pub kind: AdapterKind,
+    /// Interface to the driver: `vulkan` or `metal`.
+    pub interface: &'static str,
+    /// Name and version of the driver.
+    pub driver: String,
+    /// Limits of the adapter.
+    pub limits: Limits,
+}
+
+/// Returns the adapters of the system. Hardware comes first, and drivers on the CPU last. The list
+/// is empty if the system has no Vulkan loader.
+pub fn adapters() -> Vec<Adapter> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL;
+    let instance = wgpu::Instance::new(descriptor);
+    let found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+    let mut adapters: Vec<Adapter> = found.into_iter().map(Adapter::new).collect();
+    adapters.sort_by_key(|adapter| match adapter.kind {
+        AdapterKind::Discrete => 0,
+        AdapterKind::Integrated => 1,
+        AdapterKind::Other => 2,
+        AdapterKind::Cpu => 3,
+    });
+    adapters
+}
+
+impl Adapter {
+    fn new(inner: wgpu::Adapter) -> Self {
+        let (info, limits) = (inner.get_info(), inner.limits());
+        let driver = [info.driver, info.driver_info].join(" ").trim().to_owned();
+        let limits = Limits {
+            binding: limits.max_storage_buffer_binding_size,
+            buffer: limits.max_buffer_size,
+            workgroup_memory: limits.max_compute_workgroup_storage_size,
+        };
+        let interface = match info.backend {
+            wgpu::Backend::Metal => "metal",
+            _ => "vulkan",
+        };
+        Self { inner, name: info.name, kind: AdapterKind::of(info.device_type), interface, driver, limits }
+    }
+
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// Returns an error if the driver refuses.
+    pub fn open(&self) -> Result<Gpu, GpuError> {
+        self.open_with(None)
+    }
+
+    /// Opens the device with a smaller limit for bindings, in bytes. Tests use it to cut small
+    /// matrices.
+    ///
+    /// # Errors
+    /// Returns an error if the driver refuses.
+    pub fn open_with(&self, binding: Option<u64>) -> Result<Gpu, GpuError> {
+        let request = self.inner.request_device(&wgpu::DeviceDescriptor {
+            required_features: self.inner.features() & wgpu::Features::TIMESTAMP_QUERY,
+            required_limits: self.inner.limits(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            ..Default::default()
+        });
+        let (device, queue) = pollster::block_on(request)
+            .map_err(|error| GpuError::Open { name: self.name.clone(), reason: error.to_string() })?;
+        let state = Arc::new(State::default());
+        let seen = Arc::clone(&state);
+        device.on_uncaptured_error(Arc::new(move |error| seen.report(&error)));
+        let seen = Arc::clone(&state);
+        device.set_device_lost_callback(move |_, reason| seen.set(GpuError::Lost { reason }));
+        let mut limits = self.limits;
+        limits.binding = binding.map_or(limits.binding, |binding| binding.min(limits.binding));
+        Ok(Gpu(Arc::new(Inner {
+            adapter: self.clone(),
+            device,
+            queue,
+            limits,
+            state,
+            layouts: Mutex::default(),
+            compiled: Mutex::default(),
+        })))
+    }
+}
+
+/// An open device. Clones share it.
+#[derive(Clone)]
+pub struct Gpu(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) adapter: Adapter,
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) limits: Limits,
+    pub(crate) state: Arc<State>,
+    pub(crate) layouts: Mutex<HashMap<Vec<Access>, Arc<Layout>>>,
+    pub(crate) compiled: Mutex<HashMap<String, Arc<Compiled>>>,
+}
+
+/// Errors that the device reported, and the size of its buffers.
+#[derive(Default)]
+pub(crate) struct State {
+    failure: Mutex<Option<GpuError>>,
+    allocated: AtomicU64,
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Option<GpuError>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the first error until it is taken. A lost device replaces any other error.
+    fn set(&self, error: GpuError) {
+        let mut failure = self.lock();
+        if failure.is_none() || matches!(error, GpuError::Lost { .. }) {
+            *failure = Some(error);
+        }
+    }
+
+    fn report(&self, error: &wgpu::Error) {
+        let reason = error.to_string();
+        self.set(match error {
+            wgpu::Error::OutOfMemory { .. } => {
+                GpuError::Memory { allocated: self.allocated.load(Ordering::Relaxed), reason }
+            }
+            _ => GpuError::Device { reason },
+        });
+    }
+
+    /// Counts a new buffer.
+    pub(crate) fn allocate(&self, bytes: u64) {
+        self.allocated.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a buffer that was dropped.
+    pub(crate) fn free(&self, bytes: u64) {
+        self.allocated.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu").field("adapter", &self.0.adapter.name).finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    /// Opens adapter `number` of [`adapters`].
+    ///
+    /// # Errors
+    /// Returns an error if there is no such adapter, or if the driver refuses to open it.
+    pub fn open(number: usize) -> Result<Self, GpuError> {
+        let adapters = adapters();
+        let found = adapters.len();
+        adapters.get(number).ok_or(GpuError::NoAdapter { number, found })?.open()
+    }
+
+    /// Returns the adapter of the device.
+    pub fn adapter(&self) -> &Adapter {
+        &self.0.adapter
+    }
+
+    /// Returns the limits of the device.
+    pub fn limits(&self) -> Limits {
+        self.0.limits
+    }
+
+    /// Returns the size of all buffers in bytes.
+    pub fn allocated(&self) -> u64 {
+        self.0.state.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Returns the first error that the device reported since the last call. A lost device reports
+    /// the same error again and again.
+    ///
+    /// # Errors
+    /// Returns this error.
+    pub fn check(&self) -> Result<(), GpuError> {
+        let mut failure = self.0.state.lock();
+        match &*failure {
+            None => Ok(()),
+            Some(lost @ GpuError::Lost { .. }) => Err(lost.clone()),
+            Some(_) => Err(failure.take().unwrap_or(GpuError::Device { reason: String::new() })),
+        }
+    }
+
+    /// Waits until the device has run all submitted steps.
+    ///
+    /// # Errors
+    /// Returns an error if the device reported one.
+    pub fn wait(&self) -> Result<(), GpuError> {
+        let polled = self.0.device.poll(wgpu::PollType::wait_indefinitely());
+        self.check()?;
+        polled.map(|_| ()).map_err(|error| GpuError::Device { reason: error.to_string() })
+    }
+
+    /// Destroys the device, as the loss of a driver does. Later operations return an error.
+    pub fn lose(&self) {
+        self.0.device.destroy();
+        self.0.state.set(GpuError::Lost { reason: "the device was destroyed".to_owned() });
+    }
+}

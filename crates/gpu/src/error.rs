@@ -1,0 +1,43 @@
+use thiserror::Error;
+
+/// Error of a GPU.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// There is no adapter, or none with the given number.
+    #[error("no GPU {number} found; the system has {found} (`formwork devices` lists them)")]
+    NoAdapter {
+        /// Number of the wanted adapter.
+        number: usize,
+        /// Number of adapters.
+        found: usize,
+    },
+    /// The driver refused to open the device.
+    #[error("cannot open the GPU {name}: {reason}")]
+    Open {
+        /// Name of the adapter.
+        name: String,
+        /// The driver's message.
+        reason: String,
+    },
+    /// The device has no memory left.
+    #[error("the GPU is out of memory after {allocated} bytes: {reason}")]
+    Memory {
+        /// Size of all buffers, including the one that failed.
+        allocated: u64,
+        /// The driver's message.
+        reason: String,
+    },
+    /// The device stopped, for example because the driver was reset.
+    #[error("the GPU was lost: {reason}")]
+    Lost {
+        /// The driver's message.
+        reason: String,
+    },
+    /// The device refused an operation.
+    #[error("the GPU reported an error: {reason}")]
+    Device {
+        /// The message of the device.
+        reason: String,
+    },
+}

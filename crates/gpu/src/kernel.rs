@@ -1,0 +1,176 @@
+//! Kernels, their bindings, and passes of steps.
+
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError};
+
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use crate::{Buffer, Gpu, GpuError};
+
+/// Use of a buffer by a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// A small buffer of parameters.
+    Uniform,
+    /// The kernel reads the buffer.
+    Read,
+    /// The kernel writes the buffer, and may read it.
+    Write,
+}
+
+pub(crate) struct Layout {
+    groups: wgpu::BindGroupLayout,
+    pipelines: wgpu::PipelineLayout,
+}
+
+pub(crate) struct Compiled {
+    pipeline: wgpu::ComputePipeline,
+}
+
+/// A compiled kernel. Clones share it.
+#[derive(Clone)]
+pub struct Kernel {
+    compiled: Arc<Compiled>,
+}
+
+/// Buffers that are bound to the bindings of kernels with equal [`Access`].
+#[derive(Clone)]
+pub struct Bindings(Arc<wgpu::BindGroup>);
+
+/// A kernel with its buffers, and the number of its workgroups.
+#[derive(Clone)]
+pub struct Step {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The kernel's buffers.
+    pub bindings: Bindings,
+    /// Number of workgroups in the three dimensions.
+    pub workgroups: [u32; 3],
+}
+
+impl Gpu {
+    fn layout(&self, accesses: &[Access]) -> Arc<Layout> {
+        let mut layouts = self.0.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = layouts.get(accesses) {
+            return Arc::clone(known);
+        }
+        let entry = |(binding, access): (usize, &Access)| wgpu::BindGroupLayoutEntry {
+            binding: binding as u32,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: match access {
+                    Access::Uniform => wgpu::BufferBindingType::Uniform,
+                    Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+                    Access::Write => wgpu::BufferBindingType::Storage { read_only: false },
+                },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let entries: Vec<_> = accesses.iter().enumerate().map(entry).collect();
+        let device = &self.0.device;
+        let groups = device
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+        let pipelines = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&groups)],
+            immediate_size: 0,
+        });
+        let layout = Arc::new(Layout { groups, pipelines });
+        layouts.insert(accesses.to_vec(), Arc::clone(&layout));
+        layout
+    }
+
+    /// Compiles the entry point `main` of `source`. Binding `i` has the access `accesses[i]`. Equal
+    /// sources are compiled once.
+    ///
+    /// If the source is invalid, [`Gpu::check`] returns an error.
+    pub fn kernel(&self, source: &str, accesses: &[Access]) -> Kernel {
+        let layout = self.layout(accesses);
+        let mut known = self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiled) = known.get(source) {
+            return Kernel { compiled: Arc::clone(compiled) };
+        }
+        let module = self.0.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        });
+        // Every kernel writes its workgroup memory before it reads it.
+        let compilation_options = wgpu::PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        };
+        let pipeline = self.0.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: Some(&layout.pipelines),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options,
+            cache: None,
+        });
+        let compiled = Arc::new(Compiled { pipeline });
+        known.insert(source.to_owned(), Arc::clone(&compiled));
+        Kernel { compiled }
+    }
+
+    /// Binds buffers to the bindings of a kernel, in order.
+    pub fn bind(&self, buffers: &[(Access, &Buffer)]) -> Bindings {
+        let accesses: Vec<Access> = buffers.iter().map(|(access, _)| *access).collect();
+        let layout = self.layout(&accesses);
+        let entries: Vec<_> = (0..)
+            .zip(buffers)
+            .map(|(binding, (_, buffer))| wgpu::BindGroupEntry {
+                binding,
+                resource: buffer.inner().as_entire_binding(),
+            })
+            .collect();
+        let group = self.0.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &layout.groups,
+            entries: &entries,
+        });
+        Bindings(Arc::new(group))
+    }
+
+    fn record(encoder: &mut wgpu::CommandEncoder, steps: impl IntoIterator<Item = Step>) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        for step in steps.into_iter().filter(|step| !step.workgroups.contains(&0)) {
+            pass.set_pipeline(&step.kernel.compiled.pipeline);
+            pass.set_bind_group(0, &*step.bindings.0, &[]);
+            let [x, y, z] = step.workgroups;
+            pass.dispatch_workgroups(x, y, z);
+        }
+    }
+
+    /// Submits steps. Each sees what the steps before it wrote.
+    ///
+    /// # Errors
+    /// Returns an error if the device reported one.
+    pub fn run(&self, steps: impl IntoIterator<Item = Step>) -> Result<(), GpuError> {
+        let mut encoder = self.0.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        Self::record(&mut encoder, steps);
+        self.0.queue.submit([encoder.finish()]);
+        self.check()
+    }
+
+    /// Runs steps, and returns the first `count` elements of `result`.
+    ///
+    /// # Errors
+    /// Returns an error if the device reported one.
+    pub fn run_and_read<T: AnyBitPattern + NoUninit>(
+        &self,
+        steps: impl IntoIterator<Item = Step>,
+        result: &Buffer,
+        count: usize,
+    ) -> Result<Vec<T>, GpuError> {
+        let bytes = (count * size_of::<T>()) as u64;
+        let staging = self.staging(bytes);
+        let mut encoder = self.0.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        Self::record(&mut encoder, steps);
+        encoder.copy_buffer_to_buffer(result.inner(), 0, staging.inner(), 0, bytes);
+        self.0.queue.submit([encoder.finish()]);
+        self.check()?;
+        self.mapped(&staging, count)
+    }
+}

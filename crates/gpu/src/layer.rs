@@ -1,0 +1,525 @@
+//! Steps of a layer other than products.
+//!
+//! Buffers have a row for each token of a pass. The width of a row is a multiple of 32 elements, and
+//! elements beyond the model's width are 0.
+
+use crate::kernel::Access::{self, Read, Uniform, Write};
+use crate::product::Activations;
+use crate::source::{fill, float, unroll};
+use crate::{Bindings, Buffer, Gpu, Kernel, Step};
+
+const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
+const BATCH: &str = include_str!("shaders/batch.wgsl");
+
+/// Number of positions in a block of keys and values.
+pub const BLOCK: usize = 64;
+
+/// Number of positions in a span of attention. A generated token has a workgroup for each span.
+pub const SPAN: usize = 256;
+
+/// Most queries that a workgroup of attention has.
+const QUERIES: u32 = 8;
+
+/// A step whose number of workgroups depends on the pass.
+#[derive(Clone)]
+pub struct Bound {
+    kernel: Kernel,
+    bindings: Bindings,
+    per_token: u32,
+}
+
+impl Bound {
+    fn new(gpu: &Gpu, source: &str, per_token: u32, buffers: &[(Access, &Buffer)]) -> Self {
+        let accesses: Vec<Access> = buffers.iter().map(|(access, _)| *access).collect();
+        Self { kernel: gpu.kernel(source, &accesses), bindings: gpu.bind(buffers), per_token }
+    }
+
+    /// Returns the step for `rows` tokens, or items of attention.
+    pub fn step(&self, rows: u32) -> Step {
+        Step {
+            kernel: self.kernel.clone(),
+            bindings: self.bindings.clone(),
+            workgroups: [self.per_token, rows, 1],
+        }
+    }
+
+    /// Returns the step with `rows` workgroups in the first dimension.
+    pub fn first(&self, rows: u32) -> Step {
+        let mut step = self.step(rows);
+        step.workgroups.swap(0, 1);
+        step
+    }
+}
+
+fn unsigned(value: usize) -> String {
+    format!("{value}u")
+}
+
+/// A norm of the residual stream, and the addition of a block's output before it.
+pub struct Norm<'a> {
+    /// Number of elements of a token, a multiple of 4.
+    pub width: usize,
+    /// Added to the mean square.
+    pub epsilon: f32,
+    /// Output of a block, which is added to the residual stream. Shape: `[tokens, width]`.
+    pub added: Option<Added<'a>>,
+    /// Weights of the norm. `None` if the stream is not normalised.
+    pub weight: Option<&'a Buffer>,
+    /// Residual stream. Shape: `[tokens, width]`.
+    pub residual: &'a Buffer,
+    /// Result. `None` if only the stream is needed.
+    pub out: Option<&'a Activations>,
+}
+
+/// Output of a block.
+#[derive(Clone, Copy)]
+pub struct Added<'a> {
+    /// The output. Shape: `[tokens, width]`.
+    pub y: &'a Buffer,
+    /// Weights of the norm of the output.
+    pub norm: Option<&'a Buffer>,
+    /// Factor of the output, after its norm.
+    pub scale: f32,
+}
+
+impl Norm<'_> {
+    /// Binds the step. It has one workgroup for each token.
+    pub fn bind(&self, gpu: &Gpu, batch: &Buffer, unused: &Activations) -> Bound {
+        let (post, scale) = self.added.map_or((None, 1.0), |added| (added.norm, added.scale));
+        let out = self.out.unwrap_or(unused);
+        let source = QUANTISE.to_owned() + include_str!("shaders/norm.wgsl");
+        let source = BATCH.to_owned() + &fill(
+            &source,
+            &[
+                ("VECTORS", unsigned(self.width.next_multiple_of(32) / 4)),
+                ("USED", unsigned(self.width / 4)),
+                ("WIDTH", format!("{}.0", self.width)),
+                ("EPSILON", float(self.epsilon)),
+                ("SCALE", float(scale)),
+                ("POST", post.is_some().to_string()),
+                ("ADD", self.added.is_some().to_string()),
+                ("NORM", self.weight.is_some().to_string()),
+                ("OUT", self.out.is_some().to_string()),
+            ],
+        );
+        // A buffer cannot be bound both to read and to write, so unused bindings take the batch.
+        let read = |buffer: Option<&Buffer>| buffer.unwrap_or(batch).clone();
+        let y = read(self.added.map(|added| added.y));
+        let (post, weight) = (read(post), read(self.weight));
+        Bound::new(
+            gpu,
+            &source,
+            1,
+            &[
+                (Uniform, batch),
+                (Read, &y),
+                (Read, &post),
+                (Read, &weight),
+                (Write, self.residual),
+                (Write, &out.floats),
+                (Write, &out.codes),
+                (Write, &out.heads),
+            ],
+        )
+    }
+}
+
+/// Activation of a feed-forward block, on the gate `g` and the up projection `u`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Activation {
+    /// `g · σ(g) · u`
+    Silu,
+    /// `gelu(g) · u`, with the tanh approximation.
+    GeluTanh,
+    /// `gelu(g) · u`.
+    Gelu,
+    /// `g · σ(1.702 g) · (u + 1)`, with `g` clamped from above and `u` from both sides.
+    ClampedSwiglu {
+        /// Upper limit of `g`, and of the absolute value of `u`.
+        limit: f32,
+    },
+}
+
+impl Activation {
+    fn source(self) -> String {
+        match self {
+            Self::Silu => "return g / (1.0 + exp(-g)) * u;".to_owned(),
+            Self::GeluTanh => {
+                "let z = 0.7978846 * g * (1.0 + 0.044715 * g * g); return g / (1.0 + exp(-2.0 * z)) * u;"
+                    .to_owned()
+            }
+            Self::Gelu => "return 0.5 * g * (1.0 + erf(g * 0.70710678)) * u;".to_owned(),
+            Self::ClampedSwiglu { limit } => {
+                let limit = float(limit);
+                format!(
+                    "let c = min(g, vec4<f32>({limit}));
+                     let v = clamp(u, vec4<f32>(-({limit})), vec4<f32>({limit}));
+                     return c / (1.0 + exp(-1.702 * c)) * (v + 1.0);"
+                )
+            }
+        }
+    }
+
+    /// Binds the step for a hidden layer of `width` elements. A row of `y` has the gate and the up
+    /// projection, each padded to a multiple of 32 elements.
+    pub fn bind(self, gpu: &Gpu, batch: &Buffer, width: usize, y: &Buffer, out: &Activations) -> Bound {
+        let vectors = width.next_multiple_of(32) / 4;
+        let source = BATCH.to_owned() + QUANTISE + &fill(
+            include_str!("shaders/activate.wgsl"),
+            &[
+                ("VECTORS", unsigned(vectors)),
+                ("WIDTH", unsigned(width)),
+                ("ACTIVATION", self.source()),
+            ],
+        );
+        Bound::new(
+            gpu,
+            &source,
+            vectors.div_ceil(256) as u32,
+            &[
+                (Uniform, batch),
+                (Read, y),
+                (Write, &out.floats),
+                (Write, &out.codes),
+                (Write, &out.heads),
+            ],
+        )
+    }
+}
+
+/// Type of keys and values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvType {
+    /// 16-bit floats.
+    F16,
+    /// 32-bit floats.
+    F32,
+}
+
+impl KvType {
+    /// Returns the size of an element in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+
+    const fn pair(self) -> &'static str {
+        match self {
+            Self::F16 => "u32",
+            Self::F32 => "vec2<f32>",
+        }
+    }
+
+    const fn store(self) -> &'static str {
+        match self {
+            Self::F16 => "pack2x16float",
+            Self::F32 => "vec2<f32>",
+        }
+    }
+
+    const fn load(self) -> &'static str {
+        match self {
+            Self::F16 => "unpack2x16float",
+            Self::F32 => "vec2<f32>",
+        }
+    }
+}
+
+/// Norm of queries and keys.
+#[derive(Clone, Copy)]
+pub struct QkNorm<'a> {
+    /// Weights for queries.
+    pub query: &'a Buffer,
+    /// Weights for keys.
+    pub key: &'a Buffer,
+    /// True if all heads of a token are normalised together.
+    pub is_whole: bool,
+}
+
+/// Rotation of queries and keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rotation {
+    /// Number of rotated pairs of a head.
+    pub pairs: usize,
+    /// True if pairs are neighbours, false if they are half of the rotated part apart.
+    pub is_interleaved: bool,
+    /// Index of the cosine of the first pair of the first token in the buffer of rotations. A token
+    /// has the cosines of all pairs, and then their sines.
+    pub first: usize,
+}
+
+/// An attention block.
+pub struct Attention<'a> {
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of heads of keys and values.
+    pub kv_heads: usize,
+    /// Width of a head, a multiple of 4.
+    pub head_dim: usize,
+    /// Number of positions that a token sees. `None` for all.
+    pub window: Option<usize>,
+    /// Cap of the scores.
+    pub softcap: Option<f32>,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Added to the mean square of queries and keys.
+    pub epsilon: f32,
+    /// Norm of queries and keys.
+    pub qk_norm: Option<QkNorm<'a>>,
+    /// Rotation of queries and keys.
+    pub rotation: Option<Rotation>,
+    /// Scores that take part in the softmax. Shape: `[heads]`.
+    pub sinks: Option<&'a Buffer>,
+    /// Type of keys and values.
+    pub kv: KvType,
+}
+
+/// Buffers of a pass, which all attention blocks share.
+pub struct Shared<'a> {
+    /// Parameters of the pass.
+    pub batch: &'a Buffer,
+    /// Queries, keys and values. Shape: `[tokens, stride]`.
+    pub qkv: &'a Buffer,
+    /// Length of a row of `qkv`.
+    pub stride: usize,
+    /// Cosines and sines.
+    pub rotations: &'a Buffer,
+    /// Slot of each token, and the factor of its query as the bits of an `f32`.
+    pub slots: &'a Buffer,
+    /// Queries. Shape: `[tokens, heads, head_dim]`.
+    pub queries: &'a Buffer,
+    /// Blocks of the sequences of the pass.
+    pub table: &'a Buffer,
+    /// Items of attention with the block's window ([`Item`]).
+    pub items: &'a Buffer,
+    /// Partial sums of attention. Shape: `[rows, heads, head_dim]`.
+    pub sums: &'a Buffer,
+    /// Largest score and sum of exponentials. Shape: `[rows, heads, 2]`.
+    pub stats: &'a Buffer,
+    /// First row and number of rows of each token.
+    pub parts: &'a Buffer,
+    /// Result. Shape: `[tokens, heads * head_dim]`.
+    pub out: &'a Activations,
+}
+
+/// Work of a workgroup of attention: some tokens of a sequence with neighbouring positions, and a
+/// range of positions that they attend to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, bytemuck::NoUninit)]
+#[repr(C)]
+pub struct Item {
+    /// Index of the first token in the pass.
+    pub token: u32,
+    /// Number of tokens.
+    pub count: u32,
+    /// Position of the first token.
+    pub position: u32,
+    /// Index of the sequence's first block in the table.
+    pub table: u32,
+    /// First position, a multiple of [`BLOCK`].
+    pub begin: u32,
+    /// End of the positions.
+    pub end: u32,
+    /// Row of partial sums for the first token.
+    pub row: u32,
+    /// Nothing. The size of an item is a multiple of 16 bytes.
+    pub unused: u32,
+}
+
+/// The steps of an attention block between the products.
+#[derive(Clone)]
+pub struct BoundAttention {
+    enter: Bound,
+    /// For items of one token and of several.
+    attend: [Bound; 2],
+    combine: Bound,
+}
+
+impl Attention<'_> {
+    /// Returns the number of query heads in a workgroup, and the number of tokens of an item of
+    /// several tokens.
+    pub fn tile(&self) -> (usize, usize) {
+        tile(self.heads, self.kv_heads)
+    }
+
+    /// Binds the steps. `keys` and `values` are the blocks of the layer.
+    pub fn bind(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer) -> BoundAttention {
+        BoundAttention {
+            enter: self.enter(gpu, shared, keys, values),
+            attend: [1, self.tile().1].map(|tokens| self.attend(gpu, shared, keys, values, tokens)),
+            combine: self.combine(gpu, shared),
+        }
+    }
+
+    fn enter(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer) -> Bound {
+        let rotation = self.rotation.unwrap_or(Rotation { pairs: 0, is_interleaved: false, first: 0 });
+        let norm = self.qk_norm;
+        let source = BATCH.to_owned() + &fill(
+            include_str!("shaders/enter.wgsl"),
+            &[
+                ("INTERLEAVED", rotation.is_interleaved.to_string()),
+                ("ROTATION", unsigned(rotation.first)),
+                ("PAIRS", unsigned(rotation.pairs)),
+                ("PAIR", self.kv.pair().to_owned()),
+                ("STORE", self.kv.store().to_owned()),
+                ("STRIDE", unsigned(shared.stride)),
+                ("KV_HEADS", unsigned(self.kv_heads)),
+                ("HEADS", unsigned(self.heads)),
+                ("DIM", unsigned(self.head_dim)),
+                ("EPSILON", float(self.epsilon)),
+                ("SCALE", float(self.scale)),
+                ("WHOLE", norm.is_some_and(|norm| norm.is_whole).to_string()),
+                ("NORM", norm.is_some().to_string()),
+            ],
+        );
+        let (query, key) = norm.map_or((shared.rotations, shared.rotations), |norm| (norm.query, norm.key));
+        Bound::new(
+            gpu,
+            &source,
+            (self.heads + 2 * self.kv_heads) as u32,
+            &[
+                (Uniform, shared.batch),
+                (Read, shared.qkv),
+                (Read, query),
+                (Read, key),
+                (Read, shared.rotations),
+                (Read, shared.slots),
+                (Write, shared.queries),
+                (Write, keys),
+                (Write, values),
+            ],
+        )
+    }
+
+    fn attend(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer, tokens: usize) -> Bound {
+        let (query_heads, _) = self.tile();
+        let group = self.heads / self.kv_heads;
+        let chunks = group.div_ceil(query_heads);
+        let pairs = self.head_dim / 2;
+        let per_thread = pairs.div_ceil(64) as u32;
+        let queries = (query_heads * tokens) as u32;
+        let cap = match self.softcap {
+            Some(cap) => format!("{0} * tanh(1.0 / {0} * ", float(cap)),
+            None => "(".to_owned(),
+        };
+        // The token at position `p` sees the positions from `p + 1 - window` on.
+        let seen = match self.window {
+            Some(window) => format!("max(item.position + token_$q + 1u, {window}u) - {window}u"),
+            None => "0u".to_owned(),
+        };
+        let source = fill(include_str!("shaders/attend.wgsl"), &[("SEEN", seen)]);
+        let source = unroll(&source, &[('q', queries), ('d', per_thread)]);
+        let source = BATCH.to_owned() + &fill(
+            &source,
+            &[
+                ("CAP(", cap),
+                ("LOAD", self.kv.load().to_owned()),
+                ("PAIR>", format!("{}>", self.kv.pair())),
+                ("QUERY_HEADS", unsigned(query_heads)),
+                ("QUERIES", unsigned(queries as usize)),
+                ("KV_HEADS", unsigned(self.kv_heads)),
+                ("HEADS", unsigned(self.heads)),
+                ("CHUNKS", unsigned(chunks)),
+                ("GROUP", unsigned(group)),
+                ("DIM", unsigned(self.head_dim)),
+            ],
+        );
+        Bound::new(
+            gpu,
+            &source,
+            (self.kv_heads * chunks) as u32,
+            &[
+                (Uniform, shared.batch),
+                (Read, shared.items),
+                (Read, shared.table),
+                (Read, shared.queries),
+                (Read, keys),
+                (Read, values),
+                (Write, shared.sums),
+                (Write, shared.stats),
+            ],
+        )
+    }
+
+    fn combine(&self, gpu: &Gpu, shared: &Shared<'_>) -> Bound {
+        let width = self.heads * self.head_dim;
+        let vectors = width.next_multiple_of(32) / 4;
+        let source = BATCH.to_owned() + QUANTISE + &fill(
+            include_str!("shaders/combine.wgsl"),
+            &[
+                ("VECTORS", unsigned(vectors)),
+                ("USED", unsigned(width / 4)),
+                ("HEADS", unsigned(self.heads)),
+                ("DIM", unsigned(self.head_dim)),
+                ("SINKS", self.sinks.is_some().to_string()),
+            ],
+        );
+        Bound::new(
+            gpu,
+            &source,
+            vectors.div_ceil(256) as u32,
+            &[
+                (Uniform, shared.batch),
+                (Read, shared.sums),
+                (Read, shared.stats),
+                (Read, shared.parts),
+                (Read, self.sinks.unwrap_or(shared.rotations)),
+                (Write, &shared.out.floats),
+                (Write, &shared.out.codes),
+                (Write, &shared.out.heads),
+            ],
+        )
+    }
+}
+
+/// Returns the number of query heads in a workgroup of attention, and the number of tokens of an
+/// item of several tokens.
+pub fn tile(heads: usize, kv_heads: usize) -> (usize, usize) {
+    let group = heads / kv_heads;
+    // The largest divisor of the group that is at most the limit.
+    let query_heads = (1..=group.min(QUERIES as usize)).rev().find(|count| group.is_multiple_of(*count));
+    let query_heads = query_heads.unwrap_or(1);
+    (query_heads, (QUERIES as usize / query_heads).max(1))
+}
+
+impl BoundAttention {
+    /// Appends the steps for `tokens` tokens and `items` items, of one token each or of several.
+    pub fn steps(&self, tokens: u32, items: u32, is_tiled: bool, steps: &mut Vec<Step>) {
+        let attend = &self.attend[usize::from(is_tiled)];
+        let mut attend = attend.step(items);
+        attend.workgroups.swap(0, 1);
+        steps.extend([self.enter.step(tokens), attend, self.combine.step(tokens)]);
+    }
+}
+
+/// Number of values that a workgroup of [`best`] reduces.
+pub const BEST: usize = 2048;
+
+/// Binds the search for the largest of `count` values of a row, or of the listed rows of a pass if
+/// `count` is `None`. The result has [`Best`] values for each [`BEST`] values. `parts` is the number
+/// of results for a row.
+pub fn best(gpu: &Gpu, batch: &Buffer, count: Option<usize>, row: (&Buffer, usize), out: (&Buffer, usize)) -> Bound {
+    let source = BATCH.to_owned() + &fill(
+        include_str!("shaders/best.wgsl"),
+        &[
+            ("COUNT", count.map_or("batch.rows".to_owned(), unsigned)),
+            ("STRIDE", unsigned(row.1)),
+            ("PARTS", unsigned(out.1)),
+        ],
+    );
+    Bound::new(gpu, &source, 1, &[(Uniform, batch), (Read, row.0), (Write, out.0)])
+}
+
+/// The largest of some values.
+#[derive(Clone, Copy, PartialEq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Best {
+    /// The value.
+    pub value: f32,
+    /// Its first place.
+    pub place: u32,
+    /// Number of equal values.
+    pub equal: u32,
+    unused: u32,
+}

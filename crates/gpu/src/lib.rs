@@ -1,0 +1,33 @@
+//! Kernels for models on GPUs, in WGSL over `wgpu`: Vulkan on NVIDIA, AMD and Intel, and Metal on
+//! Apple.
+//!
+//! This crate knows devices, buffers, kernels and the storage of weights, and no models. It is the
+//! only one that names `wgpu`. A caller creates [`Kernel`]s and [`Buffer`]s on a [`Gpu`], binds them
+//! ([`Gpu::bind`]), and runs lists of [`Step`]s.
+//!
+//! - [`weights`] stores matrices in planes of codes and scales.
+//! - [`product`] multiplies them with activations of 8 bits or of 32-bit floats.
+//! - [`layer`] has the other steps of a layer: norms, rotations, attention and activations.
+//!
+//! # Results
+//!
+//! Products of 8-bit activations sum integers exactly, so they differ from the CPU's in the order
+//! of the sums over groups only. A result depends on a token and those before it, and not on the
+//! other tokens of a pass: all sums have a fixed order.
+
+mod buffer;
+mod device;
+mod error;
+mod kernel;
+pub mod layer;
+pub mod product;
+mod source;
+pub mod weights;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::buffer::Buffer;
+pub use self::device::{Adapter, AdapterKind, Gpu, Limits, adapters};
+pub use self::error::GpuError;
+pub use self::kernel::{Access, Bindings, Kernel, Step};

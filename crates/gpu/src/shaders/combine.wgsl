@@ -1,0 +1,31 @@
+// Joins the spans of attention of a token, and rounds the result.
+@group(0) @binding(1) var<storage, read> sums: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> stats: array<vec2<f32>>;
+// First row and number of rows of each token.
+@group(0) @binding(3) var<storage, read> parts: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> sinks: array<f32>;
+@group(0) @binding(5) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> codes: array<u32>;
+@group(0) @binding(7) var<storage, read_write> heads: array<vec2<u32>>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let at = workgroup.x * 256u + thread;
+    let used = min(at, USED - 1u);
+    let head = used / (DIM / 4u);
+    let part = parts[workgroup.y];
+    var most = -3.0e38;
+    if SINKS { most = sinks[head]; }
+    for (var i = 0u; i < part.y; i += 1u) { most = max(most, stats[(part.x + i) * HEADS + head].x); }
+    var sum = 0.0;
+    if SINKS { sum = exp(sinks[head] - most); }
+    var v = vec4<f32>(0.0);
+    for (var i = 0u; i < part.y; i += 1u) {
+        let stat = stats[(part.x + i) * HEADS + head];
+        let factor = exp(stat.x - most);
+        sum = fma(stat.y, factor, sum);
+        v = fma(vec4<f32>(factor), sums[(part.x + i) * USED + used], v);
+    }
+    v = select(vec4<f32>(0.0), v / sum, at < USED);
+    quantise(workgroup.y * VECTORS + at, v, thread, at < VECTORS);
+}
