@@ -124,6 +124,16 @@ impl Norm<'_> {
     }
 }
 
+/// Binds a copy of the rows of the residual stream with the numbers in `rows`. Rows have `width`
+/// elements.
+pub fn gather(gpu: &Gpu, batch: &Buffer, rows: &Buffer, (stream, width): (&Buffer, usize), out: &Buffer) -> Bound {
+    let vectors = width.next_multiple_of(32) / 4;
+    let source = BATCH.to_owned()
+        + &fill(include_str!("shaders/gather.wgsl"), &[("VECTORS", unsigned(vectors))]);
+    let buffers = [(Uniform, batch), (Read, rows), (Read, stream), (Write, out)];
+    Bound::new(gpu, &source, vectors.div_ceil(64) as u32, &buffers)
+}
+
 /// Activation of a feed-forward block, on the gate `g` and the up projection `u`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Activation {

@@ -276,7 +276,7 @@ pub(crate) fn reader(storage: Storage) -> String {
     let value = |(index, word): (usize, &str)| {
         let (scale, offset) = if index < 4 { ("s.x", "s.z") } else { ("s.y", "s.w") };
         let bias = format!("vec4<f32>({}.0)", storage.bias);
-        format!("{scale} * (vec4<f32>({signed}(c.{word})) - {bias}) + {offset}")
+        format!("fma(vec4<f32>({scale}), vec4<f32>({signed}(c.{word})) - {bias}, vec4<f32>({offset}))")
     };
     let values: Vec<String> = words.into_iter().enumerate().map(value).collect();
     [

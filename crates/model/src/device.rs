@@ -19,6 +19,8 @@ pub enum Device {
     Cuda(usize),
     /// Apple's GPU. Needs the feature `metal`.
     Metal,
+    /// A GPU with Formwork's own kernels, over Vulkan or Metal. Needs the feature `gpu`.
+    Gpu(GpuNumber),
     /// The CPU, with the same code as on GPUs and all weights expanded to `f32`. Needs the feature
     /// `candle`.
     ///
@@ -27,9 +29,18 @@ pub enum Device {
     Reference,
 }
 
+/// Number of a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GpuNumber {
+    /// Hardware, counted from 0.
+    Hardware(usize),
+    /// A driver that computes on the CPU, for tests.
+    Cpu,
+}
+
 /// Error for a text that is not the name of a device.
 #[derive(Debug, Error)]
-#[error("unknown device {given:?}; expected auto, cpu, cuda, cuda:N, metal or reference")]
+#[error("unknown device {given:?}; expected auto, cpu, gpu, gpu:N, gpu:cpu, cuda, cuda:N, metal or reference")]
 pub struct DeviceNameError {
     given: String,
 }
@@ -38,14 +49,19 @@ impl FromStr for Device {
     type Err = DeviceNameError;
 
     fn from_str(name: &str) -> Result<Self, DeviceNameError> {
-        let numbered = || name.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+        let numbered = |prefix| name.strip_prefix(prefix).and_then(|number| number.parse().ok());
+        if let Some(number) = numbered("gpu:") {
+            return Ok(Self::Gpu(GpuNumber::Hardware(number)));
+        }
         Ok(match name {
             "auto" => Self::Auto,
             "cpu" => Self::Cpu,
             "cuda" => Self::Cuda(0),
+            "gpu" => Self::Gpu(GpuNumber::Hardware(0)),
+            "gpu:cpu" => Self::Gpu(GpuNumber::Cpu),
             "metal" => Self::Metal,
             "reference" => Self::Reference,
-            _ => Self::Cuda(numbered().ok_or_else(|| DeviceNameError { given: name.to_owned() })?),
+            _ => Self::Cuda(numbered("cuda:").ok_or_else(|| DeviceNameError { given: name.to_owned() })?),
         })
     }
 }
@@ -56,6 +72,8 @@ impl fmt::Display for Device {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(number) => write!(f, "cuda:{number}"),
+            Self::Gpu(GpuNumber::Hardware(number)) => write!(f, "gpu:{number}"),
+            Self::Gpu(GpuNumber::Cpu) => f.write_str("gpu:cpu"),
             Self::Metal => f.write_str("metal"),
             Self::Reference => f.write_str("reference"),
         }
@@ -68,13 +86,21 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for device in
-            [Device::Auto, Device::Cpu, Device::Cuda(0), Device::Cuda(3), Device::Metal, Device::Reference]
-        {
+        for device in [
+            Device::Auto,
+            Device::Cpu,
+            Device::Cuda(0),
+            Device::Cuda(3),
+            Device::Gpu(GpuNumber::Hardware(2)),
+            Device::Gpu(GpuNumber::Cpu),
+            Device::Metal,
+            Device::Reference,
+        ] {
             assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
         }
         assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));
-        for name in ["", "gpu", "cuda:", "cuda:x", "CPU"] {
+        assert_eq!("gpu".parse::<Device>().unwrap(), Device::Gpu(GpuNumber::Hardware(0)));
+        for name in ["", "gpu:", "cuda:", "cuda:x", "CPU"] {
             let error = name.parse::<Device>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("unknown device {name:?}")), "{error}");
         }

@@ -173,6 +173,18 @@ pub(crate) enum Kind {
         #[source]
         error: Box<candle_core::Error>,
     },
+    #[cfg(feature = "gpu")]
+    #[error("the device {device} cannot be used")]
+    Gpu {
+        device: Device,
+        #[source]
+        error: formwork_gpu::GpuError,
+    },
+    #[cfg(feature = "gpu")]
+    #[error("GPUs cannot compute {part} (architecture {architecture:?}) yet; use the device `cpu`")]
+    GpuModel { architecture: String, part: &'static str },
+    #[error("candle's own models do not run on the device {device}; use the device `cpu`")]
+    GpuCandle { device: Device },
     #[error(
         "the device {device} needs a build with the feature {feature:?} (cargo build --features {feature})"
     )]

@@ -13,10 +13,14 @@ mod device;
 mod error;
 mod file_map;
 pub mod gguf;
+#[cfg_attr(not(feature = "gpu"), path = "without_gpu.rs")]
+mod gpu;
 pub mod hub;
 mod memory;
 mod model;
 mod ops;
+#[cfg(any(feature = "candle", feature = "gpu"))]
+mod paged;
 mod rope;
 mod routing;
 pub mod spec;
@@ -27,7 +31,7 @@ mod weights;
 
 pub use adapter::AdapterFile;
 pub use checkpoint::{Checkpoint, Safetensors};
-pub use device::Device;
+pub use device::{Device, GpuNumber};
 pub use error::LoadError;
 pub use formwork_kernels::Tier;
 pub use memory::MemoryUse;

@@ -15,6 +15,7 @@ use crate::candle;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
 use crate::error::Kind;
+use crate::gpu;
 use crate::memory::MemoryUse;
 use crate::spec::ModelSpec;
 use crate::template::{JinjaTemplate, PlainTemplate};
@@ -172,6 +173,13 @@ impl Model {
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let device =
             candle::device(options.device).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
+        let gpu = match options.device {
+            Device::Gpu(number) => {
+                let gpu = gpu::device(number).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
+                Some((number, gpu))
+            }
+            _ => None,
+        };
         let spec = match ModelSpec::of_known(&checkpoint) {
             Err(unknown @ Kind::Architecture { .. }) => {
                 candle::check_model(&checkpoint, unknown).map_err(|kind| checkpoint.error(kind))?;
@@ -182,7 +190,7 @@ impl Model {
         // Without a request for a GPU, what no GPU computes runs on the CPU.
         let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
         let wanted = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
-        let context = match options.memory.filter(|_| device.is_none()) {
+        let context = match options.memory.filter(|_| device.is_none() && gpu.is_none()) {
             None => wanted,
             Some(limit) => {
                 let needed = MemoryUse::of(&checkpoint, options)?;
@@ -190,7 +198,7 @@ impl Model {
                 fitting(needed, (wanted, is_given), limit).map_err(|kind| checkpoint.error(kind))?
             }
         };
-        if device.is_some() && options.kv_cache != KvCacheType::Auto {
+        if (device.is_some() || gpu.is_some()) && options.kv_cache != KvCacheType::Auto {
             return Err(checkpoint.error(Kind::KvCacheDevice));
         }
         let weights = Weights::bind(&checkpoint, &spec, options.quantize, Purpose::Compute)?;
@@ -200,13 +208,14 @@ impl Model {
                 map.will_need();
             }
         }
-        let backend = match device {
-            None => {
+        let backend = match (gpu, device) {
+            (Some(gpu), _) => gpu::open(spec, &weights, context, gpu),
+            (None, None) => {
                 let network =
                     options.team().and_then(|team| cpu::Network::new(spec, weights, (wanted, options), team));
                 network.map(|network| Arc::new(network) as Arc<dyn Backend>).map_err(Kind::from)
             }
-            Some(device) => candle::open(spec, &weights, context, (options.device, device)),
+            (None, Some(device)) => candle::open(spec, &weights, context, (options.device, device)),
         };
         let backend = backend.map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         Ok(Self { checkpoint, backend, context, adapters: Adapters::default() })
@@ -218,6 +227,9 @@ impl Model {
         options: OpenOptions,
         device: Option<candle::TensorDevice>,
     ) -> Result<Self, LoadError> {
+        if matches!(options.device, Device::Gpu(_)) {
+            return Err(checkpoint.error(Kind::GpuCandle { device: options.device }));
+        }
         if options.quantize.is_some() {
             return Err(checkpoint.error(Kind::CandleModelQuantize));
         }
@@ -230,7 +242,7 @@ impl Model {
         Ok(Self { checkpoint, backend, context, adapters: Adapters::default() })
     }
 
-    /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. The name is
+    /// Returns the name of the device: `cpu`, `gpu:N`, `gpu:cpu`, `cuda:N`, `metal` or `reference`. The name is
     /// `candle` if one of candle's own models runs on the CPU.
     pub fn computes_on(&self) -> String {
         self.backend.device_name()

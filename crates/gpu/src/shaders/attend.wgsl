@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     #q var most_$q = NOTHING;
     #q var sum_$q = 0.0;
-    #qd var acc_$q_$d = vec2<f32>(0.0);
+    #qd var all_$q_$d = vec2<f32>(0.0);
     for (var start = item.begin; start < item.end; start += SPAN) {
         let len = min(SPAN, item.end - start);
         workgroupBarrier();
@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             #q var dot_$q = 0.0;
             for (var d = 0u; d < PAIRS; d += 1u) {
                 let k = LOAD(keys[base + d * 64u]);
-                #q dot_$q += dot(query[$qu * PAIRS + d], k);
+                #q dot_$q = fma(query[$qu * PAIRS + d].x, k.x, fma(query[$qu * PAIRS + d].y, k.y, dot_$q));
             }
             #begin q
             let token_$q = $qu / QUERY_HEADS;
@@ -71,15 +71,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
         }
         workgroupBarrier();
-        #q let new_$q = max(most_$q, tree[$qu * 64u]);
-        #q let keep_$q = select(exp(most_$q - new_$q), 0.0, most_$q == NOTHING);
-        #q most_$q = new_$q;
+        #q let top_$q = tree[$qu * 64u];
         workgroupBarrier();
         #q var weights_$q = 0.0;
         for (var at = thread; at < len; at += 64u) {
             #begin q
             let score_$q = scores[$qu * SPAN + at];
-            let weight_$q = select(exp(score_$q - most_$q), 0.0, score_$q == NOTHING);
+            let weight_$q = select(exp(score_$q - top_$q), 0.0, score_$q == NOTHING);
             scores[$qu * SPAN + at] = weight_$q;
             weights_$q += weight_$q;
             #end
@@ -92,8 +90,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
         }
         workgroupBarrier();
-        #q sum_$q = fma(sum_$q, keep_$q, tree[$qu * 64u]);
-        #qd acc_$q_$d *= keep_$q;
+        #qd var acc_$q_$d = vec2<f32>(0.0);
         for (var at = 0u; at < len; at += 1u) {
             let p = start + at;
             let base = ((table[item.table + p / 64u] * KV_HEADS + kv_head) * 64u + p % 64u) * PAIRS;
@@ -101,12 +98,21 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             #q let w_$q = scores[$qu * SPAN + at];
             #qd acc_$q_$d = fma(vec2<f32>(w_$q), v_$d, acc_$q_$d);
         }
+        // Joins the span with those before it, as `combine` does.
+        #begin q
+        let new_$q = max(most_$q, top_$q);
+        let old_$q = select(exp(most_$q - new_$q), 0.0, most_$q == NOTHING);
+        let own_$q = select(exp(top_$q - new_$q), 0.0, top_$q == NOTHING);
+        sum_$q = fma(sum_$q, old_$q, tree[$qu * 64u] * own_$q);
+        #d all_$q_$d = fma(all_$q_$d, vec2<f32>(old_$q), acc_$q_$d * own_$q);
+        most_$q = new_$q;
+        #end
     }
     #begin q
     if $qu / QUERY_HEADS < item.count {
         let row = (item.row + $qu / QUERY_HEADS) * HEADS + first_head + $qu % QUERY_HEADS;
         if thread == 0u { stats[row] = vec2<f32>(most_$q, sum_$q); }
-        #d if thread + 64u * $du < PAIRS { sums[row * PAIRS + thread + 64u * $du] = acc_$q_$d; }
+        #d if thread + 64u * $du < PAIRS { sums[row * PAIRS + thread + 64u * $du] = all_$q_$d; }
     }
     #end
 }

@@ -8,23 +8,31 @@
 @group(0) @binding(6) var<storage, read_write> codes: array<u32>;
 @group(0) @binding(7) var<storage, read_write> heads: array<vec2<u32>>;
 
+const NOTHING = -3.0e38;
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let at = workgroup.x * 256u + thread;
     let used = min(at, USED - 1u);
     let head = used / (DIM / 4u);
     let part = parts[workgroup.y];
-    var most = -3.0e38;
-    if SINKS { most = sinks[head]; }
-    for (var i = 0u; i < part.y; i += 1u) { most = max(most, stats[(part.x + i) * HEADS + head].x); }
+    var most = NOTHING;
     var sum = 0.0;
-    if SINKS { sum = exp(sinks[head] - most); }
     var v = vec4<f32>(0.0);
     for (var i = 0u; i < part.y; i += 1u) {
         let stat = stats[(part.x + i) * HEADS + head];
-        let factor = exp(stat.x - most);
-        sum = fma(stat.y, factor, sum);
-        v = fma(vec4<f32>(factor), sums[(part.x + i) * USED + used], v);
+        let joined = max(most, stat.x);
+        let old = select(exp(most - joined), 0.0, most == NOTHING);
+        let own = select(exp(stat.x - joined), 0.0, stat.x == NOTHING);
+        sum = fma(sum, old, stat.y * own);
+        v = fma(v, vec4<f32>(old), sums[(part.x + i) * USED + used] * own);
+        most = joined;
+    }
+    if SINKS {
+        let joined = max(most, sinks[head]);
+        let old = exp(most - joined);
+        sum = fma(sum, old, exp(sinks[head] - joined));
+        v = v * old;
     }
     v = select(vec4<f32>(0.0), v / sum, at < USED);
     quantise(workgroup.y * VECTORS + at, v, thread, at < VECTORS);

@@ -5,7 +5,7 @@ use candle_core::{Device, Result, Tensor};
 use formwork_kernels::Team;
 use formwork_vocab::TokenId;
 
-use super::pool::Table;
+use crate::paged::Table;
 use crate::rope::Rope;
 use crate::spec::{AttentionSpec, ModelSpec};
 

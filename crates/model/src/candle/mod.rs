@@ -27,11 +27,12 @@ use self::device::name;
 pub(crate) use self::device::{TensorDevice, device};
 use self::layout::{Layout, Segment};
 use self::pass::{Pass, scaled, softcapped};
-use self::pool::{Pool, Table};
+use self::pool::Pool;
 use self::weights::Weights;
 use crate::backend::{Adapters, Backend};
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
+use crate::paged::Table;
 use crate::rope::Rope;
 use crate::spec::{AttentionSpec, ModelSpec};
 use crate::weights::{self as host, Matrix};
@@ -187,7 +188,7 @@ impl Network {
         let mut compute = || {
             let (mut pool, mut table) = (self.pool()?, Table::default());
             for tokens in tokens.chunks(PROMPT_PIECE) {
-                pool.reserve(&mut table, tokens.len())?;
+                table.reserve(&mut pool, tokens.len())?;
                 let mut states = states.iter_mut();
                 let mut visit = |x: &Tensor| {
                     let x = x.flatten_all()?.to_vec1::<f32>()?;
@@ -306,7 +307,7 @@ fn advance(network: &Network, pool: &mut Pool, runs: &mut [Progress<'_>]) -> Res
         let lens = next_piece(&network.spec, runs);
         let mut segments = Vec::new();
         for (run, &len) in runs.iter_mut().zip(&lens).filter(|(_, len)| **len > 0) {
-            pool.reserve(&mut run.table, len)?;
+            run.table.reserve(pool, len)?;
             segments.push(Segment { tokens: &run.rest[..len], table: &run.table });
         }
         let x = network.pass(pool, &segments, &mut |_| Ok(()))?;
@@ -488,7 +489,7 @@ mod tests {
         let mut tables = [0; 5].map(|_| Table::default());
         for _ in 0..3 {
             for (index, table) in tables.iter_mut().enumerate() {
-                pool.reserve(table, 300 * index).unwrap();
+                table.reserve(&mut pool, 300 * index).unwrap();
                 table.advance(300 * index);
             }
         }
@@ -502,7 +503,7 @@ mod tests {
         let free = pool.free_blocks();
         let mut fork = tables[1].fork(100);
         assert_eq!(pool.free_blocks(), free);
-        pool.reserve(&mut fork, 1).unwrap();
+        fork.reserve(&mut pool, 1).unwrap();
         assert_eq!((fork.slot(0), pool.free_blocks()), (tables[1].slot(0), free - 1));
         assert_ne!(fork.slot(100), tables[1].slot(100));
         drop(fork);

@@ -56,7 +56,7 @@ impl Golden {
     }
 
     /// Returns the largest error of a model, relative to the largest number in the same row.
-    fn largest_error(&self, model: &Model) -> f32 {
+    pub(crate) fn largest_error(&self, model: &Model) -> f32 {
         let error = |given: &[f32], expected: &[f32]| {
             assert_eq!(given.len(), expected.len());
             let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));

@@ -1,0 +1,144 @@
+//! The decoder on GPUs, with the kernels of `formwork-gpu`.
+//!
+//! The weights, and the keys and values of all sequences, are in the memory of the device. A pass
+//! appends tokens of several sequences and runs one list of steps ([`plan`]). Only logits are read
+//! back, and of those only the rows that are asked for.
+//!
+//! Activations are rounded to 8 bits as on the CPU, except those of a sequence's first token, which
+//! are `f32`. Keys and values are `f16`, or `f32` if the weights are. All sums have a fixed order, so
+//! the results of a token do not depend on the other tokens of a pass, if the driver keeps the order
+//! ([`Network::is_invariant`]).
+
+mod decoder;
+mod plan;
+mod pool;
+mod weights;
+
+use std::sync::Arc;
+
+use formwork_gpu::layer::KvType;
+use formwork_gpu::{AdapterKind, Gpu, GpuError, adapters};
+use formwork_lm::{LanguageModel, ModelError};
+use formwork_vocab::TokenId;
+
+use self::decoder::Decoder;
+use self::weights::{Refusal, Weights};
+use crate::Device;
+use crate::backend::{Adapters, Backend};
+use crate::device::GpuNumber;
+use crate::error::Kind;
+use crate::ops::softcap;
+use crate::rope::Rope;
+use crate::spec::ModelSpec;
+use crate::weights::{self as host, Matrix, Mixer};
+
+/// Immutable state shared by all decoders of a model.
+pub(crate) struct Network {
+    gpu: Gpu,
+    number: GpuNumber,
+    spec: ModelSpec,
+    /// The embedding, in host memory, because a pass needs only the rows of its tokens.
+    embedding: Matrix,
+    weights: Weights,
+    rope: Rope,
+    kv: KvType,
+    /// True if a token has the same bits alone and with others.
+    is_invariant: bool,
+}
+
+/// Opens the device with this number. Drivers that compute on the CPU have no number.
+pub(crate) fn device(number: GpuNumber) -> Result<Gpu, Kind> {
+    let adapters = adapters();
+    let is_cpu = |adapter: &&formwork_gpu::Adapter| adapter.kind == AdapterKind::Cpu;
+    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
+    let adapter = match number {
+        GpuNumber::Cpu => adapters.iter().find(is_cpu),
+        GpuNumber::Hardware(number) => adapters.iter().filter(|adapter| !is_cpu(adapter)).nth(number),
+    };
+    let hardware = adapters.iter().filter(|adapter| !is_cpu(adapter)).count();
+    let wanted = match number {
+        GpuNumber::Cpu => 0,
+        GpuNumber::Hardware(number) => number,
+    };
+    let adapter = adapter.ok_or_else(|| fail(GpuError::NoAdapter { number: wanted, found: hardware }))?;
+    adapter.open().map_err(fail)
+}
+
+/// Copies the weights of a model to a device.
+pub(crate) fn open(
+    spec: ModelSpec,
+    weights: &host::Weights,
+    context: usize,
+    (number, gpu): (GpuNumber, Gpu),
+) -> Result<Arc<dyn Backend>, Kind> {
+    let refuse = |part| Kind::GpuModel { architecture: spec.architecture.clone(), part };
+    if let Some(part) = unsupported(&spec) {
+        return Err(refuse(part));
+    }
+    let on_device = Weights::upload(&gpu, weights).map_err(|refusal| match refusal {
+        Refusal::Unsupported(part) => refuse(part),
+        Refusal::Device(error) => Kind::Gpu { device: Device::Gpu(number), error },
+    })?;
+    let is_f32 = |layer: &host::LayerWeights| match &layer.mixer {
+        Mixer::Attention(attention) => [&attention.key, &attention.value]
+            .into_iter()
+            .flatten()
+            .all(|linear| linear.weight.encoding() == formwork_kernels::Encoding::F32),
+        _ => true,
+    };
+    let kv = if weights.layers.iter().all(is_f32) { KvType::F32 } else { KvType::F16 };
+    let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
+    let rope = Rope::new(&spec, context);
+    let is_invariant = true;
+    Ok(Arc::new(Network { gpu, number, spec, embedding, weights: on_device, rope, kv, is_invariant }))
+}
+
+/// Returns a part of the model that the back end has no code for.
+pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
+    if spec.is_native_only() {
+        return Some("this architecture");
+    }
+    if spec.has_experts() {
+        return Some("mixtures of experts");
+    }
+    let is_odd = spec.attentions().any(|(_, shape)| shape.head_dim % 4 != 0);
+    let has_others = spec.attentions().count() != spec.layers.len();
+    if has_others {
+        return Some("layers without attention");
+    }
+    (is_odd || spec.hidden % 4 != 0).then_some("widths that are not multiples of 4")
+}
+
+impl Network {
+    /// Caps a logit.
+    fn finished(&self, logit: f32) -> f32 {
+        let mut row = [logit];
+        if let Some(cap) = self.spec.logit_softcap {
+            softcap(&mut row, cap);
+        }
+        row[0]
+    }
+}
+
+impl Backend for Network {
+    fn device_name(&self) -> String {
+        Device::Gpu(self.number).to_string()
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn spec(&self) -> Option<&ModelSpec> {
+        Some(&self.spec)
+    }
+
+    fn decoder(self: Arc<Self>, context: usize, _: Adapters) -> Box<dyn LanguageModel> {
+        Box::new(Decoder::new(self, context))
+    }
+
+    fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
+        ModelError::check_tokens(tokens, self.spec.vocabulary)?;
+        decoder::residual_streams(self, tokens).map_err(ModelError::backend)
+    }
+}

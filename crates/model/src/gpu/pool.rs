@@ -1,0 +1,90 @@
+//! Keys and values of all sequences of a decoder, in the memory of the device.
+
+use formwork_gpu::layer::KvType;
+use formwork_gpu::{Buffer, Gpu, GpuError};
+
+use crate::paged::{BLOCK, BlockMemory, Blocks};
+use crate::spec::{AttentionSpec, ModelSpec};
+
+/// Number of blocks in a new pool.
+const FIRST: usize = 16;
+
+/// Keys and values in blocks. A buffer has the blocks of one layer.
+///
+/// Shape of the keys: `[blocks, kv_heads, head_dim / 2, BLOCK, 2]`. Shape of the values:
+/// `[blocks, kv_heads, BLOCK, head_dim]`. Neighbouring threads of attention read neighbouring words
+/// of both.
+pub(super) struct Pool {
+    gpu: Gpu,
+    blocks: Blocks,
+    pub(super) layers: Vec<[Buffer; 2]>,
+    /// Size of a block of the layer's keys, in bytes.
+    sizes: Vec<u64>,
+    /// True if the buffers were replaced since the last call of [`Pool::take_change`].
+    has_grown: bool,
+}
+
+impl Pool {
+    pub(super) fn new(gpu: &Gpu, spec: &ModelSpec, kv: KvType) -> Result<Self, GpuError> {
+        let size = |shape: &AttentionSpec| (BLOCK * shape.key_len() * kv.bytes()) as u64;
+        let sizes: Vec<u64> = spec.attentions().map(|(_, shape)| size(shape)).collect();
+        let layers = Self::allocate(gpu, &sizes, FIRST)?;
+        Ok(Self { gpu: gpu.clone(), blocks: Blocks::new(FIRST), layers, sizes, has_grown: false })
+    }
+
+    /// Allocates `count` blocks for each layer.
+    fn allocate(gpu: &Gpu, sizes: &[u64], count: usize) -> Result<Vec<[Buffer; 2]>, GpuError> {
+        let limit = gpu.limits().binding;
+        let layer = |size: &u64| {
+            let bytes = size * count as u64;
+            if bytes > limit {
+                let reason = format!("{bytes} bytes of keys exceed the limit of {limit} bytes of a binding");
+                return Err(GpuError::Memory { allocated: gpu.allocated(), reason });
+            }
+            Ok([(); 2].map(|()| gpu.buffer(bytes)))
+        };
+        let layers = sizes.iter().map(layer).collect::<Result<_, _>>()?;
+        gpu.check()?;
+        Ok(layers)
+    }
+
+    /// Reports whether the buffers were replaced since the last call.
+    pub(super) const fn take_change(&mut self) -> bool {
+        std::mem::replace(&mut self.has_grown, false)
+    }
+}
+
+impl BlockMemory for Pool {
+    type Error = GpuError;
+
+    fn blocks(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+
+    fn grow(&mut self) -> Result<(), GpuError> {
+        let count = self.blocks.count();
+        let larger = Self::allocate(&self.gpu, &self.sizes, 2 * count)?;
+        for ((old, new), size) in self.layers.iter().zip(&larger).zip(&self.sizes) {
+            for (old, new) in old.iter().zip(new) {
+                self.gpu.copy((old, 0), (new, 0), size * count as u64);
+            }
+        }
+        self.layers = larger;
+        self.has_grown = true;
+        self.blocks.double();
+        self.gpu.check()
+    }
+
+    fn copy(&mut self, from: u32, to: u32) -> Result<(), GpuError> {
+        // A copy within a buffer is not allowed, so the block goes through another buffer.
+        let largest = self.sizes.iter().copied().max().unwrap_or_default();
+        let between = self.gpu.buffer(largest);
+        for (layer, size) in self.layers.iter().zip(&self.sizes) {
+            for buffer in layer {
+                self.gpu.copy((buffer, u64::from(from) * size), (&between, 0), *size);
+                self.gpu.copy((&between, 0), (buffer, u64::from(to) * size), *size);
+            }
+        }
+        self.gpu.check()
+    }
+}

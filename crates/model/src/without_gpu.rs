@@ -1,0 +1,26 @@
+//! Replacement for the module `gpu` in builds without the feature of this name.
+
+use std::sync::Arc;
+
+use crate::Device;
+use crate::backend::Backend;
+use crate::device::GpuNumber;
+use crate::error::Kind;
+use crate::spec::ModelSpec;
+use crate::weights::Weights;
+
+/// An open GPU. This build has none.
+pub(crate) enum Gpu {}
+
+pub(crate) const fn device(number: GpuNumber) -> Result<Gpu, Kind> {
+    Err(Kind::DeviceFeature { device: Device::Gpu(number), feature: "gpu" })
+}
+
+pub(crate) fn open(
+    _: ModelSpec,
+    _: &Weights,
+    _: usize,
+    (_, gpu): (GpuNumber, Gpu),
+) -> Result<Arc<dyn Backend>, Kind> {
+    match gpu {}
+}
