@@ -14,7 +14,8 @@ use clap::ValueEnum;
 use formwork_model::{Device, KvCacheType, OpenOptions, Quantization};
 
 pub(crate) use self::bench::{
-    BenchCommand, BenchDecodeArgs, BenchMasksArgs, BenchPrefillArgs, BenchServeArgs, IsolateArg, SpeedArgs,
+    BenchCommand, BenchDecodeArgs, BenchMasksArgs, BenchPrefillArgs, BenchServeArgs, BenchStepsArgs,
+    IsolateArg, SpeedArgs,
     TextArg,
 };
 pub(crate) use self::grammar::{
@@ -48,8 +49,9 @@ pub(crate) struct OpenArgs {
     #[arg(long, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizeArg>,
 
-    /// Device to compute on: auto, cpu, cuda, cuda:N, metal (the last three need a build with that feature),
-    /// or reference (slow, on the CPU, with f32 weights).
+    /// Device to compute on: auto, cpu, gpu, gpu:N, gpu:cpu (a driver on the CPU, for tests), cuda, cuda:N,
+    /// metal, or reference (slow, on the CPU, with f32 weights). All but the first two need a build with
+    /// the feature `gpu`, `cuda`, `metal` or `candle`.
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
 

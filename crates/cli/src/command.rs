@@ -57,6 +57,10 @@ pub(crate) enum Command {
     },
     /// List the models with a short name, and whether each is downloaded.
     Models,
+    /// List the GPUs that `--device gpu:N` can use, with their drivers and limits.
+    ///
+    /// Needs a build with the feature `gpu`. Exit code 1: there is no GPU.
+    Devices,
     /// List models with their recommended sampling profile, workarounds and verdict about tools.
     ///
     /// Exit code 1: no model matches.

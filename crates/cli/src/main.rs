@@ -36,6 +36,7 @@ mod catalogue;
 mod chat;
 mod command;
 mod config;
+mod devices;
 mod directives;
 mod eval;
 mod fields;
@@ -97,6 +98,7 @@ fn dispatch(args: Args) -> Result<u8> {
         Command::Serve(command) => serve::serve(command),
         Command::Pull { model } => models::pull(&model, as_json),
         Command::Models => models::list(as_json),
+        Command::Devices => devices::list(as_json),
         Command::Inspect(command) => inspect::inspect(&command, as_json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),

@@ -134,7 +134,16 @@ impl Gpu {
     }
 
     fn record(encoder: &mut wgpu::CommandEncoder, steps: impl IntoIterator<Item = Step>) {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        Self::record_timed(encoder, steps, None);
+    }
+
+    fn record_timed(
+        encoder: &mut wgpu::CommandEncoder,
+        steps: impl IntoIterator<Item = Step>,
+        timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+    ) {
+        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+        let mut pass = encoder.begin_compute_pass(&descriptor);
         for step in steps.into_iter().filter(|step| !step.workgroups.contains(&0)) {
             pass.set_pipeline(&step.kernel.compiled.pipeline);
             pass.set_bind_group(0, &*step.bindings.0, &[]);
@@ -172,5 +181,43 @@ impl Gpu {
         self.0.queue.submit([encoder.finish()]);
         self.check()?;
         self.mapped(&staging, count)
+    }
+
+    /// Runs steps, and returns the time that the device took, in seconds. Returns `None` if the device
+    /// has no clock.
+    ///
+    /// # Errors
+    /// Returns an error if the device reported one.
+    pub fn time(&self, steps: impl IntoIterator<Item = Step>) -> Result<Option<f64>, GpuError> {
+        let device = &self.0.device;
+        if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+            return Ok(None);
+        }
+        let queries = device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: None,
+            ty: wgpu::QueryType::Timestamp,
+            count: 2,
+        });
+        let stamps = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 16,
+            usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let writes = wgpu::ComputePassTimestampWrites {
+            query_set: &queries,
+            beginning_of_pass_write_index: Some(0),
+            end_of_pass_write_index: Some(1),
+        };
+        Self::record_timed(&mut encoder, steps, Some(writes));
+        encoder.resolve_query_set(&queries, 0..2, &stamps, 0);
+        let staging = self.staging(16);
+        encoder.copy_buffer_to_buffer(&stamps, 0, staging.inner(), 0, 16);
+        self.0.queue.submit([encoder.finish()]);
+        self.check()?;
+        let stamps = self.mapped::<u64>(&staging, 2)?;
+        let ticks = stamps[1].saturating_sub(stamps[0]) as f64;
+        Ok(Some(ticks * f64::from(self.0.queue.get_timestamp_period()) * 1e-9))
     }
 }

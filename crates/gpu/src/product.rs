@@ -170,12 +170,29 @@ impl Product {
         }
     }
 
+    /// Appends the steps that multiply all parts for a prompt. A workgroup has 64 tokens, so that it
+    /// reads weights less often than those of [`Product::steps`]. Groups are added in another order.
+    pub fn prompt_steps(&self, gpu: &Gpu, batch: Batch, steps: &mut Vec<crate::Step>) {
+        for part in &self.parts {
+            let kernel = self.prompt_kernel(gpu, part);
+            let workgroups = [part.rows.div_ceil(64), batch.tokens.div_ceil(64), 1];
+            steps.push(crate::Step { kernel, bindings: part.bindings.clone(), workgroups });
+        }
+    }
+
+    fn prompt_kernel(&self, gpu: &Gpu, part: &BoundPart) -> Kernel {
+        let source = match self.operand {
+            Operand::Bytes => include_str!("shaders/tile_int8.wgsl").replace("BODY", &self.dots()),
+            Operand::Floats => include_str!("shaders/tile_floats.wgsl").to_owned(),
+        };
+        self.compile(gpu, part, &source, "acc_$r_$t", (4, 4))
+    }
+
     fn kernel(&self, gpu: &Gpu, part: &BoundPart, tokens: u32, rows: u32) -> Kernel {
         let body = match self.operand {
-            Operand::Bytes => include_str!("shaders/int8.wgsl").to_owned() + sums(self.storage.scales),
+            Operand::Bytes => include_str!("shaders/int8.wgsl").to_owned() + &self.dots(),
             Operand::Floats => include_str!("shaders/floats.wgsl").to_owned(),
         };
-        let outputs = if self.is_listed { "batch.rows".to_owned() } else { format!("{}u", part.rows) };
         let (pick, guard) = if self.is_listed {
             // Rows of other parts are computed by other steps.
             let last = part.rows - 1;
@@ -184,36 +201,54 @@ impl Product {
         } else {
             ("output_$r".to_owned(), String::new())
         };
-        let mut epilogue = "sum_$r_$t".to_owned();
-        if self.factor.to_bits() != 1f32.to_bits() {
-            epilogue = format!("{epilogue} * {}", float(self.factor));
-        }
-        let part_first = if self.is_listed { 0 } else { part.first };
-        if self.has_bias {
-            epilogue = format!("{epilogue} + bias[{part_first}u + output_$r]");
-        }
         let source = include_str!("shaders/product.wgsl")
             .replace("BODY", &body)
             .replace("JOIN", &join())
-            .replace("first + $ru < outputs &&", &format!("first + $ru < outputs{guard} &&"));
+            .replace("PICK", &pick)
+            .replace(" GUARD", &guard)
+            .replace("PARTIALS", &format!("{}u", THREADS * rows * tokens))
+            .replace("THREADS", &format!("{THREADS}u"))
+            .replace("LANES", &format!("{LANES}u"))
+            .replace("TOKENS", &format!("{tokens}u"))
+            .replace("ROWS", &format!("{rows}u"));
+        self.compile(gpu, part, &source, "sum_$r_$t", (rows, tokens))
+    }
+
+    /// Returns the statements that add the products of a group.
+    fn dots(&self) -> String {
+        include_str!("shaders/dots.wgsl").to_owned() + sums(self.storage.scales)
+    }
+
+    /// Compiles the main function in `source`, whose product is called `sum`.
+    fn compile(
+        &self,
+        gpu: &Gpu,
+        part: &BoundPart,
+        source: &str,
+        sum: &str,
+        (rows, tokens): (u32, u32),
+    ) -> Kernel {
+        let part_first = if self.is_listed { 0 } else { part.first };
+        let mut epilogue = sum.to_owned();
+        if self.factor.to_bits() != 1f32.to_bits() {
+            epilogue = format!("{epilogue} * {}", float(self.factor));
+        }
+        if self.has_bias {
+            epilogue = format!("{epilogue} + bias[{part_first}u + output_$r]");
+        }
+        let outputs = if self.is_listed { "batch.rows".to_owned() } else { format!("{}u", part.rows) };
         let values = [
             ("EPILOGUE", epilogue),
             ("OUTPUTS", outputs),
-            ("PICK", pick),
             ("X_TYPE", if self.operand == Operand::Bytes { "vec4<u32>" } else { "vec4<f32>" }.to_owned()),
-            ("PARTIALS", format!("{}u", THREADS * rows * tokens)),
             ("GROUPS", format!("{}u", self.groups)),
             ("STRIDE", format!("{}u", self.stride)),
             ("FIRST", format!("{}u", self.first + part_first)),
             ("MINUS", format!("{}", self.storage.bias)),
-            ("THREADS", format!("{THREADS}u")),
-            ("LANES", format!("{LANES}u")),
-            ("TOKENS", format!("{tokens}u")),
-            ("ROWS", format!("{rows}u")),
         ];
-        let reader = fill(&reader(self.storage), &[("GROUPS", format!("{}u", self.groups))]);
-        let source = reader + &fill(&source, &values);
-        gpu.kernel(&unroll(&source, &[('r', rows), ('t', tokens), ('q', 8)]), &self.accesses)
+        let source = reader(self.storage) + include_str!("shaders/bindings.wgsl") + source;
+        let source = unroll(&fill(&source, &values), &[('r', rows), ('t', tokens), ('q', 8)]);
+        gpu.kernel(&source, &self.accesses)
     }
 }
 
@@ -292,10 +327,16 @@ pub(crate) fn reader(storage: Storage) -> String {
     .concat()
 }
 
+/// Returns the function `values`, and the function `vector` for four of these values.
 fn float_values(codes: Codes) -> &'static str {
     match codes {
         Codes::F16 => {
-            "fn halves(w: vec4<u32>) -> array<vec4<f32>, 2> {
+            "fn vector(row: u32, group: u32, q: u32) -> vec4<f32> {
+                let w = plane[(row * GROUPS + group) * 4u + (q >> 1u)];
+                let pair = select(w.xy, w.zw, (q & 1u) == 1u);
+                return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+            }
+            fn halves(w: vec4<u32>) -> array<vec4<f32>, 2> {
                 return array<vec4<f32>, 2>(vec4<f32>(unpack2x16float(w.x), unpack2x16float(w.y)),
                     vec4<f32>(unpack2x16float(w.z), unpack2x16float(w.w)));
             }
@@ -307,7 +348,13 @@ fn float_values(codes: Codes) -> &'static str {
             }\n"
         }
         Codes::Bf16 => {
-            "fn halves(w: vec4<u32>) -> array<vec4<f32>, 2> {
+            "fn vector(row: u32, group: u32, q: u32) -> vec4<f32> {
+                let w = plane[(row * GROUPS + group) * 4u + (q >> 1u)];
+                let pair = select(w.xy, w.zw, (q & 1u) == 1u);
+                return bitcast<vec4<f32>>(
+                    vec4<u32>(pair.x << 16u, pair.x & 0xffff0000u, pair.y << 16u, pair.y & 0xffff0000u));
+            }
+            fn halves(w: vec4<u32>) -> array<vec4<f32>, 2> {
                 let low = bitcast<vec4<f32>>(w << vec4<u32>(16u));
                 let high = bitcast<vec4<f32>>(w & vec4<u32>(0xffff0000u));
                 return array<vec4<f32>, 2>(vec4<f32>(low.x, high.x, low.y, high.y),
@@ -321,7 +368,10 @@ fn float_values(codes: Codes) -> &'static str {
             }\n"
         }
         _ => {
-            "fn values(row: u32, group: u32) -> array<vec4<f32>, 8> {
+            "fn vector(row: u32, group: u32, q: u32) -> vec4<f32> {
+                return bitcast<vec4<f32>>(plane[(row * GROUPS + group) * 8u + q]);
+            }
+            fn values(row: u32, group: u32) -> array<vec4<f32>, 8> {
                 let at = (row * GROUPS + group) * 8u;
                 return array<vec4<f32>, 8>(
                     bitcast<vec4<f32>>(plane[at]), bitcast<vec4<f32>>(plane[at + 1u]),

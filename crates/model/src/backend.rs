@@ -17,6 +17,17 @@ pub(crate) struct Adapters {
     pub(crate) bound: Vec<Arc<Adapter>>,
 }
 
+/// Time of some steps of a forward pass.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StepTime {
+    /// What the steps do.
+    pub name: &'static str,
+    /// Number of steps.
+    pub steps: usize,
+    /// Time of all these steps, in seconds, by the device's clock. NaN if the device has none.
+    pub seconds: f64,
+}
+
 /// A model's weights on a device. All decoders of a model share them.
 pub(crate) trait Backend: Send + Sync {
     /// Returns the name of the device, such as `cpu` or `cuda:0`.
@@ -45,6 +56,15 @@ pub(crate) trait Backend: Send + Sync {
     /// Computes the residual stream of `tokens` before the first layer and after each layer. Shape
     /// of each element: `[tokens, hidden]`.
     fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError>;
+
+    /// Measures the steps of a pass of `tokens` tokens of a sequence after `position` others.
+    ///
+    /// # Errors
+    /// Returns an error if the back end has no such measurement, or fails.
+    fn step_times(&self, tokens: usize, position: usize) -> Result<Vec<StepTime>, ModelError> {
+        let _ = (tokens, position);
+        Err(ModelError::unsupported("the measurement of steps"))
+    }
 
     /// Reads all weights that the computation of any token needs, and returns their size in bytes.
     /// Returns `None` if the back end does not support this measurement.

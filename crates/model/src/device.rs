@@ -38,6 +38,25 @@ pub enum GpuNumber {
     Cpu,
 }
 
+/// A GPU of the system, or a driver that computes on the CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GpuInfo {
+    /// Device to open.
+    pub device: Device,
+    /// Name of the hardware.
+    pub name: String,
+    /// Kind of the hardware: `discrete GPU`, `integrated GPU`, `GPU` or `CPU`.
+    pub kind: String,
+    /// Interface to the driver: `vulkan` or `metal`.
+    pub interface: &'static str,
+    /// Name and version of the driver.
+    pub driver: String,
+    /// Maximum size of the part of a buffer that a kernel can use, in bytes. Larger matrices are cut.
+    pub binding_bytes: u64,
+    /// Maximum size of a buffer, in bytes.
+    pub buffer_bytes: u64,
+}
+
 /// Error for a text that is not the name of a device.
 #[derive(Debug, Error)]
 #[error("unknown device {given:?}; expected auto, cpu, gpu, gpu:N, gpu:cpu, cuda, cuda:N, metal or reference")]

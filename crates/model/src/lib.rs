@@ -30,9 +30,11 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::AdapterFile;
+pub use backend::StepTime;
 pub use checkpoint::{Checkpoint, Safetensors};
-pub use device::{Device, GpuNumber};
+pub use device::{Device, GpuInfo, GpuNumber};
 pub use error::LoadError;
+pub use gpu::gpus;
 pub use formwork_kernels::Tier;
 pub use memory::MemoryUse;
 pub use model::{Definition, KvCacheType, Model, OpenOptions};

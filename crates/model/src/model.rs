@@ -10,7 +10,7 @@ use formwork_lm::{ChatTemplate, LanguageModel, ModelError, TemplateError};
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::adapter::AdapterFile;
-use crate::backend::{Adapters, Backend};
+use crate::backend::{Adapters, Backend, StepTime};
 use crate::candle;
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
@@ -261,6 +261,16 @@ impl Model {
     /// only some of the weights.
     pub fn read_weights(&self) -> Option<usize> {
         self.backend.read_weights()
+    }
+
+    /// Measures the steps of a forward pass of `tokens` tokens after `position` others of their
+    /// sequence, by the clock of the device.
+    ///
+    /// # Errors
+    /// Returns an error if the model does not run on Formwork's kernels for GPUs, or if the device
+    /// fails.
+    pub fn step_times(&self, tokens: usize, position: usize) -> Result<Vec<StepTime>, ModelError> {
+        self.backend.step_times(tokens, position)
     }
 
     /// Creates a decoder. All decoders of a model share its weights but no other state.

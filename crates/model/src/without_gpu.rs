@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use crate::Device;
 use crate::backend::Backend;
-use crate::device::GpuNumber;
+use crate::device::{GpuInfo, GpuNumber};
 use crate::error::Kind;
 use crate::spec::ModelSpec;
 use crate::weights::Weights;
 
 /// An open GPU. This build has none.
 pub(crate) enum Gpu {}
+
+/// Returns no GPU, because this build has no code for them.
+pub const fn gpus() -> Vec<GpuInfo> {
+    Vec::new()
+}
 
 pub(crate) const fn device(number: GpuNumber) -> Result<Gpu, Kind> {
     Err(Kind::DeviceFeature { device: Device::Gpu(number), feature: "gpu" })

@@ -18,6 +18,8 @@ pub(crate) enum BenchCommand {
     Prefill(BenchPrefillArgs),
     /// Benchmark decode speed; with a grammar, both free and constrained.
     Decode(BenchDecodeArgs),
+    /// Measure the steps of a forward pass on a GPU, by the GPU's clock.
+    Steps(BenchStepsArgs),
     /// Benchmark any OpenAI-compatible server under concurrent clients; with a schema, both without and with
     /// it.
     Serve(BenchServeArgs),
@@ -129,6 +131,20 @@ pub(crate) struct BenchPrefillArgs {
     /// Number of prompt tokens.
     #[arg(short, long, value_name = "N", default_value = "512")]
     pub(crate) prompt: NonZeroUsize,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchStepsArgs {
+    #[command(flatten)]
+    pub(crate) speed: SpeedArgs,
+
+    /// Number of tokens of the pass; more than 64 are a prompt, at most 256.
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    pub(crate) tokens: NonZeroUsize,
+
+    /// Number of tokens before those of the pass.
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    pub(crate) position: NonZeroUsize,
 }
 
 #[derive(clap::Args)]

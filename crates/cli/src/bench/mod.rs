@@ -20,6 +20,7 @@ pub(crate) fn bench(command: &BenchCommand, json: Option<&Path>) -> Result<bool>
         BenchCommand::Masks(args) => masks::masks(args, json),
         BenchCommand::Prefill(args) => speed::prefill(args, json),
         BenchCommand::Decode(args) => speed::decode(args, json),
+        BenchCommand::Steps(args) => speed::steps(args, json),
         BenchCommand::Serve(args) => serve::serve(args, json),
     }
 }

@@ -17,7 +17,7 @@ use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::{Value, json};
 
 use super::{output, progress_bar};
-use crate::args::{BenchDecodeArgs, BenchPrefillArgs, ProfileArg, SpeedArgs};
+use crate::args::{BenchDecodeArgs, BenchPrefillArgs, BenchStepsArgs, ProfileArg, SpeedArgs};
 use crate::load::{self, ShapeSource};
 
 /// Task for the model if its output must match a shape. The system message describes the shape.
@@ -71,6 +71,32 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
     };
     bar.finish_and_clear();
     report.write(&Measured { reading, shaped, ..subject.measured("decode", free) })?;
+    Ok(true)
+}
+
+pub(super) fn steps(args: &BenchStepsArgs, json: Option<&Path>) -> Result<bool> {
+    let subject = Subject::open(&args.speed)?;
+    let (tokens, position) = (args.tokens.get(), args.position.get());
+    ensure!(tokens <= 256, "--tokens: a pass has at most 256 tokens");
+    let context = subject.model.context_len();
+    ensure!(tokens + position <= context, "{} tokens exceed the context length of {context}", tokens + position);
+    let times = subject.model.step_times(tokens, position)?;
+    if let Some(path) = json {
+        let steps: Vec<_> = times
+            .iter()
+            .map(|time| json!({ "name": time.name, "steps": time.steps, "seconds": time.seconds }))
+            .collect();
+        let result = json!({ "model": subject.name, "device": subject.model.computes_on(), "tokens": tokens, "position": position, "steps": steps });
+        writeln!(output(path)?, "{result}")?;
+    }
+    if json != Some(Path::new("-")) {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}, {}, {tokens} tokens after {position}:", subject.name, subject.model.computes_on())?;
+        for time in &times {
+            let (micros, each) = (time.seconds * 1e6, time.seconds * 1e6 / time.steps.max(1) as f64);
+            writeln!(out, "{:<24} {:>5} steps {micros:>10.1} µs {each:>9.2} µs each", time.name, time.steps)?;
+        }
+    }
     Ok(true)
 }
 

@@ -1,10 +1,3 @@
-@group(0) @binding(4) var<storage, read> x: array<X_TYPE>;
-// The step of each group of activations, and the sums of its two halves as 16-bit integers.
-@group(0) @binding(5) var<storage, read> heads: array<vec2<u32>>;
-@group(0) @binding(6) var<storage, read> list: array<u32>;
-@group(0) @binding(7) var<storage, read> bias: array<f32>;
-@group(0) @binding(8) var<storage, read_write> y: array<f32>;
-
 var<workgroup> partial: array<f32, PARTIALS>;
 
 // LANES threads share a row, and each thread works on ROWS rows and TOKENS tokens at once.
@@ -23,6 +16,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     JOIN
     if lane == 0u {
-        #rt if first + $ru < outputs && token + $tu < batch.tokens { y[(token + $tu) * STRIDE + FIRST + output_$r] = EPILOGUE; }
+        #rt if first + $ru < outputs GUARD && token + $tu < batch.tokens { y[(token + $tu) * STRIDE + FIRST + output_$r] = EPILOGUE; }
     }
 }

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::Network;
 use super::plan::{HEAD_ROWS, HeadRows, Kind, PIECE, Plan, Shape};
 use super::pool::Pool;
+use crate::backend::StepTime;
 use crate::ops::{scale, softcap};
 use crate::paged::{BLOCK, Table};
 
@@ -406,6 +407,50 @@ impl Memory {
         }
         Ok(states)
     }
+}
+
+impl Memory {
+    /// Measures the steps of a pass of `tokens` tokens after `position` others. Returns the number of
+    /// steps and the seconds of each group of them, and of the head.
+    pub(super) fn times(
+        &mut self,
+        network: &Network,
+        (tokens, position): (usize, usize),
+    ) -> Result<Vec<StepTime>, GpuError> {
+        const REPEATS: usize = 5;
+        let gpu = &network.gpu;
+        let mut table = Table::default();
+        table.reserve(&mut self.pool, position + tokens)?;
+        if self.pool.take_change() {
+            self.plan.rebind(gpu, &network.spec, &network.weights, &self.pool, network.kv);
+        }
+        table.advance(position);
+        let text = vec![TokenId(0); tokens];
+        let piece = Piece { lens: vec![tokens], is_tiled: tokens > GENERATED_PIECE, is_precise: false };
+        let shape = self.prepare(network, &[Segment { tokens: &text, table: &table }], &piece);
+        let mut groups = self.plan.groups(gpu, &shape);
+        gpu.write(&self.plan.head.rows, 0, &[0u32]);
+        let batch = GpuBatch { tokens: 1, ..GpuBatch::default() };
+        gpu.write(&self.plan.head.batch, 0, &[batch]);
+        groups.push(("head", self.plan.head(gpu, batch, HeadRows::All, true)));
+        groups.push(("all layers", self.plan.sections(gpu, &shape).concat()));
+        let mut times = Vec::new();
+        for (name, steps) in groups {
+            let mut seconds = Vec::new();
+            for _ in 0..REPEATS {
+                seconds.extend(gpu.time(steps.iter().cloned())?);
+            }
+            seconds.sort_by(f64::total_cmp);
+            let seconds = seconds.get(REPEATS / 2).copied().unwrap_or(f64::NAN);
+            times.push(StepTime { name, steps: steps.len(), seconds });
+        }
+        Ok(times)
+    }
+}
+
+/// Measures the steps of a pass, as [`Memory::times`] does, with memory of its own.
+pub(super) fn times(network: &Network, tokens: usize, position: usize) -> Result<Vec<StepTime>, GpuError> {
+    Memory::new(network, position + tokens)?.times(network, (tokens, position))
 }
 
 /// Returns the work of attention for a kind of layers: its items, and the first row and the number

@@ -24,8 +24,8 @@ use formwork_vocab::TokenId;
 use self::decoder::Decoder;
 use self::weights::{Refusal, Weights};
 use crate::Device;
-use crate::backend::{Adapters, Backend};
-use crate::device::GpuNumber;
+use crate::backend::{Adapters, Backend, StepTime};
+use crate::device::{GpuInfo, GpuNumber};
 use crate::error::Kind;
 use crate::ops::softcap;
 use crate::rope::Rope;
@@ -44,6 +44,30 @@ pub(crate) struct Network {
     kv: KvType,
     /// True if a token has the same bits alone and with others.
     is_invariant: bool,
+}
+
+/// Returns the GPUs of the system, hardware first. The list is empty if the system has no Vulkan
+/// loader, or if the feature `gpu` is off.
+pub fn gpus() -> Vec<GpuInfo> {
+    let mut hardware = 0;
+    let info = |adapter: formwork_gpu::Adapter| {
+        let number = if adapter.kind == AdapterKind::Cpu {
+            GpuNumber::Cpu
+        } else {
+            hardware += 1;
+            GpuNumber::Hardware(hardware - 1)
+        };
+        GpuInfo {
+            device: Device::Gpu(number),
+            name: adapter.name,
+            kind: adapter.kind.to_string(),
+            interface: adapter.interface,
+            driver: adapter.driver,
+            binding_bytes: adapter.limits.binding,
+            buffer_bytes: adapter.limits.buffer,
+        }
+    };
+    adapters().into_iter().map(info).collect()
 }
 
 /// Opens the device with this number. Drivers that compute on the CPU have no number.
@@ -140,5 +164,9 @@ impl Backend for Network {
     fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         decoder::residual_streams(self, tokens).map_err(ModelError::backend)
+    }
+
+    fn step_times(&self, tokens: usize, position: usize) -> Result<Vec<StepTime>, ModelError> {
+        decoder::times(self, tokens, position).map_err(ModelError::backend)
     }
 }

@@ -97,8 +97,8 @@ pub(super) struct Plan {
     normed: Bound,
     gather: Bound,
     head_norm: Bound,
-    head_all: Products,
-    head_listed: Products,
+    head_all: Product,
+    head_listed: Product,
     best_all: Bound,
     best_listed: Bound,
 }
@@ -116,16 +116,22 @@ pub(super) struct Shape {
     pub(super) tokens: usize,
     /// Number of items of each kind.
     pub(super) items: Vec<usize>,
-    /// True if items have several tokens.
+    /// True if the tokens are of a prompt, which has kernels for many tokens.
     pub(super) is_tiled: bool,
     /// True if activations are not rounded.
     pub(super) is_precise: bool,
 }
 
 impl Products {
-    fn steps(&self, gpu: &Gpu, batch: Batch, is_precise: bool, steps: &mut Vec<Step>) {
-        let product = if is_precise { &self.floats } else { &self.bytes };
-        product.steps(gpu, batch, steps);
+    fn steps(&self, gpu: &Gpu, shape: &Shape, steps: &mut Vec<Step>) {
+        let batch = Batch { tokens: shape.tokens as u32, ..Batch::default() };
+        if shape.is_precise {
+            self.floats.steps(gpu, batch, steps);
+        } else if shape.is_tiled {
+            self.bytes.prompt_steps(gpu, batch, steps);
+        } else {
+            self.bytes.steps(gpu, batch, steps);
+        }
     }
 }
 
@@ -178,14 +184,11 @@ impl Plan {
         };
         let vocabulary = weights.head.matrix.rows as usize;
         let output = Output { buffer: head.logits.clone(), stride: vocabulary as u32, first: 0 };
-        let products = |outputs: &Outputs| {
-            let product = |operand| {
-                let factor = weights.head.factor * spec.logit_scale;
-                let (batch, outputs) = (&head.batch, outputs.clone());
-                let inputs = Inputs { batch, x: &x, operand, bias: None, factor, outputs };
-                Product::new(gpu, &weights.head.matrix, &inputs, &output)
-            };
-            Products { bytes: product(Operand::Bytes), floats: product(Operand::Floats) }
+        let product = |outputs| {
+            let factor = weights.head.factor * spec.logit_scale;
+            let (batch, operand) = (&head.batch, Operand::Bytes);
+            let inputs = Inputs { batch, x: &x, operand, bias: None, factor, outputs };
+            Product::new(gpu, &weights.head.matrix, &inputs, &output)
         };
         let best = |count| {
             layer::best(gpu, &head.batch, count, (&head.logits, vocabulary), (&head.best, head.parts))
@@ -193,8 +196,8 @@ impl Plan {
         let plan = Self {
             gather: layer::gather(gpu, &head.batch, &head.rows, (&workspace.residual, spec.hidden), &gathered),
             head_norm: head_norm.bind(gpu, &head.batch, &x),
-            head_all: products(&Outputs::All),
-            head_listed: products(&Outputs::Listed(head.list.clone())),
+            head_all: product(Outputs::All),
+            head_listed: product(Outputs::Listed(head.list.clone())),
             best_all: best(Some(vocabulary)),
             best_listed: best(None),
             last,
@@ -228,36 +231,70 @@ impl Plan {
     /// section, and after each further section has the output of one more layer.
     pub(super) fn sections(&self, gpu: &Gpu, shape: &Shape) -> Vec<Vec<Step>> {
         let tokens = shape.tokens as u32;
-        let batch = Batch { tokens, ..Batch::default() };
         let mut sections = Vec::with_capacity(self.layers.len() + 1);
         let mut steps = Vec::new();
         for layer in &self.layers {
             steps.push(layer.enter_norm.first(tokens));
             sections.push(std::mem::take(&mut steps));
-            let precise = shape.is_precise;
-            layer.qkv.iter().for_each(|product| product.steps(gpu, batch, precise, &mut steps));
+            layer.qkv.iter().for_each(|product| product.steps(gpu, shape, &mut steps));
             layer.attention.steps(tokens, shape.items[layer.kind] as u32, shape.is_tiled, &mut steps);
-            layer.output.steps(gpu, batch, precise, &mut steps);
+            layer.output.steps(gpu, shape, &mut steps);
             steps.push(layer.middle_norm.first(tokens));
-            layer.gate_up.iter().for_each(|product| product.steps(gpu, batch, precise, &mut steps));
+            layer.gate_up.iter().for_each(|product| product.steps(gpu, shape, &mut steps));
             steps.push(layer.activate.step(tokens));
-            layer.down.steps(gpu, batch, precise, &mut steps);
+            layer.down.steps(gpu, shape, &mut steps);
         }
         steps.push(self.last.first(tokens));
         sections.push(steps);
         sections
     }
 
+    /// Returns the steps of all layers by what they do, for measurements.
+    pub(super) fn groups(&self, gpu: &Gpu, shape: &Shape) -> Vec<(&'static str, Vec<Step>)> {
+        let tokens = shape.tokens as u32;
+        let layers = &self.layers;
+        let all = |step: &dyn Fn(&PlannedLayer, &mut Vec<Step>)| {
+            let mut steps = Vec::new();
+            layers.iter().for_each(|layer| step(layer, &mut steps));
+            steps
+        };
+        let attention = |part: usize| {
+            all(&|layer, steps| {
+                let mut own = Vec::new();
+                layer.attention.steps(tokens, shape.items[layer.kind] as u32, shape.is_tiled, &mut own);
+                steps.push(own.swap_remove(part));
+            })
+        };
+        let products = |of: &dyn Fn(&PlannedLayer) -> Vec<&Products>| {
+            all(&|layer, steps| {
+                of(layer).iter().for_each(|product| product.steps(gpu, shape, steps));
+            })
+        };
+        vec![
+            ("norms", all(&|layer, steps| {
+                steps.extend([layer.enter_norm.first(tokens), layer.middle_norm.first(tokens)]);
+            })),
+            ("queries, keys, values", products(&|layer| layer.qkv.iter().collect())),
+            ("rotation, cache", attention(0)),
+            ("attention", attention(1)),
+            ("joining of spans", attention(2)),
+            ("output", products(&|layer| vec![&layer.output])),
+            ("gate, up", products(&|layer| layer.gate_up.iter().collect())),
+            ("activation", all(&|layer, steps| steps.push(layer.activate.step(tokens)))),
+            ("down", products(&|layer| vec![&layer.down])),
+        ]
+    }
+
     /// Returns the steps that compute logits of some rows, after those of the layers.
     pub(super) fn head(&self, gpu: &Gpu, batch: Batch, rows: HeadRows, is_largest: bool) -> Vec<Step> {
         let mut steps = vec![self.gather.step(batch.tokens), self.head_norm.first(batch.tokens)];
-        let (products, best, count) = match rows {
+        let (product, best, count) = match rows {
             HeadRows::All => (&self.head_all, &self.best_all, self.head.parts as u32),
             HeadRows::Listed => {
                 (&self.head_listed, &self.best_listed, (batch.rows as usize).div_ceil(layer::BEST) as u32)
             }
         };
-        products.steps(gpu, batch, false, &mut steps);
+        product.steps(gpu, batch, &mut steps);
         if is_largest {
             let mut step = best.step(batch.tokens);
             step.workgroups[0] = count;

@@ -74,11 +74,12 @@ fn random_calls_give_the_results_of_the_cpu() {
             if open_on(device, &file).is_none() {
                 continue;
             }
-            // Keys and values of quantised models have 16 bits on both sides, in different forms.
-            let bound = if dtype == GgmlDType::F32 { 1e-4 } else { tiny::HALF_KEYS };
+            // Both sides store keys and values of quantised models in 16 bits, but in different forms.
+            // A small difference can round an activation to the next of 8 bits.
+            let bound = if dtype == GgmlDType::F32 { 1e-4 } else { 5e-2 };
             let mut pair = Pair::new(&file, device, bound);
             for _ in 0..30 {
-                pair.step(name);
+                pair.step(&format!("{name} {dtype:?}"));
             }
             let text: Vec<TokenId> = tokens(40, 3).iter().map(|t| TokenId(t.0 % LEAST_VOCABULARY)).collect();
             let [cpu, gpu] = [0, 1].map(|side| {
