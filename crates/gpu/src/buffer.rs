@@ -1,8 +1,8 @@
 //! Memory of the device.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -84,9 +84,23 @@ impl Gpu {
         self.0.queue.submit([encoder.finish()]);
     }
 
-    /// Creates a buffer of `bytes` bytes that the CPU can read ([`Step::run`](crate::Step)).
+    /// Returns a buffer of at least `bytes` bytes that the CPU can read.
     pub(crate) fn staging(&self, bytes: u64) -> Buffer {
-        self.create(bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)
+        let mut idle = self.0.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |buffer: &Buffer| (bytes..=4 * bytes.max(1 << 12)).contains(&buffer.bytes());
+        match idle.iter().position(fits) {
+            Some(index) => idle.swap_remove(index),
+            None => self.create(bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST),
+        }
+    }
+
+    /// Keeps a staging buffer for later use.
+    pub(crate) fn recycle(&self, staging: Buffer) {
+        const MOST: usize = 8;
+        let mut idle = self.0.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST {
+            idle.push(staging);
+        }
     }
 
     /// Waits for the device, and returns the values of the first `count` elements of a staging
@@ -125,7 +139,9 @@ impl Gpu {
         let size = (range.len() * size_of::<T>()) as u64;
         let staging = self.staging(size);
         self.copy((buffer, (range.start * size_of::<T>()) as u64), (&staging, 0), size);
-        self.mapped(&staging, range.len())
+        let values = self.mapped(&staging, range.len())?;
+        self.recycle(staging);
+        Ok(values)
     }
 }
 

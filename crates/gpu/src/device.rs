@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::GpuError;
+use crate::{Buffer, GpuError};
 use crate::kernel::{Access, Compiled, Layout};
 
 /// Kind of an adapter.
@@ -74,9 +74,13 @@ pub struct Adapter {
 /// Returns the adapters of the system. Hardware comes first, and drivers on the CPU last. The list
 /// is empty if the system has no Vulkan loader.
 pub fn adapters() -> Vec<Adapter> {
-    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL;
-    let instance = wgpu::Instance::new(descriptor);
+    // Drivers fail after some dozens of instances, even if each is dropped before the next.
+    static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
+    let instance = INSTANCE.get_or_init(|| {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL;
+        wgpu::Instance::new(descriptor)
+    });
     let found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
     let mut adapters: Vec<Adapter> = found.into_iter().map(Adapter::new).collect();
     adapters.sort_by_key(|adapter| match adapter.kind {
@@ -141,6 +145,7 @@ impl Adapter {
             state,
             layouts: Mutex::default(),
             compiled: Mutex::default(),
+            staging: Mutex::default(),
         })))
     }
 }
@@ -157,6 +162,8 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) layouts: Mutex<HashMap<Vec<Access>, Arc<Layout>>>,
     pub(crate) compiled: Mutex<HashMap<String, Arc<Compiled>>>,
+    /// Idle buffers that the CPU can read.
+    pub(crate) staging: Mutex<Vec<Buffer>>,
 }
 
 /// Errors that the device reported, and the size of its buffers.

@@ -48,6 +48,30 @@ pub struct Step {
     pub workgroups: [u32; 3],
 }
 
+/// Steps that were recorded, but not submitted.
+pub struct Recorded {
+    commands: wgpu::CommandBuffer,
+    staging: Buffer,
+}
+
+/// Steps that were submitted, and whose result was not read yet.
+pub struct Submitted {
+    gpu: Gpu,
+    staging: Buffer,
+}
+
+impl Submitted {
+    /// Waits for the steps, and returns the first `count` elements of their result.
+    ///
+    /// # Errors
+    /// Returns an error if the device reported one.
+    pub fn wait<T: AnyBitPattern + NoUninit>(self, count: usize) -> Result<Vec<T>, GpuError> {
+        let values = self.gpu.mapped(&self.staging, count)?;
+        self.gpu.recycle(self.staging);
+        Ok(values)
+    }
+}
+
 impl Gpu {
     fn layout(&self, accesses: &[Access]) -> Arc<Layout> {
         let mut layouts = self.0.layouts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,14 +197,33 @@ impl Gpu {
         result: &Buffer,
         count: usize,
     ) -> Result<Vec<T>, GpuError> {
-        let bytes = (count * size_of::<T>()) as u64;
+        let recorded = self.record_and_read(steps, result, (count * size_of::<T>()) as u64);
+        self.submit(recorded)?.wait(count)
+    }
+
+    /// Records steps that are submitted later, and the reading of the first `bytes` bytes of `result`
+    /// after them. A device can run other steps meanwhile.
+    pub fn record_and_read(
+        &self,
+        steps: impl IntoIterator<Item = Step>,
+        result: &Buffer,
+        bytes: u64,
+    ) -> Recorded {
         let staging = self.staging(bytes);
         let mut encoder = self.0.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         Self::record(&mut encoder, steps);
         encoder.copy_buffer_to_buffer(result.inner(), 0, staging.inner(), 0, bytes);
-        self.0.queue.submit([encoder.finish()]);
+        Recorded { commands: encoder.finish(), staging }
+    }
+
+    /// Submits recorded steps.
+    ///
+    /// # Errors
+    /// Returns an error if the device reported one.
+    pub fn submit(&self, recorded: Recorded) -> Result<Submitted, GpuError> {
+        self.0.queue.submit([recorded.commands]);
         self.check()?;
-        self.mapped(&staging, count)
+        Ok(Submitted { gpu: self.clone(), staging: recorded.staging })
     }
 
     /// Runs steps, and returns the time that the device took, in seconds. Returns `None` if the device

@@ -21,6 +21,7 @@ mod error;
 mod kernel;
 pub mod layer;
 pub mod product;
+mod self_test;
 mod source;
 pub mod weights;
 
@@ -30,4 +31,5 @@ mod tests;
 pub use self::buffer::Buffer;
 pub use self::device::{Adapter, AdapterKind, Gpu, Limits, adapters};
 pub use self::error::GpuError;
-pub use self::kernel::{Access, Bindings, Kernel, Step};
+pub use self::kernel::{Access, Bindings, Kernel, Recorded, Step, Submitted};
+pub use self::self_test::is_batch_invariant;

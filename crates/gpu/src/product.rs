@@ -1,5 +1,8 @@
 //! Products of matrices with activations.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::kernel::Access::{self, Read, Uniform, Write};
 use crate::source::{fill, float, unroll};
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
@@ -93,6 +96,16 @@ pub struct Product {
     factor: f32,
     has_bias: bool,
     is_listed: bool,
+    /// Kernels by part and shape, compiled when they are first needed.
+    kernels: Arc<Mutex<HashMap<(usize, KernelShape), Kernel>>>,
+}
+
+/// Shape of a kernel's workgroups.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum KernelShape {
+    /// Numbers of tokens, and of rows of a thread.
+    Tokens(u32, u32),
+    Prompt,
 }
 
 #[derive(Clone)]
@@ -153,17 +166,18 @@ impl Product {
             factor: inputs.factor,
             has_bias: inputs.bias.is_some(),
             is_listed,
+            kernels: Arc::default(),
         }
     }
 
     /// Appends the steps that multiply all parts for a pass.
     pub fn steps(&self, gpu: &Gpu, batch: Batch, steps: &mut Vec<crate::Step>) {
         let tile = *TILES.iter().find(|tile| **tile >= batch.tokens).unwrap_or(&TILES[TILES.len() - 1]);
-        for part in &self.parts {
+        for (index, part) in self.parts.iter().enumerate() {
             let outputs = if self.is_listed { batch.rows } else { part.rows };
             // More rows at once read activations less often, and fewer rows use more of the device.
             let rows = if outputs >= 4096 { 2 } else { 1 };
-            let kernel = self.kernel(gpu, part, tile, rows);
+            let kernel = self.kernel(gpu, index, KernelShape::Tokens(tile, rows));
             let per_workgroup = THREADS / LANES * rows;
             let workgroups = [outputs.div_ceil(per_workgroup), batch.tokens.div_ceil(tile), 1];
             steps.push(crate::Step { kernel, bindings: part.bindings.clone(), workgroups });
@@ -173,8 +187,8 @@ impl Product {
     /// Appends the steps that multiply all parts for a prompt. A workgroup has 64 tokens, so that it
     /// reads weights less often than those of [`Product::steps`]. Groups are added in another order.
     pub fn prompt_steps(&self, gpu: &Gpu, batch: Batch, steps: &mut Vec<crate::Step>) {
-        for part in &self.parts {
-            let kernel = self.prompt_kernel(gpu, part);
+        for (index, part) in self.parts.iter().enumerate() {
+            let kernel = self.kernel(gpu, index, KernelShape::Prompt);
             let workgroups = [part.rows.div_ceil(64), batch.tokens.div_ceil(64), 1];
             steps.push(crate::Step { kernel, bindings: part.bindings.clone(), workgroups });
         }
@@ -188,7 +202,16 @@ impl Product {
         self.compile(gpu, part, &source, "acc_$r_$t", (4, 4))
     }
 
-    fn kernel(&self, gpu: &Gpu, part: &BoundPart, tokens: u32, rows: u32) -> Kernel {
+    fn kernel(&self, gpu: &Gpu, part: usize, shape: KernelShape) -> Kernel {
+        let mut known = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = known.entry((part, shape)).or_insert_with(|| match shape {
+            KernelShape::Tokens(tokens, rows) => self.token_kernel(gpu, &self.parts[part], tokens, rows),
+            KernelShape::Prompt => self.prompt_kernel(gpu, &self.parts[part]),
+        });
+        kernel.clone()
+    }
+
+    fn token_kernel(&self, gpu: &Gpu, part: &BoundPart, tokens: u32, rows: u32) -> Kernel {
         let body = match self.operand {
             Operand::Bytes => include_str!("shaders/int8.wgsl").to_owned() + &self.dots(),
             Operand::Floats => include_str!("shaders/floats.wgsl").to_owned(),

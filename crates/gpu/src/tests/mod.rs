@@ -1,15 +1,17 @@
-//! Kernels against plain Rust, on the adapter with the number `FORMWORK_TEST_GPU`. Without this
-//! variable, the tests use a driver on the CPU, and pass without one.
+//! Kernels against plain Rust, on the device that `FORMWORK_TEST_GPU` names, such as `gpu:0`. Without
+//! this variable, the tests use a driver on the CPU, and pass without one.
 
 mod products;
+mod translations;
 
 use crate::{AdapterKind, Gpu, adapters};
 
 /// Returns the tested device. `binding` is its limit for bindings, in bytes.
 fn gpu(binding: Option<u64>) -> Option<Gpu> {
     let adapters = adapters();
-    let adapter = match std::env::var("FORMWORK_TEST_GPU") {
-        Ok(number) => adapters.get(number.parse::<usize>().unwrap()),
+    let name = std::env::var("FORMWORK_TEST_GPU").unwrap_or_else(|_| "gpu:cpu".to_owned());
+    let adapter = match name.strip_prefix("gpu:").unwrap().parse::<usize>() {
+        Ok(number) => adapters.get(number),
         Err(_) => adapters.iter().find(|adapter| adapter.kind == AdapterKind::Cpu),
     };
     let Some(adapter) = adapter else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use formwork_gpu::GpuError;
+use formwork_gpu::{Buffer, GpuError, Recorded};
 use formwork_gpu::layer::{Best, Item, SPAN};
 use formwork_gpu::product::Batch as GpuBatch;
 use formwork_kernels::Team;
@@ -36,6 +36,27 @@ pub(super) struct Decoder {
 struct Memory {
     pool: Pool,
     plan: Plan,
+    /// Steps that were recorded while the device ran others, for a pass like the last one.
+    ahead: Option<(Key, Recorded)>,
+}
+
+/// Everything that the steps of a pass depend on. The rest is in buffers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Key {
+    /// The layers. `None` for a head alone.
+    layers: Option<Shape>,
+    head: HeadShape,
+}
+
+/// What a head computes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct HeadShape {
+    rows: HeadRows,
+    /// Number of tokens.
+    tokens: u32,
+    /// Upper limit of the number of listed rows.
+    listed: u32,
+    is_largest: bool,
 }
 
 /// The tokens of one sequence that a pass computes.
@@ -139,7 +160,7 @@ impl Memory {
     pub(super) fn new(network: &Network, context: usize) -> Result<Self, GpuError> {
         let pool = Pool::new(&network.gpu, &network.spec, network.kv)?;
         let plan = Plan::new(&network.gpu, &network.spec, &network.weights, &pool, (network.kv, context))?;
-        Ok(Self { pool, plan })
+        Ok(Self { pool, plan, ahead: None })
     }
 
     fn advance(
@@ -155,6 +176,7 @@ impl Memory {
             }
             if self.pool.take_change() {
                 self.plan.rebind(&network.gpu, &network.spec, &network.weights, &self.pool, network.kv);
+                self.ahead = None;
             }
             let mut segments = Vec::new();
             let mut jobs = Vec::new();
@@ -173,11 +195,11 @@ impl Memory {
             }
             let shape = self.prepare(network, &segments, &piece);
             drop(segments);
-            let steps = self.plan.sections(&network.gpu, &shape).concat();
             if wants_states {
                 let hidden = network.spec.hidden;
                 let width = hidden.next_multiple_of(32);
                 let (normed, states) = self.plan.normed(shape.tokens);
+                let steps = self.plan.sections(&network.gpu, &shape).concat();
                 let steps = steps.into_iter().chain([normed]);
                 let states = network.gpu.run_and_read::<f32>(steps, states, shape.tokens * width)?;
                 let mut rows = states.chunks_exact(width).map(|row| &row[..hidden]);
@@ -185,7 +207,7 @@ impl Memory {
                     rows.by_ref().take(*len).for_each(|row| run.states.extend(row));
                 }
             } else {
-                let rows = self.rows(network, steps, &jobs)?;
+                let rows = self.rows(network, shape, &jobs)?;
                 for (job, row) in jobs.iter().zip(rows) {
                     runs[job.run].rows.push(row);
                 }
@@ -283,52 +305,84 @@ impl Memory {
     }
 
     /// Runs the steps of the layers, and then computes the rows of logits of `jobs`.
-    fn rows(
-        &self,
-        network: &Network,
-        layers: Vec<formwork_gpu::Step>,
-        jobs: &[Job<'_>],
-    ) -> Result<Vec<Vec<f32>>, GpuError> {
+    fn rows(&mut self, network: &Network, shape: Shape, jobs: &[Job<'_>]) -> Result<Vec<Vec<f32>>, GpuError> {
         let mut rows = vec![Vec::new(); jobs.len()];
         let limit = network.spec.vocabulary / LISTED;
-        let mut steps = Some(layers);
-        let whole: Vec<usize> = (0..jobs.len()).filter(|&index| jobs[index].listed(limit).is_none()).collect();
+        let mut layers = Some(shape);
+        let whole: Vec<usize> =
+            (0..jobs.len()).filter(|&index| jobs[index].listed(limit).is_none()).collect();
         for group in whole.chunks(HEAD_ROWS) {
             let given: Vec<&Job<'_>> = group.iter().map(|&index| &jobs[index]).collect();
-            let computed = self.whole_rows(network, steps.take().unwrap_or_default(), &given)?;
+            let computed = self.whole_rows(network, layers.take(), &given)?;
             for (&index, row) in group.iter().zip(computed) {
                 rows[index] = row;
             }
         }
         for (index, job) in jobs.iter().enumerate() {
             if let Some(set) = job.listed(limit) {
-                rows[index] = self.listed_row(network, steps.take().unwrap_or_default(), job, set)?;
+                rows[index] = self.listed_row(network, &mut layers, job, set)?;
             }
         }
-        if let Some(steps) = steps {
-            network.gpu.run(steps)?;
+        if let Some(shape) = layers {
+            network.gpu.run(self.plan.sections(&network.gpu, &shape).concat())?;
         }
         Ok(rows)
     }
 
+    /// Runs the layers, if they are given, and the head, and returns the first `count` elements of
+    /// `result`. While the device works, records the same steps again: the next token needs them.
+    fn run<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+        &mut self,
+        network: &Network,
+        key: Key,
+        (result, size): (Buffer, usize),
+        count: usize,
+    ) -> Result<Vec<T>, GpuError> {
+        let gpu = &network.gpu;
+        let record = |plan: &Plan| {
+            let layers = key.layers.as_ref().map(|shape| plan.sections(gpu, shape));
+            let HeadShape { rows, tokens, listed, is_largest } = key.head;
+            let batch = GpuBatch { tokens, rows: listed, ..GpuBatch::default() };
+            let steps = layers.into_iter().flatten().flatten();
+            let steps = steps.chain(plan.head(gpu, batch, rows, is_largest));
+            gpu.record_and_read(steps, &result, (size * size_of::<T>()) as u64)
+        };
+        let recorded = match self.ahead.take() {
+            Some((known, recorded)) if known == key => recorded,
+            _ => record(&self.plan),
+        };
+        let submitted = gpu.submit(recorded)?;
+        if key.layers.as_ref().is_some_and(|shape| !shape.is_tiled && !shape.is_precise) {
+            let recorded = record(&self.plan);
+            self.ahead = Some((key, recorded));
+        }
+        submitted.wait(count)
+    }
+
     /// Computes whole rows, and masks them.
     fn whole_rows(
-        &self,
+        &mut self,
         network: &Network,
-        mut steps: Vec<formwork_gpu::Step>,
+        layers: Option<Shape>,
         jobs: &[&Job<'_>],
     ) -> Result<Vec<Vec<f32>>, GpuError> {
-        let (gpu, head) = (&network.gpu, &self.plan.head);
+        let head = &self.plan.head;
         let vocabulary = network.spec.vocabulary;
         let numbers: Vec<u32> = jobs.iter().map(|job| job.token as u32).collect();
-        gpu.write(&head.rows, 0, &numbers);
-        let batch = GpuBatch { tokens: jobs.len() as u32, ..GpuBatch::default() };
-        gpu.write(&head.batch, 0, &[batch]);
-        let only_largest = jobs.iter().all(|job| job.is_largest && job.set.is_none());
-        steps.extend(self.plan.head(gpu, batch, HeadRows::All, only_largest));
-        if only_largest {
-            let parts = gpu.run_and_read::<Best>(steps, &head.best, jobs.len() * head.parts)?;
-            let found: Option<Vec<_>> = parts.chunks(head.parts).map(unique).collect();
+        let tokens = jobs.len() as u32;
+        network.gpu.write(&head.rows, 0, &numbers);
+        network.gpu.write(&head.batch, 0, &[GpuBatch { tokens, ..GpuBatch::default() }]);
+        let is_largest = jobs.iter().all(|job| job.is_largest && job.set.is_none());
+        let key = |layers, is_largest| Key {
+            layers,
+            head: HeadShape { rows: HeadRows::All, tokens, listed: 0, is_largest },
+        };
+        let (logits, best, parts) = (head.logits.clone(), head.best.clone(), head.parts);
+        let mut layers = layers;
+        if is_largest {
+            let count = jobs.len() * parts;
+            let found = self.run::<Best>(network, key(layers.take(), true), (best, count), count)?;
+            let found: Option<Vec<_>> = found.chunks(parts).map(unique).collect();
             if let Some(found) = found {
                 let row = |(place, value)| {
                     let mut row = vec![f32::NEG_INFINITY; vocabulary];
@@ -337,9 +391,9 @@ impl Memory {
                 };
                 return Ok(found.into_iter().map(row).collect());
             }
-            steps = Vec::new();
         }
-        let values = gpu.run_and_read::<f32>(steps, &head.logits, jobs.len() * vocabulary)?;
+        let count = jobs.len() * vocabulary;
+        let values = self.run::<f32>(network, key(layers, false), (logits, count), count)?;
         let rows = values.chunks(vocabulary).zip(jobs).map(|(row, job)| {
             let mut row = row.to_vec();
             if let Some(cap) = network.spec.logit_softcap {
@@ -350,11 +404,11 @@ impl Memory {
         Ok(rows.collect())
     }
 
-    /// Computes the logits of the tokens in `set`.
+    /// Computes the logits of the tokens in `set`, after the layers if they are given.
     fn listed_row(
-        &self,
+        &mut self,
         network: &Network,
-        mut steps: Vec<formwork_gpu::Step>,
+        layers: &mut Option<Shape>,
         job: &Job<'_>,
         set: &TokenSet,
     ) -> Result<Vec<f32>, GpuError> {
@@ -363,15 +417,20 @@ impl Memory {
         let tokens: Vec<u32> =
             set.iter().map(|token| token.0).filter(|token| (*token as usize) < row.len()).collect();
         if tokens.is_empty() {
-            gpu.run(steps)?;
             return Ok(row);
         }
         gpu.write(&head.list, 0, &tokens);
         gpu.write(&head.rows, 0, &[job.token as u32]);
-        let batch = GpuBatch { tokens: 1, rows: tokens.len() as u32, ..GpuBatch::default() };
-        gpu.write(&head.batch, 0, &[batch]);
-        steps.extend(self.plan.head(gpu, batch, HeadRows::Listed, false));
-        let values = gpu.run_and_read::<f32>(steps, &head.logits, tokens.len())?;
+        let rows = tokens.len() as u32;
+        gpu.write(&head.batch, 0, &[GpuBatch { tokens: 1, rows, ..GpuBatch::default() }]);
+        // Workgroups beyond the last row end at once, and more passes have equal steps.
+        let listed = rows.next_power_of_two().max(64);
+        let key = Key {
+            layers: layers.take(),
+            head: HeadShape { rows: HeadRows::Listed, tokens: 1, listed, is_largest: false },
+        };
+        let result = (head.logits.clone(), listed.min(network.spec.vocabulary as u32) as usize);
+        let values = self.run::<f32>(network, key, result, tokens.len())?;
         for (token, value) in tokens.into_iter().zip(values) {
             row[token as usize] = network.finished(value);
         }

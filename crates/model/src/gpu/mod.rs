@@ -17,7 +17,7 @@ mod weights;
 use std::sync::Arc;
 
 use formwork_gpu::layer::KvType;
-use formwork_gpu::{AdapterKind, Gpu, GpuError, adapters};
+use formwork_gpu::{AdapterKind, Gpu, GpuError, adapters, is_batch_invariant};
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
@@ -113,7 +113,19 @@ pub(crate) fn open(
     let kv = if weights.layers.iter().all(is_f32) { KvType::F32 } else { KvType::F16 };
     let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
     let rope = Rope::new(&spec, context);
-    let is_invariant = true;
+    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
+    // The products of a layer read rows of different lengths.
+    let matrices = on_device.layers.first().map(|layer| [&layer.qkv[0], &layer.output, &layer.down]);
+    let mut is_invariant = true;
+    for linear in matrices.into_iter().flatten() {
+        is_invariant &= is_batch_invariant(&gpu, &linear.matrix).map_err(fail)?;
+    }
+    if !is_invariant {
+        tracing::warn!(
+            device = %Device::Gpu(number),
+            "the driver rounds products of several tokens differently, so results depend on other requests"
+        );
+    }
     Ok(Arc::new(Network { gpu, number, spec, embedding, weights: on_device, rope, kv, is_invariant }))
 }
 

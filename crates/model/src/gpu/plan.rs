@@ -111,7 +111,7 @@ pub(super) enum HeadRows {
 }
 
 /// Properties of a pass that decide on its steps.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Shape {
     pub(super) tokens: usize,
     /// Number of items of each kind.

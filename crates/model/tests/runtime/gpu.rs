@@ -4,13 +4,14 @@
 //! CPU, and pass without one.
 
 use candle_core::quantized::GgmlDType;
+use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
 use formwork_model::{Device, Model, OpenOptions};
-use formwork_vocab::TokenId;
+use formwork_vocab::{TokenId, TokenSet};
 
 use crate::pair::{LEAST_VOCABULARY, Pair};
 use crate::published::goldens;
 use crate::converted;
-use crate::tiny::{self, CONTEXT, open_with, tokens};
+use crate::tiny::{self, CONTEXT, append, open_with, tokens};
 
 /// Returns the tested device, or `None` if the system has no driver for it.
 pub(crate) fn tested() -> Option<Device> {
@@ -33,7 +34,7 @@ pub(crate) fn open_on(device: Device, file: &[u8]) -> Option<Model> {
     match open_with(file, OpenOptions { device, ..OpenOptions::default() }) {
         Ok(model) => Some(model),
         Err(error) => {
-            assert!(error.to_string().contains("GPUs cannot compute"), "{error}");
+            assert!(error.to_string().contains("GPUs cannot compute"), "{error:?}");
             None
         }
     }
@@ -49,7 +50,7 @@ fn gpus_compute_what_transformers_does() {
         let model = match Model::open(folder.path(), options) {
             Ok(model) => model,
             Err(error) => {
-                assert!(error.to_string().contains("GPUs cannot compute"), "{name}: {error}");
+                assert!(error.to_string().contains("GPUs cannot compute"), "{name}: {error:?}");
                 continue;
             }
         };
@@ -92,4 +93,100 @@ fn random_calls_give_the_results_of_the_cpu() {
             assert!(error <= bound * largest, "{name} {dtype:?}: {error}");
         }
     }
+}
+
+/// Calls `check` with some models on the tested device, with quantised weights.
+fn each_model(check: impl Fn(&mut dyn LanguageModel)) {
+    let Some(device) = tested() else { return };
+    // Windows, caps, norms after blocks, and norms of whole rows of queries.
+    let names = ["llama-64", "gemma2-64", "olmo2-64"];
+    for (_, golden) in goldens().iter().filter(|(name, _)| names.contains(&name.as_str())) {
+        let file = converted::gguf_with(golden, GgmlDType::Q8_0, Some(CONTEXT as u32));
+        let model = open_on(device, &file).expect("the models are dense");
+        check(&mut *model.language_model());
+    }
+}
+
+/// Returns tokens that every model has. They depend on `seed`.
+fn text(len: usize, seed: usize) -> Vec<TokenId> {
+    tokens(len, seed).into_iter().map(|token| TokenId(token.0 % LEAST_VOCABULARY)).collect()
+}
+
+#[test]
+fn a_batch_gives_the_bits_of_its_runs_alone() {
+    each_model(|model| {
+        assert!(model.is_batch_invariant());
+        let texts: Vec<_> = [330, 1, 70, 3].iter().enumerate().map(|(seed, &len)| text(len, seed)).collect();
+        let roles = [Role::Prompt, Role::Generated, Role::Generated, Role::Prompt];
+        let sequences: Vec<_> = texts.iter().map(|_| model.open()).collect();
+        let run = |index: usize| Run {
+            sequence: sequences[index],
+            tokens: &texts[index],
+            role: roles[index],
+            wanted: Wanted::All,
+        };
+        let together = model.forward(&Batch { runs: (0..4).map(run).collect() }).unwrap();
+        for index in 0..4 {
+            let alone = model.open();
+            // A prompt may be cut anywhere, and generated tokens may come one by one.
+            let (before, last) = texts[index].split_at(texts[index].len() * 2 / 3);
+            let pieces = if roles[index] == Role::Prompt { before.chunks(47) } else { before.chunks(1) };
+            for piece in pieces {
+                append(model, alone, piece, roles[index], Wanted::Nothing).unwrap();
+            }
+            let row = append(model, alone, last, roles[index], Wanted::All).unwrap();
+            assert_eq!(row, together.row(index), "run {index}");
+        }
+    });
+}
+
+#[test]
+fn forks_and_cut_sequences_give_the_bits_of_fresh_ones() {
+    each_model(|model| {
+        let (prompt, own, others) = (text(290, 4), text(9, 5), text(70, 6));
+        let fresh = model.open();
+        append(model, fresh, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        let expected = append(model, fresh, &own, Role::Generated, Wanted::All).unwrap();
+        let parent = model.open();
+        append(model, parent, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        let fork = model.fork(parent, prompt.len()).unwrap();
+        // The parent writes to the same positions as the fork.
+        append(model, parent, &others, Role::Generated, Wanted::Nothing).unwrap();
+        assert_eq!(append(model, fork, &own, Role::Generated, Wanted::All).unwrap(), expected);
+        model.truncate(parent, 101).unwrap();
+        append(model, parent, &prompt[101..], Role::Prompt, Wanted::Nothing).unwrap();
+        assert_eq!(append(model, parent, &own, Role::Generated, Wanted::All).unwrap(), expected);
+    });
+}
+
+/// Returns the row of logits after a prompt and a generated token.
+fn row(model: &mut dyn LanguageModel, wanted: Wanted<'_>) -> Vec<f32> {
+    let prompt = text(20, 7);
+    let sequence = model.open();
+    append(model, sequence, &prompt[..19], Role::Prompt, Wanted::Nothing).unwrap();
+    let row = append(model, sequence, &prompt[19..], Role::Generated, wanted).unwrap();
+    model.close(sequence);
+    row
+}
+
+#[test]
+fn a_masked_head_has_the_bits_of_the_whole_head() {
+    each_model(|model| {
+        let full = row(model, Wanted::All);
+        for step in [1, 2, 5, 17, 95] {
+            let mut set = TokenSet::empty(full.len());
+            (3..full.len()).step_by(step).for_each(|token| set.insert(TokenId(token as u32)));
+            let expected = masked(full.clone(), Some(&set));
+            assert_eq!(row(model, Wanted::Only(&set)), expected, "every {step}");
+            let largest = expected.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            for (given, expected) in row(model, Wanted::Largest(Some(&set))).iter().zip(&expected) {
+                assert!(given == expected || *given == f32::NEG_INFINITY && *expected < largest);
+            }
+        }
+        let largest = full.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let given = row(model, Wanted::Largest(None));
+        for (given, expected) in given.iter().zip(&full) {
+            assert!(given == expected || *given == f32::NEG_INFINITY && *expected < largest);
+        }
+    });
 }

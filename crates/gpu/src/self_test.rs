@@ -1,0 +1,60 @@
+//! A test of the device at start.
+
+use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product};
+use crate::weights::Matrix;
+use crate::{Gpu, GpuError};
+
+/// Reports whether the products of a token with `matrix` have the same bits alone, among others, and
+/// for a list of rows.
+///
+/// Kernels for other numbers of tokens are other programs, and a driver may round their sums
+/// differently.
+///
+/// # Errors
+/// Returns an error if the device reported one.
+pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> {
+    const TOKENS: u32 = 8;
+    let width = matrix.groups as usize * 32;
+    let x = activations(gpu, TOKENS as usize, width)?;
+    let rows = matrix.rows;
+    let listed: Vec<u32> = (0..rows).step_by(rows.div_ceil(100) as usize).collect();
+    let run = |tokens: u32, list: Option<&[u32]>| {
+        let count = list.map_or(rows, |list| list.len() as u32);
+        let batch = Batch { tokens, rows: count, ..Batch::default() };
+        let uniform = gpu.upload(&[batch])?;
+        let outputs = match list {
+            None => Outputs::All,
+            Some(list) => Outputs::Listed(gpu.upload(list)?),
+        };
+        let buffer = gpu.buffer(u64::from(tokens * count) * 4);
+        let output = Output { buffer, stride: count, first: 0 };
+        let inputs = Inputs { batch: &uniform, x: &x, operand: Operand::Bytes, bias: None, factor: 1.0, outputs };
+        let mut steps = Vec::new();
+        Product::new(gpu, matrix, &inputs, &output).steps(gpu, batch, &mut steps);
+        gpu.run_and_read::<u32>(steps, &output.buffer, (tokens * count) as usize)
+    };
+    let together = run(TOKENS, None)?;
+    for tokens in [1, 2, 4] {
+        if run(tokens, None)? != together[..(tokens * rows) as usize] {
+            return Ok(false);
+        }
+    }
+    let picked: Vec<u32> = listed.iter().map(|row| together[*row as usize]).collect();
+    Ok(run(1, Some(&listed))? == picked)
+}
+
+/// Creates varied activations in both forms. The forms need not agree.
+fn activations(gpu: &Gpu, tokens: usize, width: usize) -> Result<Activations, GpuError> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state
+    };
+    let floats: Vec<f32> = (0..tokens * width).map(|_| next() as f32 / u32::MAX as f32 - 0.5).collect();
+    let codes: Vec<u32> = (0..tokens * width / 4).map(|_| next()).collect();
+    let heads: Vec<[u32; 2]> =
+        (0..tokens * width / 32).map(|_| [(next() as f32 / u32::MAX as f32).to_bits(), next() & 0x03ff_03ff]).collect();
+    Ok(Activations { floats: gpu.upload(&floats)?, codes: gpu.upload(&codes)?, heads: gpu.upload(&heads)? })
+}
