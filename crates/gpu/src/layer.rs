@@ -14,8 +14,12 @@ const BATCH: &str = include_str!("shaders/batch.wgsl");
 /// Number of positions in a block of keys and values.
 pub const BLOCK: usize = 64;
 
-/// Number of positions in a span of attention. A generated token has a workgroup for each span.
-pub const SPAN: usize = 256;
+/// Number of positions in a span of attention. A generated token has a workgroup for each span, and
+/// more of them use more of the device.
+pub const SPAN: usize = 128;
+
+/// Number of positions that a workgroup of a prompt reads at once, a multiple of [`SPAN`].
+pub const PROMPT_SPAN: usize = 256;
 
 /// Most queries that a workgroup of attention has.
 const QUERIES: u32 = 8;
@@ -419,13 +423,18 @@ impl Attention<'_> {
             None => "0u".to_owned(),
         };
         let source = fill(include_str!("shaders/attend.wgsl"), &[("SEEN", seen)]);
-        let source = unroll(&source, &[('q', queries), ('d', per_thread)]);
+        // Loads that do not wait for each other hide their latency.
+        let unrolled = (1..=8).rev().find(|count| pairs.is_multiple_of(*count)).unwrap_or(1);
+        let variables = [('q', queries), ('d', per_thread), ('u', unrolled as u32), ('v', 8)];
+        let source = unroll(&source, &variables);
         let source = BATCH.to_owned() + &fill(
             &source,
             &[
                 ("CAP(", cap),
                 ("LOAD", self.kv.load().to_owned()),
                 ("PAIR>", format!("{}>", self.kv.pair())),
+                ("UNROLLED", unsigned(unrolled)),
+                ("SPAN", unsigned(if tokens == 1 { SPAN } else { PROMPT_SPAN })),
                 ("QUERY_HEADS", unsigned(query_heads)),
                 ("QUERIES", unsigned(queries as usize)),
                 ("KV_HEADS", unsigned(self.kv_heads)),

@@ -20,7 +20,6 @@ struct Item {
 // Largest score, and sum of exponentials.
 @group(0) @binding(7) var<storage, read_write> stats: array<vec2<f32>>;
 
-const SPAN = 256u;
 const PAIRS = DIM / 2u;
 const NOTHING = -3.0e38;
 var<workgroup> query: array<vec2<f32>, QUERIES * PAIRS>;
@@ -46,12 +45,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         #q var peak_$q = NOTHING;
         for (var b = 0u; b < len; b += 64u) {
             let at = b + thread;
-            let p = min(start + at, item.end - 1u);
-            let base = (table[item.table + p / 64u] * KV_HEADS + kv_head) * PAIRS * 64u + p % 64u;
+            let p = start + at;
+            // Positions beyond the last are in the block, and masked.
+            let base = (table[item.table + (start + b) / 64u] * KV_HEADS + kv_head) * PAIRS * 64u + thread;
             #q var dot_$q = 0.0;
-            for (var d = 0u; d < PAIRS; d += 1u) {
-                let k = LOAD(keys[base + d * 64u]);
-                #q dot_$q = fma(query[$qu * PAIRS + d].x, k.x, fma(query[$qu * PAIRS + d].y, k.y, dot_$q));
+            for (var d = 0u; d < PAIRS; d += UNROLLED) {
+                #u let k_$u = LOAD(keys[base + (d + $uu) * 64u]);
+                #uq dot_$q = fma(query[$qu * PAIRS + d + $uu].x, k_$u.x, fma(query[$qu * PAIRS + d + $uu].y, k_$u.y, dot_$q));
             }
             #begin q
             let token_$q = $qu / QUERY_HEADS;
@@ -91,12 +91,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         }
         workgroupBarrier();
         #qd var acc_$q_$d = vec2<f32>(0.0);
-        for (var at = 0u; at < len; at += 1u) {
-            let p = start + at;
-            let base = ((table[item.table + p / 64u] * KV_HEADS + kv_head) * 64u + p % 64u) * PAIRS;
-            #d let v_$d = LOAD(values[base + min(thread + 64u * $du, PAIRS - 1u)]);
-            #q let w_$q = scores[$qu * SPAN + at];
-            #qd acc_$q_$d = fma(vec2<f32>(w_$q), v_$d, acc_$q_$d);
+        for (var b = 0u; b < len; b += 64u) {
+            let count = min(64u, len - b);
+            let base = (table[item.table + (start + b) / 64u] * KV_HEADS + kv_head) * 64u * PAIRS;
+            #d let pair_$d = base + min(thread + 64u * $du, PAIRS - 1u);
+            var i = 0u;
+            for (; i + 8u <= count; i += 8u) {
+                #vd let v_$v_$d = LOAD(values[pair_$d + (i + $vu) * PAIRS]);
+                #vqd acc_$q_$d = fma(vec2<f32>(scores[$qu * SPAN + b + i + $vu]), v_$v_$d, acc_$q_$d);
+            }
+            for (; i < count; i += 1u) {
+                #d let v_$d = LOAD(values[pair_$d + i * PAIRS]);
+                #qd acc_$q_$d = fma(vec2<f32>(scores[$qu * SPAN + b + i]), v_$d, acc_$q_$d);
+            }
         }
         // Joins the span with those before it, as `combine` does.
         #begin q

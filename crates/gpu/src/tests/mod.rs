@@ -4,7 +4,7 @@
 mod products;
 mod translations;
 
-use crate::{AdapterKind, Gpu, adapters};
+use crate::{AdapterKind, Gpu, GpuError, adapters};
 
 /// Returns the tested device. `binding` is its limit for bindings, in bytes.
 fn gpu(binding: Option<u64>) -> Option<Gpu> {
@@ -29,4 +29,27 @@ fn noise(len: usize, mut state: u64) -> Vec<f32> {
             (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         })
         .collect()
+}
+
+#[test]
+fn a_lost_device_is_an_error_and_no_panic() {
+    let Some(gpu) = gpu(None) else { return };
+    let buffer = gpu.upload(&[1u32, 2, 3, 4]).unwrap();
+    assert_eq!(gpu.read::<u32>(&buffer, 1..3).unwrap(), [2, 3]);
+    gpu.lose();
+    for _ in 0..2 {
+        assert!(matches!(gpu.read::<u32>(&buffer, 0..4), Err(GpuError::Lost { .. })));
+        assert!(matches!(gpu.upload(&[1u32]), Err(GpuError::Lost { .. })));
+    }
+}
+
+#[test]
+fn a_buffer_that_is_too_large_is_an_error() {
+    let Some(gpu) = gpu(None) else { return };
+    gpu.buffer(gpu.limits().buffer * 2);
+    let error = gpu.check().unwrap_err();
+    assert!(matches!(error, GpuError::Memory { .. } | GpuError::Device { .. }), "{error:?}");
+    // The next operation succeeds.
+    let buffer = gpu.upload(&[7u32; 4]).unwrap();
+    assert_eq!(gpu.read::<u32>(&buffer, 0..1).unwrap(), [7]);
 }

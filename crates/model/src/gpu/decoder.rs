@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use formwork_gpu::{Buffer, GpuError, Recorded};
-use formwork_gpu::layer::{Best, Item, SPAN};
+use formwork_gpu::layer::{Best, Item, PROMPT_SPAN, SPAN};
 use formwork_gpu::product::Batch as GpuBatch;
 use formwork_kernels::Team;
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
@@ -526,7 +526,8 @@ fn work(segments: &[Segment<'_>], tables: &[u32], kind: Kind, is_tiled: bool) ->
             let end = position + count;
             let seen = kind.window.map_or(0, |window| (position + 1).saturating_sub(window));
             // Spans begin at multiples of their length, so that all passes join the same ones.
-            let begin = seen / SPAN * SPAN;
+            let span = if is_tiled { PROMPT_SPAN } else { SPAN };
+            let begin = seen / span * span;
             let item = |begin: usize, end: usize, row: u32| Item {
                 token,
                 count: count as u32,

@@ -97,6 +97,20 @@ fn gemma3_continues_as_expected() {
     assert_eq!(greedy(&mut *model.language_model(), &prompt, expected.len()), expected);
 }
 
+#[test]
+fn gpus_continue_real_models_as_expected() {
+    let Some(device) = crate::gpu::tested() else { return };
+    let smollm2: (&[u32], &[u32]) =
+        (&[504, 1463, 282, 260, 7510, 1757, 5634, 281, 1910, 28, 837, 39245], &[29, 2058, 7510, 436, 808]);
+    let gemma3: (&[u32], &[u32]) =
+        (&[2, 818, 1806, 7488, 9979, 528, 7001, 659, 9079, 236_764], &[49533, 532, 82706, 236_761, 108]);
+    for (name, (prompt, expected)) in [(SMOLLM2, smollm2), (GEMMA3, gemma3)] {
+        let Some(path) = real(name) else { continue };
+        let model = Model::open(path, OpenOptions { device, ..OpenOptions::default() }).unwrap();
+        assert!(agrees(&mut *model.language_model(), prompt, expected), "{name}");
+    }
+}
+
 /// Returns the natural logarithms of the probabilities of all tokens after each token of `text`.
 fn log_probabilities(model: &mut dyn LanguageModel, text: &[TokenId]) -> Vec<Vec<f64>> {
     let sequence = model.open();
