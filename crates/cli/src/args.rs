@@ -15,8 +15,7 @@ use formwork_model::{Device, KvCacheType, OpenOptions, Quantization};
 
 pub(crate) use self::bench::{
     BenchCommand, BenchDecodeArgs, BenchMasksArgs, BenchPrefillArgs, BenchServeArgs, BenchStepsArgs,
-    IsolateArg, SpeedArgs,
-    TextArg,
+    IsolateArg, SpeedArgs, TextArg,
 };
 pub(crate) use self::grammar::{
     DefinitionArgs, DefinitionFormatArg, DefinitionTargetArg, FieldsCommand, GrammarArgs, GrammarCommand,

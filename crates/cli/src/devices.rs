@@ -31,7 +31,9 @@ pub(crate) fn list(as_json: bool) -> Result<bool> {
             .collect();
         writeln!(out, "{}", serde_json::Value::from(gpus))?;
     } else if gpus.is_empty() {
-        eprintln!("no GPU found; NVIDIA's and other drivers also need the Vulkan loader (Debian: libvulkan1)");
+        eprintln!(
+            "no GPU found; NVIDIA's and other drivers also need the Vulkan loader (Debian: libvulkan1)"
+        );
     } else {
         for gpu in &gpus {
             let megabytes = |bytes: u64| bytes >> 20;

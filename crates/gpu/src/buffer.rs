@@ -52,6 +52,7 @@ impl Gpu {
     /// # Errors
     /// Returns an error if the device has no memory.
     pub fn upload<T: NoUninit>(&self, values: &[T]) -> Result<Buffer, GpuError> {
+        self.check()?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let buffer = self.buffer(bytes.len() as u64);
         self.check()?;
@@ -136,6 +137,7 @@ impl Gpu {
         buffer: &Buffer,
         range: Range<usize>,
     ) -> Result<Vec<T>, GpuError> {
+        self.check()?;
         let size = (range.len() * size_of::<T>()) as u64;
         let staging = self.staging(size);
         self.copy((buffer, (range.start * size_of::<T>()) as u64), (&staging, 0), size);

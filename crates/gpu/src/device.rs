@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use crate::{Buffer, GpuError};
 use crate::kernel::{Access, Compiled, Layout};
+use crate::{Buffer, GpuError};
 
 /// Kind of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,11 +257,19 @@ impl Gpu {
     /// Waits until the device has run all submitted steps.
     ///
     /// # Errors
-    /// Returns an error if the device reported one.
+    /// Returns an error if the device reported one, or does not answer for a minute.
     pub fn wait(&self) -> Result<(), GpuError> {
-        let polled = self.0.device.poll(wgpu::PollType::wait_indefinitely());
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        // A lost device may never answer.
         self.check()?;
-        polled.map(|_| ()).map_err(|error| GpuError::Device { reason: error.to_string() })
+        let wait = wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) };
+        let polled = self.0.device.poll(wait);
+        self.check()?;
+        polled.map(|_| ()).map_err(|error| {
+            let error = GpuError::Lost { reason: format!("no answer for {} s: {error}", TIMEOUT.as_secs()) };
+            self.0.state.set(error.clone());
+            error
+        })
     }
 
     /// Destroys the device, as the loss of a driver does. Later operations return an error.

@@ -181,6 +181,7 @@ impl Gpu {
     /// # Errors
     /// Returns an error if the device reported one.
     pub fn run(&self, steps: impl IntoIterator<Item = Step>) -> Result<(), GpuError> {
+        self.check()?;
         let mut encoder = self.0.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         Self::record(&mut encoder, steps);
         self.0.queue.submit([encoder.finish()]);
@@ -221,6 +222,7 @@ impl Gpu {
     /// # Errors
     /// Returns an error if the device reported one.
     pub fn submit(&self, recorded: Recorded) -> Result<Submitted, GpuError> {
+        self.check()?;
         self.0.queue.submit([recorded.commands]);
         self.check()?;
         Ok(Submitted { gpu: self.clone(), staging: recorded.staging })

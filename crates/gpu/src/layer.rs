@@ -92,20 +92,21 @@ impl Norm<'_> {
         let (post, scale) = self.added.map_or((None, 1.0), |added| (added.norm, added.scale));
         let out = self.out.unwrap_or(unused);
         let source = QUANTISE.to_owned() + include_str!("shaders/norm.wgsl");
-        let source = BATCH.to_owned() + &fill(
-            &source,
-            &[
-                ("VECTORS", unsigned(self.width.next_multiple_of(32) / 4)),
-                ("USED", unsigned(self.width / 4)),
-                ("WIDTH", format!("{}.0", self.width)),
-                ("EPSILON", float(self.epsilon)),
-                ("SCALE", float(scale)),
-                ("POST", post.is_some().to_string()),
-                ("ADD", self.added.is_some().to_string()),
-                ("NORM", self.weight.is_some().to_string()),
-                ("OUT", self.out.is_some().to_string()),
-            ],
-        );
+        let source = BATCH.to_owned()
+            + &fill(
+                &source,
+                &[
+                    ("VECTORS", unsigned(self.width.next_multiple_of(32) / 4)),
+                    ("USED", unsigned(self.width / 4)),
+                    ("WIDTH", format!("{}.0", self.width)),
+                    ("EPSILON", float(self.epsilon)),
+                    ("SCALE", float(scale)),
+                    ("POST", post.is_some().to_string()),
+                    ("ADD", self.added.is_some().to_string()),
+                    ("NORM", self.weight.is_some().to_string()),
+                    ("OUT", self.out.is_some().to_string()),
+                ],
+            );
         // A buffer cannot be bound both to read and to write, so unused bindings take the batch.
         let read = |buffer: Option<&Buffer>| buffer.unwrap_or(batch).clone();
         let y = read(self.added.map(|added| added.y));
@@ -130,10 +131,16 @@ impl Norm<'_> {
 
 /// Binds a copy of the rows of the residual stream with the numbers in `rows`. Rows have `width`
 /// elements.
-pub fn gather(gpu: &Gpu, batch: &Buffer, rows: &Buffer, (stream, width): (&Buffer, usize), out: &Buffer) -> Bound {
+pub fn gather(
+    gpu: &Gpu,
+    batch: &Buffer,
+    rows: &Buffer,
+    (stream, width): (&Buffer, usize),
+    out: &Buffer,
+) -> Bound {
     let vectors = width.next_multiple_of(32) / 4;
-    let source = BATCH.to_owned()
-        + &fill(include_str!("shaders/gather.wgsl"), &[("VECTORS", unsigned(vectors))]);
+    let source =
+        BATCH.to_owned() + &fill(include_str!("shaders/gather.wgsl"), &[("VECTORS", unsigned(vectors))]);
     let buffers = [(Uniform, batch), (Read, rows), (Read, stream), (Write, out)];
     Bound::new(gpu, &source, vectors.div_ceil(64) as u32, &buffers)
 }
@@ -178,25 +185,17 @@ impl Activation {
     /// projection, each padded to a multiple of 32 elements.
     pub fn bind(self, gpu: &Gpu, batch: &Buffer, width: usize, y: &Buffer, out: &Activations) -> Bound {
         let vectors = width.next_multiple_of(32) / 4;
-        let source = BATCH.to_owned() + QUANTISE + &fill(
-            include_str!("shaders/activate.wgsl"),
-            &[
-                ("VECTORS", unsigned(vectors)),
-                ("WIDTH", unsigned(width)),
-                ("ACTIVATION", self.source()),
-            ],
-        );
+        let source = BATCH.to_owned()
+            + QUANTISE
+            + &fill(
+                include_str!("shaders/activate.wgsl"),
+                &[("VECTORS", unsigned(vectors)), ("WIDTH", unsigned(width)), ("ACTIVATION", self.source())],
+            );
         Bound::new(
             gpu,
             &source,
             vectors.div_ceil(256) as u32,
-            &[
-                (Uniform, batch),
-                (Read, y),
-                (Write, &out.floats),
-                (Write, &out.codes),
-                (Write, &out.heads),
-            ],
+            &[(Uniform, batch), (Read, y), (Write, &out.floats), (Write, &out.codes), (Write, &out.heads)],
         )
     }
 }
@@ -369,24 +368,25 @@ impl Attention<'_> {
     fn enter(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer) -> Bound {
         let rotation = self.rotation.unwrap_or(Rotation { pairs: 0, is_interleaved: false, first: 0 });
         let norm = self.qk_norm;
-        let source = BATCH.to_owned() + &fill(
-            include_str!("shaders/enter.wgsl"),
-            &[
-                ("INTERLEAVED", rotation.is_interleaved.to_string()),
-                ("ROTATION", unsigned(rotation.first)),
-                ("PAIRS", unsigned(rotation.pairs)),
-                ("PAIR", self.kv.pair().to_owned()),
-                ("STORE", self.kv.store().to_owned()),
-                ("STRIDE", unsigned(shared.stride)),
-                ("KV_HEADS", unsigned(self.kv_heads)),
-                ("HEADS", unsigned(self.heads)),
-                ("DIM", unsigned(self.head_dim)),
-                ("EPSILON", float(self.epsilon)),
-                ("SCALE", float(self.scale)),
-                ("WHOLE", norm.is_some_and(|norm| norm.is_whole).to_string()),
-                ("NORM", norm.is_some().to_string()),
-            ],
-        );
+        let source = BATCH.to_owned()
+            + &fill(
+                include_str!("shaders/enter.wgsl"),
+                &[
+                    ("INTERLEAVED", rotation.is_interleaved.to_string()),
+                    ("ROTATION", unsigned(rotation.first)),
+                    ("PAIRS", unsigned(rotation.pairs)),
+                    ("PAIR", self.kv.pair().to_owned()),
+                    ("STORE", self.kv.store().to_owned()),
+                    ("STRIDE", unsigned(shared.stride)),
+                    ("KV_HEADS", unsigned(self.kv_heads)),
+                    ("HEADS", unsigned(self.heads)),
+                    ("DIM", unsigned(self.head_dim)),
+                    ("EPSILON", float(self.epsilon)),
+                    ("SCALE", float(self.scale)),
+                    ("WHOLE", norm.is_some_and(|norm| norm.is_whole).to_string()),
+                    ("NORM", norm.is_some().to_string()),
+                ],
+            );
         let (query, key) = norm.map_or((shared.rotations, shared.rotations), |norm| (norm.query, norm.key));
         Bound::new(
             gpu,
@@ -427,23 +427,24 @@ impl Attention<'_> {
         let unrolled = (1..=8).rev().find(|count| pairs.is_multiple_of(*count)).unwrap_or(1);
         let variables = [('q', queries), ('d', per_thread), ('u', unrolled as u32), ('v', 8)];
         let source = unroll(&source, &variables);
-        let source = BATCH.to_owned() + &fill(
-            &source,
-            &[
-                ("CAP(", cap),
-                ("LOAD", self.kv.load().to_owned()),
-                ("PAIR>", format!("{}>", self.kv.pair())),
-                ("UNROLLED", unsigned(unrolled)),
-                ("SPAN", unsigned(if tokens == 1 { SPAN } else { PROMPT_SPAN })),
-                ("QUERY_HEADS", unsigned(query_heads)),
-                ("QUERIES", unsigned(queries as usize)),
-                ("KV_HEADS", unsigned(self.kv_heads)),
-                ("HEADS", unsigned(self.heads)),
-                ("CHUNKS", unsigned(chunks)),
-                ("GROUP", unsigned(group)),
-                ("DIM", unsigned(self.head_dim)),
-            ],
-        );
+        let source = BATCH.to_owned()
+            + &fill(
+                &source,
+                &[
+                    ("CAP(", cap),
+                    ("LOAD", self.kv.load().to_owned()),
+                    ("PAIR>", format!("{}>", self.kv.pair())),
+                    ("UNROLLED", unsigned(unrolled)),
+                    ("SPAN", unsigned(if tokens == 1 { SPAN } else { PROMPT_SPAN })),
+                    ("QUERY_HEADS", unsigned(query_heads)),
+                    ("QUERIES", unsigned(queries as usize)),
+                    ("KV_HEADS", unsigned(self.kv_heads)),
+                    ("HEADS", unsigned(self.heads)),
+                    ("CHUNKS", unsigned(chunks)),
+                    ("GROUP", unsigned(group)),
+                    ("DIM", unsigned(self.head_dim)),
+                ],
+            );
         Bound::new(
             gpu,
             &source,
@@ -464,16 +465,18 @@ impl Attention<'_> {
     fn combine(&self, gpu: &Gpu, shared: &Shared<'_>) -> Bound {
         let width = self.heads * self.head_dim;
         let vectors = width.next_multiple_of(32) / 4;
-        let source = BATCH.to_owned() + QUANTISE + &fill(
-            include_str!("shaders/combine.wgsl"),
-            &[
-                ("VECTORS", unsigned(vectors)),
-                ("USED", unsigned(width / 4)),
-                ("HEADS", unsigned(self.heads)),
-                ("DIM", unsigned(self.head_dim)),
-                ("SINKS", self.sinks.is_some().to_string()),
-            ],
-        );
+        let source = BATCH.to_owned()
+            + QUANTISE
+            + &fill(
+                include_str!("shaders/combine.wgsl"),
+                &[
+                    ("VECTORS", unsigned(vectors)),
+                    ("USED", unsigned(width / 4)),
+                    ("HEADS", unsigned(self.heads)),
+                    ("DIM", unsigned(self.head_dim)),
+                    ("SINKS", self.sinks.is_some().to_string()),
+                ],
+            );
         Bound::new(
             gpu,
             &source,
@@ -518,15 +521,22 @@ pub const BEST: usize = 2048;
 /// Binds the search for the largest of `count` values of a row, or of the listed rows of a pass if
 /// `count` is `None`. The result has [`Best`] values for each [`BEST`] values. `parts` is the number
 /// of results for a row.
-pub fn best(gpu: &Gpu, batch: &Buffer, count: Option<usize>, row: (&Buffer, usize), out: (&Buffer, usize)) -> Bound {
-    let source = BATCH.to_owned() + &fill(
-        include_str!("shaders/best.wgsl"),
-        &[
-            ("COUNT", count.map_or("batch.rows".to_owned(), unsigned)),
-            ("STRIDE", unsigned(row.1)),
-            ("PARTS", unsigned(out.1)),
-        ],
-    );
+pub fn best(
+    gpu: &Gpu,
+    batch: &Buffer,
+    count: Option<usize>,
+    row: (&Buffer, usize),
+    out: (&Buffer, usize),
+) -> Bound {
+    let source = BATCH.to_owned()
+        + &fill(
+            include_str!("shaders/best.wgsl"),
+            &[
+                ("COUNT", count.map_or("batch.rows".to_owned(), unsigned)),
+                ("STRIDE", unsigned(row.1)),
+                ("PARTS", unsigned(out.1)),
+            ],
+        );
     Bound::new(gpu, &source, 1, &[(Uniform, batch), (Read, row.0), (Write, out.0)])
 }
 

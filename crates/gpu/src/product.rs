@@ -34,11 +34,7 @@ impl Activations {
     pub fn new(gpu: &Gpu, tokens: usize, width: usize) -> Self {
         let width = width.next_multiple_of(32) as u64;
         let count = tokens as u64 * width;
-        Self {
-            floats: gpu.buffer(count * 4),
-            codes: gpu.buffer(count),
-            heads: gpu.buffer(count / 32 * 8),
-        }
+        Self { floats: gpu.buffer(count * 4), codes: gpu.buffer(count), heads: gpu.buffer(count / 32 * 8) }
     }
 }
 
@@ -279,9 +275,7 @@ impl Product {
 const fn sums(scales: Scales) -> &'static str {
     match scales {
         Scales::Nothing => "",
-        Scales::Half => {
-            "#rt acc_$r_$t = fma(s_$r.x * step_$t, f32(low_$r_$t + high_$r_$t), acc_$r_$t);\n"
-        }
+        Scales::Half => "#rt acc_$r_$t = fma(s_$r.x * step_$t, f32(low_$r_$t + high_$r_$t), acc_$r_$t);\n",
         Scales::HalfPair | Scales::Header => {
             "#rt acc_$r_$t = fma(s_$r.x * step_$t, f32(low_$r_$t + high_$r_$t), acc_$r_$t);
              #rt acc_$r_$t = fma(s_$r.z, step_$t * f32(low_sum_$t + high_sum_$t), acc_$r_$t);\n"

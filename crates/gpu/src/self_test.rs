@@ -28,7 +28,8 @@ pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> 
         };
         let buffer = gpu.buffer(u64::from(tokens * count) * 4);
         let output = Output { buffer, stride: count, first: 0 };
-        let inputs = Inputs { batch: &uniform, x: &x, operand: Operand::Bytes, bias: None, factor: 1.0, outputs };
+        let inputs =
+            Inputs { batch: &uniform, x: &x, operand: Operand::Bytes, bias: None, factor: 1.0, outputs };
         let mut steps = Vec::new();
         Product::new(gpu, matrix, &inputs, &output).steps(gpu, batch, &mut steps);
         gpu.run_and_read::<u32>(steps, &output.buffer, (tokens * count) as usize)
@@ -54,7 +55,8 @@ fn activations(gpu: &Gpu, tokens: usize, width: usize) -> Result<Activations, Gp
     };
     let floats: Vec<f32> = (0..tokens * width).map(|_| next() as f32 / u32::MAX as f32 - 0.5).collect();
     let codes: Vec<u32> = (0..tokens * width / 4).map(|_| next()).collect();
-    let heads: Vec<[u32; 2]> =
-        (0..tokens * width / 32).map(|_| [(next() as f32 / u32::MAX as f32).to_bits(), next() & 0x03ff_03ff]).collect();
+    let heads: Vec<[u32; 2]> = (0..tokens * width / 32)
+        .map(|_| [(next() as f32 / u32::MAX as f32).to_bits(), next() & 0x03ff_03ff])
+        .collect();
     Ok(Activations { floats: gpu.upload(&floats)?, codes: gpu.upload(&codes)?, heads: gpu.upload(&heads)? })
 }

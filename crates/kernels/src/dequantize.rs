@@ -99,7 +99,8 @@ mod tests {
             dequantize(encoding, &row, &mut expanded);
             let mut values = Vec::new();
             each_group(encoding, &row, |group| {
-                let value = |i: usize| group.scales[i / 16] * f32::from(group.integers[i]) + group.offsets[i / 16];
+                let value =
+                    |i: usize| group.scales[i / 16] * f32::from(group.integers[i]) + group.offsets[i / 16];
                 values.extend((0..GROUP).map(value));
             });
             assert_eq!(values.len(), expanded.len(), "{encoding:?}");

@@ -59,7 +59,9 @@ pub struct GpuInfo {
 
 /// Error for a text that is not the name of a device.
 #[derive(Debug, Error)]
-#[error("unknown device {given:?}; expected auto, cpu, gpu, gpu:N, gpu:cpu, cuda, cuda:N, metal or reference")]
+#[error(
+    "unknown device {given:?}; expected auto, cpu, gpu, gpu:N, gpu:cpu, cuda, cuda:N, metal or reference"
+)]
 pub struct DeviceNameError {
     given: String,
 }

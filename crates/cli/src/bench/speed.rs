@@ -79,7 +79,11 @@ pub(super) fn steps(args: &BenchStepsArgs, json: Option<&Path>) -> Result<bool> 
     let (tokens, position) = (args.tokens.get(), args.position.get());
     ensure!(tokens <= 256, "--tokens: a pass has at most 256 tokens");
     let context = subject.model.context_len();
-    ensure!(tokens + position <= context, "{} tokens exceed the context length of {context}", tokens + position);
+    ensure!(
+        tokens + position <= context,
+        "{} tokens exceed the context length of {context}",
+        tokens + position
+    );
     let times = subject.model.step_times(tokens, position)?;
     if let Some(path) = json {
         let steps: Vec<_> = times
@@ -91,7 +95,12 @@ pub(super) fn steps(args: &BenchStepsArgs, json: Option<&Path>) -> Result<bool> 
     }
     if json != Some(Path::new("-")) {
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{}, {}, {tokens} tokens after {position}:", subject.name, subject.model.computes_on())?;
+        writeln!(
+            out,
+            "{}, {}, {tokens} tokens after {position}:",
+            subject.name,
+            subject.model.computes_on()
+        )?;
         for time in &times {
             let (micros, each) = (time.seconds * 1e6, time.seconds * 1e6 / time.steps.max(1) as f64);
             writeln!(out, "{:<24} {:>5} steps {micros:>10.1} µs {each:>9.2} µs each", time.name, time.steps)?;

@@ -296,9 +296,8 @@ fn listed_rows_and_parts_have_the_bits_of_whole_products() {
         let all = products(&gpu, &whole, &tokens, Operand::Bytes, None, None);
         assert_eq!(products(&small, &cut, &tokens, Operand::Bytes, None, None), all, "{name}");
         let list = [36, 0, 17, 5, 35];
-        let expected: Vec<f32> = (0..3)
-            .flat_map(|token| list.map(|row| all[token * ROWS + row as usize]))
-            .collect();
+        let expected: Vec<f32> =
+            (0..3).flat_map(|token| list.map(|row| all[token * ROWS + row as usize])).collect();
         for (gpu, matrix) in [(&gpu, &whole), (&small, &cut)] {
             assert_eq!(products(gpu, matrix, &tokens, Operand::Bytes, Some(&list), None), expected, "{name}");
         }

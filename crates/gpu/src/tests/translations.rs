@@ -6,9 +6,7 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::gpu;
-use crate::layer::{
-    self, Activation, Added, Attention, KvType, Norm, QkNorm, Rotation, Shared,
-};
+use crate::layer::{self, Activation, Added, Attention, KvType, Norm, QkNorm, Rotation, Shared};
 use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product, TILES};
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
 use crate::{Buffer, Gpu};
@@ -38,7 +36,8 @@ fn products(gpu: &Gpu, buffer: &Buffer) {
         let output = Output { buffer: gpu.buffer(4096), stride: 70, first: 0 };
         for operand in [Operand::Bytes, Operand::Floats] {
             for outputs in [Outputs::All, Outputs::Listed(buffer.clone())] {
-                let inputs = Inputs { batch: buffer, x: &x, operand, bias: Some(buffer), factor: 2.0, outputs };
+                let inputs =
+                    Inputs { batch: buffer, x: &x, operand, bias: Some(buffer), factor: 2.0, outputs };
                 let product = Product::new(gpu, &matrix, &inputs, &output);
                 for tokens in TILES {
                     let batch = Batch { tokens, rows: 70, ..Batch::default() };
@@ -123,7 +122,8 @@ fn all_kernels_are_valid_for_vulkan_metal_and_direct3d() {
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
         let info = validator.validate(&module).unwrap();
         spv::write_vec(&module, &info, &spv::Options::default(), None).unwrap();
-        msl::write_string(&module, &info, &msl::Options::default(), &msl::PipelineOptions::default()).unwrap();
+        msl::write_string(&module, &info, &msl::Options::default(), &msl::PipelineOptions::default())
+            .unwrap();
         let options = hlsl::Options { shader_model: hlsl::ShaderModel::V6_4, ..hlsl::Options::default() };
         let pipeline = hlsl::PipelineOptions::default();
         let mut text = String::new();

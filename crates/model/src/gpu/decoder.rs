@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use formwork_gpu::{Buffer, GpuError, Recorded};
 use formwork_gpu::layer::{Best, Item, PROMPT_SPAN, SPAN};
 use formwork_gpu::product::Batch as GpuBatch;
+use formwork_gpu::{Buffer, GpuError, Recorded};
 use formwork_kernels::Team;
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 use formwork_vocab::{TokenId, TokenSet};
@@ -275,7 +275,8 @@ impl Memory {
         };
         let rotations = network.rope.rotations(&Team::alone(), positions());
         for (rotation, first) in rotations.iter().zip(&self.plan.sets) {
-            let rows = rotation.cos.chunks_exact(rotation.pairs).zip(rotation.sin.chunks_exact(rotation.pairs));
+            let rows =
+                rotation.cos.chunks_exact(rotation.pairs).zip(rotation.sin.chunks_exact(rotation.pairs));
             let values: Vec<f32> = rows.flat_map(|(cos, sin)| cos.iter().chain(sin)).copied().collect();
             gpu.write(&space.rotations, 4 * *first as u64, &values);
         }

@@ -194,7 +194,13 @@ impl Plan {
             layer::best(gpu, &head.batch, count, (&head.logits, vocabulary), (&head.best, head.parts))
         };
         let plan = Self {
-            gather: layer::gather(gpu, &head.batch, &head.rows, (&workspace.residual, spec.hidden), &gathered),
+            gather: layer::gather(
+                gpu,
+                &head.batch,
+                &head.rows,
+                (&workspace.residual, spec.hidden),
+                &gathered,
+            ),
             head_norm: head_norm.bind(gpu, &head.batch, &x),
             head_all: product(Outputs::All),
             head_listed: product(Outputs::Listed(head.list.clone())),
@@ -271,9 +277,12 @@ impl Plan {
             })
         };
         vec![
-            ("norms", all(&|layer, steps| {
-                steps.extend([layer.enter_norm.first(tokens), layer.middle_norm.first(tokens)]);
-            })),
+            (
+                "norms",
+                all(&|layer, steps| {
+                    steps.extend([layer.enter_norm.first(tokens), layer.middle_norm.first(tokens)]);
+                }),
+            ),
             ("queries, keys, values", products(&|layer| layer.qkv.iter().collect())),
             ("rotation, cache", attention(0)),
             ("attention", attention(1)),

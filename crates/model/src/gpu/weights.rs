@@ -149,9 +149,8 @@ impl Upload<'_> {
             })
             .collect();
         let bias = parts.iter().any(|(_, bias)| bias.is_some()).then(|| {
-            let of_part = |(matrix, bias): &Part<'_>| {
-                bias.map_or_else(|| vec![0.0; matrix.rows], <[f32]>::to_vec)
-            };
+            let of_part =
+                |(matrix, bias): &Part<'_>| bias.map_or_else(|| vec![0.0; matrix.rows], <[f32]>::to_vec);
             parts.iter().flat_map(of_part).collect::<Vec<f32>>()
         });
         Ok(Linear {

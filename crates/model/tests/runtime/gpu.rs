@@ -8,9 +8,9 @@ use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
 use formwork_model::{Device, GpuNumber, Model, OpenOptions};
 use formwork_vocab::{TokenId, TokenSet};
 
+use crate::converted;
 use crate::pair::{LEAST_VOCABULARY, Pair};
 use crate::published::goldens;
-use crate::converted;
 use crate::tiny::{self, CONTEXT, append, open_with, tokens};
 
 /// Returns the tested device, or `None` if the system has no driver for it.
@@ -196,7 +196,10 @@ fn models_that_gpus_cannot_compute_are_refused_by_name() {
     let (_, golden) = goldens().into_iter().find(|(name, _)| name == "mixtral-64").unwrap();
     let file = converted::gguf_with(&golden, GgmlDType::F32, None);
     let error = open_with(&file, OpenOptions { device, ..OpenOptions::default() }).unwrap_err().to_string();
-    assert!(error.contains("GPUs cannot compute mixtures of experts (architecture \"llama\") yet"), "{error}");
+    assert!(
+        error.contains("GPUs cannot compute mixtures of experts (architecture \"llama\") yet"),
+        "{error}"
+    );
     let tiny = tiny::tiny("llama", GgmlDType::F32);
     let many = Device::Gpu(GpuNumber::Hardware(99));
     let error = open_with(&tiny.file, OpenOptions { device: many, ..OpenOptions::default() }).unwrap_err();
