@@ -183,7 +183,7 @@ impl Activation {
 
     /// Binds the step for a hidden layer of `width` elements. A row of `y` has the gate and the up
     /// projection, each padded to a multiple of 32 elements.
-    pub fn bind(self, gpu: &Gpu, batch: &Buffer, width: usize, y: &Buffer, out: &Activations) -> Bound {
+    pub fn bind(self, gpu: &Gpu, batch: &Buffer, (y, width): (&Buffer, usize), out: &Activations) -> Bound {
         let vectors = width.next_multiple_of(32) / 4;
         let source = BATCH.to_owned()
             + QUANTISE
@@ -360,7 +360,7 @@ impl Attention<'_> {
     pub fn bind(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer) -> BoundAttention {
         BoundAttention {
             enter: self.enter(gpu, shared, keys, values),
-            attend: [1, self.tile().1].map(|tokens| self.attend(gpu, shared, keys, values, tokens)),
+            attend: [1, self.tile().1].map(|tokens| self.attend(gpu, shared, [keys, values], tokens)),
             combine: self.combine(gpu, shared),
         }
     }
@@ -406,7 +406,8 @@ impl Attention<'_> {
         )
     }
 
-    fn attend(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer, tokens: usize) -> Bound {
+    /// Binds attention for items of `tokens` tokens.
+    fn attend(&self, gpu: &Gpu, shared: &Shared<'_>, [keys, values]: [&Buffer; 2], tokens: usize) -> Bound {
         let (query_heads, _) = self.tile();
         let group = self.heads / self.kv_heads;
         let chunks = group.div_ceil(query_heads);

@@ -195,7 +195,7 @@ impl Product {
             Operand::Bytes => include_str!("shaders/tile_int8.wgsl").replace("BODY", &self.dots()),
             Operand::Floats => include_str!("shaders/tile_floats.wgsl").to_owned(),
         };
-        self.compile(gpu, part, &source, "acc_$r_$t", (4, 4))
+        self.compile(gpu, part, &source, ("acc_$r_$t", 4, 4))
     }
 
     fn kernel(&self, gpu: &Gpu, part: usize, shape: KernelShape) -> Kernel {
@@ -230,7 +230,7 @@ impl Product {
             .replace("LANES", &format!("{LANES}u"))
             .replace("TOKENS", &format!("{tokens}u"))
             .replace("ROWS", &format!("{rows}u"));
-        self.compile(gpu, part, &source, "sum_$r_$t", (rows, tokens))
+        self.compile(gpu, part, &source, ("sum_$r_$t", rows, tokens))
     }
 
     /// Returns the statements that add the products of a group.
@@ -244,8 +244,7 @@ impl Product {
         gpu: &Gpu,
         part: &BoundPart,
         source: &str,
-        sum: &str,
-        (rows, tokens): (u32, u32),
+        (sum, rows, tokens): (&str, u32, u32),
     ) -> Kernel {
         let part_first = if self.is_listed { 0 } else { part.first };
         let mut epilogue = sum.to_owned();
@@ -296,14 +295,15 @@ const fn sums(scales: Scales) -> &'static str {
 /// Returns the statements that add the partial sums of the lanes of a row, in a tree.
 fn join() -> String {
     let place = "($r * TOKENS + $t) * THREADS + thread";
-    let mut text = format!("#rt partial[{place}] = acc_$r_$t;\n");
+    let mut lines = vec![format!("#rt partial[{place}] = acc_$r_$t;")];
     let mut step = LANES / 2;
     while step > 0 {
-        text += &format!("workgroupBarrier();\nif lane < {step}u {{\n");
-        text += &format!("#rt partial[{place}] += partial[{place} + {step}u];\n}}\n");
+        lines.push(format!("workgroupBarrier();\nif lane < {step}u {{"));
+        lines.push(format!("#rt partial[{place}] += partial[{place} + {step}u];\n}}"));
         step /= 2;
     }
-    text + &format!("#rt let sum_$r_$t = partial[{place}];\n")
+    lines.push(format!("#rt let sum_$r_$t = partial[{place}];\n"));
+    lines.join("\n")
 }
 
 /// Returns the WGSL that reads groups of a storage: the functions `codes` and `scales`, or `values`

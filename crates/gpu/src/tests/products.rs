@@ -176,8 +176,7 @@ fn activations(gpu: &Gpu, tokens: &[Token]) -> Activations {
 fn products(
     gpu: &Gpu,
     matrix: &Matrix,
-    tokens: &[Token],
-    operand: Operand,
+    (tokens, operand): (&[Token], Operand),
     list: Option<&[u32]>,
     bias: Option<&Buffer>,
 ) -> Vec<f32> {
@@ -219,7 +218,7 @@ fn products_of_all_types_match_plain_rust() {
             let (mut difference, mut norm, mut equal, mut together) = (0.0, 0.0, [0; 2], Vec::new());
             for count in [11, 1, 3] {
                 let tokens = &all[..count];
-                let given = products(&gpu, &matrix, tokens, operand, None, None);
+                let given = products(&gpu, &matrix, (tokens, operand), None, None);
                 if count == 11 {
                     together.clone_from(&given);
                 }
@@ -293,18 +292,26 @@ fn listed_rows_and_parts_have_the_bits_of_whole_products() {
         let tokens: Vec<Token> = (0..3).map(|seed| Token::new(512, seed + 1)).collect();
         let [whole, cut] = [&gpu, &small].map(|gpu| Matrix::upload(gpu, &[sample.rows()]).unwrap());
         assert!(whole.parts.len() == 1 && cut.parts.len() > 2);
-        let all = products(&gpu, &whole, &tokens, Operand::Bytes, None, None);
-        assert_eq!(products(&small, &cut, &tokens, Operand::Bytes, None, None), all, "{name}");
+        let all = products(&gpu, &whole, (&tokens, Operand::Bytes), None, None);
+        assert_eq!(products(&small, &cut, (&tokens, Operand::Bytes), None, None), all, "{name}");
         let list = [36, 0, 17, 5, 35];
         let expected: Vec<f32> =
             (0..3).flat_map(|token| list.map(|row| all[token * ROWS + row as usize])).collect();
         for (gpu, matrix) in [(&gpu, &whole), (&small, &cut)] {
-            assert_eq!(products(gpu, matrix, &tokens, Operand::Bytes, Some(&list), None), expected, "{name}");
+            assert_eq!(
+                products(gpu, matrix, (&tokens, Operand::Bytes), Some(&list), None),
+                expected,
+                "{name}"
+            );
         }
         let bias = noise(ROWS, 9);
         let with_bias: Vec<f32> = all.iter().enumerate().map(|(at, y)| y + bias[at % ROWS]).collect();
         let buffer = small.upload(&bias).unwrap();
-        assert_eq!(products(&small, &cut, &tokens, Operand::Bytes, None, Some(&buffer)), with_bias, "{name}");
+        assert_eq!(
+            products(&small, &cut, (&tokens, Operand::Bytes), None, Some(&buffer)),
+            with_bias,
+            "{name}"
+        );
     }
 }
 
@@ -315,6 +322,6 @@ fn joined_matrices_have_the_rows_of_all() {
     let tokens = [Token::new(512, 1)];
     let matrix = Matrix::upload(&gpu, &[samples[0].rows(), samples[1].rows()]).unwrap();
     assert_eq!((matrix.rows, matrix.storage.codes), (2 * ROWS as u32, Codes::SixBits));
-    let all = products(&gpu, &matrix, &tokens, Operand::Bytes, None, None);
+    let all = products(&gpu, &matrix, (&tokens, Operand::Bytes), None, None);
     assert_eq!(all[..ROWS], all[ROWS..]);
 }

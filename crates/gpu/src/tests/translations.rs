@@ -67,7 +67,7 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
     for activation in
         [Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::ClampedSwiglu { limit: 7.0 }]
     {
-        activation.bind(gpu, buffer, 72, buffer, &x);
+        activation.bind(gpu, buffer, (buffer, 72), &x);
     }
     layer::gather(gpu, buffer, buffer, (buffer, 68), &out);
     for count in [None, Some(5000)] {

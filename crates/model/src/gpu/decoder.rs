@@ -159,7 +159,7 @@ impl Decoder {
 impl Memory {
     pub(super) fn new(network: &Network, context: usize) -> Result<Self, GpuError> {
         let pool = Pool::new(&network.gpu, &network.spec, network.kv)?;
-        let plan = Plan::new(&network.gpu, &network.spec, &network.weights, &pool, (network.kv, context))?;
+        let plan = Plan::new(network, &pool, context)?;
         Ok(Self { pool, plan, ahead: None })
     }
 
@@ -175,7 +175,7 @@ impl Memory {
                 run.table.reserve(&mut self.pool, len)?;
             }
             if self.pool.take_change() {
-                self.plan.rebind(&network.gpu, &network.spec, &network.weights, &self.pool, network.kv);
+                self.plan.rebind(network, &self.pool);
                 self.ahead = None;
             }
             let mut segments = Vec::new();
@@ -453,7 +453,7 @@ impl Memory {
             let len = if table.len() == 0 { 1 } else { rest.len().min(PIECE) };
             table.reserve(&mut self.pool, len)?;
             if self.pool.take_change() {
-                self.plan.rebind(gpu, &network.spec, &network.weights, &self.pool, network.kv);
+                self.plan.rebind(network, &self.pool);
             }
             let is_first = table.len() == 0;
             let piece = Piece { lens: vec![len], is_tiled: !is_first, is_precise: is_first };
@@ -482,7 +482,7 @@ impl Memory {
         let mut table = Table::default();
         table.reserve(&mut self.pool, position + tokens)?;
         if self.pool.take_change() {
-            self.plan.rebind(gpu, &network.spec, &network.weights, &self.pool, network.kv);
+            self.plan.rebind(network, &self.pool);
         }
         table.advance(position);
         let text = vec![TokenId(0); tokens];

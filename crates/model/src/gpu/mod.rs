@@ -137,12 +137,12 @@ pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
     if spec.has_experts() {
         return Some("mixtures of experts");
     }
-    let is_odd = spec.attentions().any(|(_, shape)| shape.head_dim % 4 != 0);
+    let is_odd = spec.attentions().any(|(_, shape)| !shape.head_dim.is_multiple_of(4));
     let has_others = spec.attentions().count() != spec.layers.len();
     if has_others {
         return Some("layers without attention");
     }
-    (is_odd || spec.hidden % 4 != 0).then_some("widths that are not multiples of 4")
+    (is_odd || !spec.hidden.is_multiple_of(4)).then_some("widths that are not multiples of 4")
 }
 
 impl Network {

@@ -6,6 +6,7 @@ use formwork_gpu::layer::{
 use formwork_gpu::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product};
 use formwork_gpu::{Buffer, Gpu, GpuError, Step};
 
+use super::Network;
 use super::pool::Pool;
 use super::weights::{Layer, Linear, Weights};
 use crate::spec::{Activation, ModelSpec, QkNorm as QkNormScope, RopePairing};
@@ -136,13 +137,10 @@ impl Products {
 }
 
 impl Plan {
-    pub(super) fn new(
-        gpu: &Gpu,
-        spec: &ModelSpec,
-        weights: &Weights,
-        pool: &Pool,
-        (kv, context): (KvType, usize),
-    ) -> Result<Self, GpuError> {
+    /// Binds the steps for sequences of up to `context` tokens.
+    pub(super) fn new(network: &Network, pool: &Pool, context: usize) -> Result<Self, GpuError> {
+        let Network { gpu, spec, weights, kv, .. } = network;
+        let kv = *kv;
         let mut kinds: Vec<Kind> = Vec::new();
         let kind_of = |layer: &Layer| {
             let tokens = layer::tile(layer.shape.heads, layer.shape.kv_heads).1;
@@ -170,7 +168,7 @@ impl Plan {
             layers.push(bind.layer(layer, previous, kind, memory));
             previous = Some(layer);
         }
-        let last = bind.norm(previous.map(|layer| layer.post_feed_forward_norm.as_ref()), None, false);
+        let last = bind.norm(previous.map(BlockOutput::of_feed_forward), None, false);
         let normed = bind.norm(None, Some(&weights.output_norm), true);
         let gathered = gpu.buffer((HEAD_ROWS * spec.hidden.next_multiple_of(32) * 4) as u64);
         let x = Activations::new(gpu, HEAD_ROWS, spec.hidden);
@@ -219,7 +217,9 @@ impl Plan {
     }
 
     /// Binds attention to the new buffers of a pool that has grown.
-    pub(super) fn rebind(&mut self, gpu: &Gpu, spec: &ModelSpec, weights: &Weights, pool: &Pool, kv: KvType) {
+    pub(super) fn rebind(&mut self, network: &Network, pool: &Pool) {
+        let Network { gpu, spec, weights, kv, .. } = network;
+        let kv = *kv;
         let bind = Bind { gpu, spec, workspace: &self.workspace, kv, sets: &self.sets };
         let attentions: Vec<_> = weights
             .layers
@@ -261,7 +261,9 @@ impl Plan {
         let layers = &self.layers;
         let all = |step: &dyn Fn(&PlannedLayer, &mut Vec<Step>)| {
             let mut steps = Vec::new();
-            layers.iter().for_each(|layer| step(layer, &mut steps));
+            for layer in layers {
+                step(layer, &mut steps);
+            }
             steps
         };
         let attention = |part: usize| {
@@ -273,7 +275,9 @@ impl Plan {
         };
         let products = |of: &dyn Fn(&PlannedLayer) -> Vec<&Products>| {
             all(&|layer, steps| {
-                of(layer).iter().for_each(|product| product.steps(gpu, shape, steps));
+                for product in of(layer) {
+                    product.steps(gpu, shape, steps);
+                }
             })
         };
         vec![
@@ -378,6 +382,19 @@ fn qkv_stride(layer: &Layer) -> usize {
     layer.shape.query_len() + 2 * layer.shape.key_len()
 }
 
+/// Output of a block that is added to the residual stream.
+#[derive(Clone, Copy)]
+struct BlockOutput<'a> {
+    /// Norm of the output.
+    norm: Option<&'a Buffer>,
+}
+
+impl<'a> BlockOutput<'a> {
+    fn of_feed_forward(layer: &'a Layer) -> Self {
+        Self { norm: layer.post_feed_forward_norm.as_ref() }
+    }
+}
+
 struct Bind<'a> {
     gpu: &'a Gpu,
     spec: &'a ModelSpec,
@@ -397,7 +414,7 @@ impl Bind<'_> {
         let space = self.workspace;
         let hidden = self.spec.hidden.next_multiple_of(32);
         let width = layer.width.next_multiple_of(32);
-        let post = previous.map(|layer| layer.post_feed_forward_norm.as_ref());
+        let post = previous.map(BlockOutput::of_feed_forward);
         let qkv = |linear: &Linear| self.products(linear, &space.x, (&space.qkv, qkv_stride(layer)));
         let gate_up = |linear: &Linear| self.products(linear, &space.x, (&space.gate_up, 2 * width));
         let activation = match self.spec.activation {
@@ -414,21 +431,26 @@ impl Bind<'_> {
             attention: self.attention(layer, kind, memory),
             output: self.products(&layer.output, &space.attended, (&space.y, hidden)),
             middle_norm: self.norm(
-                Some(layer.post_mixer_norm.as_ref()),
+                Some(BlockOutput { norm: layer.post_mixer_norm.as_ref() }),
                 layer.feed_forward_norm.as_ref(),
                 true,
             ),
             gate_up: layer.gate_up.iter().map(gate_up).collect(),
-            activate: activation.bind(self.gpu, &space.batch, layer.width, &space.gate_up, &space.activated),
+            activate: activation.bind(
+                self.gpu,
+                &space.batch,
+                (&space.gate_up, layer.width),
+                &space.activated,
+            ),
             down: self.products(&layer.down, &space.activated, (&space.y, hidden)),
         }
     }
 
-    /// Binds a norm of the residual stream. `added` is given if the output of a block is added
-    /// before; it contains the norm of this output.
-    fn norm(&self, added: Option<Option<&Buffer>>, weight: Option<&Buffer>, has_result: bool) -> Bound {
+    /// Binds a norm of the residual stream, to which the output of a block may be added before.
+    fn norm(&self, added: Option<BlockOutput<'_>>, weight: Option<&Buffer>, has_result: bool) -> Bound {
         let space = self.workspace;
-        let added = added.map(|norm| Added { y: &space.y, norm, scale: self.spec.residual_scale });
+        let added =
+            added.map(|output| Added { y: &space.y, norm: output.norm, scale: self.spec.residual_scale });
         let (width, epsilon) = (self.spec.hidden, self.spec.norm_epsilon);
         let out = has_result.then_some(&space.x);
         let norm = Norm { width, epsilon, added, weight, residual: &space.residual, out };
