@@ -57,9 +57,9 @@ pub(crate) enum Command {
     },
     /// List the models with a short name, and whether each is downloaded.
     Models,
-    /// List the GPUs that `--device gpu:N` can use, with their drivers and limits.
+    /// List the GPUs for `--device gpu:N` with their drivers and limits, and drivers that compute on the CPU.
     ///
-    /// Needs a build with the feature `gpu`. Exit code 1: there is no GPU.
+    /// Needs a build with the feature `gpu`. Exit code 1: nothing was found.
     Devices,
     /// List models with their recommended sampling profile, workarounds and verdict about tools.
     ///

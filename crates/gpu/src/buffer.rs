@@ -1,6 +1,7 @@
 //! Memory of the device.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 
@@ -24,8 +25,9 @@ impl Drop for Owned {
     }
 }
 
-/// Maximum number of bytes that an upload sends before the device has taken them.
-const PIECE: usize = 64 << 20;
+/// Number of bytes that uploads write before they wait for the device. Written bytes take memory of
+/// the host until then.
+const MOST_WRITTEN: usize = 64 << 20;
 
 impl Gpu {
     /// Creates a buffer of `bytes` zeros, rounded up to whole words.
@@ -51,14 +53,19 @@ impl Gpu {
     ///
     /// # Errors
     /// Returns an error if the device has no memory.
+    ///
+    /// # Panics
+    /// Panics if the size of the values is not a multiple of 4.
     pub fn upload<T: NoUninit>(&self, values: &[T]) -> Result<Buffer, GpuError> {
         self.check()?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let buffer = self.buffer(bytes.len() as u64);
         self.check()?;
-        for (index, piece) in bytes.chunks(PIECE).enumerate() {
-            self.write(&buffer, (index * PIECE) as u64, piece);
-            if bytes.len() > PIECE {
+        for (index, piece) in bytes.chunks(MOST_WRITTEN).enumerate() {
+            self.write(&buffer, (index * MOST_WRITTEN) as u64, piece);
+            let written = self.0.state.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            if written + piece.len() as u64 > MOST_WRITTEN as u64 {
+                self.0.state.written.store(0, Ordering::Relaxed);
                 self.0.queue.submit([]);
                 self.wait()?;
             }

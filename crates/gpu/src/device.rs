@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 use crate::kernel::{Access, Compiled, Layout};
@@ -135,7 +136,7 @@ impl Adapter {
         let seen = Arc::clone(&state);
         device.on_uncaptured_error(Arc::new(move |error| seen.report(&error)));
         let seen = Arc::clone(&state);
-        device.set_device_lost_callback(move |_, reason| seen.set(GpuError::Lost { reason }));
+        device.set_device_lost_callback(move |_, reason| seen.lose(reason));
         let mut limits = self.limits;
         limits.binding = binding.map_or(limits.binding, |binding| binding.min(limits.binding));
         Ok(Gpu(Arc::new(Inner {
@@ -167,34 +168,38 @@ pub(crate) struct Inner {
     pub(crate) staging: Mutex<Vec<Buffer>>,
 }
 
-/// Errors that the device reported, and the size of its buffers.
+/// Errors that the device reported, and the sizes of buffers and writes.
 #[derive(Default)]
 pub(crate) struct State {
-    failure: Mutex<Option<GpuError>>,
+    /// Errors by the thread whose call failed. Threads that use one device do not see each other's.
+    failures: Mutex<HashMap<ThreadId, GpuError>>,
+    lost: OnceLock<GpuError>,
     allocated: AtomicU64,
+    /// Bytes that were written since the last submission. They take memory of the host.
+    pub(crate) written: AtomicU64,
 }
 
 impl State {
-    fn lock(&self) -> MutexGuard<'_, Option<GpuError>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failures(&self) -> MutexGuard<'_, HashMap<ThreadId, GpuError>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the first error until it is taken. A lost device replaces any other error.
-    fn set(&self, error: GpuError) {
-        let mut failure = self.lock();
-        if failure.is_none() || matches!(error, GpuError::Lost { .. }) {
-            *failure = Some(error);
-        }
+    fn lose(&self, reason: String) {
+        // The first reason stays.
+        let _ = self.lost.set(GpuError::Lost { reason });
     }
 
+    /// Keeps the first error of this thread until it is taken. The device reports an error within the
+    /// call that fails.
     fn report(&self, error: &wgpu::Error) {
         let reason = error.to_string();
-        self.set(match error {
+        let error = match error {
             wgpu::Error::OutOfMemory { .. } => {
                 GpuError::Memory { allocated: self.allocated.load(Ordering::Relaxed), reason }
             }
             _ => GpuError::Device { reason },
-        });
+        };
+        self.failures().entry(current().id()).or_insert(error);
     }
 
     /// Counts a new buffer.
@@ -240,41 +245,35 @@ impl Gpu {
         self.0.state.allocated.load(Ordering::Relaxed)
     }
 
-    /// Returns the first error that the device reported since the last call. A lost device reports
-    /// the same error again and again.
+    /// Returns the first error that the device reported to this thread since the last call. A lost
+    /// device reports its loss again and again.
     ///
     /// # Errors
     /// Returns this error.
     pub fn check(&self) -> Result<(), GpuError> {
-        let mut failure = self.0.state.lock();
-        match &*failure {
-            None => Ok(()),
-            Some(lost @ GpuError::Lost { .. }) => Err(lost.clone()),
-            Some(_) => Err(failure.take().unwrap_or(GpuError::Device { reason: String::new() })),
+        if let Some(lost) = self.0.state.lost.get() {
+            return Err(lost.clone());
         }
+        self.0.state.failures().remove(&current().id()).map_or(Ok(()), Err)
     }
 
     /// Waits until the device has run all submitted steps.
     ///
     /// # Errors
-    /// Returns an error if the device reported one, or does not answer for a minute.
+    /// Returns an error if the device reported one, or if a GPU does not answer for a minute.
     pub fn wait(&self) -> Result<(), GpuError> {
         const TIMEOUT: Duration = Duration::from_secs(60);
         // A lost device may never answer.
         self.check()?;
-        let wait = wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) };
-        let polled = self.0.device.poll(wait);
+        let timeout = (self.0.adapter.kind != AdapterKind::Cpu).then_some(TIMEOUT);
+        let polled = self.0.device.poll(wgpu::PollType::Wait { submission_index: None, timeout });
         self.check()?;
-        polled.map(|_| ()).map_err(|error| {
-            let error = GpuError::Lost { reason: format!("no answer for {} s: {error}", TIMEOUT.as_secs()) };
-            self.0.state.set(error.clone());
-            error
-        })
+        polled.map(|_| ()).map_err(|error| GpuError::Device { reason: error.to_string() })
     }
 
     /// Destroys the device, as the loss of a driver does. Later operations return an error.
     pub fn lose(&self) {
         self.0.device.destroy();
-        self.0.state.set(GpuError::Lost { reason: "the device was destroyed".to_owned() });
+        self.0.state.lose("the device was destroyed".to_owned());
     }
 }

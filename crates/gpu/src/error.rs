@@ -12,6 +12,17 @@ pub enum GpuError {
         /// Number of adapters.
         found: usize,
     },
+    /// The system has no driver that computes on the CPU.
+    #[error("no Vulkan driver that computes on the CPU found (Debian: mesa-vulkan-drivers)")]
+    NoSoftwareDriver,
+    /// The workgroups of the device have too little memory.
+    #[error("workgroups of the GPU have {limit} bytes of memory; the model needs {needed}")]
+    WorkgroupMemory {
+        /// Needed memory in bytes.
+        needed: usize,
+        /// Limit of the device in bytes.
+        limit: usize,
+    },
     /// The driver refused to open the device.
     #[error("cannot open the GPU {name}: {reason}")]
     Open {

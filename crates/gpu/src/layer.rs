@@ -38,8 +38,8 @@ impl Bound {
         Self { kernel: gpu.kernel(source, &accesses), bindings: gpu.bind(buffers), per_token }
     }
 
-    /// Returns the step for `rows` tokens, or items of attention.
-    pub fn step(&self, rows: u32) -> Step {
+    /// Returns the step with `rows` workgroups in the second dimension.
+    pub fn by_y(&self, rows: u32) -> Step {
         Step {
             kernel: self.kernel.clone(),
             bindings: self.bindings.clone(),
@@ -48,8 +48,8 @@ impl Bound {
     }
 
     /// Returns the step with `rows` workgroups in the first dimension.
-    pub fn first(&self, rows: u32) -> Step {
-        let mut step = self.step(rows);
+    pub fn by_x(&self, rows: u32) -> Step {
+        let mut step = self.by_y(rows);
         step.workgroups.swap(0, 1);
         step
     }
@@ -225,10 +225,12 @@ impl KvType {
         }
     }
 
+    /// Returns the expression that stores `pair`.
     const fn store(self) -> &'static str {
         match self {
-            Self::F16 => "pack2x16float",
-            Self::F32 => "vec2<f32>",
+            // A value beyond the range of `f16` would become infinite, and reach tokens that do not see it.
+            Self::F16 => "pack2x16float(clamp(pair, vec2<f32>(-65504.0), vec2<f32>(65504.0)))",
+            Self::F32 => "pair",
         }
     }
 
@@ -336,7 +338,7 @@ pub struct Item {
     pub end: u32,
     /// Row of partial sums for the first token.
     pub row: u32,
-    /// Nothing. The size of an item is a multiple of 16 bytes.
+    /// Padding to 32 bytes.
     pub unused: u32,
 }
 
@@ -347,6 +349,11 @@ pub struct BoundAttention {
     /// For items of one token and of several.
     attend: [Bound; 2],
     combine: Bound,
+}
+
+/// Returns the memory that a workgroup of attention needs for heads of `head_dim` elements, in bytes.
+pub const fn workgroup_memory(head_dim: usize) -> usize {
+    QUERIES as usize * 4 * (head_dim + PROMPT_SPAN + 64)
 }
 
 impl Attention<'_> {
@@ -376,7 +383,7 @@ impl Attention<'_> {
                     ("ROTATION", unsigned(rotation.first)),
                     ("PAIRS", unsigned(rotation.pairs)),
                     ("PAIR", self.kv.pair().to_owned()),
-                    ("STORE", self.kv.store().to_owned()),
+                    ("STORE(pair)", self.kv.store().to_owned()),
                     ("STRIDE", unsigned(shared.stride)),
                     ("KV_HEADS", unsigned(self.kv_heads)),
                     ("HEADS", unsigned(self.heads)),
@@ -510,9 +517,7 @@ impl BoundAttention {
     /// Appends the steps for `tokens` tokens and `items` items, of one token each or of several.
     pub fn steps(&self, tokens: u32, items: u32, is_tiled: bool, steps: &mut Vec<Step>) {
         let attend = &self.attend[usize::from(is_tiled)];
-        let mut attend = attend.step(items);
-        attend.workgroups.swap(0, 1);
-        steps.extend([self.enter.step(tokens), attend, self.combine.step(tokens)]);
+        steps.extend([self.enter.by_y(tokens), attend.by_x(items), self.combine.by_y(tokens)]);
     }
 }
 

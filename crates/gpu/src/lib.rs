@@ -11,8 +11,9 @@
 //!
 //! # Results
 //!
-//! Products of 8-bit activations sum integers exactly, so they differ from the CPU's in the order
-//! of the sums over groups only. A result depends on a token and those before it, and not on the
+//! Products of 8-bit activations sum integers exactly. For equal operands they differ from the CPU's in
+//! the order of the sums over groups only. A GPU may round the operands differently, since WGSL lets
+//! divisions be off by a few units in the last place. A result depends on a token and those before it, and not on the
 //! other tokens of a pass: all sums have a fixed order.
 
 mod buffer;
@@ -32,4 +33,4 @@ pub use self::buffer::Buffer;
 pub use self::device::{Adapter, AdapterKind, Gpu, Limits, adapters};
 pub use self::error::GpuError;
 pub use self::kernel::{Access, Bindings, Kernel, Recorded, Step, Submitted};
-pub use self::self_test::is_batch_invariant;
+pub use self::self_test::{SELF_TEST_ROWS, is_batch_invariant};

@@ -66,14 +66,15 @@ pub struct Batch {
     pub tokens: u32,
     /// Number of listed rows.
     pub rows: u32,
-    /// Number of items of attention.
-    pub items: u32,
-    /// Nothing. The size of a uniform is a multiple of 16 bytes.
-    pub unused: u32,
+    /// Padding to 16 bytes.
+    pub unused: [u32; 2],
 }
 
 /// Numbers of tokens that kernels multiply at once.
 pub const TILES: [u32; 4] = [1, 2, 4, 8];
+
+/// Number of rows from which a thread works on two rows at once.
+pub(crate) const MANY_ROWS: u32 = 4096;
 
 /// Threads that share a row. The order of a row's sums depends on it.
 const LANES: u32 = 32;
@@ -172,7 +173,7 @@ impl Product {
         for (index, part) in self.parts.iter().enumerate() {
             let outputs = if self.is_listed { batch.rows } else { part.rows };
             // More rows at once read activations less often, and fewer rows use more of the device.
-            let rows = if outputs >= 4096 { 2 } else { 1 };
+            let rows = if outputs >= MANY_ROWS { 2 } else { 1 };
             let kernel = self.kernel(gpu, index, KernelShape::Tokens(tile, rows));
             let per_workgroup = THREADS / LANES * rows;
             let workgroups = [outputs.div_ceil(per_workgroup), batch.tokens.div_ceil(tile), 1];
@@ -212,19 +213,22 @@ impl Product {
             Operand::Bytes => include_str!("shaders/int8.wgsl").to_owned() + &self.dots(),
             Operand::Floats => include_str!("shaders/floats.wgsl").to_owned(),
         };
-        let (pick, guard) = if self.is_listed {
+        let (pick, guard, needed) = if self.is_listed {
             // Rows of other parts are computed by other steps.
             let last = part.rows - 1;
             let pick = format!("min(list[output_$r] - {}u, {last}u)", part.first);
-            (pick, format!(" && list[output_$r] - {}u <= {last}u", part.first))
+            let is_inside = |row: &str| format!("list[output_{row}] - {}u <= {last}u", part.first);
+            let any: Vec<String> = (0..rows).map(|row| is_inside(&row.to_string())).collect();
+            (pick, format!(" && {}", is_inside("$r")), format!("first < outputs && ({})", any.join(" || ")))
         } else {
-            ("output_$r".to_owned(), String::new())
+            ("output_$r".to_owned(), String::new(), "first < outputs".to_owned())
         };
         let source = include_str!("shaders/product.wgsl")
             .replace("BODY", &body)
             .replace("JOIN", &join())
             .replace("PICK", &pick)
             .replace(" GUARD", &guard)
+            .replace("NEEDED", &needed)
             .replace("PARTIALS", &format!("{}u", THREADS * rows * tokens))
             .replace("THREADS", &format!("{THREADS}u"))
             .replace("LANES", &format!("{LANES}u"))

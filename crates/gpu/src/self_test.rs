@@ -1,11 +1,15 @@
 //! A test of the device at start.
 
-use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product};
-use crate::weights::Matrix;
+use crate::product::{Activations, Batch, Inputs, MANY_ROWS, Operand, Output, Outputs, Product};
+use crate::weights::{Matrix, Part};
 use crate::{Gpu, GpuError};
 
+/// Maximum number of rows that [`is_batch_invariant`] multiplies. Products of more rows have the same
+/// kernel as products of this number.
+pub const SELF_TEST_ROWS: u32 = MANY_ROWS;
+
 /// Reports whether the products of a token with `matrix` have the same bits alone, among others, and
-/// for a list of rows.
+/// for a list of rows. Tests the first rows, with both forms of activations.
 ///
 /// Kernels for other numbers of tokens are other programs, and a driver may round their sums
 /// differently.
@@ -14,11 +18,13 @@ use crate::{Gpu, GpuError};
 /// Returns an error if the device reported one.
 pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> {
     const TOKENS: u32 = 8;
-    let width = matrix.groups as usize * 32;
-    let x = activations(gpu, TOKENS as usize, width)?;
-    let rows = matrix.rows;
+    let Some(first) = matrix.parts.first() else { return Ok(true) };
+    let rows = first.rows.min(SELF_TEST_ROWS);
+    let part = Part { rows, ..first.clone() };
+    let matrix = Matrix { rows, parts: vec![part], ..matrix.clone() };
+    let x = activations(gpu, TOKENS as usize, matrix.groups as usize * 32)?;
     let listed: Vec<u32> = (0..rows).step_by(rows.div_ceil(100) as usize).collect();
-    let run = |tokens: u32, list: Option<&[u32]>| {
+    let run = |tokens: u32, list: Option<&[u32]>, operand: Operand| {
         let count = list.map_or(rows, |list| list.len() as u32);
         let batch = Batch { tokens, rows: count, ..Batch::default() };
         let uniform = gpu.upload(&[batch])?;
@@ -28,20 +34,24 @@ pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> 
         };
         let buffer = gpu.buffer(u64::from(tokens * count) * 4);
         let output = Output { buffer, stride: count, first: 0 };
-        let inputs =
-            Inputs { batch: &uniform, x: &x, operand: Operand::Bytes, bias: None, factor: 1.0, outputs };
+        let inputs = Inputs { batch: &uniform, x: &x, operand, bias: None, factor: 1.0, outputs };
         let mut steps = Vec::new();
-        Product::new(gpu, matrix, &inputs, &output).steps(gpu, batch, &mut steps);
+        Product::new(gpu, &matrix, &inputs, &output).steps(gpu, batch, &mut steps);
         gpu.run_and_read::<u32>(steps, &output.buffer, (tokens * count) as usize)
     };
-    let together = run(TOKENS, None)?;
-    for tokens in [1, 2, 4] {
-        if run(tokens, None)? != together[..(tokens * rows) as usize] {
+    for operand in [Operand::Bytes, Operand::Floats] {
+        let together = run(TOKENS, None, operand)?;
+        for tokens in [1, 2, 4] {
+            if run(tokens, None, operand)? != together[..(tokens * rows) as usize] {
+                return Ok(false);
+            }
+        }
+        let picked: Vec<u32> = listed.iter().map(|row| together[*row as usize]).collect();
+        if run(1, Some(&listed), operand)? != picked {
             return Ok(false);
         }
     }
-    let picked: Vec<u32> = listed.iter().map(|row| together[*row as usize]).collect();
-    Ok(run(1, Some(&listed))? == picked)
+    Ok(true)
 }
 
 /// Creates varied activations in both forms. The forms need not agree.

@@ -53,7 +53,7 @@ pub enum Scales {
     HalfPair,
     /// Headers of blocks of eight groups: two `f16`, and scales and minima of six bits.
     Header,
-    /// Two signed bytes, and the `f16` that they are multiples of.
+    /// Two signed bytes, and the `f16` that they are factors of.
     Small,
     /// Scales of the two halves, as `f32`.
     Pair,
@@ -206,7 +206,10 @@ impl Matrix {
                     pack(storage, encoding, line, [first, second, third]);
                 });
             let [first, second, third] = planes;
-            let upload = |plane: Vec<u8>, size: usize| gpu.upload(if size == 0 { &[] } else { &plane[..] });
+            let upload = |mut plane: Vec<u8>, size: usize| {
+                plane.resize(plane.len().next_multiple_of(4), 0);
+                gpu.upload(if size == 0 { &[] } else { &plane[..] })
+            };
             parts.push(Part {
                 first: (index * most) as u32,
                 rows: lines.len() as u32,
@@ -279,7 +282,7 @@ fn high_bits(levels: [u8; GROUP], codes: Codes, out: &mut [u8]) {
     }
 }
 
-/// Writes the scales of group `index`, except those that are copied from blocks.
+/// Writes the scales of group `index`. Scales in the headers of blocks are copied elsewhere.
 fn pack_scales(form: Scales, index: usize, group: &WeightGroup, out: &mut [u8]) {
     let ([low, high], [low_offset, high_offset]) = (group.scales, group.offsets);
     // The scale was an `f16` in the file, so no bits are lost.

@@ -20,7 +20,7 @@ pub(crate) struct Adapters {
 /// Time of some steps of a forward pass.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepTime {
-    /// What the steps do.
+    /// Purpose of the steps.
     pub name: &'static str,
     /// Number of steps.
     pub steps: usize,

@@ -181,7 +181,9 @@ pub(crate) enum Kind {
         error: formwork_gpu::GpuError,
     },
     #[cfg(feature = "gpu")]
-    #[error("GPUs cannot compute {part} (architecture {architecture:?}) yet; use the device `cpu`")]
+    #[error(
+        "the kernels for GPUs do not support {part} (architecture {architecture:?}); use the device `cpu`"
+    )]
     GpuModel { architecture: String, part: &'static str },
     #[error("candle's own models do not run on the device {device}; use the device `cpu`")]
     GpuCandle { device: Device },

@@ -16,14 +16,14 @@ pub(crate) trait BlockMemory {
     /// Returns the blocks of the memory.
     fn blocks(&mut self) -> &mut Blocks;
 
-    /// Doubles the memory, and adds the new blocks with [`Blocks::double`].
+    /// Enlarges the memory, and adds the new blocks with [`Blocks::grow_to`].
     fn grow(&mut self) -> Result<(), Self::Error>;
 
     /// Copies the keys and values of all layers from one block to another.
     fn copy(&mut self, from: u32, to: u32) -> Result<(), Self::Error>;
 }
 
-/// The number of a memory's blocks, and those that are free.
+/// The blocks of a memory: their number, and the free ones.
 pub(crate) struct Blocks {
     count: usize,
     free: Arc<Free>,
@@ -62,10 +62,10 @@ impl Blocks {
         self.count
     }
 
-    /// Adds as many free blocks as there are.
-    pub(crate) fn double(&mut self) {
-        self.free.lock().extend((self.count as u32..2 * self.count as u32).rev());
-        self.count *= 2;
+    /// Adds free blocks until there are `count`.
+    pub(crate) fn grow_to(&mut self, count: usize) {
+        self.free.lock().extend((self.count as u32..count as u32).rev());
+        self.count = self.count.max(count);
     }
 
     fn take(&self) -> Option<Block> {

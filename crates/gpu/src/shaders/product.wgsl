@@ -11,7 +11,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     #r let row_$r = PICK;
     #t let at_$t = min(token + $tu, batch.tokens - 1u) * GROUPS;
     #rt var acc_$r_$t = 0.0;
-    for (var group = lane; group < GROUPS; group += LANES) {
+    // Nothing is read for rows that are not needed.
+    let groups = select(0u, GROUPS, NEEDED);
+    for (var group = lane; group < groups; group += LANES) {
         BODY
     }
     JOIN

@@ -4,10 +4,37 @@
 mod products;
 mod translations;
 
+use std::ops::Deref;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
 use crate::{AdapterKind, Gpu, GpuError, adapters};
 
-/// Returns the tested device. `binding` is its limit for bindings, in bytes.
-fn gpu(binding: Option<u64>) -> Option<Gpu> {
+/// Held for reading by tests that use a device. NVIDIA's driver 580 stops answering if a device is
+/// destroyed while another compiles kernels, so the test that does holds it for writing.
+static DEVICES: RwLock<()> = RwLock::new(());
+
+/// The tested device.
+struct Tested {
+    gpu: Gpu,
+    _others: RwLockReadGuard<'static, ()>,
+}
+
+impl Deref for Tested {
+    type Target = Gpu;
+
+    fn deref(&self) -> &Gpu {
+        &self.gpu
+    }
+}
+
+/// Opens the tested device for a test.
+fn gpu() -> Option<Tested> {
+    let others = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+    Some(Tested { gpu: open(None)?, _others: others })
+}
+
+/// Opens the tested device. `binding` is its limit for bindings, in bytes.
+fn open(binding: Option<u64>) -> Option<Gpu> {
     let adapters = adapters();
     let name = std::env::var("FORMWORK_TEST_GPU").unwrap_or_else(|_| "gpu:cpu".to_owned());
     let adapter = match name.strip_prefix("gpu:").unwrap().parse::<usize>() {
@@ -33,7 +60,8 @@ fn noise(len: usize, mut state: u64) -> Vec<f32> {
 
 #[test]
 fn a_lost_device_is_an_error_and_no_panic() {
-    let Some(gpu) = gpu(None) else { return };
+    let _alone = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(gpu) = open(None) else { return };
     let buffer = gpu.upload(&[1u32, 2, 3, 4]).unwrap();
     assert_eq!(gpu.read::<u32>(&buffer, 1..3).unwrap(), [2, 3]);
     gpu.lose();
@@ -45,7 +73,7 @@ fn a_lost_device_is_an_error_and_no_panic() {
 
 #[test]
 fn a_buffer_that_is_too_large_is_an_error() {
-    let Some(gpu) = gpu(None) else { return };
+    let Some(gpu) = gpu() else { return };
     gpu.buffer(gpu.limits().buffer * 2);
     let error = gpu.check().unwrap_err();
     assert!(matches!(error, GpuError::Memory { .. } | GpuError::Device { .. }), "{error:?}");

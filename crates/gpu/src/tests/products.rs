@@ -1,6 +1,6 @@
 use formwork_kernels::{Encoding, GROUP, WeightGroup, dequantize, each_group};
 
-use super::{gpu, noise};
+use super::{gpu, noise, open};
 use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product};
 use crate::weights::{Codes, Matrix, Rows, Scales, Storage};
 use crate::{Buffer, Gpu};
@@ -203,7 +203,7 @@ fn exact(sample: &Sample, row: usize, token: &Token, operand: Operand) -> f64 {
 
 #[test]
 fn products_of_all_types_match_plain_rust() {
-    let Some(gpu) = gpu(None) else { return };
+    let Some(gpu) = gpu() else { return };
     let fused = |a: f32, b: f32, c: f32| a.mul_add(b, c);
     let separate = |a: f32, b: f32, c: f32| a * b + c;
     for (name, encoding) in ENCODINGS {
@@ -249,7 +249,7 @@ fn products_of_all_types_match_plain_rust() {
 
 #[test]
 fn products_of_prompts_match_exact_ones() {
-    let Some(gpu) = gpu(None) else { return };
+    let Some(gpu) = gpu() else { return };
     for (name, encoding) in ENCODINGS {
         // An odd number of groups, more rows than a workgroup has, and some tokens of a second one.
         let columns = if encoding.block().0 > 32 { 768 } else { 352 };
@@ -285,19 +285,19 @@ fn products_of_prompts_match_exact_ones() {
 
 #[test]
 fn listed_rows_and_parts_have_the_bits_of_whole_products() {
-    let Some(gpu) = gpu(None) else { return };
-    let Some(small) = self::gpu(Some(4096)) else { return };
+    let Some(gpu) = gpu() else { return };
+    let Some(small) = open(Some(4096)) else { return };
     for (name, encoding) in [("Q8_0", Encoding::Q8_0), ("Q4_K", Encoding::Q4K), ("F16", Encoding::F16)] {
         let sample = Sample::new(name, encoding, 512);
         let tokens: Vec<Token> = (0..3).map(|seed| Token::new(512, seed + 1)).collect();
-        let [whole, cut] = [&gpu, &small].map(|gpu| Matrix::upload(gpu, &[sample.rows()]).unwrap());
+        let [whole, cut] = [&*gpu, &small].map(|gpu| Matrix::upload(gpu, &[sample.rows()]).unwrap());
         assert!(whole.parts.len() == 1 && cut.parts.len() > 2);
         let all = products(&gpu, &whole, (&tokens, Operand::Bytes), None, None);
         assert_eq!(products(&small, &cut, (&tokens, Operand::Bytes), None, None), all, "{name}");
         let list = [36, 0, 17, 5, 35];
         let expected: Vec<f32> =
             (0..3).flat_map(|token| list.map(|row| all[token * ROWS + row as usize])).collect();
-        for (gpu, matrix) in [(&gpu, &whole), (&small, &cut)] {
+        for (gpu, matrix) in [(&*gpu, &whole), (&small, &cut)] {
             assert_eq!(
                 products(gpu, matrix, (&tokens, Operand::Bytes), Some(&list), None),
                 expected,
@@ -315,9 +315,23 @@ fn listed_rows_and_parts_have_the_bits_of_whole_products() {
     }
 }
 
+/// Scales of 16 bits share words, and an odd number of them ends within one.
+#[test]
+fn an_odd_number_of_scales_is_stored() {
+    let Some(gpu) = gpu() else { return };
+    let sample = Sample::new("Q8_0", Encoding::Q8_0, 11 * GROUP);
+    let tokens = [Token::new(sample.columns, 1)];
+    let matrix = Matrix::upload(&gpu, &[sample.rows()]).unwrap();
+    let given = products(&gpu, &matrix, (&tokens, Operand::Floats), None, None);
+    for (row, given) in given.iter().enumerate() {
+        let expected = exact(&sample, row, &tokens[0], Operand::Floats);
+        assert!((f64::from(*given) - expected).abs() < 1e-4 * expected.abs().max(1.0), "row {row}");
+    }
+}
+
 #[test]
 fn joined_matrices_have_the_rows_of_all() {
-    let Some(gpu) = gpu(None) else { return };
+    let Some(gpu) = gpu() else { return };
     let samples = [512, 512].map(|columns| Sample::new("Q6_K", Encoding::Q6K, columns));
     let tokens = [Token::new(512, 1)];
     let matrix = Matrix::upload(&gpu, &[samples[0].rows(), samples[1].rows()]).unwrap();

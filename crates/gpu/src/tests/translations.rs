@@ -110,7 +110,7 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
 
 #[test]
 fn all_kernels_are_valid_for_vulkan_metal_and_direct3d() {
-    let Some(gpu) = gpu(None) else { return };
+    let Some(gpu) = gpu() else { return };
     let buffer = gpu.buffer(1 << 16);
     products(&gpu, &buffer);
     layers(&gpu, &buffer);

@@ -95,7 +95,7 @@ impl BlockMemory for Pool {
                 }
             }
         }
-        self.blocks.double();
+        self.blocks.grow_to(2 * self.blocks.count());
         Ok(())
     }
 }

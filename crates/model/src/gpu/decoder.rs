@@ -48,7 +48,7 @@ struct Key {
     head: HeadShape,
 }
 
-/// What a head computes.
+/// The part of a [`Key`] that belongs to the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HeadShape {
     rows: HeadRows,
@@ -103,7 +103,7 @@ impl<'a> Progress<'a> {
         self.run.tokens.len() - self.read
     }
 
-    /// Returns the jobs of the next `len` tokens, of which the first is token `first` of the pass.
+    /// Returns the jobs of the next `len` tokens. The first of them is token `first` of the pass.
     fn jobs(&self, run: usize, first: usize, len: usize) -> impl Iterator<Item = Job<'a>> {
         // Index of the first token with a row.
         let begin = self.run.tokens.len() - self.wanted.len();
@@ -348,9 +348,9 @@ impl Memory {
             let steps = steps.chain(plan.head(gpu, batch, rows, is_largest));
             gpu.record_and_read(steps, &result, (size * size_of::<T>()) as u64)
         };
-        let recorded = match self.ahead.take() {
-            Some((known, recorded)) if known == key => recorded,
-            _ => record(&self.plan),
+        let recorded = match self.ahead.take_if(|(known, _)| *known == key) {
+            Some((_, recorded)) => recorded,
+            None => record(&self.plan),
         };
         let submitted = gpu.submit(recorded)?;
         if key.layers.as_ref().is_some_and(|shape| !shape.is_tiled && !shape.is_precise) {
@@ -373,7 +373,9 @@ impl Memory {
         let tokens = jobs.len() as u32;
         network.gpu.write(&head.rows, 0, &numbers);
         network.gpu.write(&head.batch, 0, &[GpuBatch { tokens, ..GpuBatch::default() }]);
-        let is_largest = jobs.iter().all(|job| job.is_largest && job.set.is_none());
+        // A cap can make different products equal.
+        let is_capped = network.spec.logit_softcap.is_some();
+        let is_largest = !is_capped && jobs.iter().all(|job| job.is_largest && job.set.is_none());
         let key = |layers, is_largest| Key {
             layers,
             head: HeadShape { rows: HeadRows::All, tokens, listed: 0, is_largest },
@@ -424,7 +426,7 @@ impl Memory {
         gpu.write(&head.rows, 0, &[job.token as u32]);
         let rows = tokens.len() as u32;
         gpu.write(&head.batch, 0, &[GpuBatch { tokens: 1, rows, ..GpuBatch::default() }]);
-        // Workgroups beyond the last row end at once, and more passes have equal steps.
+        // Workgroups beyond the last row read no weights, and more passes have equal steps.
         let listed = rows.next_power_of_two().max(64);
         let key = Key {
             layers: layers.take(),
@@ -509,8 +511,17 @@ impl Memory {
 }
 
 /// Measures the steps of a pass, as [`Memory::times`] does, with memory of its own.
-pub(super) fn times(network: &Network, tokens: usize, position: usize) -> Result<Vec<StepTime>, GpuError> {
-    Memory::new(network, position + tokens)?.times(network, (tokens, position))
+pub(super) fn times(network: &Network, tokens: usize, position: usize) -> Result<Vec<StepTime>, ModelError> {
+    let (end, limit) = (position.saturating_add(tokens), network.spec.context);
+    if end > limit {
+        return Err(ModelError::context_full(end, limit));
+    }
+    let mut memory = Memory::new(network, end).map_err(ModelError::backend)?;
+    let rows = if tokens > GENERATED_PIECE { tokens } else { tokens * end.div_ceil(SPAN) };
+    if tokens > PIECE || rows > memory.plan.workspace.rows {
+        return Err(ModelError::unsupported("the measurement of so many tokens in one pass"));
+    }
+    memory.times(network, (tokens, position)).map_err(ModelError::backend)
 }
 
 /// Returns the work of attention for a kind of layers: its items, and the first row and the number
@@ -557,13 +568,14 @@ fn work(segments: &[Segment<'_>], tables: &[u32], kind: Kind, is_tiled: bool) ->
     (items, parts)
 }
 
-/// Returns the place and the value of the largest logit, or `None` if several are equal or none is
-/// a number.
+/// Returns the place and the value of the largest logit, or `None` if several are equal or it is not
+/// finite.
 fn unique(parts: &[Best]) -> Option<(usize, f32)> {
     let most = parts.iter().map(|part| part.value).fold(f32::NEG_INFINITY, f32::max);
     let mut largest = parts.iter().filter(|part| part.value >= most);
     let found = largest.next()?;
-    (found.equal == 1 && largest.next().is_none()).then_some((found.place as usize, found.value))
+    (found.equal == 1 && found.value.is_finite() && largest.next().is_none())
+        .then_some((found.place as usize, found.value))
 }
 
 impl LanguageModel for Decoder {

@@ -4,8 +4,8 @@
 //! appends tokens of several sequences and runs one list of steps ([`plan`]). Only logits are read
 //! back, and of those only the rows that are asked for.
 //!
-//! Activations are rounded to 8 bits as on the CPU, except those of a sequence's first token, which
-//! are `f32`. Keys and values are `f16`, or `f32` if the weights are. All sums have a fixed order, so
+//! For quantised weights, activations are rounded to 8 bits as on the CPU, except those of a sequence's
+//! first token. The others are `f32`, where the CPU has 16 bits. Keys and values are `f16`, or `f32` if the weights are. All sums have a fixed order, so
 //! the results of a token do not depend on the other tokens of a pass, if the driver keeps the order
 //! ([`Network::is_invariant`]).
 
@@ -16,8 +16,8 @@ mod weights;
 
 use std::sync::Arc;
 
-use formwork_gpu::layer::KvType;
-use formwork_gpu::{AdapterKind, Gpu, GpuError, adapters, is_batch_invariant};
+use formwork_gpu::layer::{KvType, workgroup_memory};
+use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, adapters, is_batch_invariant};
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
@@ -76,15 +76,13 @@ pub(crate) fn device(number: GpuNumber) -> Result<Gpu, Kind> {
     let is_cpu = |adapter: &&formwork_gpu::Adapter| adapter.kind == AdapterKind::Cpu;
     let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
     let adapter = match number {
-        GpuNumber::Cpu => adapters.iter().find(is_cpu),
-        GpuNumber::Hardware(number) => adapters.iter().filter(|adapter| !is_cpu(adapter)).nth(number),
+        GpuNumber::Cpu => adapters.iter().find(is_cpu).ok_or(GpuError::NoSoftwareDriver),
+        GpuNumber::Hardware(number) => {
+            let hardware = || adapters.iter().filter(|adapter| !is_cpu(adapter));
+            hardware().nth(number).ok_or(GpuError::NoAdapter { number, found: hardware().count() })
+        }
     };
-    let hardware = adapters.iter().filter(|adapter| !is_cpu(adapter)).count();
-    let wanted = match number {
-        GpuNumber::Cpu => 0,
-        GpuNumber::Hardware(number) => number,
-    };
-    let adapter = adapter.ok_or_else(|| fail(GpuError::NoAdapter { number: wanted, found: hardware }))?;
+    let adapter = adapter.map_err(fail)?;
     adapter.open().map_err(fail)
 }
 
@@ -99,9 +97,15 @@ pub(crate) fn open(
     if let Some(part) = unsupported(&spec) {
         return Err(refuse(part));
     }
+    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
+    let head_dim = spec.attentions().map(|(_, shape)| shape.head_dim).max().unwrap_or_default();
+    let (needed, limit) = (workgroup_memory(head_dim), gpu.limits().workgroup_memory as usize);
+    if needed > limit {
+        return Err(fail(GpuError::WorkgroupMemory { needed, limit }));
+    }
     let on_device = Weights::upload(&gpu, weights).map_err(|refusal| match refusal {
         Refusal::Unsupported(part) => refuse(part),
-        Refusal::Device(error) => Kind::Gpu { device: Device::Gpu(number), error },
+        Refusal::Device(error) => fail(error),
     })?;
     let is_f32 = |layer: &host::LayerWeights| match &layer.mixer {
         Mixer::Attention(attention) => [&attention.key, &attention.value]
@@ -113,13 +117,7 @@ pub(crate) fn open(
     let kv = if weights.layers.iter().all(is_f32) { KvType::F32 } else { KvType::F16 };
     let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
     let rope = Rope::new(&spec, context);
-    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
-    // The products of a layer read rows of different lengths.
-    let matrices = on_device.layers.first().map(|layer| [&layer.qkv[0], &layer.output, &layer.down]);
-    let mut is_invariant = true;
-    for linear in matrices.into_iter().flatten() {
-        is_invariant &= is_batch_invariant(&gpu, &linear.matrix).map_err(fail)?;
-    }
+    let is_invariant = is_invariant(&gpu, &on_device).map_err(fail)?;
     if !is_invariant {
         tracing::warn!(
             device = %Device::Gpu(number),
@@ -127,6 +125,26 @@ pub(crate) fn open(
         );
     }
     Ok(Arc::new(Network { gpu, number, spec, embedding, weights: on_device, rope, kv, is_invariant }))
+}
+
+/// Tests a matrix of each storage and width, and the head.
+fn is_invariant(gpu: &Gpu, weights: &Weights) -> Result<bool, GpuError> {
+    let of_layer = |layer: &'_ weights::Layer| {
+        let one = [&layer.output, &layer.down].map(|linear| linear.matrix.clone());
+        let joined = layer.qkv.iter().chain(&layer.gate_up).map(|linear| linear.matrix.clone());
+        one.into_iter().chain(joined).collect::<Vec<_>>()
+    };
+    let mut tested = Vec::new();
+    for matrix in weights.layers.iter().flat_map(of_layer).chain([weights.head.matrix.clone()]) {
+        let kind = (matrix.storage, matrix.groups, matrix.rows.min(SELF_TEST_ROWS));
+        if !tested.contains(&kind) {
+            tested.push(kind);
+            if !is_batch_invariant(gpu, &matrix)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Returns a part of the model that the back end has no code for.
@@ -179,6 +197,6 @@ impl Backend for Network {
     }
 
     fn step_times(&self, tokens: usize, position: usize) -> Result<Vec<StepTime>, ModelError> {
-        decoder::times(self, tokens, position).map_err(ModelError::backend)
+        decoder::times(self, tokens, position)
     }
 }

@@ -240,17 +240,17 @@ impl Plan {
         let mut sections = Vec::with_capacity(self.layers.len() + 1);
         let mut steps = Vec::new();
         for layer in &self.layers {
-            steps.push(layer.enter_norm.first(tokens));
+            steps.push(layer.enter_norm.by_x(tokens));
             sections.push(std::mem::take(&mut steps));
             layer.qkv.iter().for_each(|product| product.steps(gpu, shape, &mut steps));
             layer.attention.steps(tokens, shape.items[layer.kind] as u32, shape.is_tiled, &mut steps);
             layer.output.steps(gpu, shape, &mut steps);
-            steps.push(layer.middle_norm.first(tokens));
+            steps.push(layer.middle_norm.by_x(tokens));
             layer.gate_up.iter().for_each(|product| product.steps(gpu, shape, &mut steps));
-            steps.push(layer.activate.step(tokens));
+            steps.push(layer.activate.by_y(tokens));
             layer.down.steps(gpu, shape, &mut steps);
         }
-        steps.push(self.last.first(tokens));
+        steps.push(self.last.by_x(tokens));
         sections.push(steps);
         sections
     }
@@ -284,7 +284,7 @@ impl Plan {
             (
                 "norms",
                 all(&|layer, steps| {
-                    steps.extend([layer.enter_norm.first(tokens), layer.middle_norm.first(tokens)]);
+                    steps.extend([layer.enter_norm.by_x(tokens), layer.middle_norm.by_x(tokens)]);
                 }),
             ),
             ("queries, keys, values", products(&|layer| layer.qkv.iter().collect())),
@@ -293,14 +293,14 @@ impl Plan {
             ("joining of spans", attention(2)),
             ("output", products(&|layer| vec![&layer.output])),
             ("gate, up", products(&|layer| layer.gate_up.iter().collect())),
-            ("activation", all(&|layer, steps| steps.push(layer.activate.step(tokens)))),
+            ("activation", all(&|layer, steps| steps.push(layer.activate.by_y(tokens)))),
             ("down", products(&|layer| vec![&layer.down])),
         ]
     }
 
     /// Returns the steps that compute logits of some rows, after those of the layers.
     pub(super) fn head(&self, gpu: &Gpu, batch: Batch, rows: HeadRows, is_largest: bool) -> Vec<Step> {
-        let mut steps = vec![self.gather.step(batch.tokens), self.head_norm.first(batch.tokens)];
+        let mut steps = vec![self.gather.by_y(batch.tokens), self.head_norm.by_x(batch.tokens)];
         let (product, best, count) = match rows {
             HeadRows::All => (&self.head_all, &self.best_all, self.head.parts as u32),
             HeadRows::Listed => {
@@ -309,7 +309,7 @@ impl Plan {
         };
         product.steps(gpu, batch, &mut steps);
         if is_largest {
-            let mut step = best.step(batch.tokens);
+            let mut step = best.by_y(batch.tokens);
             step.workgroups[0] = count;
             steps.push(step);
         }
@@ -318,7 +318,7 @@ impl Plan {
 
     /// Returns the step that computes the hidden states of all tokens, and their buffer.
     pub(super) fn normed(&self, tokens: usize) -> (Step, &Buffer) {
-        (self.normed.first(tokens as u32), &self.workspace.x.floats)
+        (self.normed.by_x(tokens as u32), &self.workspace.x.floats)
     }
 }
 

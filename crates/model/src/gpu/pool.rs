@@ -18,7 +18,7 @@ pub(super) struct Pool {
     gpu: Gpu,
     blocks: Blocks,
     pub(super) layers: Vec<[Buffer; 2]>,
-    /// Size of a block of the layer's keys, in bytes.
+    /// Size of a block of the layer's keys, which is also that of its values, in bytes.
     sizes: Vec<u64>,
     /// True if the buffers were replaced since the last call of [`Pool::take_change`].
     has_grown: bool,
@@ -63,7 +63,12 @@ impl BlockMemory for Pool {
 
     fn grow(&mut self) -> Result<(), GpuError> {
         let count = self.blocks.count();
-        let larger = Self::allocate(&self.gpu, &self.sizes, 2 * count)?;
+        // A smaller growth may fit where a doubling does not.
+        let larger = Self::allocate(&self.gpu, &self.sizes, 2 * count).map(|layers| (layers, 2 * count));
+        let (larger, new_count) = larger.or_else(|_| {
+            let less = count + count / 4;
+            Self::allocate(&self.gpu, &self.sizes, less).map(|layers| (layers, less))
+        })?;
         for ((old, new), size) in self.layers.iter().zip(&larger).zip(&self.sizes) {
             for (old, new) in old.iter().zip(new) {
                 self.gpu.copy((old, 0), (new, 0), size * count as u64);
@@ -71,7 +76,7 @@ impl BlockMemory for Pool {
         }
         self.layers = larger;
         self.has_grown = true;
-        self.blocks.double();
+        self.blocks.grow_to(new_count);
         self.gpu.check()
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn tested() -> Option<Device> {
         Ok(_) => Some(device),
         Err(error) => {
             let error = format!("{error:?}");
-            assert!(error.contains("NoAdapter"), "{error}");
+            assert!(error.contains("NoSoftwareDriver") || error.contains("NoAdapter"), "{error}");
             eprintln!("not tested: no driver for {name}; Debian has one in mesa-vulkan-drivers");
             None
         }
@@ -34,7 +34,7 @@ pub(crate) fn open_on(device: Device, file: &[u8]) -> Option<Model> {
     match open_with(file, OpenOptions { device, ..OpenOptions::default() }) {
         Ok(model) => Some(model),
         Err(error) => {
-            assert!(error.to_string().contains("GPUs cannot compute"), "{error:?}");
+            assert!(error.to_string().contains("the kernels for GPUs do not support"), "{error:?}");
             None
         }
     }
@@ -52,7 +52,10 @@ fn gpus_compute_what_transformers_does() {
         let model = match Model::open(folder.path(), options) {
             Ok(model) => model,
             Err(error) => {
-                assert!(error.to_string().contains("GPUs cannot compute"), "{name}: {error:?}");
+                assert!(
+                    error.to_string().contains("the kernels for GPUs do not support"),
+                    "{name}: {error:?}"
+                );
                 continue;
             }
         };
@@ -199,7 +202,7 @@ fn models_that_gpus_cannot_compute_are_refused_by_name() {
     let file = converted::gguf_with(&golden, GgmlDType::F32, None);
     let error = open_with(&file, OpenOptions { device, ..OpenOptions::default() }).unwrap_err().to_string();
     assert!(
-        error.contains("GPUs cannot compute mixtures of experts (architecture \"llama\") yet"),
+        error.contains("the kernels for GPUs do not support mixtures of experts (architecture \"llama\")"),
         "{error}"
     );
     let tiny = tiny::tiny("llama", GgmlDType::F32);
