@@ -70,8 +70,8 @@ fn gpus_compute_what_transformers_does() {
     assert!(computed > 20, "{computed}");
 }
 
-/// Models with windows, caps, norms after blocks, and norms of whole rows of queries.
-const VARIED: [&str; 3] = ["llama-64", "gemma2-64", "olmo2-64"];
+/// Models with windows and caps, and with norms after blocks and of whole rows of queries.
+const VARIED: [&str; 2] = ["gemma2-64", "olmo2-64"];
 
 #[test]
 fn random_calls_give_the_results_of_the_cpu() {
