@@ -220,16 +220,6 @@ impl fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Opens adapter `number` of [`adapters`].
-    ///
-    /// # Errors
-    /// Returns an error if there is no such adapter, or if the driver refuses to open it.
-    pub fn open(number: usize) -> Result<Self, GpuError> {
-        let adapters = adapters();
-        let found = adapters.len();
-        adapters.get(number).ok_or(GpuError::NoAdapter { number, found })?.open()
-    }
-
     /// Returns the adapter of the device.
     pub fn adapter(&self) -> &Adapter {
         &self.0.adapter

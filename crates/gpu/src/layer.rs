@@ -4,7 +4,7 @@
 //! elements beyond the model's width are 0.
 
 use crate::kernel::Access::{self, Read, Uniform, Write};
-use crate::product::Activations;
+use crate::product::{Activations, TILE_MEMORY};
 use crate::source::{fill, float, unroll};
 use crate::{Bindings, Buffer, Gpu, Kernel, Step};
 
@@ -351,9 +351,11 @@ pub struct BoundAttention {
     combine: Bound,
 }
 
-/// Returns the memory that a workgroup of attention needs for heads of `head_dim` elements, in bytes.
-pub const fn workgroup_memory(head_dim: usize) -> usize {
-    QUERIES as usize * 4 * (head_dim + PROMPT_SPAN + 64)
+/// Returns the memory that a workgroup needs for a model with heads of `head_dim` elements, in bytes.
+pub fn workgroup_memory(head_dim: usize) -> usize {
+    // Attention holds queries, scores and a tree of sums.
+    let attention = QUERIES as usize * 4 * (head_dim + PROMPT_SPAN + 64);
+    attention.max(TILE_MEMORY)
 }
 
 impl Attention<'_> {
@@ -524,26 +526,17 @@ impl BoundAttention {
 /// Number of values that a workgroup of [`best`] reduces.
 pub const BEST: usize = 2048;
 
-/// Binds the search for the largest of `count` values of a row, or of the listed rows of a pass if
-/// `count` is `None`. The result has [`Best`] values for each [`BEST`] values. `parts` is the number
-/// of results for a row.
+/// Binds the search for the largest value of each row. A row of `rows` has as many values as its second
+/// part says. The result has `parts` of [`Best`] for a row, one for each [`BEST`] values.
 pub fn best(
     gpu: &Gpu,
     batch: &Buffer,
-    count: Option<usize>,
-    row: (&Buffer, usize),
-    out: (&Buffer, usize),
+    (rows, count): (&Buffer, usize),
+    (out, parts): (&Buffer, usize),
 ) -> Bound {
-    let source = BATCH.to_owned()
-        + &fill(
-            include_str!("shaders/best.wgsl"),
-            &[
-                ("COUNT", count.map_or("batch.rows".to_owned(), unsigned)),
-                ("STRIDE", unsigned(row.1)),
-                ("PARTS", unsigned(out.1)),
-            ],
-        );
-    Bound::new(gpu, &source, 1, &[(Uniform, batch), (Read, row.0), (Write, out.0)])
+    let values = [("COUNT", unsigned(count)), ("PARTS", unsigned(parts))];
+    let source = BATCH.to_owned() + &fill(include_str!("shaders/best.wgsl"), &values);
+    Bound::new(gpu, &source, parts as u32, &[(Uniform, batch), (Read, rows), (Write, out)])
 }
 
 /// The largest of some values.

@@ -76,6 +76,9 @@ pub const TILES: [u32; 4] = [1, 2, 4, 8];
 /// Number of rows from which a thread works on two rows at once.
 pub(crate) const MANY_ROWS: u32 = 4096;
 
+/// Memory of a workgroup that multiplies prompts with floats, in bytes: two panels of 520 vectors.
+pub(crate) const TILE_MEMORY: usize = 2 * 520 * 16;
+
 /// Threads that share a row. The order of a row's sums depends on it.
 const LANES: u32 = 32;
 const THREADS: u32 = 128;
@@ -84,7 +87,6 @@ const THREADS: u32 = 128;
 #[derive(Clone)]
 pub struct Product {
     parts: Vec<BoundPart>,
-    accesses: [Access; 9],
     storage: Storage,
     operand: Operand,
     groups: u32,
@@ -154,7 +156,6 @@ impl Product {
         };
         Self {
             parts: matrix.parts.iter().map(bind).collect(),
-            accesses: ACCESSES,
             storage: matrix.storage,
             operand,
             groups: matrix.groups,
@@ -270,7 +271,7 @@ impl Product {
         ];
         let source = reader(self.storage) + include_str!("shaders/bindings.wgsl") + source;
         let source = unroll(&fill(&source, &values), &[('r', rows), ('t', tokens), ('q', 8)]);
-        gpu.kernel(&source, &self.accesses)
+        gpu.kernel(&source, &ACCESSES)
     }
 }
 

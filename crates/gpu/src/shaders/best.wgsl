@@ -23,7 +23,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var most = -3.4e38; var at = 0u; var same = 0u;
     for (var i = thread; i < 2048u; i += 256u) {
         if first + i < count {
-            let v = y[workgroup.y * STRIDE + first + i];
+            let v = y[workgroup.y * COUNT + first + i];
             if v > most { most = v; at = first + i; same = 1u; }
             else if v == most { same += 1u; }
         }

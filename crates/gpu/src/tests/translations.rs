@@ -70,9 +70,7 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
         activation.bind(gpu, buffer, (buffer, 72), &x);
     }
     layer::gather(gpu, buffer, buffer, (buffer, 68), &out);
-    for count in [None, Some(5000)] {
-        layer::best(gpu, buffer, count, (buffer, 5000), (&out, 3));
-    }
+    layer::best(gpu, buffer, (buffer, 5000), (&out, 3));
     let shared = Shared {
         batch: buffer,
         qkv: buffer,

@@ -5,9 +5,11 @@
 //! back, and of those only the rows that are asked for.
 //!
 //! For quantised weights, activations are rounded to 8 bits as on the CPU, except those of a sequence's
-//! first token. The others are `f32`, where the CPU has 16 bits. Keys and values are `f16`, or `f32` if the weights are. All sums have a fixed order, so
-//! the results of a token do not depend on the other tokens of a pass, if the driver keeps the order
-//! ([`Network::is_invariant`]).
+//! first token. The others are `f32`, where the CPU has 16 bits. Keys and values are `f16`, or `f32` if
+//! the weights are.
+//!
+//! All sums have a fixed order. If the driver keeps the order, the results of a token do not depend on
+//! the other tokens of a pass ([`Network::is_invariant`]).
 
 mod decoder;
 mod plan;

@@ -100,8 +100,7 @@ pub(super) struct Plan {
     head_norm: Bound,
     head_all: Product,
     head_listed: Product,
-    best_all: Bound,
-    best_listed: Bound,
+    best: Bound,
 }
 
 /// Rows that the head computes in one step.
@@ -188,9 +187,6 @@ impl Plan {
             let inputs = Inputs { batch, x: &x, operand, bias: None, factor, outputs };
             Product::new(gpu, &weights.head.matrix, &inputs, &output)
         };
-        let best = |count| {
-            layer::best(gpu, &head.batch, count, (&head.logits, vocabulary), (&head.best, head.parts))
-        };
         let plan = Self {
             gather: layer::gather(
                 gpu,
@@ -202,8 +198,7 @@ impl Plan {
             head_norm: head_norm.bind(gpu, &head.batch, &x),
             head_all: product(Outputs::All),
             head_listed: product(Outputs::Listed(head.list.clone())),
-            best_all: best(Some(vocabulary)),
-            best_listed: best(None),
+            best: layer::best(gpu, &head.batch, (&head.logits, vocabulary), (&head.best, head.parts)),
             last,
             normed,
             layers,
@@ -298,20 +293,17 @@ impl Plan {
         ]
     }
 
-    /// Returns the steps that compute logits of some rows, after those of the layers.
+    /// Returns the steps that compute logits of some rows, after those of the layers. With `is_largest`,
+    /// finds the largest of each whole row.
     pub(super) fn head(&self, gpu: &Gpu, batch: Batch, rows: HeadRows, is_largest: bool) -> Vec<Step> {
         let mut steps = vec![self.gather.by_y(batch.tokens), self.head_norm.by_x(batch.tokens)];
-        let (product, best, count) = match rows {
-            HeadRows::All => (&self.head_all, &self.best_all, self.head.parts as u32),
-            HeadRows::Listed => {
-                (&self.head_listed, &self.best_listed, (batch.rows as usize).div_ceil(layer::BEST) as u32)
-            }
+        let product = match rows {
+            HeadRows::All => &self.head_all,
+            HeadRows::Listed => &self.head_listed,
         };
         product.steps(gpu, batch, &mut steps);
         if is_largest {
-            let mut step = best.by_y(batch.tokens);
-            step.workgroups[0] = count;
-            steps.push(step);
+            steps.push(self.best.by_y(batch.tokens));
         }
         steps
     }

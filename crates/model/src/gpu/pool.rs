@@ -6,6 +6,9 @@ use formwork_gpu::{Buffer, Gpu, GpuError};
 use crate::paged::{BLOCK, BlockMemory, Blocks};
 use crate::spec::{AttentionSpec, ModelSpec};
 
+// The kernels have the blocks of the tables.
+const _: () = assert!(BLOCK == formwork_gpu::layer::BLOCK);
+
 /// Number of blocks in a new pool.
 const FIRST: usize = 16;
 
