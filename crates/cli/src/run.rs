@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                 stdout.flush()?;
             }
             Output::Failed(error) => return Err(error.into()),
-            Output::Control(_) | Output::Token(_) => {}
+            Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => {
                 if as_json {
                     let result = json!({

@@ -108,6 +108,7 @@ impl Engine {
             tokenizer: Arc::clone(&tokenizer),
             context_len: model.context_len(),
             vocab_size: model.vocab_size(),
+            prompt_grain: model.prompt_grain(),
             abilities: Arc::new(model.abilities()),
             load: Arc::new(AtomicUsize::new(0)),
             queue: options.queue,

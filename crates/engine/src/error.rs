@@ -29,6 +29,10 @@ pub(crate) enum RequestKind {
     BiasOutside { given: u32, limit: usize },
     #[error("stop_token_ids: token {given} is out of range (vocabulary size {limit})")]
     StopOutside { given: u32, limit: usize },
+    #[error("the beginning of the answer does not match the constraint")]
+    BegunNotAllowed,
+    #[error("this model reports log-probabilities of prompts only up to {limit} tokens")]
+    TooManyRows { limit: usize },
     #[error("a stop string must not be empty")]
     EmptyStop,
     #[error("the end marker of the reasoning is empty")]
@@ -88,6 +92,8 @@ impl RequestError {
     pub const fn field(&self) -> Option<&'static str> {
         match self.0 {
             RequestKind::EmptyPrompt
+            | RequestKind::BegunNotAllowed
+            | RequestKind::TooManyRows { .. }
             | RequestKind::TokenOutside { .. }
             | RequestKind::PromptTooLong { .. } => Some("messages"),
             RequestKind::BudgetTooSmall { .. } | RequestKind::NoBudget => Some("max_tokens"),

@@ -15,6 +15,10 @@ pub enum Output {
     /// [`Request::logprobs`](crate::Request::logprobs) is set: once per token, in order, and before
     /// the text that the token completes.
     Token(TokenLogprob),
+    /// A token of the prompt with its log-probability. Only sent if
+    /// [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) is set: once for each token except
+    /// the first, in order, and before all other outputs.
+    PromptToken(TokenLogprob),
     /// Successful end of the generation, always the last output.
     Finished(Finish),
     /// End of the generation by an error, always the last output.
@@ -38,6 +42,8 @@ pub struct TokenLogprob {
 pub struct Finish {
     /// Reason for the end.
     pub reason: FinishReason,
+    /// Stop string that ended the output. `None` if the output ended in another way.
+    pub stop_string: Option<String>,
     /// True if the token budget limited the output: the engine steered it to a complete and valid
     /// end.
     pub closed_by_budget: bool,

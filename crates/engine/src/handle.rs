@@ -3,6 +3,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use formwork_grammar::Matcher;
 use formwork_lm::{Abilities, AdapterId};
 use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,6 +16,10 @@ use crate::outbox::Seat;
 use crate::processors::LogitsProcessors;
 use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
 
+/// Maximum number of prompt tokens in one pass whose log-probabilities are reported. Only models that
+/// read a prompt in one piece reach it.
+const MOST_ROWS: usize = 1024;
+
 /// Handle to an engine. Cheap to clone.
 ///
 /// The engine stops when the last handle is dropped and all accepted requests have ended.
@@ -25,6 +30,8 @@ pub struct EngineHandle {
     pub(crate) context_len: usize,
     /// Number of tokens that the model has an embedding for. The tokenizer may have more tokens.
     pub(crate) vocab_size: usize,
+    /// Number of tokens at whose multiples a prompt may be cut.
+    pub(crate) prompt_grain: usize,
     pub(crate) abilities: Arc<Abilities>,
     /// Number of seats that are taken.
     pub(crate) load: Arc<AtomicUsize>,
@@ -63,15 +70,20 @@ impl EngineHandle {
     }
 
     fn submit(&self, requests: Vec<Request>) -> Result<Vec<Generation>, RequestError> {
-        let budgets = requests.iter().map(|request| self.check(request)).collect::<Result<Vec<_>, _>>()?;
+        let start = |request: &Request| {
+            let mut matcher = request.matcher(&self.tokenizer)?;
+            let budget = self.check(request, matcher.as_mut())?;
+            Ok::<_, RequestError>((matcher, budget))
+        };
+        let starts = requests.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let seats = self.seats(requests.len())?;
         let arrived = Instant::now();
         let (mut arrivals, mut generations) = (Vec::new(), Vec::new());
-        for ((request, budget), seat) in requests.into_iter().zip(budgets).zip(seats) {
+        for ((request, (matcher, budget)), seat) in requests.into_iter().zip(starts).zip(seats) {
             let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
             // Created here instead of on the engine thread: there, other requests would wait, and a
             // panic would end them all.
-            let processors = LogitsProcessors::new(&request, &self.tokenizer);
+            let processors = LogitsProcessors::new(&request, matcher, &self.tokenizer);
             arrivals.push(Arrival {
                 request,
                 adapter: self.adapter,
@@ -88,11 +100,14 @@ impl EngineHandle {
     }
 
     /// Checks a request against the model and returns its token budget.
-    fn check(&self, request: &Request) -> Result<usize, RequestError> {
+    fn check(&self, request: &Request, matcher: Option<&mut Matcher>) -> Result<usize, RequestError> {
         if !self.abilities.generates {
             return Err(RequestKind::NoGeneration { purpose: self.abilities.describe() }.into());
         }
-        let budget = request.budget(self.context_len)?;
+        let budget = request.budget(self.context_len, matcher)?;
+        if request.prompt_logprobs && request.prompt.len().min(self.prompt_grain) > MOST_ROWS {
+            return Err(RequestKind::TooManyRows { limit: MOST_ROWS }.into());
+        }
         self.check_tokens(&request.prompt)?;
         let limit = self.vocab_size;
         let end = request.reasoning.iter().flat_map(|reasoning| &reasoning.close);
@@ -268,7 +283,7 @@ impl Generation {
                 Some(Output::Text(piece)) => text.push_str(&piece),
                 Some(Output::Finished(finish)) => return Ok((text, finish)),
                 Some(Output::Failed(error)) => return Err(error),
-                Some(Output::Control(_) | Output::Token(_)) => {}
+                Some(Output::Control(_) | Output::Token(_) | Output::PromptToken(_)) => {}
                 None => return Err(GenerationKind::Stopped.into()),
             }
         }

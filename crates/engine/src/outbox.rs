@@ -44,6 +44,7 @@ impl Drop for Seat {
 /// A token that waits for its logits.
 struct HeldToken {
     token: TokenId,
+    is_prompt: bool,
     /// Outputs that must follow the token.
     after: Vec<Output>,
 }
@@ -93,14 +94,30 @@ impl Outbox {
         match (self.top, logits) {
             (None, _) => {}
             (Some(top), Some(logits)) => self.tell(token, logits, top),
-            (Some(_), None) => self.held.push_back(HeldToken { token, after: Vec::new() }),
+            (Some(_), None) => self.hold(token, false),
         }
+    }
+
+    /// Holds the tokens of a prompt except the first, before any output.
+    pub(crate) fn prompt(&mut self, prompt: &[TokenId]) {
+        if self.top.is_some() {
+            prompt.iter().skip(1).for_each(|&token| self.hold(token, true));
+        }
+    }
+
+    fn hold(&mut self, token: TokenId, is_prompt: bool) {
+        self.held.push_back(HeldToken { token, is_prompt, after: Vec::new() });
     }
 
     /// Reports the first held token with its logits. Shape: `[vocabulary]`.
     pub(crate) fn take_logits(&mut self, logits: &[f32]) {
-        let Some(HeldToken { token, after }) = self.held.pop_front() else { return };
-        self.tell(token, logits, self.top.unwrap_or_default());
+        let Some(HeldToken { token, is_prompt, after }) = self.held.pop_front() else { return };
+        let top = self.top.unwrap_or_default();
+        if is_prompt {
+            let _ = self.outputs.send(Output::PromptToken(logprob(token, logits, top)));
+        } else {
+            self.tell(token, logits, top);
+        }
         for output in after {
             let _ = self.outputs.send(output);
         }

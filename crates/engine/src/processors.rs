@@ -17,11 +17,11 @@ pub(crate) struct LogitsProcessors {
 }
 
 impl LogitsProcessors {
-    /// Creates the state at the start of an output. May take a while with a long prompt, which DRY
+    /// Creates the state at the start of an output, where the constraint is at `matcher`. May take a while with a long prompt, which DRY
     /// searches for sequence breakers.
-    pub(crate) fn new(request: &Request, tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn new(request: &Request, matcher: Option<Matcher>, tokenizer: &Tokenizer) -> Self {
         Self {
-            matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
+            matcher,
             adjustment: Adjustment::new(request, tokenizer.vocabulary()),
             guide: request.guide.as_ref().map(|guide| guide.follow()),
         }

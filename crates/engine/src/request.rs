@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use formwork_grammar::{Constraint, Guide};
-use formwork_vocab::TokenId;
+use formwork_grammar::{Constraint, Guide, Matcher};
+use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::error::{RequestError, RequestKind, Setting};
 use crate::{Dry, Penalties, Sampling};
@@ -38,6 +38,12 @@ pub struct Request {
     /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
     /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
+    /// True to report the log-probabilities of the prompt's tokens too, except the first. Requires
+    /// `logprobs`. Only such a request may have a budget of 0 tokens.
+    pub prompt_logprobs: bool,
+    /// Text at the end of the prompt that already belongs to the answer. The constraint covers this text
+    /// and the output.
+    pub begun: String,
     /// Behaviour of a constrained output when the token budget runs out.
     pub on_budget: OnBudget,
     /// Appends tokens that the constraint forces without running the model's head; true by default.
@@ -86,6 +92,8 @@ impl Request {
             stop: Vec::new(),
             stop_tokens: Vec::new(),
             logprobs: None,
+            prompt_logprobs: false,
+            begun: String::new(),
             on_budget: OnBudget::Close,
             forced_tokens: true,
             reasoning: None,
@@ -93,8 +101,33 @@ impl Request {
         }
     }
 
+    /// Returns a matcher of the constraint at the start of the output.
+    ///
+    /// # Errors
+    /// Returns an error if the constraint does not allow the begun text.
+    pub(crate) fn matcher(&self, tokenizer: &Tokenizer) -> Result<Option<Matcher>, RequestError> {
+        let Some(constraint) = &self.constraint else { return Ok(None) };
+        let mut matcher = constraint.matcher();
+        if !self.begun.is_empty() {
+            let tokens = tokenizer.encode_fragment(&self.begun).map_err(|_| RequestKind::Unspellable)?;
+            let spelt = tokens.iter().flat_map(|&token| tokenizer.vocabulary().bytes(token));
+            if !spelt.eq(self.begun.as_bytes()) {
+                return Err(RequestKind::Unspellable.into());
+            }
+            for token in tokens {
+                matcher.commit(token).map_err(|_| RequestKind::BegunNotAllowed)?;
+            }
+        }
+        Ok(Some(matcher))
+    }
+
     /// Checks the request against a context of `context_len` tokens and returns its token budget.
-    pub(crate) fn budget(&self, context_len: usize) -> Result<usize, RequestError> {
+    /// `matcher` is the start of the constraint.
+    pub(crate) fn budget(
+        &self,
+        context_len: usize,
+        matcher: Option<&mut Matcher>,
+    ) -> Result<usize, RequestError> {
         self.sampling.check()?;
         self.penalties.check()?;
         self.dry.check()?;
@@ -105,7 +138,8 @@ impl Request {
         if self.prompt.is_empty() {
             return Err(RequestKind::EmptyPrompt.into());
         }
-        if self.max_tokens == Some(0) {
+        let only_prompt = self.max_tokens == Some(0);
+        if only_prompt && !self.prompt_logprobs {
             return Err(RequestKind::NoBudget.into());
         }
         if self.stop.iter().any(String::is_empty) {
@@ -115,14 +149,14 @@ impl Request {
             return Err(RequestKind::EmptyReasoningEnd.into());
         }
         let left = context_len.saturating_sub(self.prompt.len());
-        if left == 0 {
+        if left == 0 && !(only_prompt && self.prompt.len() == context_len) {
             return Err(too_long(self.prompt.len(), 1, context_len));
         }
         let budget = self.max_tokens.map_or(left, |max| max.min(left));
-        if let Some(constraint) = &self.constraint
+        if let Some(matcher) = matcher
             && self.on_budget == OnBudget::Close
         {
-            let minimum = constraint.minimum_tokens().ok_or(RequestKind::Unspellable)?;
+            let minimum = matcher.closing_tokens().ok_or(RequestKind::Unspellable)?;
             if self.max_tokens.is_some_and(|max| max < minimum) {
                 let given = self.max_tokens.unwrap_or_default();
                 return Err(RequestKind::BudgetTooSmall { given, minimum }.into());

@@ -19,6 +19,10 @@ use crate::sequence::{Feed, Progress, Sequence};
 /// equally long with or without the short pieces in their pass.
 const SHORT: usize = 32;
 
+/// Maximum number of prompt tokens in a step whose logits are computed. Each row is as long as the
+/// vocabulary.
+const ROWS: usize = 64;
+
 /// Tokens that a sequence reads in a step.
 struct ScheduledRun {
     sequence: Sequence,
@@ -74,7 +78,12 @@ impl Engine {
         let is_awaited = needs.iter().any(|need| need.is_generated());
         let for_prompts = if rests { 0 } else { self.prompt_tokens(is_awaited) };
         let grain = self.model.prompt_grain();
-        let counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
+        let mut counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
+        for (count, sequence) in counts.iter_mut().zip(&self.running) {
+            if sequence.reports_prompt() {
+                *count = (*count).min(ROWS.next_multiple_of(grain.max(1)));
+            }
+        }
         let Passes { mut together, mut alone } = self.passes(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         let reads_prompts = together.iter().chain(&alone).any(|turn| !turn.generates());
@@ -157,6 +166,9 @@ impl Engine {
     fn use_cache(&mut self) {
         for sequence in &mut self.running {
             let Need::Prompt { read, .. } = sequence.need() else { continue };
+            if sequence.reports_prompt() {
+                continue;
+            }
             let (cache, model) = (&mut self.cache, &mut *self.model);
             let fork = || {
                 Ok(cache

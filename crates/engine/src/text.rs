@@ -36,8 +36,8 @@ pub(crate) struct Place {
 pub(crate) struct Piece {
     /// Text to show; may be empty.
     pub(crate) text: String,
-    /// True if a stop string occurred. No text may be shown afterwards.
-    pub(crate) stopped: bool,
+    /// Stop string that occurred. No text may be shown afterwards.
+    pub(crate) stop: Option<String>,
 }
 
 impl TextStream {
@@ -74,12 +74,13 @@ impl TextStream {
 
     fn settle(&mut self, may_stop: impl FnMut(Place) -> bool) -> Piece {
         if self.stops.is_empty() {
-            return Piece { text: std::mem::take(&mut self.held), stopped: false };
+            return Piece { text: std::mem::take(&mut self.held), stop: None };
         }
-        if let Some(at) = self.first_stop(may_stop) {
+        if let Some((at, stop)) = self.first_stop(may_stop) {
+            let stop = Some(stop.to_owned());
             self.held.truncate(at);
             self.bytes.clear();
-            return Piece { text: std::mem::take(&mut self.held), stopped: true };
+            return Piece { text: std::mem::take(&mut self.held), stop };
         }
         let keep = self.possible_start();
         let rest = self.held.split_off(self.held.len() - keep);
@@ -88,17 +89,18 @@ impl TextStream {
         while self.tokens.get(1).is_some_and(|next| next.at <= self.shown) {
             self.tokens.pop_front();
         }
-        Piece { text, stopped: false }
+        Piece { text, stop: None }
     }
 
-    /// Returns the offset in the held text of the first stop string that counts.
-    fn first_stop(&self, mut may_stop: impl FnMut(Place) -> bool) -> Option<usize> {
+    /// Returns the first stop string that counts, with its offset in the held text.
+    fn first_stop(&self, mut may_stop: impl FnMut(Place) -> bool) -> Option<(usize, &str)> {
         // Occurrences may overlap: one that does not count must not hide the next.
-        let starts = |at: &usize| {
-            self.held.is_char_boundary(*at)
-                && self.stops.iter().any(|stop| self.held[*at..].starts_with(stop.as_str()))
+        let starting = |at: usize| {
+            let rest = self.held.get(at..)?;
+            let stop = self.stops.iter().find(|stop| rest.starts_with(stop.as_str()))?;
+            Some((at, stop.as_str()))
         };
-        (0..self.held.len()).filter(starts).find(|&at| may_stop(self.place(at)))
+        (0..self.held.len()).filter_map(starting).find(|&(at, _)| may_stop(self.place(at)))
     }
 
     /// Returns the position of an offset in the held text.
@@ -159,32 +161,32 @@ mod tests {
         format!("{}{}", tokens[..place.token].concat(), &tokens[place.token][..place.bytes])
     }
 
-    fn piece(text: &str, stopped: bool) -> Piece {
-        Piece { text: text.to_owned(), stopped }
+    fn piece(text: &str, stop: Option<&str>) -> Piece {
+        Piece { text: text.to_owned(), stop: stop.map(str::to_owned) }
     }
 
     #[test]
     fn emits_whole_characters() {
         let mut stream = stream(&[]);
-        assert_eq!(stream.push(0, b"a\xe2\x82", |_| true), piece("a", false));
-        assert_eq!(stream.push(0, b"\xac!", |_| true), piece("€!", false));
-        assert_eq!(stream.push(0, b"\xff\xe2", |_| true), piece("\u{fffd}", false));
+        assert_eq!(stream.push(0, b"a\xe2\x82", |_| true), piece("a", None));
+        assert_eq!(stream.push(0, b"\xac!", |_| true), piece("€!", None));
+        assert_eq!(stream.push(0, b"\xff\xe2", |_| true), piece("\u{fffd}", None));
         assert_eq!(stream.finish(), "\u{fffd}");
     }
 
     #[test]
     fn stop_strings_across_pieces_are_cut_out() {
         let mut stream = stream(&["END", "\n\n"]);
-        assert_eq!(stream.push(0, b"one E", |_| true), piece("one ", false));
-        assert_eq!(stream.push(0, b"N", |_| true), piece("", false));
-        assert_eq!(stream.push(0, b"T EN", |_| true), piece("ENT ", false));
-        assert_eq!(stream.push(0, b"D more", |_| true), piece("", true));
+        assert_eq!(stream.push(0, b"one E", |_| true), piece("one ", None));
+        assert_eq!(stream.push(0, b"N", |_| true), piece("", None));
+        assert_eq!(stream.push(0, b"T EN", |_| true), piece("ENT ", None));
+        assert_eq!(stream.push(0, b"D more", |_| true), piece("", Some("END")));
     }
 
     #[test]
     fn emits_held_text_at_the_end() {
         let mut stream = stream(&["END"]);
-        assert_eq!(stream.push(0, b"the EN", |_| true), piece("the ", false));
+        assert_eq!(stream.push(0, b"the EN", |_| true), piece("the ", None));
         assert_eq!(stream.finish(), "EN");
     }
 
@@ -192,7 +194,7 @@ mod tests {
     fn an_ignored_occurrence_does_not_hide_the_next() {
         let mut stream = stream(&["aa"]);
         let given = stream.push(0, b"aaaa", |place| before(&["aaaa"], place) == "a");
-        assert_eq!(given, piece("a", true));
+        assert_eq!(given, piece("a", Some("aa")));
     }
 
     #[test]
@@ -200,9 +202,9 @@ mod tests {
         let tokens = ["[[1]", "]", "]"];
         let mut stream = stream(&["]"]);
         let closed = |place| before(&tokens, place).ends_with("]]");
-        assert_eq!(stream.push(0, b"[[1]", closed), piece("[[1]", false));
-        assert_eq!(stream.push(1, b"]", closed), piece("]", false));
-        assert_eq!(stream.push(2, b"]", closed), piece("", true));
+        assert_eq!(stream.push(0, b"[[1]", closed), piece("[[1]", None));
+        assert_eq!(stream.push(1, b"]", closed), piece("]", None));
+        assert_eq!(stream.push(2, b"]", closed), piece("", Some("]")));
     }
 
     /// Checks for many tokenizations that `may_stop` gets the position where the stop string

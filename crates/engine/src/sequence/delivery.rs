@@ -15,12 +15,14 @@ pub(super) struct Delivery {
     outbox: Outbox,
     /// Reason for the end, once the output is complete.
     ending: Option<FinishReason>,
+    /// Stop string that ended the output.
+    stop: Option<String>,
 }
 
 impl Delivery {
     /// Creates the delivery of an output that ends at each of the strings `stop`.
     pub(super) fn new(stop: Vec<String>, outbox: Outbox) -> Self {
-        Self { text: TextStream::new(stop), outbox, ending: None }
+        Self { text: TextStream::new(stop), outbox, ending: None, stop: None }
     }
 
     /// Returns true if the receiver of the outputs is gone.
@@ -43,6 +45,11 @@ impl Delivery {
         self.outbox.cumulative()
     }
 
+    /// Holds the tokens of the prompt, whose log-probabilities are reported before any output.
+    pub(super) fn prompt(&mut self, prompt: &[TokenId]) {
+        self.outbox.prompt(prompt);
+    }
+
     /// Reports the log-probability of a token by the logits that it was chosen from. Without logits,
     /// the token waits for [`Delivery::take_logits`].
     pub(super) fn token(&mut self, token: TokenId, logits: Option<&[f32]>) {
@@ -62,10 +69,16 @@ impl Delivery {
         if !piece.text.is_empty() {
             self.outbox.send(Output::Text(piece.text));
         }
-        if piece.stopped {
+        if piece.stop.is_some() {
             self.text = TextStream::new(Vec::new());
+            self.stop = piece.stop;
         }
-        piece.stopped
+        self.stop.is_some()
+    }
+
+    /// Returns the stop string that ended the output, if one did.
+    pub(super) fn stop_string(&self) -> Option<&str> {
+        self.stop.as_deref()
     }
 
     /// Sends a control token. Text that was held back comes first, because a stop string does not
@@ -125,7 +138,7 @@ mod tests {
         let short = |output| match output {
             Output::Text(text) => text,
             Output::Control(token) => format!("<{}>", token.0),
-            Output::Token(_) => "token".to_owned(),
+            Output::Token(_) | Output::PromptToken(_) => "token".to_owned(),
             Output::Finished(_) | Output::Failed(_) => "end".to_owned(),
         };
         std::iter::from_fn(|| receiver.try_recv().ok()).map(short).collect()
@@ -137,6 +150,7 @@ mod tests {
         assert!(!delivery.show(0, b"one E", |_| true));
         assert!(delivery.show(1, b"ND two", |_| true));
         assert_eq!(sent(&mut receiver), ["one "]);
+        assert_eq!(delivery.stop_string(), Some("END"));
         delivery.finish(FinishReason::Stop);
         assert!(sent(&mut receiver).is_empty());
     }

@@ -69,7 +69,7 @@ impl Sequence {
     ///
     /// Logits are wanted after the last token and before each token that waits for its
     /// log-probability.
-    fn first_wanted(&self) -> usize {
+    pub(super) fn first_wanted(&self) -> usize {
         self.tokens.len() - 1 - self.delivery.held()
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Sequence {
     /// True if the sequence was in a batch that failed and has not received logits since.
     is_suspect: bool,
     processors: LogitsProcessors,
+    /// Number of tokens that the matcher had committed before the output.
+    begun: usize,
     /// Mask for the next token, if there is a constraint.
     mask: Option<Arc<TokenSet>>,
     /// True if the largest logit alone was not enough to choose the next token.
@@ -67,6 +69,10 @@ impl Sequence {
     /// Creates a sequence; `order` must be larger than the order of every earlier sequence.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
         let Arrival { request, adapter, processors, budget, outputs, seat, arrived } = arrival;
+        let mut delivery = Delivery::new(request.stop.clone(), Outbox::new(outputs, request.logprobs, seat));
+        if request.prompt_logprobs {
+            delivery.prompt(&request.prompt);
+        }
         Self {
             id,
             order,
@@ -74,6 +80,7 @@ impl Sequence {
             tokens: request.prompt.clone(),
             read: 0,
             is_suspect: false,
+            begun: processors.matcher.as_ref().map_or(0, Matcher::len),
             processors,
             mask: None,
             wants_whole: false,
@@ -81,7 +88,7 @@ impl Sequence {
             budget: Budget::new(budget, request.on_budget),
             speculation: Speculation::default(),
             account: Account::new(request.prompt.len(), arrived),
-            delivery: Delivery::new(request.stop.clone(), Outbox::new(outputs, request.logprobs, seat)),
+            delivery,
             request,
             tokenizer,
         }
@@ -149,8 +156,16 @@ impl Sequence {
     /// Returns true if both sequences are reading the same prompt with the same adapter, so that one can
     /// read it for both.
     pub(crate) fn reads_as(&self, other: &Self) -> bool {
-        let reads = |one: &Self| matches!(one.need(), Need::Prompt { .. }) && !one.is_suspect;
+        let reads = |one: &Self| {
+            matches!(one.need(), Need::Prompt { .. }) && !one.is_suspect && !one.reports_prompt()
+        };
         reads(self) && reads(other) && self.adapter == other.adapter && self.prompt() == other.prompt()
+    }
+
+    /// Returns true if log-probabilities of the prompt are not reported yet. Such a sequence reads the
+    /// prompt itself, a few tokens in a pass, because each token needs a row of logits.
+    pub(crate) fn reports_prompt(&self) -> bool {
+        self.first_wanted() + 1 < self.request.prompt.len()
     }
 
     /// Moves to another sequence of the model, in which the first `read` tokens of the prompt are
@@ -346,12 +361,12 @@ impl Sequence {
 
     /// Sends the text of output token `index`. Returns true if a stop string occurred.
     fn show(&mut self, index: usize, token: TokenId, mut matcher: Option<&mut Matcher>) -> bool {
-        let vocabulary = self.tokenizer.vocabulary();
+        let (vocabulary, begun) = (self.tokenizer.vocabulary(), self.begun);
         let output = &self.tokens[self.request.prompt.len()..];
         let may_stop = |place: Place| {
             let Some(matcher) = &mut matcher else { return true };
             let before = vocabulary.bytes(output[place.token]).get(..place.bytes);
-            before.is_some_and(|before| matcher.accepting_at(place.token, before))
+            before.is_some_and(|before| matcher.accepting_at(begun + place.token, before))
         };
         self.delivery.show(index, vocabulary.bytes(token), may_stop)
     }
@@ -371,6 +386,7 @@ impl Sequence {
         let reason = self.delivery.ended()?;
         Some(Progress::Ended(Finish {
             reason,
+            stop_string: self.delivery.stop_string().map(str::to_owned),
             closed_by_budget: self.budget.is_closed(),
             usage: self.account.usage(),
             cumulative_logprob: self.delivery.cumulative_logprob(),

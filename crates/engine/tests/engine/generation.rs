@@ -191,3 +191,39 @@ fn embeddings_are_pooled_states() {
     assert_eq!(error(vec![END; 51]), "the text has 51 tokens, more than the model's context length of 50");
     assert!(error(vec![formwork_vocab::TokenId(9999)]).contains("9999"));
 }
+
+#[test]
+fn a_constraint_covers_the_begun_text() {
+    let engine = babbler();
+    let begun = |grammar: &str, begun: &str| Request {
+        constraint: Some(constraint(grammar)),
+        begun: begun.to_owned(),
+        max_tokens: Some(30),
+        ..request(&format!("go>{begun}"))
+    };
+    let grammar = "root ::= \"true or false: \" [a-c]{3} \"]]\"";
+    for cut in 0..=19 {
+        let text = "true or false: ";
+        let whole = format!("{text}abc]]");
+        let start = &whole[..cut];
+        let given = run(&engine, &begun(grammar, start));
+        let joined = format!("{start}{}", given.text);
+        assert!(
+            joined.starts_with(text) && joined.ends_with("]]") && joined.len() == whole.len(),
+            "{joined}"
+        );
+    }
+    // Nothing is left to say after a complete text.
+    assert_eq!(run(&engine, &begun(grammar, "true or false: abc]]")).text, "");
+    let error = engine.generate(begun(grammar, "true and")).err().unwrap();
+    assert_eq!(error.to_string(), "the beginning of the answer does not match the constraint");
+    assert_eq!(error.field(), Some("messages"));
+    // The budget counts what is left.
+    let left = Request { max_tokens: Some(4), ..begun(grammar, "true or false: a") };
+    assert_eq!(run(&engine, &left).text.len(), 4);
+    // A stop string counts where the whole text may end.
+    let stops = Request { stop: vec!["]".to_owned()], ..begun("root ::= [a-c]+ \"]]\" \"]\"*", "a") };
+    let given = run(&engine, &stops);
+    assert!(given.text.ends_with("]]"), "{}", given.text);
+    assert_eq!(given.finish().stop_string.as_deref(), Some("]"));
+}

@@ -110,3 +110,56 @@ fn forced_tokens_are_read_within_the_budget_of_a_step() {
         assert!(passes_of_three.iter().any(|pass| *pass == [16; 3]));
     }
 }
+
+/// Checks the log-probabilities of a prompt that is read in several passes, beside another request with
+/// the same prompt and after a first request has filled the prefix cache.
+#[test]
+fn reports_the_prompt() {
+    let model = Shared::babbling(600);
+    let engine = start(model.clone(), EngineOptions::default());
+    let text = "Once upon a time there was a token>".repeat(8);
+    let plain = Request { max_tokens: Some(5), ..request(&text) };
+    let expected = run(&engine, &plain);
+    let reported = Request { logprobs: Some(3), prompt_logprobs: true, ..plain.clone() };
+    let many = engine.generate_many(&reported, 2).unwrap();
+    let beside = engine.generate(plain).unwrap();
+    for given in many.into_iter().map(told) {
+        assert_eq!(given.text, expected.text);
+        assert_eq!((given.logprobs.len(), given.prompt_logprobs.len()), (5, text.len() - 1));
+        for (index, told) in given.prompt_logprobs.iter().enumerate() {
+            let (before, token) = (&reported.prompt[..=index], reported.prompt[index + 1]);
+            assert_eq!((told.token, told.top.len()), (token, 3), "token {index}");
+            let mut row = vec![0.0; VOCABULARY];
+            babble(before, &mut row);
+            let sum: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
+            let own = f64::from(row[token.index()]) - sum.ln();
+            assert!((f64::from(told.logprob) - own).abs() < 1e-4, "token {index}");
+        }
+        let sum: f64 = given.logprobs.iter().map(|token| f64::from(token.logprob)).sum();
+        assert!((given.finish().cumulative_logprob.unwrap() - sum).abs() < 1e-6);
+    }
+    assert_eq!(told(beside).text, expected.text);
+    let largest = model.passes().iter().flatten().map(|&(_, tokens)| tokens).skip(1).max();
+    assert!(largest.unwrap() <= 64, "{largest:?}");
+}
+
+#[test]
+fn reports_a_prompt_without_an_output() {
+    let engine = start(Shared::babbling(20), EngineOptions::default());
+    for len in [1, 2, 20] {
+        let text = "abcdefghijklmnopqrst";
+        let asked = Request {
+            max_tokens: Some(0),
+            logprobs: Some(0),
+            prompt_logprobs: true,
+            ..request(&text[..len])
+        };
+        let given = run(&engine, &asked);
+        assert_eq!((given.text.as_str(), given.logprobs.len()), ("", 0));
+        assert_eq!(given.prompt_logprobs.len(), len - 1);
+        assert_eq!(given.finish().reason, formwork_engine::FinishReason::Length);
+        assert_eq!(given.finish().usage.completion_tokens, 0);
+    }
+    let error = engine.generate(Request { max_tokens: Some(0), ..request("abc") }).err().unwrap();
+    assert_eq!(error.to_string(), "the budget must be at least 1 token");
+}
