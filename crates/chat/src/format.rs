@@ -86,6 +86,28 @@ impl ChatFormat {
         }
     }
 
+    /// Returns the start of an answer whose content starts with `content`. Returns `None` if the format
+    /// has no place for such a start.
+    pub fn begun(&self, content: &str) -> Option<String> {
+        self.harmony.is_none().then(|| format!("{}{content}", self.calls.content_open))
+    }
+
+    /// Determines the thoughts of an answer whose content is begun after `prompt`. Like
+    /// [`thoughts`](Self::thoughts), except that begun content may itself start with thoughts.
+    pub fn thoughts_before(&self, prompt: &str, begun: &str) -> Thoughts {
+        match self.thoughts(prompt) {
+            Thoughts::Possible
+                if !self
+                    .thoughts
+                    .as_ref()
+                    .is_some_and(|tags| begun.trim_start().starts_with(tags.open.text().trim())) =>
+            {
+                Thoughts::None
+            }
+            thoughts => thoughts,
+        }
+    }
+
     /// Returns the text to append to a prompt so that the answer starts inside the thoughts.
     ///
     /// Returns `None` if the model has no thoughts, or if it uses the format of gpt-oss, which has

@@ -32,4 +32,4 @@ pub use answer::Content;
 pub use format::{ChatFormat, Thoughts};
 pub use reader::{Delta, Reader};
 pub use tool::{Tool, Tools};
-pub use turns::render;
+pub use turns::{BegunPrompt, render, render_begun};

@@ -28,6 +28,41 @@ pub fn render(template: &dyn ChatTemplate, input: &ChatInput) -> Result<String, 
     }
 }
 
+/// A prompt that ends inside the answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BegunPrompt {
+    /// Text before the content of the answer.
+    pub before: String,
+    /// Content of the answer so far.
+    pub content: String,
+}
+
+/// Renders a conversation up to the end of its last message, which is the beginning of the answer.
+/// Returns `None` if the template does not write the content of the message as it is. It may remove
+/// spaces at its start.
+///
+/// # Errors
+/// Returns an error in the cases of [`render`].
+pub fn render_begun(
+    template: &dyn ChatTemplate,
+    input: &ChatInput,
+) -> Result<Option<BegunPrompt>, TemplateError> {
+    /// Follows the text of the message, to find its end in the prompt. Private-use characters that no
+    /// template treats in a special way.
+    const MARK: &str = "\u{f8f0}\u{f8f1}\u{f8f2}";
+    let mut input = ChatInput { add_generation_prompt: false, ..input.clone() };
+    let Some(last) = input.messages.last_mut() else { return Ok(None) };
+    let said = last.text().to_owned();
+    last.content = Some(format!("{said}{MARK}"));
+    let text = render(template, &input)?;
+    let Some((text, _)) = text.rsplit_once(MARK) else { return Ok(None) };
+    let found = [said.as_str(), said.trim_start()].into_iter().find_map(|content| {
+        let before = text.strip_suffix(content)?;
+        Some(BegunPrompt { before: before.to_owned(), content: content.to_owned() })
+    });
+    Ok(found)
+}
+
 /// Returns true if a text has the texts of all system and user messages, in their order.
 fn has_all(text: &str, messages: &[Message]) -> bool {
     let mut rest = text;

@@ -58,6 +58,9 @@ pub struct AssistantMessage {
     /// Tool calls of the model. Absent if the model calls no tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<MessageCall>,
+    /// Call of a function from the request's `functions`. Absent if the model calls none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<CalledFunction>,
 }
 
 /// A tool call in a message.
@@ -91,6 +94,7 @@ impl AssistantMessage {
             refusal: None,
             reasoning_content,
             tool_calls,
+            function_call: None,
         }
     }
 }
@@ -139,6 +143,8 @@ pub enum FinishReason {
     Length,
     /// The model called one or more tools.
     ToolCalls,
+    /// The model called a function from the request's `functions`.
+    FunctionCall,
 }
 
 /// Token counts of a request.
@@ -261,7 +267,7 @@ pub struct Delta {
     pub role: Option<String>,
     /// New text of the message. Absent if the chunk adds no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<String>,
+    pub content: Option<DeltaContent>,
     /// New reasoning text. Absent if the chunk adds no reasoning. An extension that other servers
     /// have too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,6 +275,19 @@ pub struct Delta {
     /// New part of a tool call: at most one element.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<CallDelta>,
+    /// New part of a call of a function from the request's `functions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionDelta>,
+}
+
+/// New text of a message in a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum DeltaContent {
+    /// The text.
+    Text(String),
+    /// No text, in the first chunk of an answer that does not start with text. Serialized as `null`.
+    Nothing,
 }
 
 /// New part of a tool call in a stream.
@@ -297,14 +316,16 @@ pub struct FunctionDelta {
 }
 
 impl Delta {
-    /// Creates the first delta of a choice, which contains the role and an empty text.
-    pub fn opening() -> Self {
-        Self { role: Some("assistant".to_owned()), content: Some(String::new()), ..Self::default() }
+    /// Creates the first delta of a choice, which contains the role. The content is an empty text, or
+    /// `null` if the answer does not start with text.
+    pub fn opening(has_text: bool) -> Self {
+        let content = if has_text { DeltaContent::Text(String::new()) } else { DeltaContent::Nothing };
+        Self { role: Some("assistant".to_owned()), content: Some(content), ..Self::default() }
     }
 
     /// Creates a delta with new text.
     pub fn content(text: String) -> Self {
-        Self { content: Some(text), ..Self::default() }
+        Self { content: Some(DeltaContent::Text(text)), ..Self::default() }
     }
 
     /// Creates a delta with new reasoning text.
@@ -325,6 +346,18 @@ impl Delta {
         let function = FunctionDelta { name: None, arguments: text };
         let call = CallDelta { index, id: None, kind: None, function };
         Self { tool_calls: vec![call], ..Self::default() }
+    }
+
+    /// Creates the first delta of a call of a function from the request's `functions`.
+    pub fn function(name: String) -> Self {
+        let function = FunctionDelta { name: Some(name), arguments: String::new() };
+        Self { function_call: Some(function), ..Self::default() }
+    }
+
+    /// Creates a delta with a new part of the arguments of a call of a function.
+    pub fn function_arguments(text: String) -> Self {
+        let function = FunctionDelta { name: None, arguments: text };
+        Self { function_call: Some(function), ..Self::default() }
     }
 
     /// Creates the last delta of a choice, which is empty.

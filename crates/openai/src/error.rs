@@ -81,6 +81,8 @@ pub(crate) enum Problem {
     NotOfObjects,
     #[error("expected `content` or `tool_calls`")]
     SaysNothing,
+    #[error("only a last message of the assistant, with content and without calls, can be continued")]
+    NotAnAnswer,
 }
 
 impl RequestError {

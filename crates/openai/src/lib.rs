@@ -37,8 +37,8 @@ mod tool_runs;
 
 pub use chat::{
     AssistantMessage, CallDelta, CalledFunction, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice,
-    ChunkUsage, CompletionDetails, Delta, FinishReason, FunctionDelta, LikelyToken, Logprobs, MessageCall,
-    PromptDetails, TokenLogprob, Usage,
+    ChunkUsage, CompletionDetails, Delta, DeltaContent, FinishReason, FunctionDelta, LikelyToken, Logprobs,
+    MessageCall, PromptDetails, TokenLogprob, Usage,
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest};
 pub use directives::{

@@ -45,9 +45,11 @@ pub(crate) fn new_id(prefix: &str) -> String {
 }
 
 impl End {
-    pub(crate) const fn reason(&self) -> FinishReason {
+    /// Returns the reason of the end. A call is that of a function if `has_functions` is true.
+    pub(crate) const fn reason(&self, has_functions: bool) -> FinishReason {
         match self.finish.reason {
             formwork_engine::FinishReason::Length => FinishReason::Length,
+            formwork_engine::FinishReason::Stop if self.called && has_functions => FinishReason::FunctionCall,
             formwork_engine::FinishReason::Stop if self.called => FinishReason::ToolCalls,
             formwork_engine::FinishReason::Stop => FinishReason::Stop,
         }

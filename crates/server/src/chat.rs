@@ -36,6 +36,10 @@ pub(crate) struct Started {
     pub(crate) choices: Vec<Choice>,
     /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
+    /// True if the model may call tools.
+    pub(crate) has_tools: bool,
+    /// True if calls are reported in `function_call`.
+    pub(crate) has_functions: bool,
 }
 
 impl Started {
@@ -51,7 +55,12 @@ impl Started {
             })?;
             let choice = |generation| Choice::new(generation, &prepared.reading, &served);
             let choices = generations.into_iter().map(choice).collect();
-            Ok(Self { choices, unsupported: prepared.unsupported })
+            Ok(Self {
+                choices,
+                unsupported: prepared.unsupported,
+                has_tools: !chat.tools.tools.is_empty(),
+                has_functions: chat.has_functions,
+            })
         })
         .await
     }
@@ -69,7 +78,7 @@ pub(crate) async fn collect(
     let used = whole.iter().fold(Usage::default(), |used, choice| used.and(usage(&choice.end.finish)));
     let choices = whole.into_iter().enumerate().map(|(index, choice)| {
         answer.log(&choice.end.finish);
-        choice.choice(index as u32, logprobs)
+        choice.choice(index as u32, logprobs, started.has_functions)
     });
     Ok(ChatCompletion {
         id: answer.id.clone(),
@@ -119,12 +128,15 @@ impl Whole {
         }
     }
 
-    fn choice(self, index: u32, logprobs: bool) -> ChatChoice {
-        let (finish_reason, closed_by_budget) = (self.end.reason(), self.end.finish.closed_by_budget);
+    fn choice(mut self, index: u32, logprobs: bool, has_functions: bool) -> ChatChoice {
+        let closed_by_budget = self.end.finish.closed_by_budget;
+        let finish_reason = self.end.reason(has_functions);
         // An answer without any text has empty content; an answer with only calls has none.
         let content = self.content.or_else(|| self.calls.is_empty().then(String::new));
+        let function = if has_functions { self.calls.pop() } else { None };
         let message = AssistantMessage {
             content,
+            function_call: function.map(|call| call.function),
             reasoning_content: Some(self.thought).filter(|text| !text.is_empty()),
             tool_calls: self.calls,
             ..AssistantMessage::new(String::new())

@@ -18,6 +18,8 @@ pub(crate) struct Choice {
     generation: Generation,
     reader: Reader,
     served: Arc<Served>,
+    /// End of the begun content that the reader held back. It is not part of the output.
+    unsaid: String,
     said: VecDeque<Said>,
     /// Log-probabilities of tokens whose text has not been sent.
     likely: Vec<formwork_engine::TokenLogprob>,
@@ -52,9 +54,11 @@ pub(crate) struct End {
 
 impl Choice {
     pub(crate) fn new(generation: Generation, reading: &Reading, served: &Arc<Served>) -> Self {
+        let (reader, unsaid) = reading.reader(served);
         Self {
             generation,
-            reader: reading.reader(served),
+            reader,
+            unsaid,
             served: Arc::clone(served),
             said: VecDeque::new(),
             likely: Vec::new(),
@@ -83,6 +87,7 @@ impl Choice {
                     self.take(deltas);
                 }
                 Some(Output::Token(token)) => self.likely.push(token),
+                Some(Output::PromptToken(_)) => {}
                 Some(Output::Finished(finish)) => {
                     let deltas = self.reader.finish();
                     self.take(deltas);
@@ -124,7 +129,13 @@ impl Choice {
         for delta in deltas {
             let said = match delta {
                 Delta::Thought(text) => Said::Thought(text),
-                Delta::Content(text) => Said::Content(text, std::mem::take(&mut likely)),
+                Delta::Content(text) => {
+                    let text = match text.strip_prefix(&std::mem::take(&mut self.unsaid)) {
+                        Some(rest) => rest.to_owned(),
+                        None => text,
+                    };
+                    Said::Content(text, std::mem::take(&mut likely))
+                }
                 Delta::Call(name) => {
                     self.calls += 1;
                     Said::Call { index: self.calls - 1, id: call_id(), name }

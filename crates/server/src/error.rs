@@ -109,6 +109,8 @@ pub(crate) enum Kind {
     Payload { place: String, source: GrammarError },
     #[error("this model does not support `reasoning_budget`")]
     NoReasoningBudget,
+    #[error("this model's chat format does not allow to continue a message of the assistant")]
+    NoContinuation,
     #[error(transparent)]
     Template(TemplateError),
     #[error("the prompt cannot be encoded: {0}")]
@@ -200,6 +202,7 @@ impl Kind {
             | Self::Payload { .. }
             | Self::ToolRun { .. }
             | Self::NoReasoningBudget
+            | Self::NoContinuation
             | Self::Template(_)
             | Self::Prompt(_)
             | Self::NoModel { .. }
@@ -265,9 +268,11 @@ impl Kind {
             Self::PromptTooLong(_) => Some("prompt"),
             Self::NoReasoningBudget => Some("reasoning_budget"),
             Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
-            Self::Template(_) | Self::Prompt(_) | Self::TooLong(_) | Self::DescriptionTooLong { .. } => {
-                Some("messages")
-            }
+            Self::NoContinuation
+            | Self::Template(_)
+            | Self::Prompt(_)
+            | Self::TooLong(_)
+            | Self::DescriptionTooLong { .. } => Some("messages"),
             Self::Refused { field, .. } => *field,
             _ => None,
         }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use formwork_chat::{Content, Reader, Thoughts, Tool, Tools};
+use formwork_chat::{BegunPrompt, Content, Delta, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
 use formwork_grammar::{Constraint, GrammarError, Part, Undeclared};
@@ -34,11 +34,29 @@ pub(crate) struct Reading {
     content: Content,
     tools: Tools,
     thoughts: Thoughts,
+    /// Start of the answer that the prompt already has.
+    begun: String,
+}
+
+/// The prompt of a chat request.
+struct Prompt {
+    text: String,
+    thoughts: Thoughts,
+    begun: String,
 }
 
 impl Reading {
-    pub(crate) fn reader(&self, served: &Served) -> Reader {
-        Reader::new(&served.format, &self.content, &self.tools, self.thoughts)
+    /// Returns a reader of the output, and the end of the begun content that the reader still holds
+    /// back.
+    pub(crate) fn reader(&self, served: &Served) -> (Reader, String) {
+        let mut reader = Reader::new(&served.format, &self.content, &self.tools, self.thoughts);
+        let mut held = self.begun.as_str();
+        for delta in reader.text(&self.begun) {
+            if let Delta::Content(text) = delta {
+                held = self.begun.split_once(&text).map_or("", |(_, rest)| rest);
+            }
+        }
+        (reader, held.to_owned())
     }
 
     /// Returns true if content is free text.
@@ -62,17 +80,10 @@ impl Served {
         compiling: Compiling,
     ) -> Result<Prepared, ApiError> {
         let tools = chat.tools.clone();
-        let input = self.chat_input(chat, &tools);
-        let mut text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
-        let mut thoughts = self.format.thoughts(&text);
-        if chat.parameters.reasoning_budget.is_some() && thoughts == Thoughts::Possible {
-            let open = self.format.thoughts_open().ok_or(Kind::NoReasoningBudget)?;
-            text.push_str(&open);
-            thoughts = Thoughts::Begun;
-        }
+        let Prompt { text, thoughts, begun } = self.prompt(chat)?;
         let shaped = |format: &Format| Content::Shaped(format.part.clone());
         let content = chat.format.as_ref().map_or(Content::Free, shaped);
-        let mut reading = Reading { content, tools, thoughts };
+        let mut reading = Reading { content, tools, thoughts, begun };
         let mut unsupported = Vec::new();
         let constraint = match self.answer_constraint(chat, &reading, compiling) {
             Err(error) if chat.any_object.unwrap_or(options.any_object) && error.is_of_tool() => {
@@ -85,6 +96,7 @@ impl Served {
         let prompt = prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?;
         let mut request = engine_request(prompt, &chat.parameters, options);
         request.constraint = constraint;
+        request.begun.clone_from(&reading.begun);
         request.logprobs = chat.logprobs;
         if let (Some(budget), Thoughts::Begun, Some(close)) =
             (chat.parameters.reasoning_budget, thoughts, self.format.thoughts_close())
@@ -93,6 +105,41 @@ impl Served {
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
         Ok(Prepared { request, reading, unsupported })
+    }
+
+    /// Returns the number of prompt tokens of a chat request.
+    pub(crate) fn prompt_tokens(&self, chat: &ChatRequest) -> Result<usize, ApiError> {
+        let text = self.prompt_text(chat)?;
+        Ok(prompt::encode(self.model.engine.tokenizer(), &text).map_err(Kind::Prompt)?.len())
+    }
+
+    /// Returns the text of the prompt of a chat request.
+    pub(crate) fn prompt_text(&self, chat: &ChatRequest) -> Result<String, ApiError> {
+        Ok(self.prompt(chat)?.text)
+    }
+
+    fn prompt(&self, chat: &ChatRequest) -> Result<Prompt, ApiError> {
+        let mut input = self.chat_input(chat, &chat.tools);
+        if chat.continues {
+            let template = &*self.model.template;
+            let begun = formwork_chat::render_begun(template, &input).map_err(Kind::Template)?;
+            let BegunPrompt { before, content } = begun.ok_or(Kind::NoContinuation)?;
+            if !content.is_empty() {
+                let thoughts = self.format.thoughts_before(&before, &content);
+                let begun = self.format.begun(&content).ok_or(Kind::NoContinuation)?;
+                return Ok(Prompt { text: before + &content, thoughts, begun });
+            }
+            // A message without content is an answer from its start.
+            input.messages.pop();
+        }
+        let mut text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
+        let mut thoughts = self.format.thoughts(&text);
+        if chat.parameters.reasoning_budget.is_some() && thoughts == Thoughts::Possible {
+            let open = self.format.thoughts_open().ok_or(Kind::NoReasoningBudget)?;
+            text.push_str(&open);
+            thoughts = Thoughts::Begun;
+        }
+        Ok(Prompt { text, thoughts, begun: String::new() })
     }
 
     /// Returns the template's input for a conversation.
@@ -107,7 +154,7 @@ impl Served {
         reading: &Reading,
         compiling: Compiling,
     ) -> Result<Option<Constraint>, ApiError> {
-        let Reading { content, tools, thoughts } = reading;
+        let Reading { content, tools, thoughts, .. } = reading;
         let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);
         if tools.tools.is_empty() && self.format.is_plain(*thoughts) {
             return format.map(|format| self.constraint(format, undeclared, compiling)).transpose();

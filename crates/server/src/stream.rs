@@ -43,9 +43,11 @@ pub(crate) fn frames(
     answer: Answer,
     options: StreamOptions,
 ) -> impl Stream<Item = Frame> + Send + 'static {
-    let openings = (0..started.choices.len() as u32).map(|index| chunk_choice(index, Delta::opening()));
+    let has_tools = started.has_tools;
     let mut stream = AnswerStream {
         frames: VecDeque::new(),
+        begun: vec![false; started.choices.len()],
+        has_functions: started.has_functions,
         open: started.choices.len(),
         saying: together(started.choices),
         unsupported: started.unsupported,
@@ -53,9 +55,8 @@ pub(crate) fn frames(
         answer,
         options,
     };
-    let openings: Vec<ChunkChoice> = openings.collect();
-    for opening in openings {
-        stream.push(vec![opening]);
+    if !has_tools {
+        (0..stream.open as u32).for_each(|index| stream.begin(index, true));
     }
     stream::unfold(stream, |mut stream| async {
         let frame = stream.next_frame().await?;
@@ -81,6 +82,10 @@ struct AnswerStream {
     /// Frames that are ready to be sent.
     frames: VecDeque<Frame>,
     saying: SelectAll<Saying>,
+    /// True for each output whose first chunk is sent.
+    begun: Vec<bool>,
+    /// True if calls are reported in `function_call`.
+    has_functions: bool,
     /// Number of outputs that have not ended.
     open: usize,
     used: Usage,
@@ -102,11 +107,18 @@ impl AnswerStream {
     }
 
     fn take(&mut self, index: u32, said: Said) {
+        if !matches!(said, Said::Failed(_)) {
+            self.begin(index, matches!(said, Said::Content(..) | Said::End(_)));
+        }
         let choice = match said {
             Said::Thought(text) => chunk_choice(index, Delta::reasoning(text)),
             Said::Content(text, tokens) => {
                 let logprobs = (!tokens.is_empty()).then_some(Logprobs { content: tokens, refusal: None });
                 ChunkChoice { logprobs, ..chunk_choice(index, Delta::content(text)) }
+            }
+            Said::Call { name, .. } if self.has_functions => chunk_choice(index, Delta::function(name)),
+            Said::Arguments { text, .. } if self.has_functions => {
+                chunk_choice(index, Delta::function_arguments(text))
             }
             Said::Call { index: call, id, name } => chunk_choice(index, Delta::call(call, id, name)),
             Said::Arguments { index: call, text } => chunk_choice(index, Delta::arguments(call, text)),
@@ -115,7 +127,7 @@ impl AnswerStream {
                 self.used = self.used.and(usage(&end.finish));
                 self.open -= 1;
                 ChunkChoice {
-                    finish_reason: Some(end.reason()),
+                    finish_reason: Some(end.reason(self.has_functions)),
                     closed_by_budget: end.finish.closed_by_budget,
                     ..chunk_choice(index, Delta::closing())
                 }
@@ -134,6 +146,15 @@ impl AnswerStream {
             }
             self.frames.push_back(Frame::Done);
             self.saying.clear();
+        }
+    }
+
+    /// Sends the first chunk of an output, unless it is already sent. Its content is `null` unless the
+    /// answer starts with text: some clients open a text for an empty string.
+    fn begin(&mut self, index: u32, has_text: bool) {
+        let begun = &mut self.begun[index as usize];
+        if !std::mem::replace(begun, true) {
+            self.push(vec![chunk_choice(index, Delta::opening(has_text))]);
         }
     }
 

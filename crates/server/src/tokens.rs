@@ -108,6 +108,9 @@ impl Served {
 
     /// Renders the prompt that a chat request with the same fields gets.
     fn render(&self, request: &TemplateRequest) -> Result<String, ApiError> {
+        if request.chat.continues {
+            return self.prompt_text(&request.chat);
+        }
         let input = self.chat_input(&request.chat, &request.chat.tools);
         let input = ChatInput { add_generation_prompt: request.add_generation_prompt, ..input };
         Ok(formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?)

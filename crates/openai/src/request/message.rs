@@ -1,4 +1,4 @@
-use super::fields::Place;
+use super::fields::{Fields, Place};
 use super::neutral;
 use crate::RequestError;
 use crate::error::Problem;
@@ -32,7 +32,8 @@ impl Role {
             "system" | "developer" => Some(Self::System),
             "user" => Some(Self::User),
             "assistant" => Some(Self::Assistant),
-            "tool" => Some(Self::Tool),
+            // The name before there were tools is the second one.
+            "tool" | "function" => Some(Self::Tool),
             _ => None,
         }
     }
@@ -73,21 +74,49 @@ impl ChatMessage {
         let content = Some(content.into());
         Self { role, content, reasoning: None, tool_calls: Vec::new(), tool_call_id: None, name: None }
     }
+
+    /// Returns true if the message can be the beginning of an answer.
+    pub(crate) fn may_be_continued(&self) -> bool {
+        self.role == Role::Assistant && self.content.is_some() && self.tool_calls.is_empty()
+    }
+}
+
+/// Messages of a conversation.
+pub(super) struct Messages {
+    pub(super) all: Vec<ChatMessage>,
+    /// True if the last message is marked as the beginning of the answer.
+    pub(super) is_begun: bool,
 }
 
 /// Parses the array `messages`, which must not be empty.
-pub(super) fn read_all(at: Place) -> Result<Vec<ChatMessage>, RequestError> {
-    let messages = at.list("an array of messages")?;
-    if messages.is_empty() {
+pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
+    let places = at.list("an array of messages")?;
+    let Some(last) = places.len().checked_sub(1) else {
         return Err(RequestError::field("messages", Problem::Empty));
+    };
+    let mut messages = Messages { all: Vec::with_capacity(places.len()), is_begun: false };
+    for (index, place) in places.iter().enumerate() {
+        let mut fields = place.clone().fields()?;
+        // Names of DeepSeek and Mistral, and of Moonshot.
+        for name in ["prefix", "partial"] {
+            let Some(at) = fields.take(name) else { continue };
+            let marks = at.clone().bool()?;
+            let is_answer = index == last && fields.get("role").is_some_and(|role| role == "assistant");
+            if marks && !is_answer {
+                return Err(at.error(Problem::NotAnAnswer));
+            }
+            messages.is_begun |= marks;
+        }
+        let message = read(place, fields, &messages.all)?;
+        messages.all.push(message);
     }
-    messages.iter().map(read).collect()
+    Ok(messages)
 }
 
-fn read(at: &Place) -> Result<ChatMessage, RequestError> {
-    let mut fields = at.clone().fields()?;
-    let role =
-        fields.required("role")?.one_of(Role::from_name, "system, developer, user, assistant and tool")?;
+fn read(at: &Place, mut fields: Fields, before: &[ChatMessage]) -> Result<ChatMessage, RequestError> {
+    let role = fields
+        .required("role")?
+        .one_of(Role::from_name, "system, developer, user, assistant, tool and function")?;
     let mut message = ChatMessage { content: None, ..ChatMessage::new(role, "") };
     message.name = fields.read("name", Place::string)?;
     neutral::check(&mut fields, &neutral::MESSAGE)?;
@@ -99,6 +128,10 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
         }
         fields.ignore("refusal");
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
+        if let Some(at) = fields.take("function_call") {
+            let id = format!("call_{}", before.len());
+            message.tool_calls.push(read_function_call(at, id)?);
+        }
         let reasoning = fields.read("reasoning_content", Place::string)?;
         message.reasoning = reasoning.or(fields.read("reasoning", Place::string)?);
         message.content = fields.read("content", read_content)?;
@@ -109,12 +142,31 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
         // A tool may have nothing to say, and an image of a tool must not end the conversation.
         let content = fields.read("content", |at| read_parts(at, Images::Placeholder))?;
         message.content = Some(content.unwrap_or_default());
-        message.tool_call_id = Some(fields.read("tool_call_id", Place::string)?.unwrap_or_default());
+        let id = fields.read("tool_call_id", Place::string)?;
+        message.tool_call_id = Some(id.unwrap_or_else(|| last_call(before, message.name.as_deref())));
     } else {
         message.content = Some(read_content(fields.required("content")?)?);
     }
     fields.finish()?;
     Ok(message)
+}
+
+/// Returns the id of the last call, for a result that names only its function. Returns an empty string
+/// if the last message with calls does not call it.
+fn last_call(before: &[ChatMessage], name: Option<&str>) -> String {
+    let calls = before.iter().rev().find(|message| !message.tool_calls.is_empty());
+    let calls = calls.map_or(&[][..], |message| &message.tool_calls);
+    let called = calls.iter().rev().find(|call| name.is_some_and(|name| name == call.name));
+    called.map_or_else(String::new, |call| call.id.clone())
+}
+
+/// Parses a call in the form that was used before `tool_calls`.
+fn read_function_call(at: Place, id: String) -> Result<ToolCall, RequestError> {
+    let mut fields = at.fields()?;
+    let name = fields.required("name")?.string()?;
+    let arguments = fields.read("arguments", read_arguments)?.unwrap_or_else(|| "{}".to_owned());
+    fields.finish()?;
+    Ok(ToolCall { id, name, arguments })
 }
 
 fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {

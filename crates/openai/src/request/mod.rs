@@ -23,7 +23,7 @@ pub(crate) use message::{Images, read_arguments, read_content, read_parts};
 pub(crate) use parameters::read_stream;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
 pub(crate) use thinking::read as read_thinking;
-pub(crate) use tools::{ToolForm, read as read_tools, read_any_object};
+pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 
 use crate::RequestError;
 use crate::error::Problem;
@@ -35,6 +35,9 @@ pub struct ChatRequest {
     pub model: String,
     /// Messages of the conversation, oldest first. There is at least one.
     pub messages: Vec<ChatMessage>,
+    /// True if the answer continues the last message, which is the assistant's, has content and calls no
+    /// tools. An extension.
+    pub continues: bool,
     /// Streaming options. `None` if the response is not streamed.
     pub stream: Option<StreamOptions>,
     /// Generation parameters.
@@ -44,6 +47,8 @@ pub struct ChatRequest {
     pub logprobs: Option<usize>,
     /// Tools that the model may call, after applying `tool_choice`. Empty if `tool_choice` is `none`.
     pub tools: Tools,
+    /// True if the tools come from `functions`, so that an answer has its call in `function_call`.
+    pub has_functions: bool,
     /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced. If
     /// false, such a tool is an error. If `None`, the server decides. An extension.
     pub any_object: Option<bool>,
@@ -85,13 +90,21 @@ impl ChatRequest {
 
     /// Parses all fields of a request except `model`, whose value is given.
     pub(crate) fn read(model: String, mut fields: Fields) -> Result<Self, RequestError> {
+        let messages = message::read_all(fields.required("messages")?)?;
+        let continues = read_continues(&mut fields, &messages)?;
+        let functions = tools::read_functions(&mut fields)?;
         let mut request = Self {
             model,
-            messages: message::read_all(fields.required("messages")?)?,
+            messages: messages.all,
+            continues,
             stream: read_stream(&mut fields)?,
             parameters: Parameters::read(&mut fields)?,
             logprobs: parameters::read_logprobs(&mut fields)?,
-            tools: tools::read(&mut fields, ToolForm::Nested)?,
+            has_functions: functions.is_some(),
+            tools: match functions {
+                Some(functions) => functions,
+                None => tools::read(&mut fields, ToolForm::Nested)?,
+            },
             any_object: read_any_object(&mut fields)?,
             format: format::read(&mut fields)?,
             undeclared: read_undeclared(&mut fields)?,
@@ -111,6 +124,27 @@ impl ChatRequest {
             return Err(RequestError::field(field, Problem::Conflict { other: "tools" }));
         }
         Ok(request)
+    }
+}
+
+/// Parses `continue_final_message` and `add_generation_prompt`. Returns true if the answer continues the
+/// last message.
+fn read_continues(fields: &mut Fields, messages: &message::Messages) -> Result<bool, RequestError> {
+    let prompts = fields.take("add_generation_prompt");
+    let asks = fields.take("continue_final_message");
+    let is_true = |at: &Option<Place>| at.clone().map(Place::bool).transpose();
+    let asked = match (is_true(&asks)?, is_true(&prompts)?) {
+        (Some(true), Some(true)) => {
+            let problem = Problem::Conflict { other: "add_generation_prompt" };
+            return Err(RequestError::field("continue_final_message", problem));
+        }
+        (asked, prompts) => asked == Some(true) || prompts == Some(false),
+    };
+    let may_continue = messages.all.last().is_some_and(ChatMessage::may_be_continued);
+    match asks.or(prompts) {
+        Some(at) if asked && !may_continue => Err(at.error(Problem::NotAnAnswer)),
+        _ if messages.is_begun && !may_continue => Err(RequestError::field("messages", Problem::NotAnAnswer)),
+        _ => Ok(asked || messages.is_begun),
     }
 }
 

@@ -36,12 +36,8 @@ const fn hinted(
 
 /// Unsupported fields of other servers, for chats and completions. Their neutral values mean what this
 /// server does.
-pub(super) const OF_OTHERS: [Unsupported; 62] = [
-    field("functions", is_empty, "[]"),
-    field("function_call", is_no_choice, "\"none\" or \"auto\""),
+pub(super) const OF_OTHERS: [Unsupported; 58] = [
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
-    field("add_generation_prompt", is_true, "true"),
-    field("continue_final_message", is_false, "false"),
     field("chat_template", never, "null"),
     field("documents", is_empty, "[]"),
     hinted("images", is_empty, "[]", "this server reads no images"),
@@ -154,17 +150,25 @@ pub(super) const CHAT: [Unsupported; 10] = [
 ];
 
 /// Unsupported fields of a completions request.
-pub(super) const COMPLETION: [Unsupported; 6] = [
+pub(super) const COMPLETION: [Unsupported; 9] = [
     hinted("messages", never, "null", "send it to `/v1/chat/completions`"),
     hinted("tools", is_empty, "[]", "send it to `/v1/chat/completions`"),
     hinted("tool_choice", is_no_choice, "\"none\" or \"auto\"", "send it to `/v1/chat/completions`"),
+    hinted("functions", is_empty, "[]", "send it to `/v1/chat/completions`"),
+    hinted("function_call", is_no_choice, "\"none\" or \"auto\"", "send it to `/v1/chat/completions`"),
+    hinted("continue_final_message", is_false, "false", "send it to `/v1/chat/completions`"),
     hinted("reasoning_effort", never, "null", "send it to `/v1/chat/completions`"),
     field("suffix", |value| value == "", "an empty string"),
     field("use_beam_search", is_false, "false"),
 ];
 
 /// Unsupported fields of a request for a response.
-pub(super) const RESPONSE: [Unsupported; 1] = [hinted("messages", never, "null", "use `input`")];
+pub(super) const RESPONSE: [Unsupported; 4] = [
+    hinted("messages", never, "null", "use `input`"),
+    hinted("functions", is_empty, "[]", "use `tools`"),
+    hinted("function_call", is_no_choice, "\"none\" or \"auto\"", "use `tool_choice`"),
+    field("continue_final_message", is_false, "false"),
+];
 
 /// Unsupported fields of a request for embeddings, which would change the vectors.
 pub(super) const EMBEDDING: [Unsupported; 5] = [
@@ -176,9 +180,7 @@ pub(super) const EMBEDDING: [Unsupported; 5] = [
 ];
 
 /// Unsupported fields of a message, which would change what the model reads or how it answers.
-pub(super) const MESSAGE: [Unsupported; 6] = [
-    field("prefix", is_false, "false"),
-    field("partial", is_false, "false"),
+pub(super) const MESSAGE: [Unsupported; 4] = [
     hinted("images", is_empty, "[]", "this server reads no images"),
     hinted("image_url", never, "null", "this server reads no images"),
     hinted("files", is_empty, "[]", "this server reads no files"),
@@ -187,8 +189,7 @@ pub(super) const MESSAGE: [Unsupported; 6] = [
 
 /// Unsupported fields of an assistant message. Clients send such messages back as they received
 /// them.
-pub(super) const ASSISTANT: [Unsupported; 2] =
-    [field("function_call", never, "null"), field("audio", never, "null")];
+pub(super) const ASSISTANT: [Unsupported; 1] = [field("audio", never, "null")];
 
 /// Marks the fields in `table` as read.
 ///

@@ -8,12 +8,33 @@ use crate::error::Problem;
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 256;
 
-/// Form of a tool in a request. In a chat request, the fields are nested in an object `function`.
-/// In a request for a response, the form is flat.
+/// Form of a tool in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToolForm {
+    /// The fields are nested in an object `function`, as in a chat request.
     Nested,
+    /// The fields are beside `type`, as in a request for a response.
     Flat,
+    /// The fields are those of Anthropic's API: the schema is `input_schema`, and a type is optional.
+    Anthropic,
+}
+
+impl ToolForm {
+    /// Returns the `type` of a function.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Nested | Self::Flat => "function",
+            Self::Anthropic => "custom",
+        }
+    }
+
+    /// Returns the name of the field with the schema of the arguments.
+    const fn schema(self) -> &'static str {
+        match self {
+            Self::Nested | Self::Flat => "parameters",
+            Self::Anthropic => "input_schema",
+        }
+    }
 }
 
 /// Parses `tools`, `tool_choice` and `parallel_tool_calls`.
@@ -21,17 +42,82 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, Request
     let tools = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
     let choice = fields.read("tool_choice", |at| Choice::read(&at, form))?;
     let parallel = fields.read("parallel_tool_calls", Place::bool)?.unwrap_or(true);
-    let mut set = Tools { tools, required: false, parallel };
-    match choice.unwrap_or(Choice::Auto) {
+    chosen(Tools { tools, required: false, parallel }, choice.unwrap_or(Choice::Auto), "tool_choice")
+}
+
+/// Parses `functions` and `function_call`, the names that were used before `tools`. Returns `None` if
+/// there are no functions.
+///
+/// An answer calls at most one function.
+pub(crate) fn read_functions(fields: &mut Fields) -> Result<Option<Tools>, RequestError> {
+    let function = |(index, at): (usize, Place)| {
+        read_function(at.fields()?, format!("functions[{index}].parameters"), ToolForm::Flat)
+    };
+    let all = |at: Place| {
+        let places = within(at.list("an array of functions")?, "functions")?;
+        distinct(places.into_iter().enumerate().map(function))
+    };
+    let functions = fields.read("functions", all)?.unwrap_or_default();
+    let choice = fields.read("function_call", |at| {
+        if at.is_string() {
+            let known = |name: &str| match name {
+                "none" => Some(Choice::None),
+                "auto" => Some(Choice::Auto),
+                _ => None,
+            };
+            return at.one_of(known, "none, auto and an object with a name");
+        }
+        let mut fields = at.fields()?;
+        let name = fields.required("name")?.string()?;
+        fields.finish()?;
+        Ok(Choice::Named(name))
+    })?;
+    if functions.is_empty() {
+        return match choice {
+            Some(Choice::Named(_)) => {
+                Err(RequestError::field("function_call", Problem::Needs { other: "functions" }))
+            }
+            _ => Ok(None),
+        };
+    }
+    if fields.get("tools").is_some() {
+        return Err(RequestError::field("functions", Problem::Conflict { other: "tools" }));
+    }
+    let set = Tools { tools: functions, required: false, parallel: false };
+    chosen(set, choice.unwrap_or(Choice::Auto), "function_call").map(Some)
+}
+
+/// Parses `tools` and `tool_choice` of a request to Anthropic's API.
+pub(crate) fn read_of_anthropic(fields: &mut Fields) -> Result<Tools, RequestError> {
+    let tools = fields.read("tools", |at| read_tools(at, ToolForm::Anthropic))?.unwrap_or_default();
+    let mut set = Tools { tools, required: false, parallel: true };
+    let Some(at) = fields.take("tool_choice") else { return chosen(set, Choice::Auto, "tool_choice") };
+    let mut choice = at.fields()?;
+    let known = |name: &str| ["auto", "any", "tool", "none"].into_iter().find(|known| *known == name);
+    let kind = choice.required("type")?.one_of(known, "auto, any, tool and none")?;
+    let chosen_one = match kind {
+        "any" => Choice::Required,
+        "none" => Choice::None,
+        "tool" => Choice::Named(choice.required("name")?.string()?),
+        _ => Choice::Auto,
+    };
+    set.parallel = !choice.read("disable_parallel_tool_use", Place::bool)?.unwrap_or(false);
+    choice.finish()?;
+    chosen(set, chosen_one, "tool_choice")
+}
+
+/// Applies a choice, which is the value of `field`, to a set of tools.
+fn chosen(mut set: Tools, choice: Choice, field: &'static str) -> Result<Tools, RequestError> {
+    match choice {
         Choice::None => set.tools.clear(),
         Choice::Auto => {}
         Choice::Required if set.tools.is_empty() => {
-            return Err(RequestError::field("tool_choice", Problem::Needs { other: "tools" }));
+            return Err(RequestError::field(field, Problem::Needs { other: "tools" }));
         }
         Choice::Required => set.required = true,
         Choice::Named(name) => {
             if set.tools.iter().all(|tool| tool.name != name) {
-                return Err(RequestError::field("tool_choice", Problem::NoTool { name }));
+                return Err(RequestError::field(field, Problem::NoTool { name }));
             }
             set.tools.retain(|tool| tool.name == name);
             // A named function must be called exactly once.
@@ -40,7 +126,7 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, Request
         Choice::Allowed { names, required } => {
             let unknown = names.iter().find(|name| set.tools.iter().all(|tool| tool.name != **name));
             if let Some(name) = unknown {
-                return Err(RequestError::field("tool_choice", Problem::NoTool { name: name.clone() }));
+                return Err(RequestError::field(field, Problem::NoTool { name: name.clone() }));
             }
             set.tools.retain(|tool| names.contains(&tool.name));
             set.required = required;
@@ -97,7 +183,7 @@ impl Choice {
                 allowed.finish_strictly()?;
                 choice
             }
-            (true, ToolForm::Flat) => Self::allowed(&mut fields, form)?,
+            (true, _) => Self::allowed(&mut fields, form)?,
         };
         fields.finish()?;
         Ok(choice)
@@ -127,7 +213,7 @@ impl Choice {
 }
 
 fn read_name(fields: &mut Fields, form: ToolForm) -> Result<String, RequestError> {
-    if form == ToolForm::Flat {
+    if form != ToolForm::Nested {
         return fields.required("name")?.string();
     }
     let mut function = fields.required("function")?.fields()?;
@@ -137,21 +223,29 @@ fn read_name(fields: &mut Fields, form: ToolForm) -> Result<String, RequestError
 }
 
 fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
-    let places = at.list("an array of tools")?;
-    if places.len() > MAX_TOOLS {
-        let problem = Problem::TooMany { given: places.len(), limit: MAX_TOOLS };
-        return Err(RequestError::field("tools", problem));
-    }
-    let mut tools: Vec<Tool> = Vec::with_capacity(places.len());
-    for (index, place) in places.into_iter().enumerate() {
-        let Some(tool) = read_tool(place, form, index)? else { continue };
+    let places = within(at.list("an array of tools")?, "tools")?.into_iter().enumerate();
+    distinct(places.filter_map(|(index, place)| read_tool(place, form, index).transpose()))
+}
+
+/// Collects tools and checks that their names differ.
+fn distinct(all: impl Iterator<Item = Result<Tool, RequestError>>) -> Result<Vec<Tool>, RequestError> {
+    let mut tools: Vec<Tool> = Vec::new();
+    for tool in all {
+        let tool = tool?;
         if tools.iter().any(|other| other.name == tool.name) {
-            let place = tool.place.replace("parameters", "name");
-            return Err(RequestError::field(place, Problem::SameName { name: tool.name }));
+            let object = tool.place.rsplit_once('.').map_or(tool.place.as_str(), |(object, _)| object);
+            return Err(RequestError::field(format!("{object}.name"), Problem::SameName { name: tool.name }));
         }
         tools.push(tool);
     }
     Ok(tools)
+}
+
+fn within(places: Vec<Place>, field: &'static str) -> Result<Vec<Place>, RequestError> {
+    if places.len() <= MAX_TOOLS {
+        return Ok(places);
+    }
+    Err(RequestError::field(field, Problem::TooMany { given: places.len(), limit: MAX_TOOLS }))
 }
 
 /// Parses a tool. Returns `None` for a tool that only a host can run, such as a search of the web: it is
@@ -162,27 +256,27 @@ fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, Re
     let is_hosted = |kind: &Place| {
         kind.one_of(|name| (name != "custom").then_some(()), "function and the tools of hosts")
     };
-    if let Some(kind) = kind.filter(|kind| kind.value() != "function") {
+    if let Some(kind) = kind.filter(|kind| kind.value() != form.kind()) {
         // A misspelt type must not drop a function.
         if ["function", "parameters", "input_schema"].iter().any(|name| fields.get(name).is_some()) {
-            kind.one_of(|_| None, "function")?;
+            kind.one_of(|_| None, form.kind())?;
         }
         is_hosted(&kind)?;
         at.ignore();
         return Ok(None);
     }
     let (function, place) = match form {
-        ToolForm::Flat => (fields, format!("tools[{index}].parameters")),
+        ToolForm::Flat | ToolForm::Anthropic => (fields, format!("tools[{index}].{}", form.schema())),
         ToolForm::Nested => {
             let function = fields.required("function")?.fields()?;
             fields.finish()?;
             (function, format!("tools[{index}].function.parameters"))
         }
     };
-    read_function(function, place).map(Some)
+    read_function(function, place, form).map(Some)
 }
 
-fn read_function(mut fields: Fields, place: String) -> Result<Tool, RequestError> {
+fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<Tool, RequestError> {
     let name = fields.required("name")?;
     let text = name.clone().non_empty_string()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -192,10 +286,16 @@ fn read_function(mut fields: Fields, place: String) -> Result<Tool, RequestError
     let description = fields.read("description", Place::string)?;
     // Arguments always follow the schema, whether `strict` is true or false.
     fields.read("strict", Place::bool)?;
-    let parameters = fields.read("parameters", |at| read_parameters(&at))?;
+    let parameters = fields.read(form.schema(), |at| read_parameters(&at))?;
     // These describe results and hints for hosts, and do not constrain the arguments.
     for name in ["output_schema", "outputSchema", "response", "returns", "annotations", "cache_control"] {
         fields.ignore(name);
+    }
+    if form == ToolForm::Anthropic {
+        // These save tokens of the prompt or describe what hosts do.
+        for name in ["defer_loading", "eager_input_streaming", "allowed_callers", "input_examples"] {
+            fields.ignore(name);
+        }
     }
     fields.finish()?;
     // A function without `parameters` takes no arguments.

@@ -77,6 +77,8 @@ impl ResponseRequest {
         let mut chat = ChatRequest {
             model,
             messages,
+            continues: false,
+            has_functions: false,
             stream: fields.read("stream", Place::bool)?.unwrap_or(false).then(StreamOptions::default),
             parameters: Parameters::read(&mut fields)?,
             logprobs: None,

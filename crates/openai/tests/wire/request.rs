@@ -444,8 +444,8 @@ fn reasoning_is_switched_in_every_spelling() {
 fn messages_that_ask_for_more_are_refused() {
     for (message, expected) in [
         (
-            json!({"role": "assistant", "content": "a", "prefix": true}),
-            "`messages[0].prefix`: only false is supported here",
+            json!({"role": "user", "content": "a", "prefix": true}),
+            "`messages[0].prefix`: only a last message of the assistant, with content and without calls, can be continued",
         ),
         (
             json!({"role": "user", "content": "a", "images": ["b"]}),

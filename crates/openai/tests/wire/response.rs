@@ -56,7 +56,7 @@ fn completions() {
 #[test]
 fn chunks() {
     check(
-        &chunk(vec![choice(Delta::opening(), None)]),
+        &chunk(vec![choice(Delta::opening(true), None)]),
         r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":null,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}"#,
     );
     check(

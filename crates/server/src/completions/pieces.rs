@@ -86,7 +86,7 @@ impl Pieces {
     fn take(&mut self, index: usize, output: Output) {
         match output {
             Output::Token(token) => self.texts[index].tokens.push(token),
-            Output::Control(_) => {}
+            Output::Control(_) | Output::PromptToken(_) => {}
             Output::Text(text) => {
                 let text = self.begun(index) + &text;
                 let logprobs = self.logprobs(index);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test without its server has failed")]
 
+mod begun;
 mod chat;
 mod completions;
 mod constraint;
@@ -10,6 +11,7 @@ mod directives;
 mod embeddings;
 mod example_clients;
 mod fixture;
+mod functions;
 mod grammar;
 mod ignored;
 mod limits;

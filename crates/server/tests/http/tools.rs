@@ -283,6 +283,8 @@ fn add_delta(message: &mut Map<String, Value>, delta: &Value) {
                         format!("{before}{}", call["function"]["arguments"].as_str().unwrap()).into();
                 }
             }
+            // The content of an answer that does not start with text.
+            Value::Null => assert!(name == "content" && message.get(name).is_none()),
             other => panic!("{other}"),
         }
     }
