@@ -1,4 +1,5 @@
-//! Types of the OpenAI API: requests, responses, stream events and errors.
+//! Types of the OpenAI API, and of [Anthropic's](anthropic): requests, responses, stream events and
+//! errors.
 //!
 //! No other crate knows the wire format. Nothing in a request is ignored silently: [`IgnoredFields`]
 //! names the fields without effect, and the tools that only a host can run. A field that would change
@@ -21,6 +22,7 @@
 //! The server decides on HTTP statuses and headers. This crate only sets defaults that the wire
 //! format defines.
 
+pub mod anthropic;
 mod chat;
 mod completion;
 mod directives;

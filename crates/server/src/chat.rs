@@ -36,6 +36,8 @@ pub(crate) struct Started {
     pub(crate) choices: Vec<Choice>,
     /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
+    /// Number of tokens of the prompt.
+    pub(crate) prompt_tokens: usize,
     /// True if the model may call tools.
     pub(crate) has_tools: bool,
     /// True if calls are reported in `function_call`.
@@ -58,6 +60,7 @@ impl Started {
             Ok(Self {
                 choices,
                 unsupported: prepared.unsupported,
+                prompt_tokens: prepared.request.prompt.len(),
                 has_tools: !chat.tools.tools.is_empty(),
                 has_functions: chat.has_functions,
             })

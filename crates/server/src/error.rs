@@ -13,6 +13,8 @@ use formwork_protocol::{BackendError, Category};
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
+use crate::dialect::ErrorMessage;
+
 /// Error of a model that failed to load.
 pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -377,6 +379,7 @@ impl IntoResponse for ApiError {
             tracing::debug!(error = %self, "request rejected");
         }
         let mut response = (self.status(), axum::Json(self.body())).into_response();
+        response.extensions_mut().insert(ErrorMessage(self.to_string()));
         let header = match &*self.0 {
             Kind::Busy(_) | Kind::NoRoom { .. } | Kind::TooManyRuns => {
                 Some((RETRY_AFTER, HeaderValue::from_static("1")))

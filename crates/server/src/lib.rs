@@ -13,7 +13,8 @@
 //! on them.
 //!
 //! # Routes
-//! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/directives`,
+//! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages`,
+//!   `/v1/messages/count_tokens`, `/v1/directives`,
 //!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/tools/run`
 //! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
 //! - `POST /tokenize`, `/detokenize`, `/apply-template`
@@ -33,6 +34,7 @@ mod choice;
 mod completions;
 mod constraints;
 mod cors;
+mod dialect;
 mod directives;
 mod embeddings;
 mod error;
@@ -41,6 +43,7 @@ mod ignored;
 mod listen;
 mod local;
 mod log;
+mod messages;
 mod metrics;
 mod models;
 mod openapi;

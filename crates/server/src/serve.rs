@@ -12,8 +12,8 @@ use tower::util::MapRequest;
 use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::{
-    auth, body, chat, completions, cors, directives, embeddings, grammar, listen, log, metrics, models,
-    openapi, rerank, responses, tokens, tools,
+    auth, body, chat, completions, cors, dialect, directives, embeddings, grammar, listen, log, messages,
+    metrics, models, openapi, rerank, responses, tokens, tools,
 };
 
 /// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
@@ -30,6 +30,8 @@ fn routes(app: App) -> Router {
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/v1/responses", post(responses::create))
+        .route("/v1/messages", post(messages::create))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
         .route("/v1/directives", post(directives::create))
         .route("/v1/directives/parse", post(directives::parse))
         .route("/v1/embeddings", post(embeddings::create))
@@ -56,6 +58,7 @@ fn routes(app: App) -> Router {
         .layer(from_fn_with_state(app.clone(), auth::check))
         .layer(from_fn_with_state(app.clone(), cors::allow))
         .layer(from_fn_with_state(app.clone(), metrics::count))
+        .layer(from_fn(dialect::convert))
         .layer(from_fn(log::log))
         .with_state(app)
 }

@@ -20,8 +20,8 @@ pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
 pub use ignored::IgnoredFields;
 pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use message::{Images, read_arguments, read_content, read_parts};
-pub(crate) use parameters::read_stream;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
+pub(crate) use parameters::{read_stop, read_stream};
 pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 
@@ -168,6 +168,14 @@ pub(crate) fn check_neutral_response(fields: &mut Fields) -> Result<(), RequestE
     check_of_others(fields)
 }
 
+/// Marks the unsupported fields of a request to Anthropic's API as read. Returns an error if the value
+/// of one is not neutral.
+pub(crate) fn check_neutral_messages(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::CHAT)?;
+    neutral::check(fields, &neutral::RESPONSE[1..])?;
+    check_of_others(fields)
+}
+
 /// Marks the unsupported fields of a request for embeddings as read. Returns an error if the value of
 /// one is not neutral.
 pub(crate) fn check_neutral_embedding(fields: &mut Fields) -> Result<(), RequestError> {
@@ -209,10 +217,10 @@ pub(crate) fn add_verbosity(at: &Place, variables: &mut Map<String, Value>) -> R
 
 /// Adds the variable `reasoning_effort`, unless it is already set. The effort `none` also sets
 /// `enable_thinking` to false.
-fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
-    const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+pub(crate) fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
+    const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
     let known = |name: &str| EFFORTS.into_iter().find(|effort| *effort == name);
-    let effort = at.one_of(known, "none, minimal, low, medium, high and xhigh")?;
+    let effort = at.one_of(known, "none, minimal, low, medium, high, xhigh and max")?;
     if effort == "none" {
         variables.entry("enable_thinking").or_insert(Value::Bool(false));
     }

@@ -128,7 +128,7 @@ impl Parameters {
             ),
             logit_bias: fields.read("logit_bias", read_logit_bias)?.unwrap_or_default(),
             seed: fields.read("seed", Place::seed)?,
-            stop: fields.read("stop", read_stop)?.unwrap_or_default(),
+            stop: fields.read("stop", |at| read_stop(at, "stop"))?.unwrap_or_default(),
             stop_token_ids: fields.read("stop_token_ids", read_stop_tokens)?.unwrap_or_default(),
             cut_off: fields.read("on_budget", |at| at.one_of(cut_off, "close and length"))?.unwrap_or(false),
             reasoning_budget: read_reasoning_budget(fields)?,
@@ -248,11 +248,12 @@ fn read_top_k(at: &Place) -> Result<usize, RequestError> {
     Ok(usize::try_from(given).unwrap_or(0))
 }
 
-fn read_stop(at: Place) -> Result<Vec<String>, RequestError> {
+/// Parses stop strings: one, or an array of them.
+pub(crate) fn read_stop(at: Place, field: &str) -> Result<Vec<String>, RequestError> {
     let places = if at.is_string() {
         vec![at]
     } else {
-        within(at.list("a string or an array of strings")?, "stop", MAX_STOPS)?
+        within(at.list("a string or an array of strings")?, field, MAX_STOPS)?
     };
     let mut stops = Vec::with_capacity(places.len());
     for place in places {

@@ -57,6 +57,7 @@ fn read_thinking(at: Place, variables: &mut Map<String, Value>) -> Result<Option
         enable(enabled, variables);
     }
     let budget = fields.read("budget_tokens", |at| at.integer(0, "at least 0"))?;
+    fields.ignore("display");
     fields.finish_strictly()?;
     Ok(budget)
 }

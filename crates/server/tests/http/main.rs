@@ -15,6 +15,7 @@ mod functions;
 mod grammar;
 mod ignored;
 mod limits;
+mod messages;
 mod openapi;
 mod operations;
 mod providers;

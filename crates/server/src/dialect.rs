@@ -1,0 +1,80 @@
+//! Errors in the format of the API that a path belongs to.
+//!
+//! Handlers and middleware return [`ApiError`](crate::ApiError), whose response has OpenAI's format. It
+//! also carries its message, so that this middleware can write the body again.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use formwork_openai::anthropic::{Failure, FailureBody};
+use serde_json::{Value, json};
+
+use crate::answer::new_id;
+
+/// Header of Anthropic's API with the id of a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// Message of an error response, for people.
+#[derive(Clone)]
+pub(crate) struct ErrorMessage(pub(crate) String);
+
+/// API with an own format of errors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Dialect {
+    fn of(path: &str) -> Self {
+        if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+            Self::Anthropic
+        } else if path.starts_with("/api/") {
+            Self::Ollama
+        } else {
+            Self::OpenAi
+        }
+    }
+}
+
+/// Middleware that converts errors to the format of the path's API.
+pub(crate) async fn convert(request: Request, next: Next) -> Response {
+    let dialect = Dialect::of(request.uri().path());
+    let response = next.run(request).await;
+    let message = response.extensions().get::<ErrorMessage>().map(|message| message.0.clone());
+    match (dialect, message) {
+        (Dialect::Anthropic, message) => {
+            let id = new_id("req_");
+            let mut response = match message {
+                Some(message) => {
+                    let error = Failure::new(response.status().as_u16(), message);
+                    let body = FailureBody { kind: "error".to_owned(), error, request_id: id.clone() };
+                    with_body(response, &json!(body))
+                }
+                None => response,
+            };
+            if let Ok(id) = HeaderValue::from_str(&id) {
+                response.headers_mut().insert(REQUEST_ID, id);
+            }
+            response
+        }
+        (Dialect::Ollama, Some(message)) => with_body(response, &json!({ "error": message })),
+        _ => response,
+    }
+}
+
+/// Returns a response with the same status and headers, and another body.
+fn with_body(response: Response, body: &Value) -> Response {
+    let (parts, _) = response.into_parts();
+    let mut response = (parts.status, Json(body)).into_response();
+    for (name, value) in &parts.headers {
+        if name != CONTENT_LENGTH && name != CONTENT_TYPE {
+            response.headers_mut().append(name, value.clone());
+        }
+    }
+    response
+}
