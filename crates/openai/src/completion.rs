@@ -77,7 +77,8 @@ impl CompletionRequest {
         request.checked()
     }
 
-    fn checked(mut self) -> Result<Self, RequestError> {
+    /// Checks the fields that depend on each other.
+    pub(crate) fn checked(mut self) -> Result<Self, RequestError> {
         let n = self.parameters.n;
         if self.best_of != 0 && self.best_of < n {
             let problem = Problem::Range { given: self.best_of.to_string(), range: "at least `n`" };

@@ -176,7 +176,7 @@ fn read_prompt(fields: &mut Fields) -> Result<EmbeddingPrompt, RequestError> {
 
 /// Parses `input`, which is a text, an array of token ids, or an array whose elements are texts or
 /// arrays of token ids.
-fn read_input(at: Place) -> Result<Vec<EmbeddingInput>, RequestError> {
+pub(crate) fn read_input(at: Place) -> Result<Vec<EmbeddingInput>, RequestError> {
     if at.is_string() {
         return Ok(vec![EmbeddingInput::Text(at.non_empty_string()?)]);
     }

@@ -1,5 +1,5 @@
-//! Types of the OpenAI API, and of [Anthropic's](anthropic): requests, responses, stream events and
-//! errors.
+//! Types of the OpenAI API: requests, responses, stream events and errors. The modules [`anthropic`] and
+//! [`ollama`] have those of Anthropic's and Ollama's APIs.
 //!
 //! No other crate knows the wire format. Nothing in a request is ignored silently: [`IgnoredFields`]
 //! names the fields without effect, and the tools that only a host can run. A field that would change
@@ -31,6 +31,7 @@ mod error;
 mod failure;
 mod grammar;
 mod models;
+pub mod ollama;
 mod request;
 mod rerank;
 mod responses;

@@ -16,7 +16,8 @@ use crate::random::random;
 /// Dropping it cancels the generation.
 pub(crate) struct Choice {
     generation: Generation,
-    reader: Reader,
+    /// `None` if the whole text is content.
+    reader: Option<Reader>,
     served: Arc<Served>,
     /// End of the begun content that the reader held back. It is not part of the output.
     unsaid: String,
@@ -55,15 +56,20 @@ pub(crate) struct End {
 impl Choice {
     pub(crate) fn new(generation: Generation, reading: &Reading, served: &Arc<Served>) -> Self {
         let (reader, unsaid) = reading.reader(served);
+        Self { reader: Some(reader), unsaid, is_free: reading.is_free(), ..Self::raw(generation, served) }
+    }
+
+    /// Creates an output that continues a prompt as it is, so its whole text is content.
+    pub(crate) fn raw(generation: Generation, served: &Arc<Served>) -> Self {
         Self {
             generation,
-            reader,
-            unsaid,
+            reader: None,
+            unsaid: String::new(),
             served: Arc::clone(served),
             said: VecDeque::new(),
             likely: Vec::new(),
             calls: 0,
-            is_free: reading.is_free(),
+            is_free: false,
             ended: false,
         }
     }
@@ -79,17 +85,22 @@ impl Choice {
             }
             match self.generation.next().await {
                 Some(Output::Text(text)) => {
-                    let deltas = self.reader.text(&text);
+                    let deltas = match &mut self.reader {
+                        Some(reader) => reader.text(&text),
+                        None => vec![Delta::Content(text)],
+                    };
                     self.take(deltas);
                 }
                 Some(Output::Control(token)) => {
-                    let deltas = self.reader.control(token, self.served.vocabulary());
-                    self.take(deltas);
+                    if let Some(reader) = &mut self.reader {
+                        let deltas = reader.control(token, self.served.vocabulary());
+                        self.take(deltas);
+                    }
                 }
                 Some(Output::Token(token)) => self.likely.push(token),
                 Some(Output::PromptToken(_)) => {}
                 Some(Output::Finished(finish)) => {
-                    let deltas = self.reader.finish();
+                    let deltas = self.reader.as_mut().map(Reader::finish).unwrap_or_default();
                     self.take(deltas);
                     self.ended = true;
                     self.said.push_back(Said::End(self.end(finish)));
@@ -118,7 +129,7 @@ impl Choice {
     /// dropped.
     fn take(&mut self, deltas: Vec<Delta>) {
         if deltas.is_empty() {
-            if self.reader.is_outside_content() {
+            if self.reader.as_ref().is_some_and(Reader::is_outside_content) {
                 self.likely.clear();
             }
             return;

@@ -34,14 +34,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
     let answer = Answer::new("cmpl-", &served.model.id);
-    let options = app.options().clone();
-    let (of, format, undeclared) = (Arc::clone(&served), request.format.clone(), request.undeclared);
-    let constraint = move |compiling| {
-        let constraint = format.as_ref().map(|format| of.constraint(format, undeclared, compiling));
-        constraint.transpose()
-    };
-    let constraint = app.offload_or_compile(constraint).await?;
-    let started = app.offload(move || Started::new(served, request, constraint.as_ref(), &options)).await?;
+    let started = start(&app, served, request).await?;
     let ignored = started.request.ignored.clone();
     let response = match started.request.stream {
         Some(options) => pieces::respond(started, answer, options),
@@ -50,14 +43,30 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     Ok(with_ignored(response, &ignored))
 }
 
+/// Prepares a request and starts its generations.
+pub(crate) async fn start(
+    app: &App,
+    served: Arc<Served>,
+    request: CompletionRequest,
+) -> Result<Started, ApiError> {
+    let options = app.options().clone();
+    let (of, format, undeclared) = (Arc::clone(&served), request.format.clone(), request.undeclared);
+    let constraint = move |compiling| {
+        let constraint = format.as_ref().map(|format| of.constraint(format, undeclared, compiling));
+        constraint.transpose()
+    };
+    let constraint = app.offload_or_compile(constraint).await?;
+    app.offload(move || Started::new(served, request, constraint.as_ref(), &options)).await
+}
+
 /// The running generations of a request.
-struct Started {
+pub(crate) struct Started {
     served: Arc<Served>,
     request: CompletionRequest,
     /// Texts of the prompts, if the request asks to echo them.
     echoes: Vec<String>,
     /// Generations, `best_of` for each prompt.
-    generations: Vec<Generation>,
+    pub(crate) generations: Vec<Generation>,
 }
 
 impl Started {

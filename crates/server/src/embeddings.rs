@@ -1,5 +1,7 @@
 //! `POST /v1/embeddings`.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -21,19 +23,22 @@ use crate::tokens::check_tokens;
 pub(crate) const TOGETHER: usize = 16;
 
 pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
-    let EmbeddingRequest {
-        model,
-        input,
-        format,
-        dimensions,
-        pooling,
-        normalize,
-        prompt,
-        truncation,
-        ignored,
-    } = EmbeddingRequest::from_json(&body)?;
-    app.check_ignored(&ignored)?;
-    let served = app.model(&model).await?;
+    let request = EmbeddingRequest::from_json(&body)?;
+    app.check_ignored(&request.ignored)?;
+    let served = app.model(&request.model).await?;
+    let (format, ignored) = (request.format, request.ignored.clone());
+    let (vectors, used) = embed(&app, &served, request).await?;
+    let list = EmbeddingList::new(served.model.id.clone(), vectors, format, used);
+    Ok(with_ignored(Json(list), &ignored))
+}
+
+/// Returns the vectors of a request's texts, and the number of tokens of all texts.
+pub(crate) async fn embed(
+    app: &App,
+    served: &Arc<Served>,
+    request: EmbeddingRequest,
+) -> Result<(Vec<Vec<f32>>, usize), ApiError> {
+    let EmbeddingRequest { input, dimensions, pooling, normalize, prompt, truncation, .. } = request;
     let abilities = served.model.engine.abilities();
     let profile = abilities.embedding.clone().ok_or_else(|| Kind::Unable {
         model: served.model.id.clone(),
@@ -44,7 +49,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
         check_width(given, width)?;
     }
     let is_alone = input.len() == 1;
-    let (of, own) = (served.clone(), profile.clone());
+    let (of, own) = (Arc::clone(served), profile.clone());
     let texts = app.offload(move || {
         let prefix = prompt_text(&own, &prompt)?;
         let tokens = |input: &EmbeddingInput| of.tokens(input, &own, prefix);
@@ -64,13 +69,10 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
         Some(EmbeddingPooling::First) => Pooling::First,
         Some(EmbeddingPooling::Last) => Pooling::Last,
     };
-    let embed = |(index, tokens)| {
-        let served = &served;
-        async move {
-            let vector = served.model.engine.embed(tokens, pooling).await;
-            let param = || if is_alone { "input".to_owned() } else { format!("input[{index}]") };
-            vector.map_err(|error| failed(error, &served.model.id, param()))
-        }
+    let embed = |(index, tokens)| async move {
+        let vector = served.model.engine.embed(tokens, pooling).await;
+        let param = || if is_alone { "input".to_owned() } else { format!("input[{index}]") };
+        vector.map_err(|error| failed(error, &served.model.id, param()))
     };
     let vectors = stream::iter(texts.into_iter().enumerate()).map(embed).buffered(TOGETHER);
     let mut vectors = vectors.try_collect::<Vec<_>>().await?;
@@ -83,8 +85,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
             scale_to_one(vector);
         }
     }
-    let list = EmbeddingList::new(served.model.id.clone(), vectors, format, used);
-    Ok(with_ignored(Json(list), &ignored))
+    Ok((vectors, used))
 }
 
 /// Returns the text that goes before each input.

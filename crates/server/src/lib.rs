@@ -18,6 +18,8 @@
 //!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/tools/run`
 //! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
 //! - `POST /tokenize`, `/detokenize`, `/apply-template`
+//! - Ollama's API: `POST /api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/show`, and
+//!   `GET /api/tags`, `/api/ps`, `/api/version`
 //! - `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
 //!
 //! # Limitations
@@ -46,6 +48,7 @@ mod log;
 mod messages;
 mod metrics;
 mod models;
+mod ollama;
 mod openapi;
 mod prepare;
 mod providers;

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 15] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -23,6 +23,8 @@ const PARTS: [&str; 13] = [
     include_str!("openapi/grammar.json"),
     include_str!("openapi/tokens.json"),
     include_str!("openapi/tools.json"),
+    include_str!("openapi/ollama.json"),
+    include_str!("openapi/ollama-models.json"),
 ];
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);

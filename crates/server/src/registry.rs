@@ -161,6 +161,20 @@ impl Registry {
         Ok(if adapter.is_some() { model.with_parent(&entry.names[0]) } else { model })
     }
 
+    /// Returns the estimated memory use in bytes of the model called `name`. 0 if it is not known.
+    pub(crate) fn bytes(&self, name: &str) -> u64 {
+        self.place(name).map_or(0, |place| self.entries[place.model].bytes)
+    }
+
+    /// Returns the model called `name` if it is loaded.
+    pub(crate) fn if_loaded(&self, name: &str) -> Option<Arc<Served>> {
+        let Place { model, adapter } = self.place(name).ok()?;
+        match &self.lock().states[model] {
+            State::Loaded(variants) => Some(variants.clone().into_one(adapter)),
+            State::Unloaded | State::Loading(_) => None,
+        }
+    }
+
     /// Returns the id of the only model, or `None` if there are several.
     pub(crate) fn only(&self) -> Option<&str> {
         match self.entries.as_slice() {

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::{
     auth, body, chat, completions, cors, dialect, directives, embeddings, grammar, listen, log, messages,
-    metrics, models, openapi, rerank, responses, tokens, tools,
+    metrics, models, ollama, openapi, rerank, responses, tokens, tools,
 };
 
 /// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
@@ -47,6 +47,14 @@ fn routes(app: App) -> Router {
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
         .route("/apply-template", post(tokens::apply_template))
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/embed", post(ollama::embed))
+        .route("/api/embeddings", post(ollama::embed_prompt))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
+        .route("/api/ps", get(ollama::ps))
+        .route("/api/version", get(ollama::version))
         .route("/health", get(models::health))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(openapi::get))

@@ -44,7 +44,7 @@ impl MessagesRequest {
         let format = read_formats(&mut fields, &mut variables)?;
         let mut parameters = Parameters::read(&mut fields)?;
         parameters.reasoning_budget = parameters.reasoning_budget.or(budget);
-        if let Some(stop) = fields.read("stop_sequences", |at| read_stop(at, "stop_sequences"))? {
+        if let Some(stop) = fields.read("stop_sequences", read_stop)? {
             parameters.stop = stop;
         }
         let mut chat = ChatRequest {

@@ -169,7 +169,8 @@ fn read_function_call(at: Place, id: String) -> Result<ToolCall, RequestError> {
     Ok(ToolCall { id, name, arguments })
 }
 
-fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
+/// Parses the calls of an assistant message.
+pub(crate) fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
     let call = |at: Place| {
         let mut fields = at.fields()?;
         // Some clients send back the `index` of streamed calls.
@@ -183,7 +184,8 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         let mut function = fields.required("function")?.fields()?;
         let name = function.required("name")?.string()?;
         let arguments = function.read("arguments", read_arguments)?.unwrap_or_else(|| "{}".to_owned());
-        for name in ["parsed_arguments", "provider_specific_fields"] {
+        // Ollama has the `index` of a call here.
+        for name in ["index", "parsed_arguments", "provider_specific_fields"] {
             function.take(name);
         }
         function.finish()?;

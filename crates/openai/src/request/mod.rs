@@ -19,9 +19,9 @@ pub use format::Format;
 pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
 pub use ignored::IgnoredFields;
 pub use message::{ChatMessage, Role, ToolCall};
-pub(crate) use message::{Images, read_arguments, read_content, read_parts};
+pub(crate) use message::{Images, read_arguments, read_calls, read_content, read_parts};
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
-pub(crate) use parameters::{read_stop, read_stream};
+pub(crate) use parameters::{read_logprobs, read_stop, read_stream};
 pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 
@@ -99,7 +99,7 @@ impl ChatRequest {
             continues,
             stream: read_stream(&mut fields)?,
             parameters: Parameters::read(&mut fields)?,
-            logprobs: parameters::read_logprobs(&mut fields)?,
+            logprobs: read_logprobs(&mut fields)?,
             has_functions: functions.is_some(),
             tools: match functions {
                 Some(functions) => functions,
@@ -115,8 +115,7 @@ impl ChatRequest {
         let budget = thinking::read(&mut fields, &mut request.chat_template_kwargs)?;
         request.parameters.reasoning_budget = request.parameters.reasoning_budget.or(budget);
         take_without_effect(&mut fields);
-        neutral::check(&mut fields, &neutral::CHAT)?;
-        check_of_others(&mut fields)?;
+        check_neutral_chat(&mut fields)?;
         request.ignored = fields.finish_request()?;
         let tags = matches!(&request.format, Some(Format { part: Part::Tags(_), .. }));
         if tags && !request.tools.tools.is_empty() {
@@ -155,9 +154,29 @@ pub(crate) fn check_neutral_completion(fields: &mut Fields) -> Result<(), Reques
     check_of_others(fields)
 }
 
+/// Marks the unsupported fields of a chat request as read. Returns an error if the value of one is not
+/// neutral.
+pub(crate) fn check_neutral_chat(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::CHAT)?;
+    check_of_others(fields)
+}
+
+/// Marks the unsupported fields of a request to `/api/generate` as read. Returns an error if the value of
+/// one is not neutral.
+pub(crate) fn check_neutral_generate(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::GENERATE)?;
+    check_of_others(fields)
+}
+
+/// Marks the unsupported fields of a message as read. Returns an error if the value of one is not
+/// neutral.
+pub(crate) fn check_neutral_message(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::MESSAGE)
+}
+
 /// Marks the unsupported fields of other servers as read. Returns an error if the value of one is not
 /// neutral.
-fn check_of_others(fields: &mut Fields) -> Result<(), RequestError> {
+pub(crate) fn check_of_others(fields: &mut Fields) -> Result<(), RequestError> {
     neutral::check(fields, &neutral::OF_OTHERS)
 }
 

@@ -170,6 +170,15 @@ pub(super) const RESPONSE: [Unsupported; 4] = [
     field("continue_final_message", is_false, "false"),
 ];
 
+/// Unsupported fields of a request to Ollama's `/api/generate`.
+pub(super) const GENERATE: [Unsupported; 5] = [
+    hinted("suffix", is_empty, "\"\"", "text cannot be filled in before a suffix"),
+    hinted("template", is_empty, "\"\"", "the model's own template is used"),
+    hinted("context", is_empty, "[]", "send the conversation to `/api/chat`"),
+    hinted("messages", is_empty, "[]", "send it to `/api/chat`"),
+    hinted("tools", is_empty, "[]", "send it to `/api/chat`"),
+];
+
 /// Unsupported fields of a request for embeddings, which would change the vectors.
 pub(super) const EMBEDDING: [Unsupported; 5] = [
     hinted("task", never, "null", "use `prompt_name` or `input_type`"),

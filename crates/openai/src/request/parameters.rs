@@ -128,7 +128,7 @@ impl Parameters {
             ),
             logit_bias: fields.read("logit_bias", read_logit_bias)?.unwrap_or_default(),
             seed: fields.read("seed", Place::seed)?,
-            stop: fields.read("stop", |at| read_stop(at, "stop"))?.unwrap_or_default(),
+            stop: fields.read("stop", read_stop)?.unwrap_or_default(),
             stop_token_ids: fields.read("stop_token_ids", read_stop_tokens)?.unwrap_or_default(),
             cut_off: fields.read("on_budget", |at| at.one_of(cut_off, "close and length"))?.unwrap_or(false),
             reasoning_budget: read_reasoning_budget(fields)?,
@@ -139,7 +139,7 @@ impl Parameters {
 impl Dry {
     fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         let breakers = |at: Place| {
-            let places = within(at.list("an array of strings")?, "dry_sequence_breakers", MAX_BREAKERS)?;
+            let places = within(at, "an array of strings", MAX_BREAKERS)?;
             let text = |at: Place| {
                 if at.value() == "" { at.non_empty_string() } else { at.string_within(MAX_BREAKER_BYTES) }
             };
@@ -249,12 +249,9 @@ fn read_top_k(at: &Place) -> Result<usize, RequestError> {
 }
 
 /// Parses stop strings: one, or an array of them.
-pub(crate) fn read_stop(at: Place, field: &str) -> Result<Vec<String>, RequestError> {
-    let places = if at.is_string() {
-        vec![at]
-    } else {
-        within(at.list("a string or an array of strings")?, field, MAX_STOPS)?
-    };
+pub(crate) fn read_stop(at: Place) -> Result<Vec<String>, RequestError> {
+    let places =
+        if at.is_string() { vec![at] } else { within(at, "a string or an array of strings", MAX_STOPS)? };
     let mut stops = Vec::with_capacity(places.len());
     for place in places {
         // An empty string would end each output before its first token: it is in no one's interest.
@@ -268,12 +265,15 @@ pub(crate) fn read_stop(at: Place, field: &str) -> Result<Vec<String>, RequestEr
 }
 
 fn read_stop_tokens(at: Place) -> Result<Vec<u32>, RequestError> {
-    within(at.list("an array of token ids")?, "stop_token_ids", MAX_STOPS)?.iter().map(Place::token).collect()
+    within(at, "an array of token ids", MAX_STOPS)?.iter().map(Place::token).collect()
 }
 
-fn within(places: Vec<Place>, field: &str, limit: usize) -> Result<Vec<Place>, RequestError> {
+/// Parses an array of at most `limit` elements. `expected` describes the field for the error message.
+fn within(at: Place, expected: &'static str, limit: usize) -> Result<Vec<Place>, RequestError> {
+    let place = at.clone();
+    let places = at.list(expected)?;
     if places.len() <= limit {
         return Ok(places);
     }
-    Err(RequestError::field(field, Problem::TooMany { given: places.len(), limit }))
+    Err(place.error(Problem::TooMany { given: places.len(), limit }))
 }

@@ -1,0 +1,101 @@
+//! Field `options`: the generation parameters, and settings that have no effect here.
+
+use serde_json::Map;
+
+use crate::RequestError;
+use crate::error::Problem;
+use crate::request::{Fields, Parameters, Place, TokenLimit, check_of_others, take_without_effect};
+
+/// Ollama's defaults, which differ from those of OpenAI's API.
+const TEMPERATURE: f32 = 0.8;
+const TOP_K: usize = 40;
+const TOP_P: f32 = 0.9;
+
+/// Options without effect here: settings of memory and speed. `num_ctx` is among the fields that have no
+/// effect in any request.
+const WITHOUT_EFFECT: [&str; 15] = [
+    "num_keep",
+    "num_batch",
+    "num_gpu",
+    "num_gqa",
+    "main_gpu",
+    "num_thread",
+    "use_mmap",
+    "use_mlock",
+    "numa",
+    "low_vram",
+    "f16_kv",
+    "vocab_only",
+    "logits_all",
+    "penalize_newline",
+    "draft_num_predict",
+];
+
+/// Parses the field `options`.
+pub(super) fn read(fields: &mut Fields) -> Result<Parameters, RequestError> {
+    let options = fields.read("options", Place::fields)?;
+    let mut options = options.unwrap_or_else(|| Fields::of_fields(Map::new()));
+    // -1 asks for a random seed.
+    if options.get("seed").is_some_and(|seed| *seed == -1) {
+        options.take("seed");
+    }
+    if let Some(at) = options.take("n").filter(|at| *at.value() != 1) {
+        return Err(at.error(Problem::NotNeutral { accepted: "1", hint: "" }));
+    }
+    let limit = options.take("num_predict");
+    let penalty = options.take("repeat_penalty");
+    if let Some(at) = penalty.as_ref().filter(|_| options.get("repetition_penalty").is_some()) {
+        return Err(at.error(Problem::Conflict { other: "options.repetition_penalty" }));
+    }
+    let mut parameters = Parameters::read(&mut options)?;
+    if let Some(at) = penalty {
+        parameters.repetition_penalty = at.number(0.01..=100.0, "0.01..=100")?;
+    }
+    if let Some(at) = limit {
+        if let Some(other) = parameters.max_tokens {
+            return Err(at.error(Problem::Conflict { other: other.field }));
+        }
+        parameters.max_tokens = read_limit(&at)?;
+    }
+    if let Some(at) = options.take("repeat_last_n") {
+        check_last_n(at, &parameters)?;
+    }
+    parameters.unlimited = parameters.max_tokens.is_none();
+    parameters.temperature = parameters.temperature.or(Some(TEMPERATURE));
+    parameters.top_k = parameters.top_k.or(Some(TOP_K));
+    parameters.top_p = parameters.top_p.or(Some(TOP_P));
+    for name in WITHOUT_EFFECT {
+        options.ignore(name);
+    }
+    take_without_effect(&mut options);
+    check_of_others(&mut options)?;
+    options.finish()?;
+    Ok(parameters)
+}
+
+/// Parses `num_predict`. The values -1 and -2 mean no limit.
+fn read_limit(at: &Place) -> Result<Option<TokenLimit>, RequestError> {
+    const RANGE: &str = "-2, -1 or at least 1";
+    match at.integer(-2, RANGE)? {
+        0 => Err(at.error(Problem::Range { given: "0".to_owned(), range: RANGE })),
+        given if given < 0 => Ok(None),
+        given => Ok(Some(TokenLimit { tokens: given as usize, field: "options.num_predict" })),
+    }
+}
+
+/// Checks `repeat_last_n`, the number of tokens that penalties see. Here they see all tokens, so another
+/// number is an error if there is a penalty.
+#[allow(clippy::float_cmp, reason = "exactly these values turn the penalties off")]
+fn check_last_n(at: Place, parameters: &Parameters) -> Result<(), RequestError> {
+    let has_penalty = parameters.repetition_penalty != 1.0
+        || parameters.presence_penalty != 0.0
+        || parameters.frequency_penalty != 0.0;
+    if at.integer(-1, "at least -1")? == -1 {
+        return Ok(());
+    }
+    if has_penalty {
+        return Err(at.error(Problem::NotNeutral { accepted: "-1", hint: "penalties see all tokens" }));
+    }
+    at.ignore();
+    Ok(())
+}
