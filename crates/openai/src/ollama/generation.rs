@@ -4,7 +4,7 @@ use super::{message, options};
 use crate::error::Problem;
 use crate::request::{
     ChatMessage, Fields, Place, Role, StreamOptions, ToolForm, check_neutral_chat, check_neutral_generate,
-    read_any_object, read_logprobs, read_model, read_thinking, read_tools, read_undeclared,
+    check_of_others, read_any_object, read_logprobs, read_model, read_thinking, read_tools, read_undeclared,
     take_without_effect,
 };
 use crate::{ChatRequest, CompletionPrompt, CompletionRequest, Format, IgnoredFields, RequestError};
@@ -62,8 +62,10 @@ impl GenerationRequest {
             return Err(at.error(Problem::Conflict { other: "raw" }));
         }
         if raw {
-            // Only a chat template can turn thoughts on or off.
-            fields.ignore("think");
+            // These are about the chat template, which is not used.
+            for name in ["think", "enable_thinking", "chat_template_kwargs", "schema_in_prompt"] {
+                fields.ignore(name);
+            }
         }
         check_neutral_generate(&mut fields)?;
         let system = system.map(Place::string).transpose()?;
@@ -74,6 +76,7 @@ impl GenerationRequest {
             messages.push(ChatMessage::new(Role::User, prompt.as_str()));
         }
         let chat = read(&mut fields, messages)?;
+        check_of_others(&mut fields)?;
         let ignored = fields.finish_request()?;
         let request = Self::of(ChatRequest { ignored, ..chat }, unload);
         match request {
@@ -334,10 +337,13 @@ mod tests {
         };
         let texts: Vec<_> = chat.messages.iter().map(|message| message.content.as_deref().unwrap()).collect();
         assert_eq!((texts, chat.stream.is_some()), (vec!["b", "a"], true));
-        let raw = generate(&json!({"prompt": "a", "raw": true, "stream": false, "think": true})).unwrap();
+        let options = json!({"num_predict": 3});
+        let fields = json!({"prompt": "a", "raw": true, "stream": false, "think": true, "options": options});
+        let raw = generate(&fields).unwrap();
         assert!(!raw.is_streamed());
         let GenerationRequest::Raw(raw) = raw else { panic!("not raw") };
         assert_eq!(raw.prompts, [CompletionPrompt::Text("a".to_owned())]);
+        assert_eq!(raw.parameters.max_tokens.unwrap().tokens, 3);
         assert_eq!(raw.ignored.known, ["think"]);
         for (fields, message) in [
             (json!({"raw": true, "system": "b"}), "`system`: cannot be combined with `raw`"),

@@ -164,8 +164,7 @@ pub(crate) fn check_neutral_chat(fields: &mut Fields) -> Result<(), RequestError
 /// Marks the unsupported fields of a request to `/api/generate` as read. Returns an error if the value of
 /// one is not neutral.
 pub(crate) fn check_neutral_generate(fields: &mut Fields) -> Result<(), RequestError> {
-    neutral::check(fields, &neutral::GENERATE)?;
-    check_of_others(fields)
+    neutral::check(fields, &neutral::GENERATE)
 }
 
 /// Marks the unsupported fields of a message as read. Returns an error if the value of one is not

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::fixture::{CONTEXT, END, app, request, says, send};
 
 /// Creates a model whose hidden states are one-hot vectors of the last token.
-fn embeds() -> ScriptedModel {
+pub(crate) fn embeds() -> ScriptedModel {
     ScriptedModel::new(END + 1, CONTEXT, |tokens, row| row[tokens.last().unwrap().0 as usize] = 1.0)
 }
 

@@ -16,6 +16,7 @@ mod grammar;
 mod ignored;
 mod limits;
 mod messages;
+mod ollama;
 mod openapi;
 mod operations;
 mod providers;
