@@ -113,7 +113,7 @@ pub struct ShowReply {
     pub details: ModelDetails,
     /// Further facts. For a loaded model, `general.context_length`.
     pub model_info: Map<String, Value>,
-    /// What the model can do: `completion`, `tools`, `thinking` and `embedding`.
+    /// Abilities of the model: `completion`, `tools`, `thinking` and `embedding`.
     pub capabilities: Vec<String>,
     /// Time at which the model became available, as [`timestamp`](super::timestamp) writes it.
     pub modified_at: String,

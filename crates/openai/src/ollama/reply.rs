@@ -16,8 +16,8 @@ pub struct Reply {
     /// The text. In a stream, only its new part. Absent in replies to `/api/chat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
-    /// Reasoning of the model. In a stream, only its new part. Absent in replies to `/api/chat`, whose
-    /// message has it.
+    /// Reasoning of the model. In a stream, only its new part. Absent in replies to `/api/chat`, where
+    /// [`ReplyMessage::thinking`] is the reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// Log-probabilities of the tokens of the text. Absent unless requested.

@@ -2,6 +2,7 @@
 
 mod completions;
 mod directives;
+mod ollama;
 mod request;
 mod response;
 mod responses;

@@ -18,7 +18,7 @@ pub(crate) async fn embed(State(app): State<App>, JsonBody(body): JsonBody) -> R
     let begun = Instant::now();
     let request = EmbedRequest::from_json(&body)?;
     let ignored = request.ignored().clone();
-    let Vectors { model, vectors, tokens, load } = vectors(&app, request).await?;
+    let Embedded { model, vectors, tokens, load } = embed_texts(&app, request).await?;
     let reply = EmbedReply {
         model,
         embeddings: vectors,
@@ -35,13 +35,13 @@ pub(crate) async fn embed_prompt(
 ) -> Result<Response, ApiError> {
     let request = EmbedRequest::from_json_with_prompt(&body)?;
     let ignored = request.ignored().clone();
-    let Vectors { mut vectors, .. } = vectors(&app, request).await?;
+    let Embedded { mut vectors, .. } = embed_texts(&app, request).await?;
     let reply = PromptEmbedding { embedding: vectors.pop().unwrap_or_default() };
     Ok(with_ignored(Json(reply), &ignored))
 }
 
 /// Vectors of the texts of a request.
-struct Vectors {
+struct Embedded {
     model: String,
     /// Empty if the request has no texts.
     vectors: Vec<Vec<f32>>,
@@ -51,7 +51,7 @@ struct Vectors {
     load: Duration,
 }
 
-async fn vectors(app: &App, request: EmbedRequest) -> Result<Vectors, ApiError> {
+async fn embed_texts(app: &App, request: EmbedRequest) -> Result<Embedded, ApiError> {
     let begun = Instant::now();
     app.check_ignored(request.ignored())?;
     let served = app.model(request.model()).await?;
@@ -60,5 +60,5 @@ async fn vectors(app: &App, request: EmbedRequest) -> Result<Vectors, ApiError> 
         EmbedRequest::Load(_) => (Vec::new(), 0),
         EmbedRequest::Embed(request) => embeddings::embed(app, &served, request).await?,
     };
-    Ok(Vectors { model: served.model.id.clone(), vectors, tokens, load })
+    Ok(Embedded { model: served.model.id.clone(), vectors, tokens, load })
 }

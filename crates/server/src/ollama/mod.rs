@@ -1,7 +1,7 @@
 //! Ollama's API, for clients that know local models only under `/api`.
 //!
-//! Chats, prompts and texts take the same way as those of OpenAI's API; only the requests and the replies
-//! have other forms.
+//! Chats, prompts and texts are prepared and generated as in OpenAI's API. Only the forms of requests and
+//! replies differ.
 
 mod embed;
 mod generate;

@@ -81,10 +81,11 @@ pub(crate) async fn version() -> Json<VersionReply> {
     Json(VersionReply { version: VERSION.to_owned() })
 }
 
-/// Returns what a model can do, under Ollama's names. A model that is not loaded has the capabilities that
-/// most models have.
+/// Returns the abilities of a model, under Ollama's names. A model that is not loaded gets the abilities of
+/// most models.
 ///
-/// Clients offer a model with `embedding` only for embeddings, so a model that generates text has it not.
+/// Some clients use a model with `embedding` only for embeddings, so a model that generates text does not
+/// report `embedding`.
 fn capabilities(served: Option<&Served>) -> Vec<&'static str> {
     let Some(served) = served else { return vec!["completion", "tools"] };
     let abilities = served.model.engine.abilities();
@@ -98,8 +99,9 @@ fn capabilities(served: Option<&Served>) -> Vec<&'static str> {
     names
 }
 
-/// Returns a template in Ollama's language, which is not that of the model's own template. It has the
-/// variables that matter, because clients search them to find out whether a model knows tools.
+/// Returns a template in Ollama's language, with the variables that the model supports. The model's own
+/// template has another language. Clients search the template for `tools` to find out whether a model
+/// supports tools.
 fn template(capabilities: &[&str]) -> &'static str {
     if capabilities.contains(&"tools") { "{{ .System }}{{ .Tools }}{{ .Messages }}" } else { "{{ .Prompt }}" }
 }

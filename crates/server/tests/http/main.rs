@@ -17,6 +17,7 @@ mod ignored;
 mod limits;
 mod messages;
 mod ollama;
+mod ollama_models;
 mod openapi;
 mod operations;
 mod providers;
