@@ -218,7 +218,7 @@ mod tests {
         let answer = &chat.messages[2];
         assert_eq!((answer.reasoning.as_deref(), &*answer.tool_calls[0].arguments), (Some("t"), "{\"c\":1}"));
         assert!(chat.continues);
-        assert_eq!(chat.ignored.known, ["messages[].content[].data"]);
+        assert_eq!(chat.ignored.known, ["system[0].cache_control", "messages[].content[].data"]);
     }
 
     #[test]
