@@ -435,6 +435,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "512M")]
     pub(crate) prefix_cache: u64,
 
+    /// Maximum number of responses and conversations kept in memory for `/v1/responses`; the oldest make
+    /// room; 0 stores nothing.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub(crate) responses_store_entries: usize,
+
+    /// Memory for stored responses and conversations, such as 16M; the oldest make room; 0 stores nothing.
+    #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "64M")]
+    pub(crate) responses_store_bytes: u64,
+
     /// Maximum number of tokens to draft, from the text so far or with `--draft`; fewer if drafts fail or many requests run; 0
     /// disables drafts [default: a few on the CPU, where drafts do not change the output; none on other
     /// devices].

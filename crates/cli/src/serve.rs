@@ -12,7 +12,7 @@ use formwork_engine::EngineOptions;
 use formwork_grammar::Limits;
 use formwork_model::hub::LocalModel;
 use formwork_protocol::tools::Transforms;
-use formwork_server::{App, HostedTools, LoadedModel, ModelSource, Providers, ServerOptions};
+use formwork_server::{App, HostedTools, LoadedModel, ModelSource, Providers, ServerOptions, StoreLimits};
 
 use crate::args::{ServeArgs, UnknownFieldsArg, UnsupportedSchemaArg};
 use crate::load::Opening;
@@ -107,6 +107,10 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         request_timeout: args.request_timeout,
         models_max_bytes: args.models_max_bytes,
         refuse_unknown_fields: args.unknown_fields == UnknownFieldsArg::Refuse,
+        responses_store: StoreLimits {
+            entries: args.responses_store_entries,
+            bytes: args.responses_store_bytes as usize,
+        },
         any_object: args.on_unsupported_schema == UnsupportedSchemaArg::JsonObject,
         ..ServerOptions::default()
     })

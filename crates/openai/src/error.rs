@@ -51,8 +51,16 @@ pub(crate) enum Problem {
     Decided,
     #[error("must not be empty")]
     Empty,
-    #[error("nothing is stored; send the item itself")]
-    NotStored,
+    #[error("nothing is stored here; send the earlier items in `input`")]
+    StoreOff,
+    #[error("unknown response `{id}`; it was not stored, was deleted, or made room for newer ones")]
+    NoResponse { id: String },
+    #[error("unknown conversation `{id}`; it was not created, was deleted, or made room for newer ones")]
+    NoConversation { id: String },
+    #[error("unknown item `{id}`; send the item itself")]
+    NoItem { id: String },
+    #[error("stored items of {given} bytes exceed the limit of {limit}")]
+    StoredTooLong { given: usize, limit: usize },
     #[error("{given} entries exceed the limit of {limit}")]
     TooMany { given: usize, limit: usize },
     #[error("{given} bytes exceed the limit of {limit}")]
@@ -92,6 +100,17 @@ impl RequestError {
         match &self.0 {
             Kind::Field { param, .. } => Some(param),
             Kind::Syntax(_) | Kind::NotAnObject { .. } => None,
+        }
+    }
+
+    /// Returns OpenAI's code for the error, such as `previous_response_not_found`. Returns `None` if
+    /// the error has no code.
+    pub const fn code(&self) -> Option<&'static str> {
+        let Kind::Field { problem, .. } = &self.0 else { return None };
+        match problem {
+            Problem::NoResponse { .. } => Some("previous_response_not_found"),
+            Problem::NoConversation { .. } => Some("conversation_not_found"),
+            _ => None,
         }
     }
 

@@ -65,8 +65,9 @@ pub use request::{
 };
 pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking};
 pub use responses::{
-    ContentPart, IncompleteDetails, InputDetails, InputItem, Item, OutputText, Response, ResponseError,
-    ResponseEvent, ResponseRequest, ResponseUsage, Status,
+    ContentPart, Conversation, ConversationRequest, Deleted, Earlier, IncompleteDetails, InputDetails,
+    InputItem, InputTokens, Item, ItemList, NothingStored, OutputText, Response, ResponseError,
+    ResponseEvent, ResponseRequest, ResponseUsage, Status, StoredItems,
 };
 pub use tokens::{
     DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,

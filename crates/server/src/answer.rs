@@ -24,8 +24,7 @@ impl Answer {
     /// Creates the metadata of an answer by `model`, with a new id that starts with `prefix`. Uses
     /// the current span.
     pub(crate) fn new(prefix: &str, model: &str) -> Self {
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self { id: new_id(prefix), created, model: model.to_owned(), span: Span::current() }
+        Self { id: new_id(prefix), created: now(), model: model.to_owned(), span: Span::current() }
     }
 
     /// Logs the end of an output.
@@ -37,6 +36,11 @@ impl Answer {
             tracing::info!(?reason, closed_by_budget, ?usage, first_ms, prompt_ms, decode_ms, "generated");
         });
     }
+}
+
+/// Returns the time in seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Returns a unique id that starts with `prefix`.

@@ -14,6 +14,7 @@ use crate::error::{ApiError, AppError, Kind};
 use crate::metrics::Counters;
 use crate::providers::Providers;
 use crate::registry::{ModelSource, Registry};
+use crate::responses::{Store, StoreLimits};
 use crate::tools::HostedTools;
 
 /// A loaded model and its names.
@@ -66,6 +67,8 @@ pub struct ServerOptions {
     pub providers: Providers,
     /// Tools that requests to `/v1/tools/run` may use.
     pub tools: HostedTools,
+    /// Limits of the store of responses and conversations.
+    pub responses_store: StoreLimits,
     /// Time that running requests get to finish after shutdown starts.
     pub shutdown_limit: Duration,
 }
@@ -95,6 +98,7 @@ impl Default for ServerOptions {
             any_object: false,
             providers: Providers::default(),
             tools: HostedTools::default(),
+            responses_store: StoreLimits::default(),
             shutdown_limit: Duration::from_secs(30),
         }
     }
@@ -117,6 +121,7 @@ struct Shared {
     /// Permits for compilations that need little work.
     quick_compilers: Arc<Semaphore>,
     counters: Counters,
+    store: Arc<Store>,
 }
 
 /// A loaded model with the state that its requests share.
@@ -153,9 +158,9 @@ impl App {
         let permits = || Arc::new(Semaphore::new(options.compilers.get()));
         let (compilers, quick_compilers) = (permits(), permits());
         let counters = Counters::default();
-        Ok(Self {
-            shared: Arc::new(Shared { registry, options, workers, compilers, quick_compilers, counters }),
-        })
+        let store = Arc::new(Store::new(options.responses_store));
+        let shared = Shared { registry, options, workers, compilers, quick_compilers, counters, store };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Loads all models marked to load at startup. Requests for them wait until they are loaded.
@@ -176,6 +181,10 @@ impl App {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.shared.store
     }
 
     /// Returns the model called `name`, and loads it if necessary.

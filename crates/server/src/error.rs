@@ -14,6 +14,7 @@ use formwork_vocab::VocabError;
 use thiserror::Error;
 
 use crate::dialect::ErrorMessage;
+use crate::responses::StoreError;
 
 /// Error of a model that failed to load.
 pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
@@ -109,6 +110,8 @@ pub(crate) enum Kind {
     Registry { place: String, source: RegistryError },
     #[error("`{place}`: {source}")]
     Payload { place: String, source: GrammarError },
+    #[error(transparent)]
+    Store(StoreError),
     #[error("this model does not support `reasoning_budget`")]
     NoReasoningBudget,
     #[error("this model's chat format does not allow to continue a message of the assistant")]
@@ -195,9 +198,13 @@ impl Kind {
             Self::Refused { source, .. } if source.minimum_tokens().is_some() => {
                 Row::request(StatusCode::BAD_REQUEST, Some("budget_too_small"))
             }
+            Self::Body(error) => match error.code() {
+                code @ Some("conversation_not_found") => Row::request(StatusCode::NOT_FOUND, code),
+                code => Row::request(StatusCode::BAD_REQUEST, code),
+            },
+            Self::Store(error) => Row::request(error.status(), error.code()),
             Self::ContentType
             | Self::BodyUnreadable(_)
-            | Self::Body(_)
             | Self::Constraint { .. }
             | Self::Tool { .. }
             | Self::Registry { .. }
@@ -254,6 +261,7 @@ impl Kind {
     fn param(&self) -> Option<&str> {
         match self {
             Self::Body(error) => error.param(),
+            Self::Store(error) => error.param(),
             Self::Model { .. } | Self::NoModel { .. } | Self::NoEmbeddings { .. } | Self::Unable { .. } => {
                 Some("model")
             }
@@ -362,6 +370,12 @@ impl From<Kind> for ApiError {
 impl From<formwork_openai::RequestError> for ApiError {
     fn from(error: formwork_openai::RequestError) -> Self {
         Kind::Body(error).into()
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Kind::Store(error).into()
     }
 }
 

@@ -16,6 +16,10 @@
 //! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages`,
 //!   `/v1/messages/count_tokens`, `/v1/directives`,
 //!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/tools/run`
+//! - `POST /v1/responses/input_tokens`, `/v1/responses/{id}/cancel`, `GET` and `DELETE
+//!   /v1/responses/{id}`, `GET /v1/responses/{id}/input_items`
+//! - `POST /v1/conversations`, `GET`, `POST` and `DELETE /v1/conversations/{id}`, `GET` and `POST
+//!   /v1/conversations/{id}/items`, `GET` and `DELETE /v1/conversations/{id}/items/{item_id}`
 //! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
 //! - `POST /tokenize`, `/detokenize`, `/apply-template`
 //! - Ollama's API: `POST /api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/show`, and
@@ -66,5 +70,6 @@ pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
 pub use providers::{ProviderError, Providers, RemoteProvider};
 pub use registry::{LoadedModel, Loader, ModelSource};
+pub use responses::StoreLimits;
 pub use serve::{router, serve};
 pub use tools::{CallbackHost, HostedTools, McpServer, McpTarget};

@@ -42,7 +42,7 @@ impl Counters {
 pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = match request.method().as_str() {
-        known @ ("GET" | "HEAD" | "OPTIONS" | "POST") => known.to_owned(),
+        known @ ("DELETE" | "GET" | "HEAD" | "OPTIONS" | "POST") => known.to_owned(),
         _ => "other".to_owned(),
     };
     let response = next.run(request).await;

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -17,6 +17,7 @@ const PARTS: [&str; 15] = [
     include_str!("openapi/completions.json"),
     include_str!("openapi/responses.json"),
     include_str!("openapi/responses-answer.json"),
+    include_str!("openapi/responses-stored.json"),
     include_str!("openapi/directives.json"),
     include_str!("openapi/embeddings.json"),
     include_str!("openapi/rerank.json"),
@@ -58,15 +59,17 @@ fn merge(whole: &mut Value, part: Value) {
     }
 }
 
-/// Adds the fields of the groups in `x-fields` to each schema.
+/// Adds the fields of the groups in `x-fields` to each schema, which may describe a field differently.
 fn expand(value: &mut Value, groups: &Map<String, Value>) {
     if let Value::Object(members) = value
         && let Some(Value::Array(names)) = members.shift_remove("x-fields")
     {
+        let own = members.get("properties").cloned().unwrap_or_else(|| json!({}));
         for name in names.iter().filter_map(Value::as_str) {
             let fields = groups.get(name).cloned().unwrap_or_default();
             merge(members.entry("properties").or_insert_with(|| json!({})), fields);
         }
+        merge(members.entry("properties").or_insert_with(|| json!({})), own);
     }
     match value {
         Value::Object(members) => members.values_mut().for_each(|member| expand(member, groups)),

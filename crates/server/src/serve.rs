@@ -4,20 +4,24 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tower::util::MapRequest;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
+use crate::responses::{self, conversations};
 use crate::{
     auth, body, chat, completions, cors, dialect, directives, embeddings, grammar, listen, log, messages,
-    metrics, models, ollama, openapi, rerank, responses, tokens, tools,
+    metrics, models, ollama, openapi, rerank, tokens, tools,
 };
 
 /// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
-const UNVERSIONED: [&str; 5] = ["/chat/completions", "/completions", "/responses", "/embeddings", "/models"];
+const UNVERSIONED: [&str; 6] =
+    ["/chat/completions", "/completions", "/responses", "/conversations", "/embeddings", "/models"];
+/// Starts of further paths without `/v1`.
+const UNVERSIONED_STARTS: [&str; 3] = ["/models/", "/responses/", "/conversations/"];
 
 /// Creates the router with all routes and middleware of `app`. Paths may end in a slash, and those of
 /// OpenAI's API may lack `/v1`.
@@ -32,6 +36,19 @@ fn routes(app: App) -> Router {
         .route("/v1/responses", post(responses::create))
         .route("/v1/messages", post(messages::create))
         .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/v1/responses/input_tokens", post(responses::input_tokens))
+        .route("/v1/responses/{id}", get(responses::stored::get))
+        .route("/v1/responses/{id}", delete(responses::stored::delete))
+        .route("/v1/responses/{id}/cancel", post(responses::stored::cancel))
+        .route("/v1/responses/{id}/input_items", get(responses::stored::input_items))
+        .route("/v1/conversations", post(conversations::create))
+        .route("/v1/conversations/{id}", get(conversations::get))
+        .route("/v1/conversations/{id}", post(conversations::update))
+        .route("/v1/conversations/{id}", delete(conversations::delete))
+        .route("/v1/conversations/{id}/items", get(conversations::items))
+        .route("/v1/conversations/{id}/items", post(conversations::add_items))
+        .route("/v1/conversations/{id}/items/{item_id}", get(conversations::get_item))
+        .route("/v1/conversations/{id}/items/{item_id}", delete(conversations::delete_item))
         .route("/v1/directives", post(directives::create))
         .route("/v1/directives/parse", post(directives::parse))
         .route("/v1/embeddings", post(embeddings::create))
@@ -109,7 +126,9 @@ fn with_usual_path(mut request: Request) -> Request {
     let uri = request.uri();
     let given = uri.path();
     let path = given.trim_end_matches('/');
-    let version = if UNVERSIONED.contains(&path) || path.starts_with("/models/") { "/v1" } else { "" };
+    let is_unversioned =
+        UNVERSIONED.contains(&path) || UNVERSIONED_STARTS.iter().any(|start| path.starts_with(start));
+    let version = if is_unversioned { "/v1" } else { "" };
     if path.is_empty() || (path.len() == given.len() && version.is_empty()) {
         return request;
     }

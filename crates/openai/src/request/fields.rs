@@ -137,6 +137,16 @@ impl Fields {
 }
 
 impl Place {
+    /// Parses a JSON text of this program, which stands at `path`. Its unknown fields are errors.
+    pub(crate) fn of_text(path: &str, text: &str) -> Result<Self, RequestError> {
+        Self { path: path.to_owned(), value: Value::from(text), ignored: None }.decoded()
+    }
+
+    /// Replaces the value by a JSON text of this program, at the same path.
+    pub(crate) fn replaced(self, text: &str) -> Result<Self, RequestError> {
+        Self { value: Value::from(text), ..self }.decoded()
+    }
+
     pub(crate) fn error(&self, problem: Problem) -> RequestError {
         RequestError::field(self.path.clone(), problem)
     }
@@ -310,7 +320,7 @@ impl Place {
 }
 
 /// Shortens a text of the caller to 40 characters, for an error message.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     const MAX: usize = 40;
     match text.char_indices().nth(MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -203,6 +203,9 @@ pub(crate) fn read_arguments(at: Place) -> Result<String, RequestError> {
     at.string()
 }
 
+/// Text that stands for an image.
+pub(crate) const IMAGE: &str = "[An image, which this model cannot see.]";
+
 /// Treatment of parts of a content that are images.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Images {
@@ -240,7 +243,7 @@ fn read_part(at: Place, images: Images) -> Result<String, RequestError> {
     };
     if fields.required("type")?.one_of(is_image, "text")? {
         at.ignore();
-        return Ok("[An image, which this model cannot see.]".to_owned());
+        return Ok(IMAGE.to_owned());
     }
     let text = fields.required("text")?.string()?;
     for name in ["annotations", "logprobs", "parsed"] {

@@ -14,14 +14,14 @@ use formwork_chat::Tools;
 use formwork_grammar::{Part, Undeclared};
 use serde_json::{Map, Value};
 
-pub(crate) use fields::{Fields, Place};
+pub(crate) use fields::{Fields, Place, shortened};
 pub use format::Format;
 pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
 pub use ignored::IgnoredFields;
 pub use message::{ChatMessage, Role, ToolCall};
-pub(crate) use message::{Images, read_arguments, read_calls, read_content, read_parts};
+pub(crate) use message::{IMAGE, Images, read_arguments, read_calls, read_content, read_parts};
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
-pub(crate) use parameters::{read_logprobs, read_stop, read_stream};
+pub(crate) use parameters::{read_logprobs, read_stop, read_stream, read_top_logprobs};
 pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 

@@ -183,14 +183,20 @@ pub(crate) fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, 
 pub(crate) fn read_logprobs(fields: &mut Fields) -> Result<Option<usize>, RequestError> {
     let asked = fields.read("logprobs", Place::bool)?.unwrap_or(false);
     let Some(at) = fields.take("top_logprobs") else { return Ok(asked.then_some(0)) };
-    let top = at.integer(0, "0..=20")? as usize;
-    if top > MAX_TOP_LOGPROBS {
-        return Err(at.error(Problem::Range { given: top.to_string(), range: "0..=20" }));
-    }
+    let top = read_top_logprobs(&at)?;
     if top > 0 && !asked {
         return Err(at.error(Problem::Needs { other: "logprobs" }));
     }
     Ok(asked.then_some(top))
+}
+
+/// Parses `top_logprobs`: a number of likely tokens for each position.
+pub(crate) fn read_top_logprobs(at: &Place) -> Result<usize, RequestError> {
+    let top = at.integer(0, "0..=20")? as usize;
+    if top > MAX_TOP_LOGPROBS {
+        return Err(at.error(Problem::Range { given: top.to_string(), range: "0..=20" }));
+    }
+    Ok(top)
 }
 
 /// Parses the token limit of a chat request, whose field has two names. Some clients send both,

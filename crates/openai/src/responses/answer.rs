@@ -20,7 +20,7 @@ pub struct Response {
     pub model: String,
     /// Output items so far, in order.
     pub output: Vec<Item>,
-    /// Always `false`: the server stores nothing.
+    /// True if the response can be retrieved and continued by its id.
     pub store: bool,
     /// Token counts. `null` while the response is in progress.
     pub usage: Option<ResponseUsage>,
@@ -67,7 +67,7 @@ pub struct IncompleteDetails {
 }
 
 /// Item of the output.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
     /// Reasoning of the model.
@@ -108,7 +108,7 @@ pub enum Item {
 }
 
 /// Part of the content of a message or of reasoning.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
     /// Text of a message.
@@ -121,14 +121,14 @@ pub enum ContentPart {
 }
 
 /// Text of a message.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct OutputText {
     /// The text.
     pub text: String,
     /// Always empty, because the server does not annotate texts.
     pub annotations: Vec<Value>,
-    /// Always empty, because the server reports no log-probabilities here.
-    pub logprobs: Vec<Value>,
+    /// Log-probabilities of the tokens of the text. Empty unless the request asks for them.
+    pub logprobs: Vec<crate::TokenLogprob>,
 }
 
 /// Details about the tokens of a response's prompt.

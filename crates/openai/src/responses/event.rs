@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::answer::{ContentPart, Item, Response};
+use crate::TokenLogprob;
 
 /// Event of a streamed response. In a stream, each event also has a field `sequence_number`, which
 /// counts events from 0.
@@ -31,7 +31,7 @@ pub enum ResponseEvent {
         output_index: usize,
         content_index: usize,
         delta: String,
-        logprobs: Vec<Value>,
+        logprobs: Vec<TokenLogprob>,
     },
     /// The text of a message part is complete.
     #[serde(rename = "response.output_text.done")]
@@ -40,7 +40,7 @@ pub enum ResponseEvent {
         output_index: usize,
         content_index: usize,
         text: String,
-        logprobs: Vec<Value>,
+        logprobs: Vec<TokenLogprob>,
     },
     /// New reasoning text follows the text so far.
     #[serde(rename = "response.reasoning_text.delta")]

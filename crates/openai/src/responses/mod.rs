@@ -1,13 +1,20 @@
-//! `/v1/responses`: chats whose items are messages, calls and results of calls. The server does not
-//! store responses.
+//! `/v1/responses` and `/v1/conversations`: chats whose items are messages, calls and results of calls.
+//! A request may refer to stored items by id; the server has the store.
 
 mod answer;
+mod conversation;
 mod event;
 mod input;
+mod items;
+mod listed;
+mod stored;
 
 pub use answer::{
     ContentPart, IncompleteDetails, InputDetails, Item, OutputText, Response, ResponseError, ResponseUsage,
     Status,
 };
+pub use conversation::{Conversation, ConversationRequest, Deleted, InputTokens, ItemList};
 pub use event::ResponseEvent;
-pub use input::{InputItem, ResponseRequest};
+pub use input::ResponseRequest;
+pub use items::InputItem;
+pub use stored::{Earlier, NothingStored, StoredItems};

@@ -53,15 +53,15 @@ fn the_rest_is_a_chat_and_is_repeated() {
 }
 
 #[test]
-fn rejects_requests_that_need_a_store() {
+fn rejects_unsupported_requests_and_those_that_need_a_store() {
     for (fields, expected) in [
         (
             json!({"previous_response_id": "resp_1"}),
-            "`previous_response_id`: only null is supported here; nothing is stored",
+            "`previous_response_id`: nothing is stored here; send the earlier items in `input`",
         ),
         (
             json!({"input": [{"type": "item_reference", "id": "msg_1"}]}),
-            "`input[0].id`: nothing is stored; send the item itself",
+            "`input[0].id`: unknown item `msg_1`; send the item itself",
         ),
         (json!({"input": [{"type": "reasoning", "summary": []}]}), "`input`: must not be empty"),
         (json!({"background": true}), "`background`: only false is supported here"),

@@ -13,9 +13,9 @@ use super::growing::Growing;
 use crate::answer::Answer;
 use crate::choice::{Choice, Said};
 
-/// Streams a response, starting from an empty one. Dropping the result cancels the generation.
-pub(super) fn respond(choice: Choice, answer: Answer, begun: formwork_openai::Response) -> Response {
-    let (growing, first) = Growing::new(begun);
+/// Streams a response, starting with its first events. Dropping the result cancels the generation.
+pub(super) fn respond(choice: Choice, answer: Answer, growing: Growing) -> Response {
+    let first = growing.first_events();
     let stream = EventStream { choice, answer, growing, ready: first.into(), number: 0 };
     let events = stream::unfold(stream, |mut stream| async {
         let event = stream.next_event().await?;

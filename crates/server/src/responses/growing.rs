@@ -3,12 +3,14 @@
 
 use formwork_openai::{
     ContentPart, IncompleteDetails, Item, OutputText, Response, ResponseError, ResponseEvent, ResponseUsage,
-    Status,
+    Status, TokenLogprob,
 };
 
 use crate::answer::{new_id, usage};
 use crate::choice::{End, Said};
 use crate::error::ApiError;
+
+use super::keep::Keep;
 
 pub(super) struct Growing {
     /// Response with the items that have ended.
@@ -16,6 +18,8 @@ pub(super) struct Growing {
     open: Option<Open>,
     /// Events since the last call of `take`.
     events: Vec<ResponseEvent>,
+    /// Stores the response when it is complete.
+    keep: Option<Keep>,
 }
 
 /// The item that is growing.
@@ -23,6 +27,8 @@ struct Open {
     id: String,
     kind: Kind,
     text: String,
+    /// Log-probabilities of the tokens of the text.
+    logprobs: Vec<TokenLogprob>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -33,13 +39,17 @@ enum Kind {
 }
 
 impl Growing {
-    /// Starts from an empty response, and returns the first events.
-    pub(super) fn new(response: Response) -> (Self, Vec<ResponseEvent>) {
-        let events = vec![
-            ResponseEvent::Created { response: response.clone() },
-            ResponseEvent::InProgress { response: response.clone() },
-        ];
-        (Self { response, open: None, events: Vec::new() }, events)
+    /// Starts from an empty response.
+    pub(super) const fn new(response: Response, keep: Option<Keep>) -> Self {
+        Self { response, open: None, events: Vec::new(), keep }
+    }
+
+    /// Returns the first events of a stream.
+    pub(super) fn first_events(&self) -> Vec<ResponseEvent> {
+        vec![
+            ResponseEvent::Created { response: self.response.clone() },
+            ResponseEvent::InProgress { response: self.response.clone() },
+        ]
     }
 
     /// Returns the response so far. The response is complete after the end event.
@@ -50,13 +60,13 @@ impl Growing {
     /// Applies the next event of an output, and returns the resulting events.
     pub(super) fn take(&mut self, said: Said) -> Vec<ResponseEvent> {
         match said {
-            Said::Thought(text) => self.grow(&Kind::Thought, text),
-            Said::Content(text, _) => self.grow(&Kind::Message, text),
+            Said::Thought(text) => self.grow(&Kind::Thought, text, Vec::new()),
+            Said::Content(text, logprobs) => self.grow(&Kind::Message, text, logprobs),
             Said::Call { id, name, .. } => {
                 self.close(Status::Completed);
                 self.open(Kind::Call { call_id: id, name });
             }
-            Said::Arguments { text, .. } => self.append(text),
+            Said::Arguments { text, .. } => self.append(text, Vec::new()),
             Said::End(end) => self.end(&end),
             Said::Failed(error) => self.fail(&error),
         }
@@ -75,6 +85,10 @@ impl Growing {
         self.response.incomplete_details = cut_off.then(IncompleteDetails::max_output_tokens);
         self.response.usage = Some(ResponseUsage::from(usage(&end.finish)));
         self.response.closed_by_budget = end.finish.closed_by_budget;
+        // A client may refer to the response as soon as it reads the last event.
+        if let Some(keep) = self.keep.take() {
+            self.response.store = keep.keep(&self.response);
+        }
         let response = self.response.clone();
         self.events.push(if cut_off {
             ResponseEvent::Incomplete { response }
@@ -91,12 +105,12 @@ impl Growing {
     }
 
     /// Appends text to the open item, or opens a new item if the open one has another kind.
-    fn grow(&mut self, kind: &Kind, text: String) {
+    fn grow(&mut self, kind: &Kind, text: String, logprobs: Vec<TokenLogprob>) {
         if self.open.as_ref().is_none_or(|open| open.kind != *kind) {
             self.close(Status::Completed);
             self.open(kind.clone());
         }
-        self.append(text);
+        self.append(text, logprobs);
     }
 
     fn open(&mut self, kind: Kind) {
@@ -105,7 +119,7 @@ impl Growing {
             Kind::Message => "msg_",
             Kind::Call { .. } => "fc_",
         };
-        let open = Open { id: new_id(prefix), kind, text: String::new() };
+        let open = Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new() };
         let output_index = self.response.output.len();
         let item = without_parts(open.item(Status::InProgress));
         self.events.push(ResponseEvent::ItemAdded { output_index, item });
@@ -116,14 +130,14 @@ impl Growing {
         self.open = Some(open);
     }
 
-    fn append(&mut self, delta: String) {
+    fn append(&mut self, delta: String, logprobs: Vec<TokenLogprob>) {
         let Some(open) = &mut self.open else { return };
         open.text.push_str(&delta);
+        open.logprobs.extend_from_slice(&logprobs);
         let (item_id, output_index, content_index) = (open.id.clone(), self.response.output.len(), 0);
         self.events.push(match open.kind {
             Kind::Thought => ResponseEvent::ReasoningDelta { item_id, output_index, content_index, delta },
             Kind::Message => {
-                let logprobs = Vec::new();
                 ResponseEvent::TextDelta { item_id, output_index, content_index, delta, logprobs }
             }
             Kind::Call { .. } => ResponseEvent::ArgumentsDelta { item_id, output_index, delta },
@@ -140,7 +154,7 @@ impl Growing {
                 ResponseEvent::ReasoningDone { item_id: item_id.clone(), output_index, content_index, text }
             }
             Kind::Message => {
-                let (item_id, logprobs) = (item_id.clone(), Vec::new());
+                let (item_id, logprobs) = (item_id.clone(), open.logprobs.clone());
                 ResponseEvent::TextDone { item_id, output_index, content_index, text, logprobs }
             }
             Kind::Call { name, .. } => {
@@ -163,7 +177,10 @@ impl Open {
         let text = self.text.clone();
         match self.kind {
             Kind::Thought => Some(ContentPart::ReasoningText { text }),
-            Kind::Message => Some(ContentPart::OutputText(OutputText { text, ..OutputText::default() })),
+            Kind::Message => {
+                let (annotations, logprobs) = (Vec::new(), self.logprobs.clone());
+                Some(ContentPart::OutputText(OutputText { text, annotations, logprobs }))
+            }
             Kind::Call { .. } => None,
         }
     }

@@ -85,7 +85,7 @@ async fn pages_of_allowed_origins_may_call() {
         assert_eq!(answer.status, StatusCode::NO_CONTENT);
         assert_eq!(answer.headers["access-control-allow-origin"], told);
         assert_eq!(answer.headers["access-control-allow-headers"], asked);
-        assert_eq!(answer.headers["access-control-allow-methods"], "GET, POST");
+        assert_eq!(answer.headers["access-control-allow-methods"], "GET, POST, DELETE");
         // Error responses have CORS headers, too.
         let refused = from_origin(&app, Method::POST, &page).await;
         assert_eq!(refused.status, StatusCode::UNAUTHORIZED);

@@ -1,0 +1,286 @@
+//! Responses and conversations in memory, within a number of entries and of bytes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+
+use super::turn::{ByteCount, Item, Text, Turn};
+
+/// Limits of the store of responses and conversations. A limit of 0 turns the store off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreLimits {
+    /// Maximum number of responses and conversations. The oldest ones make room for new ones.
+    pub entries: usize,
+    /// Maximum size of all stored items and responses in bytes, as JSON.
+    pub bytes: usize,
+}
+
+impl Default for StoreLimits {
+    /// Returns the defaults that `docs/limits.md` lists.
+    fn default() -> Self {
+        Self { entries: 1000, bytes: 64 << 20 }
+    }
+}
+
+/// The store. Its oldest entries make room for new ones.
+pub(crate) struct Store {
+    limits: StoreLimits,
+    bytes: ByteCount,
+    entries: Mutex<Entries>,
+}
+
+/// A stored response.
+pub(super) struct StoredResponse {
+    /// The response as JSON, without its output.
+    pub(super) body: Text,
+    /// Number of items of the turn that belong to the input. The other ones are the output.
+    pub(super) inputs: usize,
+    pub(super) turn: Arc<Turn>,
+}
+
+/// A conversation, to which items can be added.
+#[derive(Clone)]
+pub(super) struct StoredConversation {
+    /// Creation time, in seconds since 1970.
+    pub(super) created: u64,
+    /// The metadata as JSON.
+    pub(super) metadata: Arc<Text>,
+    /// The newest turn. `None` if nothing has been added.
+    pub(super) turn: Option<Arc<Turn>>,
+}
+
+#[derive(Clone)]
+enum Entry {
+    Response(Arc<StoredResponse>),
+    Conversation(StoredConversation),
+}
+
+#[derive(Default)]
+struct Entries {
+    /// Entries by id, each with its key in `by_age`.
+    by_id: HashMap<Arc<str>, (u64, Entry)>,
+    /// Ids from the oldest entry to the newest.
+    by_age: BTreeMap<u64, Arc<str>>,
+    next_age: u64,
+    /// Items by id, each with the number of times that entries have an item with this id.
+    items: HashMap<Arc<str>, (usize, Arc<Item>)>,
+}
+
+impl Store {
+    pub(crate) fn new(limits: StoreLimits) -> Self {
+        Self { limits, bytes: ByteCount::default(), entries: Mutex::default() }
+    }
+
+    /// Returns false if the limits allow no entry.
+    pub(super) const fn is_on(&self) -> bool {
+        self.limits.entries > 0 && self.limits.bytes > 0
+    }
+
+    /// Creates an item from its JSON object. An empty id is replaced by a new one.
+    pub(super) fn new_item(&self, mut item: Map<String, Value>) -> Arc<Item> {
+        let id = match item.get("id").and_then(Value::as_str) {
+            Some(id) if !id.is_empty() => id.to_owned(),
+            _ => {
+                let prefix = match item.get("type").and_then(Value::as_str) {
+                    Some("reasoning") => "rs_",
+                    Some("function_call") => "fc_",
+                    Some("function_call_output") => "fco_",
+                    _ => "msg_",
+                };
+                crate::answer::new_id(prefix)
+            }
+        };
+        item.insert("id".to_owned(), Value::from(id.as_str()));
+        let json = serde_json::to_string(&item).unwrap_or_default();
+        Arc::new(Item::new(&id, &json, &self.bytes))
+    }
+
+    pub(super) fn new_text(&self, json: &impl serde::Serialize) -> Text {
+        Text::new(serde_json::to_string(json).unwrap_or_default(), &self.bytes)
+    }
+
+    /// Returns true if this many bytes fit into the store when everything else is dropped.
+    pub(super) const fn fits(&self, bytes: usize) -> bool {
+        self.is_on() && bytes <= self.limits.bytes
+    }
+
+    /// Stores a response. The oldest entries make room for it.
+    pub(super) fn add_response(&self, id: &str, response: StoredResponse) {
+        let mut entries = self.lock();
+        entries.insert(id, Entry::Response(Arc::new(response)));
+        self.evict(&mut entries);
+    }
+
+    /// Stores a new conversation. The oldest entries make room for it.
+    pub(super) fn add_conversation(&self, id: &str, conversation: StoredConversation) {
+        let mut entries = self.lock();
+        entries.insert(id, Entry::Conversation(conversation));
+        self.evict(&mut entries);
+    }
+
+    pub(super) fn response(&self, id: &str) -> Option<Arc<StoredResponse>> {
+        match &self.lock().by_id.get(id)?.1 {
+            Entry::Response(response) => Some(Arc::clone(response)),
+            Entry::Conversation(_) => None,
+        }
+    }
+
+    pub(super) fn conversation(&self, id: &str) -> Option<StoredConversation> {
+        self.lock().conversation(id)
+    }
+
+    /// Returns the item with this id, of any response or conversation.
+    pub(super) fn item(&self, id: &str) -> Option<Arc<Item>> {
+        self.lock().items.get(id).map(|(_, item)| Arc::clone(item))
+    }
+
+    /// Adds the items of `turn` to a conversation. Later requests read `turn` itself if the conversation
+    /// still ends with the turn before it.
+    ///
+    /// Returns the size that the conversation would have if it does not fit, or `None` if the id is unknown.
+    pub(super) fn append(&self, id: &str, turn: &Arc<Turn>) -> Option<Result<(), usize>> {
+        let mut entries = self.lock();
+        let mut changed = entries.conversation(id)?;
+        if turn.items.is_empty() {
+            return Some(Ok(()));
+        }
+        let is_next = match (&changed.turn, turn.previous()) {
+            (Some(newest), Some(previous)) => Arc::ptr_eq(newest, previous),
+            (None, None) => true,
+            _ => false,
+        };
+        let turn =
+            if is_next { Arc::clone(turn) } else { Arc::new(Turn::new(turn.items.to_vec(), changed.turn)) };
+        if !self.fits(turn.bytes()) {
+            return Some(Err(turn.bytes()));
+        }
+        turn.items.iter().for_each(|item| entries.index(item));
+        changed.turn = Some(turn);
+        entries.renew(id, changed);
+        self.evict(&mut entries);
+        Some(Ok(()))
+    }
+
+    /// Replaces the metadata of a conversation. Returns `None` if the id is unknown.
+    pub(super) fn set_metadata(&self, id: &str, metadata: Text) -> Option<StoredConversation> {
+        let mut entries = self.lock();
+        let changed = StoredConversation { metadata: Arc::new(metadata), ..entries.conversation(id)? };
+        entries.renew(id, changed.clone());
+        self.evict(&mut entries);
+        Some(changed)
+    }
+
+    /// Removes an item from a conversation. Returns `None` if one of the ids is unknown.
+    pub(super) fn delete_item(&self, id: &str, item: &str) -> Option<StoredConversation> {
+        let mut entries = self.lock();
+        let conversation = entries.conversation(id)?;
+        let mut items = conversation.turn.as_ref()?.all();
+        let index = items.iter().position(|known| *known.id == *item)?;
+        entries.release(&items.remove(index));
+        let turn = (!items.is_empty()).then(|| Arc::new(Turn::new(items, None)));
+        let changed = StoredConversation { turn, ..conversation };
+        entries.renew(id, changed.clone());
+        Some(changed)
+    }
+
+    /// Removes a response. Returns false if the id is unknown.
+    pub(super) fn delete_response(&self, id: &str) -> bool {
+        let mut entries = self.lock();
+        let is_known = matches!(entries.by_id.get(id), Some((_, Entry::Response(_))));
+        is_known && entries.remove(id)
+    }
+
+    /// Removes a conversation. Returns false if the id is unknown.
+    pub(super) fn delete_conversation(&self, id: &str) -> bool {
+        let mut entries = self.lock();
+        let is_known = matches!(entries.by_id.get(id), Some((_, Entry::Conversation(_))));
+        is_known && entries.remove(id)
+    }
+
+    /// Removes the oldest entries until both limits hold. Entries are dropped within the lock, because
+    /// only that lowers the number of bytes.
+    fn evict(&self, entries: &mut Entries) {
+        while entries.by_id.len() > self.limits.entries || self.bytes.get() > self.limits.bytes {
+            let Some((_, oldest)) = entries.by_age.first_key_value() else { return };
+            let oldest = Arc::clone(oldest);
+            entries.remove(&oldest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        // Each change is complete before a panic could occur.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    fn conversation(&self, id: &str) -> Option<StoredConversation> {
+        match &self.by_id.get(id)?.1 {
+            Entry::Response(_) => None,
+            Entry::Conversation(conversation) => Some(conversation.clone()),
+        }
+    }
+
+    /// Inserts an entry with a new id as the newest one.
+    fn insert(&mut self, id: &str, entry: Entry) {
+        entry.each_item(|item| self.index(item));
+        self.place(id, entry);
+    }
+
+    /// Replaces a conversation, which becomes the newest entry. Its items are already in the index.
+    fn renew(&mut self, id: &str, conversation: StoredConversation) {
+        if let Some((age, _)) = self.by_id.remove(id) {
+            self.by_age.remove(&age);
+        }
+        self.place(id, Entry::Conversation(conversation));
+    }
+
+    fn place(&mut self, id: &str, entry: Entry) {
+        let id: Arc<str> = id.into();
+        self.by_age.insert(self.next_age, Arc::clone(&id));
+        self.by_id.insert(id, (self.next_age, entry));
+        self.next_age += 1;
+    }
+
+    /// Removes an entry. Returns false if the id is unknown.
+    fn remove(&mut self, id: &str) -> bool {
+        let Some((age, entry)) = self.by_id.remove(id) else { return false };
+        self.by_age.remove(&age);
+        entry.each_item(|item| self.release(item));
+        true
+    }
+
+    fn index(&mut self, item: &Arc<Item>) {
+        let known = self.items.entry(Arc::clone(&item.id)).or_insert_with(|| (0, Arc::clone(item)));
+        known.0 += 1;
+    }
+
+    fn release(&mut self, item: &Item) {
+        if let Some((count, _)) = self.items.get_mut(&item.id) {
+            *count -= 1;
+            if *count == 0 {
+                self.items.remove(&item.id);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Calls a function with each item of a response, or with all items of a conversation.
+    fn each_item(&self, mut call: impl FnMut(&Arc<Item>)) {
+        match self {
+            Self::Response(response) => response.turn.items.iter().for_each(call),
+            Self::Conversation(conversation) => {
+                let mut next = conversation.turn.as_ref();
+                while let Some(turn) = next {
+                    turn.items.iter().for_each(&mut call);
+                    next = turn.previous();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+use serde_json::json;
+
+use super::*;
+
+/// Creates a store with these limits.
+fn store(entries: usize, bytes: usize) -> Store {
+    Store::new(StoreLimits { entries, bytes })
+}
+
+fn item(store: &Store, id: &str, text: &str) -> Arc<Item> {
+    let Value::Object(item) = json!({ "type": "message", "id": id, "text": text }) else { unreachable!() };
+    store.new_item(item)
+}
+
+/// Stores a response with one item, called `ID-item`. Returns its turn.
+fn add(store: &Store, id: &str, text: &str, previous: Option<Arc<Turn>>) -> Arc<Turn> {
+    let turn = Arc::new(Turn::new(vec![item(store, &format!("{id}-item"), text)], previous));
+    let body = store.new_text(&json!({ "id": id }));
+    store.add_response(id, StoredResponse { body, inputs: 0, turn: Arc::clone(&turn) });
+    turn
+}
+
+fn texts(turn: &Turn) -> Vec<String> {
+    let text = |item: &Arc<Item>| {
+        let item: Value = serde_json::from_str(&item.json).unwrap();
+        item["text"].as_str().unwrap().to_owned()
+    };
+    turn.all().iter().map(text).collect()
+}
+
+fn known<'a>(store: &Store, ids: &[&'a str]) -> Vec<&'a str> {
+    ids.iter().copied().filter(|id| store.response(id).is_some()).collect()
+}
+
+#[test]
+fn the_oldest_entries_make_room() {
+    let ids = ["a", "b", "c", "d"];
+    let three = store(3, 1 << 20);
+    ids.iter().for_each(|id| drop(add(&three, id, "", None)));
+    assert_eq!(known(&three, &ids), ["b", "c", "d"]);
+    assert!(three.item("a-item").is_none() && three.item("d-item").is_some());
+    // Bytes: the text of an item with its id, the constant of an item, and the body.
+    let each = {
+        let store = store(1, 1 << 20);
+        drop(add(&store, "a", "", None));
+        let own = r#"{"type":"message","id":"a-item","text":""}"#.len() + "a-item".len();
+        assert_eq!(store.bytes.get(), own + 200 + r#"{"id":"a"}"#.len());
+        store.bytes.get()
+    };
+    let exact = store(10, 2 * each);
+    ids.iter().for_each(|id| drop(add(&exact, id, "", None)));
+    assert_eq!((known(&exact, &ids), exact.bytes.get()), (vec!["c", "d"], 2 * each));
+    let less = store(10, 2 * each - 1);
+    ids.iter().for_each(|id| drop(add(&less, id, "", None)));
+    assert_eq!((known(&less, &ids), less.bytes.get()), (vec!["d"], each));
+    assert!(less.fits(2 * each - 1) && !less.fits(2 * each));
+    assert!(!store(0, 1).is_on() && !store(1, 0).is_on() && !store(0, 1).fits(0));
+}
+
+#[test]
+fn a_chain_outlives_its_evicted_responses() {
+    let store = store(2, 1 << 20);
+    let mut turn = None;
+    for id in ["a", "b", "c", "d"] {
+        turn = Some(add(&store, id, id, turn));
+    }
+    let bytes = turn.take().unwrap().bytes();
+    assert_eq!(known(&store, &["a", "b", "c", "d"]), ["c", "d"]);
+    assert_eq!(texts(&store.response("d").unwrap().turn), ["a", "b", "c", "d"]);
+    assert_eq!(texts(&store.response("c").unwrap().turn), ["a", "b", "c"]);
+    // The chain is in memory once.
+    assert_eq!(store.bytes.get(), bytes + 2 * r#"{"id":"c"}"#.len());
+    assert!(store.delete_response("d") && !store.delete_response("d"));
+    assert_eq!(texts(&store.response("c").unwrap().turn), ["a", "b", "c"]);
+    assert!(store.delete_response("c"));
+    assert_eq!(store.bytes.get(), 0);
+}
+
+#[test]
+fn bytes_of_a_chain_count_until_its_last_response_is_gone() {
+    let long = "x".repeat(10_000);
+    let store = store(100, 25_000);
+    let first = add(&store, "a", &long, None);
+    drop(add(&store, "b", &long, Some(first)));
+    drop(add(&store, "other", "", None));
+    // Two texts fit, and three do not. Removing `a` frees only its body, because `b` continues it.
+    drop(add(&store, "c", &long, None));
+    assert_eq!(known(&store, &["a", "b", "other", "c"]), ["other", "c"]);
+    assert!(store.bytes.get() < 12_000, "{}", store.bytes.get());
+}
+
+#[test]
+fn a_request_in_progress_keeps_its_chain() {
+    let store = store(1, 1 << 20);
+    let turn = add(&store, "a", "a", None);
+    drop(add(&store, "b", "b", None));
+    assert!(store.response("a").is_none());
+    let bytes = store.bytes.get();
+    assert_eq!(texts(&turn), ["a"]);
+    let bytes_of_turn = turn.bytes();
+    drop(turn);
+    assert_eq!(store.bytes.get(), bytes - bytes_of_turn);
+}
+
+#[test]
+fn a_long_chain_is_read_and_dropped_without_recursion() {
+    const LEN: usize = 100_000;
+    let store = store(10, 1 << 30);
+    let mut turn = None;
+    for index in 0..LEN {
+        turn = Some(add(&store, &format!("r{index}"), "", turn));
+    }
+    assert_eq!(turn.as_ref().unwrap().all().len(), LEN);
+    assert_eq!(store.lock().items.len(), 10);
+    drop(turn);
+    // A thread with a small stack would overflow.
+    let dropping = move || {
+        (LEN - 10..LEN).for_each(|index| assert!(store.delete_response(&format!("r{index}"))));
+        store.bytes.get()
+    };
+    let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(dropping).unwrap();
+    assert_eq!(thread.join().unwrap(), 0);
+}
+
+/// Creates a conversation without items.
+fn add_conversation(store: &Store, id: &str) {
+    let metadata = Arc::new(store.new_text(&json!({})));
+    store.add_conversation(id, StoredConversation { created: 0, metadata, turn: None });
+}
+
+fn items_of(store: &Store, id: &str) -> Vec<String> {
+    store.conversation(id).unwrap().turn.map(|turn| texts(&turn)).unwrap_or_default()
+}
+
+#[test]
+fn a_conversation_grows_and_is_renewed() {
+    let store = store(2, 1 << 20);
+    add_conversation(&store, "conv");
+    let first = add(&store, "a", "a", None);
+    assert_eq!(store.append("conv", &first), Some(Ok(())));
+    // The conversation reads the turn of the response itself.
+    assert!(Arc::ptr_eq(&store.conversation("conv").unwrap().turn.unwrap(), &first));
+    // Two responses that both continued the first turn are added one after the other.
+    let beside = |id: &str| Arc::new(Turn::new(vec![item(&store, id, id)], Some(Arc::clone(&first))));
+    assert_eq!(store.append("conv", &beside("b")), Some(Ok(())));
+    assert_eq!(store.append("conv", &beside("c")), Some(Ok(())));
+    assert_eq!(items_of(&store, "conv"), ["a", "b", "c"]);
+    // The conversation has changed after `a` was stored, so `a` makes room.
+    drop(add(&store, "d", "d", None));
+    assert_eq!(known(&store, &["a", "d"]), ["d"]);
+    assert!(store.item("a-item").is_some());
+    assert!(store.delete_item("conv", "a-item").is_some());
+    assert!(store.item("a-item").is_none());
+    assert!(store.delete_item("conv", "a-item").is_none() && store.delete_item("x", "b").is_none());
+    assert_eq!(items_of(&store, "conv"), ["b", "c"]);
+    assert!(store.append("x", &first).is_none() && !store.delete_conversation("d"));
+    assert!(store.delete_conversation("conv") && store.delete_response("d"));
+    drop(first);
+    assert_eq!((store.bytes.get(), store.lock().items.len(), store.lock().by_age.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_conversation_cannot_outgrow_the_store() {
+    let store = store(10, 5000);
+    add_conversation(&store, "conv");
+    let long = |id: &str| Arc::new(Turn::new(vec![item(&store, id, &"x".repeat(3000))], None));
+    assert_eq!(store.append("conv", &long("a")), Some(Ok(())));
+    assert!(matches!(store.append("conv", &long("b")), Some(Err(given)) if given > 6000));
+    assert_eq!(items_of(&store, "conv").len(), 1);
+}
+
+#[test]
+fn an_id_that_two_entries_share_stays_known() {
+    let store = store(10, 1 << 20);
+    for response in ["a", "b"] {
+        let turn = Arc::new(Turn::new(vec![item(&store, "same", "")], None));
+        let body = store.new_text(&json!({}));
+        store.add_response(response, StoredResponse { body, inputs: 1, turn });
+    }
+    assert!(store.delete_response("a") && store.item("same").is_some());
+    assert!(store.delete_response("b") && store.item("same").is_none());
+    assert_eq!(store.bytes.get(), 0);
+}
+
+#[test]
+fn many_threads_share_the_store() {
+    let store = store(50, 40_000);
+    add_conversation(&store, "conv");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut turn = None;
+                for index in 0..500 {
+                    let id = format!("r{thread}-{index}");
+                    turn = Some(add(store, &id, "some text", turn.filter(|_| index % 20 != 0)));
+                    assert!(store.bytes.get() < 80_000);
+                    if index % 3 == 0 {
+                        store.delete_response(&id);
+                    }
+                    if index % 50 == 0 && store.append("conv", turn.as_ref().unwrap()).is_none() {
+                        store.item(&format!("{id}-item"));
+                    }
+                }
+            });
+        }
+    });
+    let ids: Vec<Arc<str>> = store.lock().by_id.keys().cloned().collect();
+    assert!(!ids.is_empty() && ids.len() <= 50 && store.bytes.get() <= 40_000);
+    ids.iter().for_each(|id| assert!(store.delete_response(id) || store.delete_conversation(id)));
+    assert_eq!((store.bytes.get(), store.lock().items.len(), store.lock().by_age.len()), (0, 0, 0));
+}
