@@ -1,4 +1,4 @@
-"""`/v1/responses` through the official client: stateless, whole and in events, with tools and structure."""
+"""`/v1/responses` through the official client: stored, whole and in events, with tools and structure."""
 
 import json
 
@@ -207,6 +207,41 @@ def test_the_field_is_named(create, param, options):
     with pytest.raises(openai.BadRequestError) as refusal:
         create(**{**GREEDY, **options})
     assert refusal.value.param is not None and refusal.value.param.startswith(param)
+
+
+def test_a_stored_response_is_continued_and_deleted(create, client):
+    first = create(**GREEDY)
+    second = create(**{**GREEDY, "input": "Go on."}, previous_response_id=first.id)
+    assert second.previous_response_id == first.id
+    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+    items = list(client.responses.input_items.list(second.id, order="asc", limit=1))
+    assert [item.role for item in items] == ["user", "assistant", "user"]
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+    client.responses.delete(first.id)
+    with pytest.raises(openai.BadRequestError) as refusal:
+        create(**GREEDY, previous_response_id=first.id)
+    assert refusal.value.code == "previous_response_not_found"
+
+
+def test_a_conversation_collects_items(create, client):
+    conversation = client.conversations.create(items=[{"role": "system", "content": "Be brief."}])
+    response = create(**GREEDY, conversation=conversation.id)
+    assert response.conversation.id == conversation.id
+    items = list(client.conversations.items.list(conversation.id, order="asc"))
+    assert [item.role for item in items] == ["system", "user", "assistant"]
+    assert client.conversations.delete(conversation.id).deleted
+
+
+def test_tokens_are_counted_before(create, client, model):
+    counted = client.responses.input_tokens.count(model=model, input=GREEDY["input"])
+    assert counted.input_tokens == create(**GREEDY).usage.input_tokens
+
+
+def test_log_probabilities(create):
+    response = create(**GREEDY, include=["message.output_text.logprobs"], top_logprobs=2)
+    entries = response.output[0].content[0].logprobs
+    assert "".join(entry.token for entry in entries) == response.output_text
+    assert all(len(entry.top_logprobs) == 2 and entry.logprob <= 0 for entry in entries)
 
 
 def test_an_unknown_model(client):

@@ -103,7 +103,6 @@ impl Keep {
         if !self.store.fits(turn.bytes().saturating_add(body.as_str().len())) {
             return false;
         }
-        self.store.add_response(&response.id, StoredResponse { body, inputs, turn });
-        true
+        self.store.add_response(&response.id, StoredResponse { body, inputs, turn })
     }
 }

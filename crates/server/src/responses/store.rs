@@ -106,10 +106,13 @@ impl Store {
     }
 
     /// Stores a response. The oldest entries make room for it.
-    pub(super) fn add_response(&self, id: &str, response: StoredResponse) {
+    ///
+    /// Returns false if that is not enough, because requests in progress hold too many bytes.
+    pub(super) fn add_response(&self, id: &str, response: StoredResponse) -> bool {
         let mut entries = self.lock();
         entries.insert(id, Entry::Response(Arc::new(response)));
         self.evict(&mut entries);
+        entries.by_id.contains_key(id)
     }
 
     /// Stores a new conversation. The oldest entries make room for it.
