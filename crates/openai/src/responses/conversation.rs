@@ -65,7 +65,7 @@ impl ConversationRequest {
     }
 }
 
-/// Parses items, of which there may be none.
+/// Parses a list of items, which may be empty.
 fn read_items(at: Place, stored: &mut dyn StoredItems) -> Result<Vec<Map<String, Value>>, RequestError> {
     let is_empty = at.value().as_array().is_some_and(Vec::is_empty);
     if is_empty { Ok(Vec::new()) } else { read_list(at, stored) }

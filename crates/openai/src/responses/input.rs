@@ -119,8 +119,8 @@ impl ResponseRequest {
     }
 }
 
-/// Parses `previous_response_id` and `conversation`, of which a request may have one. Returns the place of
-/// the field too.
+/// Parses `previous_response_id` or `conversation`. A request with both is refused. Returns the place of the
+/// field too.
 fn read_earlier(fields: &mut Fields) -> Result<Option<(Earlier, Place)>, RequestError> {
     match (fields.take("previous_response_id"), fields.take("conversation")) {
         (Some(at), Some(_)) => Err(at.error(Problem::Conflict { other: "conversation" })),

@@ -27,11 +27,11 @@ pub enum InputItem {
 #[derive(Default)]
 pub(super) struct Items {
     pub(super) parsed: Vec<InputItem>,
-    /// The same items in the form in which they are listed, except those that add nothing.
+    /// The same items in the form in which they are listed, without the items that add nothing.
     pub(super) listed: Vec<Map<String, Value>>,
 }
 
-/// Parses items, and finds those that a request refers to by id.
+/// Parses items, and finds stored items by the ids in a request.
 pub(super) struct ItemReader<'a> {
     stored: &'a mut dyn StoredItems,
     /// Number of bytes of the stored items so far.

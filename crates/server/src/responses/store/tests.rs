@@ -20,12 +20,24 @@ fn add(store: &Store, id: &str, text: &str, previous: Option<Arc<Turn>>) -> Arc<
     turn
 }
 
+/// Stores responses with these ids.
+fn add_all(store: &Store, ids: &[&str]) {
+    for id in ids {
+        drop(add(store, id, "", None));
+    }
+}
+
 fn texts(turn: &Turn) -> Vec<String> {
     let text = |item: &Arc<Item>| {
         let item: Value = serde_json::from_str(&item.json).unwrap();
         item["text"].as_str().unwrap().to_owned()
     };
     turn.all().iter().map(text).collect()
+}
+
+fn assert_empty(store: &Store) {
+    let entries = store.lock();
+    assert_eq!((store.bytes.get(), entries.items.len(), entries.by_age.len()), (0, 0, 0));
 }
 
 fn known<'a>(store: &Store, ids: &[&'a str]) -> Vec<&'a str> {
@@ -36,7 +48,7 @@ fn known<'a>(store: &Store, ids: &[&'a str]) -> Vec<&'a str> {
 fn the_oldest_entries_make_room() {
     let ids = ["a", "b", "c", "d"];
     let three = store(3, 1 << 20);
-    ids.iter().for_each(|id| drop(add(&three, id, "", None)));
+    add_all(&three, &ids);
     assert_eq!(known(&three, &ids), ["b", "c", "d"]);
     assert!(three.item("a-item").is_none() && three.item("d-item").is_some());
     // Bytes: the text of an item with its id, the constant of an item, and the body.
@@ -48,10 +60,10 @@ fn the_oldest_entries_make_room() {
         store.bytes.get()
     };
     let exact = store(10, 2 * each);
-    ids.iter().for_each(|id| drop(add(&exact, id, "", None)));
+    add_all(&exact, &ids);
     assert_eq!((known(&exact, &ids), exact.bytes.get()), (vec!["c", "d"], 2 * each));
     let less = store(10, 2 * each - 1);
-    ids.iter().for_each(|id| drop(add(&less, id, "", None)));
+    add_all(&less, &ids);
     assert_eq!((known(&less, &ids), less.bytes.get()), (vec!["d"], each));
     assert!(less.fits(2 * each - 1) && !less.fits(2 * each));
     assert!(!store(0, 1).is_on() && !store(1, 0).is_on() && !store(0, 1).fits(0));
@@ -156,7 +168,7 @@ fn a_conversation_grows_and_is_renewed() {
     assert!(store.append("x", &first).is_none() && !store.delete_conversation("d"));
     assert!(store.delete_conversation("conv") && store.delete_response("d"));
     drop(first);
-    assert_eq!((store.bytes.get(), store.lock().items.len(), store.lock().by_age.len()), (0, 0, 0));
+    assert_empty(&store);
 }
 
 #[test]
@@ -207,6 +219,8 @@ fn many_threads_share_the_store() {
     });
     let ids: Vec<Arc<str>> = store.lock().by_id.keys().cloned().collect();
     assert!(!ids.is_empty() && ids.len() <= 50 && store.bytes.get() <= 40_000);
-    ids.iter().for_each(|id| assert!(store.delete_response(id) || store.delete_conversation(id)));
-    assert_eq!((store.bytes.get(), store.lock().items.len(), store.lock().by_age.len()), (0, 0, 0));
+    for id in ids {
+        assert!(store.delete_response(&id) || store.delete_conversation(&id));
+    }
+    assert_empty(&store);
 }
