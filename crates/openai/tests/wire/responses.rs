@@ -1,4 +1,6 @@
-use formwork_openai::{ResponseRequest, Role};
+use std::sync::Arc;
+
+use formwork_openai::{Earlier, ResponseRequest, Role, StoredItems};
 use serde_json::{Value, json};
 
 fn read(fields: &Value) -> Result<ResponseRequest, String> {
@@ -121,4 +123,79 @@ fn what_coding_agents_send_is_read() {
     let mut ignored = request.chat.ignored.known;
     ignored.sort_unstable();
     assert_eq!(ignored, ["client_metadata", "tools[0]"]);
+}
+
+/// A store with one response of one item.
+struct OneResponse;
+
+impl StoredItems for OneResponse {
+    fn is_on(&self) -> bool {
+        true
+    }
+
+    fn max_bytes(&self) -> usize {
+        200
+    }
+
+    fn before(&mut self, earlier: &Earlier) -> Option<Vec<Arc<str>>> {
+        (*earlier == Earlier::Response("resp_1".to_owned())).then(|| vec![ITEM.into()])
+    }
+
+    fn item(&self, id: &str) -> Option<Arc<str>> {
+        (id == "msg_1").then(|| ITEM.into())
+    }
+}
+
+const ITEM: &str = r#"{"type":"message","id":"msg_1","role":"user","content":[{"type":"input_text","text":"Hi"}],"status":"completed"}"#;
+
+#[test]
+fn stored_items_precede_the_input() {
+    let read = |body: Value| {
+        let request = ResponseRequest::with_stored(body.to_string().as_bytes(), &mut OneResponse);
+        request.map_err(|error| (error.to_string(), error.code()))
+    };
+    let request = read(json!({"previous_response_id": "resp_1", "input": "Ho", "instructions": "Be brief."}));
+    let request = request.expect("a request");
+    let texts: Vec<_> = request.chat.messages.iter().map(|message| message.content.as_deref()).collect();
+    assert_eq!(texts, [Some("Be brief."), Some("Hi"), Some("Ho")]);
+    assert_eq!(request.earlier, Some(Earlier::Response("resp_1".to_owned())));
+    let listed = json!([{"type": "message", "id": "", "role": "user",
+        "content": [{"type": "input_text", "text": "Ho"}], "status": "completed"}]);
+    assert_eq!((json!(request.input), request.store), (listed, true));
+    let reference = json!({"type": "item_reference", "id": "msg_1"});
+    let request = read(json!({"input": [reference], "store": false})).expect("a request");
+    assert_eq!((json!(request.input).to_string(), request.store), (format!("[{ITEM}]"), false));
+    assert_eq!(request.chat.ignored.all().count(), 0);
+    for (body, expected, code) in [
+        (
+            json!({"previous_response_id": "resp_2", "input": "Ho"}),
+            "`previous_response_id`: unknown response `resp_2`; it was not stored, was deleted, or made room for newer ones",
+            Some("previous_response_not_found"),
+        ),
+        (
+            json!({"conversation": {"id": "conv_2"}, "input": "Ho"}),
+            "`conversation`: unknown conversation `conv_2`; it was not created, was deleted, or made room for newer ones",
+            Some("conversation_not_found"),
+        ),
+        (
+            json!({"input": [reference, reference]}),
+            "`input[1]`: stored items of 224 bytes exceed the limit of 200",
+            None,
+        ),
+    ] {
+        assert_eq!(read(body).expect_err("refused"), (expected.to_owned(), code));
+    }
+}
+
+#[test]
+fn log_probabilities_are_requested_in_two_ways() {
+    let logprobs = |fields: Value| read(&fields).map(|request| request.chat.logprobs);
+    let include = json!(["message.output_text.logprobs"]);
+    assert_eq!(logprobs(json!({"include": ["reasoning.encrypted_content"], "top_logprobs": 0})), Ok(None));
+    assert_eq!(logprobs(json!({"include": include})), Ok(Some(0)));
+    assert_eq!(logprobs(json!({"include": include, "top_logprobs": 20})), Ok(Some(20)));
+    assert_eq!(logprobs(json!({"top_logprobs": 3})), Ok(Some(3)));
+    let refused = logprobs(json!({"include": ["x"]})).expect_err("refused");
+    assert!(refused.starts_with("`include[0]`: unsupported value `x`"), "{refused}");
+    assert!(logprobs(json!({"top_logprobs": 21})).is_err());
 }
