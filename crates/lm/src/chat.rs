@@ -49,6 +49,11 @@ pub trait ChatTemplate: Send + Sync {
     /// Returns an error if the template rejects the conversation or fails. The error contains the
     /// line of the template, if known.
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError>;
+
+    /// Returns the source text of the template, in Jinja's language. `None` if it has none.
+    fn source(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Error from compiling or rendering a chat template.

@@ -21,14 +21,18 @@ pub struct CompletionRequest {
     pub model: String,
     /// Prompts to continue, at least one.
     pub prompts: Vec<CompletionPrompt>,
+    /// Text after the outputs, for models that fill in text between a prompt and its suffix.
+    pub suffix: Option<String>,
     /// Generation parameters. If `max_tokens` is absent, an output has at most 16 tokens, as with
     /// OpenAI.
     pub parameters: Parameters,
     /// Number of outputs to generate for each prompt, at least `n`. The `n` most likely are
     /// returned.
     pub best_of: usize,
-    /// True if each output starts with its prompt.
+    /// True if each output starts with its prompt. Log-probabilities then include those of the prompt.
     pub echo: bool,
+    /// True if nothing is generated (`max_tokens` is 0). Only with `echo`.
+    pub only_echo: bool,
     /// Number of likely tokens to report for each position, besides the generated token. If `None`,
     /// no log-probabilities are reported.
     pub logprobs: Option<usize>,
@@ -59,12 +63,21 @@ impl CompletionRequest {
     /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?.ignoring();
+        let only_echo = fields.get("max_tokens").is_some_and(|given| given.as_f64() == Some(0.0));
+        if only_echo
+            && let Some(at) = fields.take("max_tokens")
+            && !fields.get("echo").is_some_and(|echo| *echo == true)
+        {
+            return Err(at.error(Problem::Needs { other: "echo" }));
+        }
         let mut request = Self {
             model: request::read_model(&mut fields)?,
             prompts: read_prompts(fields.required("prompt")?)?,
+            suffix: fields.read("suffix", Place::string)?.filter(|suffix| !suffix.is_empty()),
             parameters: Parameters::read(&mut fields)?,
             best_of: fields.read("best_of", |at| at.at_most(MAX_PROMPTS, "1..=128"))?.unwrap_or(0),
             echo: fields.read("echo", Place::bool)?.unwrap_or(false),
+            only_echo,
             logprobs: fields.read("logprobs", |at| read_logprobs(&at))?,
             stream: request::read_stream(&mut fields)?,
             format: request::read_format(&mut fields)?,
@@ -95,8 +108,8 @@ impl CompletionRequest {
                 Problem::NotNeutral { accepted: "null", hint: "" },
             ));
         }
-        if self.echo && self.logprobs.is_some() {
-            return Err(RequestError::field("echo", Problem::Conflict { other: "logprobs" }));
+        if self.echo && self.suffix.is_some() {
+            return Err(RequestError::field("echo", Problem::Conflict { other: "suffix" }));
         }
         Ok(self)
     }
@@ -183,11 +196,12 @@ pub struct CompletionChoice {
 pub struct CompletionLogprobs {
     /// Text of each token.
     pub tokens: Vec<String>,
-    /// Natural logarithm of each token's probability, computed from the model's own logits.
-    pub token_logprobs: Vec<f32>,
+    /// Natural logarithm of each token's probability, computed from the model's own logits. `null` for
+    /// the first token of an echoed prompt.
+    pub token_logprobs: Vec<Option<f32>>,
     /// Most likely tokens at each position, as an object that maps the text of a token to its
-    /// log-probability.
-    pub top_logprobs: Vec<Map<String, Value>>,
+    /// log-probability. `null` for the first token of an echoed prompt.
+    pub top_logprobs: Vec<Option<Map<String, Value>>>,
     /// Position of each token in the text of the output, in characters.
     pub text_offset: Vec<usize>,
 }

@@ -30,6 +30,7 @@ mod embeddings;
 mod error;
 mod failure;
 mod grammar;
+mod infill;
 mod models;
 pub mod ollama;
 mod request;
@@ -58,6 +59,7 @@ pub use grammar::{
     GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
     GrammarTask,
 };
+pub use infill::{Infill, InfillFile, InfillRequest, InfillSummary, InfillTimings};
 pub use models::{Model, ModelList, ModelMeta};
 pub use request::{
     ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Parameters, Role, StreamOptions, TokenLimit,
@@ -71,6 +73,6 @@ pub use responses::{
 };
 pub use tokens::{
     DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,
-    TokenizeRequest, Tokenized, TokenizedIds,
+    TokenizeRequest, Tokenized, TokenizedIds, TokenizerInfo,
 };
 pub use tool_runs::{RunTool, ToolRunRequest};

@@ -142,6 +142,25 @@ impl TokenPiece {
     }
 }
 
+/// Description of a tokenizer, for clients that encode texts by themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TokenizerInfo {
+    /// Class in Hugging Face's library that has the same interface.
+    pub tokenizer_class: String,
+    /// Context length of the model in tokens.
+    pub model_max_length: usize,
+    /// True if a prompt starts with the beginning-of-sequence token.
+    pub add_bos_token: bool,
+    /// Spelling of the beginning-of-sequence token. `null` if the model has none.
+    pub bos_token: Option<String>,
+    /// Spelling of the end-of-sequence token.
+    pub eos_token: Option<String>,
+    /// Spelling of the token for padding: the end-of-sequence token.
+    pub pad_token: Option<String>,
+    /// Jinja template of chats. `null` if the model has none or if its template is built in.
+    pub chat_template: Option<String>,
+}
+
 /// Request to decode tokens to text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DetokenizeRequest {

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::constraints::{Compiling, Constraints};
 use crate::error::{ApiError, AppError, Kind};
+use crate::infill::FillTokens;
 use crate::metrics::Counters;
 use crate::providers::Providers;
 use crate::registry::{ModelSource, Registry};
@@ -131,6 +132,8 @@ pub(crate) struct Served {
     pub(crate) constraints: Arc<Constraints>,
     /// Format in which the model writes answers.
     pub(crate) format: ChatFormat,
+    /// Tokens for filling in text, if the vocabulary has them.
+    pub(crate) fill: Option<FillTokens>,
 }
 
 impl App {
@@ -311,7 +314,8 @@ impl Served {
         );
         constraints.prepare(model.engine.tokenizer().vocabulary());
         let format = ChatFormat::of(&*model.template, model.engine.tokenizer().vocabulary());
-        Self { model, constraints: Arc::new(constraints), format }
+        let fill = FillTokens::of(model.engine.tokenizer().vocabulary());
+        Self { model, constraints: Arc::new(constraints), format, fill }
     }
 
     /// Returns the model with an adapter. Its name in responses is `MODEL:ADAPTER`.
@@ -325,7 +329,8 @@ impl Served {
             engine: self.model.engine.with_adapter(adapter)?,
             template: Arc::clone(&self.model.template),
         };
-        Some(Self { model, constraints: Arc::clone(&self.constraints), format: self.format.clone() })
+        let (format, fill) = (self.format.clone(), self.fill.clone());
+        Some(Self { model, constraints: Arc::clone(&self.constraints), format, fill })
     }
 
     pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {

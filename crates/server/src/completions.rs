@@ -1,6 +1,7 @@
 //! `POST /v1/completions`. Prompts are used as they are: no instruction describes the response
 //! format.
 
+mod logprobs;
 mod pieces;
 
 use std::sync::Arc;
@@ -11,8 +12,7 @@ use axum::response::{IntoResponse, Response};
 use formwork_engine::{Finish, Generation, Output, TokenLogprob};
 use formwork_grammar::Constraint;
 use formwork_openai::{
-    ChunkUsage, Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest,
-    FinishReason, Usage,
+    ChunkUsage, Completion, CompletionChoice, CompletionPrompt, CompletionRequest, FinishReason, Usage,
 };
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer};
@@ -23,8 +23,9 @@ use crate::app::{App, Served, ServerOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::ignored::with_ignored;
+use crate::prepare;
 use crate::tokens::check_tokens;
-use crate::{choice, prepare};
+use logprobs::FirstToken;
 
 /// Default token limit for outputs without a constraint, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
@@ -65,6 +66,8 @@ pub(crate) struct Started {
     request: CompletionRequest,
     /// Texts of the prompts, if the request asks to echo them.
     echoes: Vec<String>,
+    /// First token of each prompt, if the log-probabilities of prompts are reported.
+    firsts: Vec<FirstToken>,
     /// Generations, `best_of` for each prompt.
     pub(crate) generations: Vec<Generation>,
 }
@@ -77,28 +80,62 @@ impl Started {
         options: &ServerOptions,
     ) -> Result<Self, ApiError> {
         let tokenizer = served.model.engine.tokenizer();
-        let (mut echoes, mut generations) = (Vec::new(), Vec::new());
+        let (mut echoes, mut firsts, mut generations) = (Vec::new(), Vec::new(), Vec::new());
         for prompt in &request.prompts {
-            let tokens = tokens(prompt, tokenizer)?;
+            let tokens = match &request.suffix {
+                Some(suffix) => served.filled_in(prompt, suffix)?,
+                None => tokens(prompt, tokenizer)?,
+            };
             if request.echo {
                 echoes.push(echo(prompt, &tokens, tokenizer));
+                let is_in_text = matches!(prompt, CompletionPrompt::Tokens(_)) || !tokenizer.add_bos();
+                let first = tokens.first().filter(|_| request.logprobs.is_some());
+                firsts.extend(first.map(|&token| FirstToken { token, is_in_text }));
             }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
             engine.constraint = constraint.cloned();
             let is_short = constraint.is_none() && !request.parameters.unlimited;
-            engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
+            let usual = if request.only_echo { Some(0) } else { is_short.then_some(MAX_TOKENS) };
+            engine.max_tokens = engine.max_tokens.or(usual);
             let chooses = request.best_of > request.parameters.n;
-            engine.logprobs = request.logprobs.or_else(|| chooses.then_some(0));
+            engine.prompt_logprobs = request.only_echo || request.echo && request.logprobs.is_some();
+            engine.logprobs = request.logprobs.or_else(|| (chooses || request.only_echo).then_some(0));
+            if let (Some(fill), true) = (&served.fill, request.suffix.is_some()) {
+                engine.stop_tokens.extend(&fill.ends);
+            }
             let started = served.model.engine.generate_many(&engine, request.best_of);
             let refused = |error| prepare::refused(error, &request.parameters, request.format.as_ref());
             generations.extend(started.map_err(|error| refused(error).about_prompt())?);
         }
-        Ok(Self { served, request, echoes, generations })
+        Ok(Self { served, request, echoes, firsts, generations })
     }
 
     /// Returns the echo at the start of choice `index`.
     fn echo(&self, index: usize) -> &str {
         self.echoes.get(index / self.request.parameters.n).map_or("", String::as_str)
+    }
+
+    /// Returns the first token of the prompt of choice `index`, if the prompt's log-probabilities are
+    /// reported.
+    fn first(&self, index: usize) -> Option<FirstToken> {
+        self.firsts.get(index / self.request.parameters.n).copied()
+    }
+}
+
+impl Served {
+    /// Encodes a prompt and its suffix for a model that fills in the text between them.
+    fn filled_in(&self, prompt: &CompletionPrompt, suffix: &str) -> Result<Vec<TokenId>, ApiError> {
+        let tokenizer = self.model.engine.tokenizer();
+        let fill = self.fill.as_ref().ok_or(Kind::NoInfill { field: "suffix" })?;
+        let prefix = match prompt {
+            CompletionPrompt::Text(text) => text.clone(),
+            CompletionPrompt::Tokens(ids) => {
+                let tokens = check_tokens(ids, tokenizer, "prompt")?;
+                String::from_utf8_lossy(&tokenizer.decode_text(&tokens, false)).into_owned()
+            }
+        };
+        let tokens = fill.encode(tokenizer, &[], &prefix, suffix);
+        tokens.map_err(|source| Kind::Text { field: "prompt", source }.into())
     }
 }
 
@@ -139,10 +176,9 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
         for output in outputs.into_iter().take(n) {
             answer.log(&output.finish);
             let index = choices.len();
-            let logprobs = started
-                .request
-                .logprobs
-                .map(|_| logprobs(&output.tokens, started.served.model.engine.tokenizer(), &mut 0));
+            let tokenizer = started.served.model.engine.tokenizer();
+            let lists = || logprobs::lists(started.first(index), &output.tokens, tokenizer, &mut 0);
+            let logprobs = started.request.logprobs.map(|_| lists());
             let text = format!("{}{}", started.echo(index), output.text);
             choices.push(CompletionChoice { logprobs, text, ..ended(index, &output.finish) });
         }
@@ -153,6 +189,7 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
 /// One complete output.
 struct Whole {
     text: String,
+    /// Log-probabilities of the prompt, if they are reported, and of the output.
     tokens: Vec<TokenLogprob>,
     finish: Finish,
 }
@@ -163,8 +200,8 @@ impl Whole {
         loop {
             match generation.next().await {
                 Some(Output::Text(piece)) => text.push_str(&piece),
-                Some(Output::Token(token)) => tokens.push(token),
-                Some(Output::Control(_) | Output::PromptToken(_)) => {}
+                Some(Output::Token(token) | Output::PromptToken(token)) => tokens.push(token),
+                Some(Output::Control(_)) => {}
                 Some(Output::Finished(finish)) => return Ok(Self { text, tokens, finish }),
                 Some(Output::Failed(error)) => return Err(error.into()),
                 // A generation always reports an end before it is over.
@@ -187,37 +224,6 @@ fn sum(a: Usage, b: Usage) -> Usage {
         a.prompt_tokens_details.cached_tokens + b.prompt_tokens_details.cached_tokens,
         0,
     )
-}
-
-/// Converts a log-probability to a JSON number with the digits of the `f32`, as in other fields.
-fn number(logprob: f32) -> serde_json::Value {
-    logprob.to_string().parse::<f64>().map_or(serde_json::Value::Null, Into::into)
-}
-
-/// Converts log-probabilities to OpenAI's lists. `offset` is the number of characters before the
-/// tokens.
-fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) -> CompletionLogprobs {
-    let mut lists = CompletionLogprobs::default();
-    for token in tokens {
-        let token = choice::logprob(token, tokenizer);
-        // A character that spans several tokens starts in the first of them.
-        let is_continued = token.bytes.first().is_some_and(|&byte| is_continuation(byte));
-        lists.text_offset.push(offset.saturating_sub(usize::from(is_continued)));
-        *offset += token.bytes.iter().filter(|&&byte| !is_continuation(byte)).count();
-        lists.token_logprobs.push(token.logprob);
-        let top = token.top_logprobs.into_iter().map(|likely| (likely.token, number(likely.logprob)));
-        let mut top: serde_json::Map<_, _> = top.collect();
-        // The token itself is always listed, even if other tokens are likelier.
-        top.entry(token.token.as_str()).or_insert_with(|| number(token.logprob));
-        lists.top_logprobs.push(top);
-        lists.tokens.push(token.token);
-    }
-    lists
-}
-
-/// Returns true for a UTF-8 byte that is not the first of a character.
-const fn is_continuation(byte: u8) -> bool {
-    byte & 0xc0 == 0x80
 }
 
 fn ended(index: usize, finish: &Finish) -> CompletionChoice {

@@ -114,6 +114,8 @@ pub(crate) enum Kind {
     Store(StoreError),
     #[error("this model does not support `reasoning_budget`")]
     NoReasoningBudget,
+    #[error("`{field}`: this model's vocabulary has no tokens for filling in text")]
+    NoInfill { field: &'static str },
     #[error("this model's chat format does not allow to continue a message of the assistant")]
     NoContinuation,
     #[error(transparent)]
@@ -212,6 +214,7 @@ impl Kind {
             | Self::ToolRun { .. }
             | Self::NoReasoningBudget
             | Self::NoContinuation
+            | Self::NoInfill { .. }
             | Self::Template(_)
             | Self::Prompt(_)
             | Self::NoModel { .. }
@@ -277,7 +280,9 @@ impl Kind {
             Self::McpServer { .. } => Some("mcp"),
             Self::PromptTooLong(_) => Some("prompt"),
             Self::NoReasoningBudget => Some("reasoning_budget"),
-            Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
+            Self::Constraint { field, .. } | Self::Text { field, .. } | Self::NoInfill { field } => {
+                Some(field)
+            }
             Self::NoContinuation
             | Self::Template(_)
             | Self::Prompt(_)

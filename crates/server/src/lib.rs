@@ -21,10 +21,10 @@
 //! - `POST /v1/conversations`, `GET`, `POST` and `DELETE /v1/conversations/{id}`, `GET` and `POST
 //!   /v1/conversations/{id}/items`, `GET` and `DELETE /v1/conversations/{id}/items/{item_id}`
 //! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
-//! - `POST /tokenize`, `/detokenize`, `/apply-template`
+//! - `POST /infill`, `/tokenize`, `/detokenize`, `/apply-template`
 //! - Ollama's API: `POST /api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/show`, and
 //!   `GET /api/tags`, `/api/ps`, `/api/version`
-//! - `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
+//! - `GET /tokenizer_info`, `/v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
 //!
 //! # Limitations
 //! The server has no TLS. Requests cannot name files or URLs: the only models are those of the
@@ -46,6 +46,7 @@ mod embeddings;
 mod error;
 mod grammar;
 mod ignored;
+mod infill;
 mod listen;
 mod local;
 mod log;

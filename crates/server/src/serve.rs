@@ -13,8 +13,8 @@ use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::responses::{self, conversations};
 use crate::{
-    auth, body, chat, completions, cors, dialect, directives, embeddings, grammar, listen, log, messages,
-    metrics, models, ollama, openapi, rerank, tokens, tools,
+    auth, body, chat, completions, cors, dialect, directives, embeddings, grammar, infill, listen, log,
+    messages, metrics, models, ollama, openapi, rerank, tokens, tools,
 };
 
 /// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
@@ -49,6 +49,8 @@ fn routes(app: App) -> Router {
         .route("/v1/conversations/{id}/items", post(conversations::add_items))
         .route("/v1/conversations/{id}/items/{item_id}", get(conversations::get_item))
         .route("/v1/conversations/{id}/items/{item_id}", delete(conversations::delete_item))
+        .route("/infill", post(infill::create))
+        .route("/tokenizer_info", get(tokens::info))
         .route("/v1/directives", post(directives::create))
         .route("/v1/directives/parse", post(directives::parse))
         .route("/v1/embeddings", post(embeddings::create))

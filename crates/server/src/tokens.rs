@@ -6,7 +6,7 @@ use formwork_engine::prompt;
 use formwork_lm::ChatInput;
 use formwork_openai::{
     DetokenizeRequest, Detokenized, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,
-    TokenizeRequest, Tokenized, TokenizedIds,
+    TokenizeRequest, Tokenized, TokenizedIds, TokenizerInfo,
 };
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer};
@@ -56,6 +56,24 @@ pub(crate) async fn detokenize(
         Ok(Json(Detokenized { prompt: content.clone(), content }))
     })
     .await
+}
+
+/// `GET /tokenizer_info`: the tokens and the template of the only model, in vLLM's form.
+pub(crate) async fn info(State(app): State<App>) -> Result<Json<TokenizerInfo>, ApiError> {
+    let served = app.model_or_only(None).await?;
+    let tokenizer = served.model.engine.tokenizer();
+    let vocabulary = tokenizer.vocabulary();
+    let spelling = |token: TokenId| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
+    let eos = tokenizer.eos().or_else(|| vocabulary.ends().first().copied());
+    Ok(Json(TokenizerInfo {
+        tokenizer_class: "PreTrainedTokenizerFast".to_owned(),
+        model_max_length: served.model.engine.context_len(),
+        add_bos_token: tokenizer.add_bos(),
+        bos_token: tokenizer.bos().map(spelling),
+        eos_token: eos.map(spelling),
+        pad_token: eos.map(spelling),
+        chat_template: served.model.template.source().map(str::to_owned),
+    }))
 }
 
 /// `POST /apply-template`.

@@ -135,6 +135,10 @@ impl ChatTemplate for JinjaTemplate {
         template.render_captured_to(self.variables(input)?, &mut text).map_err(described)?;
         String::from_utf8(text.0).map_err(|error| TemplateError { message: error.to_string(), line: None })
     }
+
+    fn source(&self) -> Option<&str> {
+        Some(&self.source)
+    }
 }
 
 /// Buffer that refuses to grow beyond [`MAX_OUTPUT`] bytes.

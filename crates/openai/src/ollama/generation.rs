@@ -17,7 +17,7 @@ pub enum GenerationRequest {
     Load(LoadRequest),
     /// A conversation. The prompt of `/api/generate` is a conversation with one message of the user.
     Chat(ChatRequest),
-    /// A prompt that is used without the chat template (`raw`).
+    /// A prompt that is used without the chat template, because it is `raw` or has a `suffix`.
     Raw(CompletionRequest),
 }
 
@@ -55,11 +55,13 @@ impl GenerationRequest {
     pub fn generate_from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?.ignoring();
         let unload = asks_to_unload(&fields);
-        let raw = fields.read("raw", Place::bool)?.unwrap_or(false);
+        let suffix = fields.read("suffix", Place::string)?.filter(|suffix| !suffix.is_empty());
+        let raw = fields.read("raw", Place::bool)?.unwrap_or(false) || suffix.is_some();
         let prompt = fields.read("prompt", Place::string)?.unwrap_or_default();
         let system = fields.take("system").filter(|at| at.value() != "");
         if let Some(at) = system.as_ref().filter(|_| raw) {
-            return Err(at.error(Problem::Conflict { other: "raw" }));
+            let other = if suffix.is_some() { "suffix" } else { "raw" };
+            return Err(at.error(Problem::Conflict { other }));
         }
         if raw {
             // These are about the chat template, which is not used.
@@ -80,7 +82,7 @@ impl GenerationRequest {
         let ignored = fields.finish_request()?;
         let request = Self::of(ChatRequest { ignored, ..chat }, unload);
         match request {
-            Self::Chat(chat) if raw => as_completion(chat, prompt).map(Self::Raw),
+            Self::Chat(chat) if raw => as_completion(chat, prompt, suffix).map(Self::Raw),
             request => Ok(request),
         }
     }
@@ -166,13 +168,19 @@ fn read_format(at: Place) -> Result<Option<Format>, RequestError> {
 }
 
 /// Converts a chat to the completion of `prompt`.
-fn as_completion(chat: ChatRequest, prompt: String) -> Result<CompletionRequest, RequestError> {
+fn as_completion(
+    chat: ChatRequest,
+    prompt: String,
+    suffix: Option<String>,
+) -> Result<CompletionRequest, RequestError> {
     let request = CompletionRequest {
         model: chat.model,
         prompts: vec![CompletionPrompt::Text(prompt)],
         parameters: chat.parameters,
         best_of: 1,
+        suffix,
         echo: false,
+        only_echo: false,
         logprobs: chat.logprobs,
         stream: chat.stream,
         format: chat.format,

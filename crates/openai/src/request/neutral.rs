@@ -150,7 +150,7 @@ pub(super) const CHAT: [Unsupported; 10] = [
 ];
 
 /// Unsupported fields of a completions request.
-pub(super) const COMPLETION: [Unsupported; 9] = [
+pub(super) const COMPLETION: [Unsupported; 8] = [
     hinted("messages", never, "null", "send it to `/v1/chat/completions`"),
     hinted("tools", is_empty, "[]", "send it to `/v1/chat/completions`"),
     hinted("tool_choice", is_no_choice, "\"none\" or \"auto\"", "send it to `/v1/chat/completions`"),
@@ -158,7 +158,6 @@ pub(super) const COMPLETION: [Unsupported; 9] = [
     hinted("function_call", is_no_choice, "\"none\" or \"auto\"", "send it to `/v1/chat/completions`"),
     hinted("continue_final_message", is_false, "false", "send it to `/v1/chat/completions`"),
     hinted("reasoning_effort", never, "null", "send it to `/v1/chat/completions`"),
-    field("suffix", |value| value == "", "an empty string"),
     field("use_beam_search", is_false, "false"),
 ];
 
@@ -171,8 +170,7 @@ pub(super) const RESPONSE: [Unsupported; 4] = [
 ];
 
 /// Unsupported fields of a request to Ollama's `/api/generate`.
-pub(super) const GENERATE: [Unsupported; 5] = [
-    hinted("suffix", is_empty, "\"\"", "text cannot be filled in before a suffix"),
+pub(super) const GENERATE: [Unsupported; 4] = [
     hinted("template", is_empty, "\"\"", "the model's own template is used"),
     hinted("context", is_empty, "[]", "send the conversation to `/api/chat`"),
     hinted("messages", is_empty, "[]", "send it to `/api/chat`"),

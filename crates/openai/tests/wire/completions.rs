@@ -29,7 +29,7 @@ fn rejects_fields_that_completions_lack() {
         (json!({"prompt": [1, -1]}), "`prompt[1]`: -1 is out of range; expected at least 0"),
         (json!({"n": 3, "best_of": 2}), "`best_of`: 2 is out of range; expected at least `n`"),
         (json!({"best_of": 2, "stream": true}), "`best_of`: cannot be combined with `stream`"),
-        (json!({"suffix": "x"}), "`suffix`: only an empty string is supported here"),
+        (json!({"suffix": "x", "echo": true}), "`echo`: cannot be combined with `suffix`"),
         (json!({"logprobs": 21}), "`logprobs`: 21 is out of range; expected 0..=20"),
         (
             json!({"messages": []}),

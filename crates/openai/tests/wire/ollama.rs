@@ -152,10 +152,7 @@ fn a_prompt_is_a_chat_unless_it_is_raw() {
     assert_eq!(raw.ignored.known, ["think"]);
     for (fields, message) in [
         (json!({"raw": true, "system": "b"}), "`system`: cannot be combined with `raw`"),
-        (
-            json!({"suffix": "b"}),
-            "`suffix`: only \"\" is supported here; text cannot be filled in before a suffix",
-        ),
+        (json!({"suffix": "b", "system": "c"}), "`system`: cannot be combined with `suffix`"),
         (
             json!({"template": "b"}),
             "`template`: only \"\" is supported here; the model's own template is used",

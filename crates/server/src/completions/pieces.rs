@@ -66,6 +66,8 @@ struct Pieces {
 #[derive(Default)]
 struct Text {
     begun: bool,
+    /// True if log-probabilities have been sent.
+    reported: bool,
     /// Tokens whose text has not been sent.
     tokens: Vec<TokenLogprob>,
     /// Number of characters in the sent tokens.
@@ -85,8 +87,8 @@ impl Pieces {
 
     fn take(&mut self, index: usize, output: Output) {
         match output {
-            Output::Token(token) => self.texts[index].tokens.push(token),
-            Output::Control(_) | Output::PromptToken(_) => {}
+            Output::Token(token) | Output::PromptToken(token) => self.texts[index].tokens.push(token),
+            Output::Control(_) => {}
             Output::Text(text) => {
                 let text = self.begun(index) + &text;
                 let logprobs = self.logprobs(index);
@@ -122,12 +124,14 @@ impl Pieces {
 
     fn logprobs(&mut self, index: usize) -> Option<formwork_openai::CompletionLogprobs> {
         self.started.request.logprobs?;
-        if self.texts[index].tokens.is_empty() {
+        let text = &mut self.texts[index];
+        let is_first = !std::mem::replace(&mut text.reported, true);
+        let first = self.started.first(index).filter(|_| is_first);
+        if text.tokens.is_empty() && first.is_none() {
             return None;
         }
         let tokenizer = self.started.served.model.engine.tokenizer();
-        let text = &mut self.texts[index];
-        Some(logprobs(&std::mem::take(&mut text.tokens), tokenizer, &mut text.offset))
+        Some(logprobs::lists(first, &std::mem::take(&mut text.tokens), tokenizer, &mut text.offset))
     }
 
     fn push(&mut self, choice: CompletionChoice) {

@@ -295,3 +295,49 @@ async fn rejects_fields_that_need_a_conversation() {
         "\"tools\" null: `tools`: only [] is supported here; send it to `/v1/chat/completions`"
     );
 }
+
+/// Checks the log-probabilities of an echoed prompt: whole, streamed, and without an output.
+#[tokio::test]
+async fn an_echo_has_log_probabilities() {
+    let app = app(ScriptedModel::new(END + 1, CONTEXT, |tokens, row| {
+        row[tokens.len() % 200] = 3.0;
+    }));
+    // A token of the script has the logit 3, and the 256 others 0.
+    let likely = 3.0 - (3f64.exp() + 256.0).ln();
+    let fields =
+        json!({"prompt": "h\u{e9}>", "echo": true, "logprobs": 1, "max_tokens": 2, "temperature": 0});
+    let answer = whole(&app, &fields).await;
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["text"], "h\u{e9}>\u{4}\u{5}");
+    let lists = &choice["logprobs"];
+    assert_eq!(lists["text_offset"], json!([0, 1, 1, 2, 3, 4]));
+    assert_eq!((&lists["token_logprobs"][0], &lists["top_logprobs"][0]), (&Value::Null, &Value::Null));
+    for (index, expected) in [(1, likely - 3.0), (3, likely - 3.0), (4, likely), (5, likely)] {
+        assert!((lists["token_logprobs"][index].as_f64().unwrap() - expected).abs() < 1e-5, "{lists}");
+    }
+    assert_eq!(lists["top_logprobs"][3].as_object().unwrap().len(), 2);
+    let mut joined = json!({"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []});
+    for event in stream(&app, &fields).await.iter().filter(|event| event.is_object()) {
+        for (name, list) in event["choices"][0]["logprobs"].as_object().into_iter().flatten() {
+            joined[name].as_array_mut().unwrap().extend(list.as_array().unwrap().iter().cloned());
+        }
+    }
+    assert_eq!(&joined, lists);
+    let mut none = fields;
+    none["max_tokens"] = 0.into();
+    none["prompt"] = json!([[104, 62], [1]]);
+    let answer = whole(&app, &none).await;
+    assert_eq!(
+        (&answer["choices"][0]["text"], &answer["choices"][0]["finish_reason"]),
+        (&json!("h>"), &json!("length"))
+    );
+    assert_eq!(answer["choices"][0]["logprobs"]["tokens"], json!(["h", ">"]));
+    assert_eq!(answer["choices"][1]["logprobs"]["token_logprobs"], json!([null]));
+    assert_eq!(answer["usage"]["completion_tokens"], 0);
+    none["logprobs"] = Value::Null;
+    assert_eq!(texts(&whole(&app, &none).await), ["h>", "\u{1}"]);
+    assert_eq!(
+        refused(&app, &json!({"max_tokens": 0})).await,
+        "\"max_tokens\" null: `max_tokens`: requires `echo`"
+    );
+}

@@ -15,6 +15,7 @@ mod fixture;
 mod functions;
 mod grammar;
 mod ignored;
+mod infill;
 mod limits;
 mod messages;
 mod ollama;

@@ -267,7 +267,7 @@ async fn refused_fields_are_named() {
         ),
         (
             json!({"prompt": "a", "suffix": "b"}),
-            "`suffix`: only \"\" is supported here; text cannot be filled in before a suffix",
+            "`suffix`: this model's vocabulary has no tokens for filling in text",
         ),
         (
             json!({"format": {"type": "strnig"}}),
