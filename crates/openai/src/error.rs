@@ -63,6 +63,8 @@ pub(crate) enum Problem {
     StoredTooLong { given: usize, limit: usize },
     #[error("{given} entries exceed the limit of {limit}")]
     TooMany { given: usize, limit: usize },
+    #[error("expected {expected} entries, found {given}")]
+    Count { given: usize, expected: usize },
     #[error("{given} bytes exceed the limit of {limit}")]
     TooLong { given: usize, limit: usize },
     #[error(

@@ -65,7 +65,7 @@ pub use request::{
     ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Parameters, Role, StreamOptions, TokenLimit,
     ToolCall,
 };
-pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking};
+pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking, Score, ScoreRequest, Scores};
 pub use responses::{
     ContentPart, Conversation, ConversationRequest, Deleted, Earlier, IncompleteDetails, InputDetails,
     InputItem, InputTokens, Item, ItemList, NothingStored, OutputText, Response, ResponseError,

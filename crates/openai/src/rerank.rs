@@ -44,7 +44,7 @@ impl RerankRequest {
         let mut request = Self {
             model: read_model(&mut fields)?,
             query: fields.required("query")?.non_empty_string()?,
-            documents: read_documents(fields.required("documents")?)?,
+            documents: read_documents(fields.required("documents")?, "documents")?,
             top_n: fields.read("top_n", Place::positive)?,
             return_documents: fields.read("return_documents", Place::bool)?.unwrap_or(false),
             instruction: fields.read("instruction", Place::string)?,
@@ -58,8 +58,97 @@ impl RerankRequest {
     }
 }
 
+/// Request to `/v1/score`, which scores pairs of texts in the form of vLLM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScoreRequest {
+    /// Requests that together score all pairs, in their order: one for each first text.
+    pub rankings: Vec<RerankRequest>,
+}
+
+impl ScoreRequest {
+    /// Parses the body of a request. One first text is scored with each of the second texts. Several
+    /// first texts are scored with the second texts in the same places.
+    ///
+    /// # Errors
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
+    /// value.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut fields = Fields::from_json(body)?.ignoring();
+        let model = read_model(&mut fields)?;
+        let first = read_texts(&mut fields, ["text_1", "queries", "data_1"])?;
+        let place = ["text_2", "documents", "data_2"].into_iter().find(|name| fields.get(name).is_some());
+        let second = read_texts(&mut fields, ["text_2", "documents", "data_2"])?;
+        if first.len() > 1 && first.len() != second.len() {
+            let (given, limit) = (second.len(), first.len());
+            let problem = Problem::Count { given, expected: limit };
+            return Err(RequestError::field(place.unwrap_or("text_2"), problem));
+        }
+        let instruction = fields.read("instruction", Place::string)?;
+        let truncation = Truncation::read(&mut fields)?;
+        take_without_effect(&mut fields);
+        let ignored = fields.finish_request()?;
+        let ranking = |query: String, documents: Vec<String>| RerankRequest {
+            model: model.clone(),
+            query,
+            documents,
+            top_n: None,
+            return_documents: false,
+            instruction: instruction.clone(),
+            max_tokens_per_doc: None,
+            truncation,
+            ignored: ignored.clone(),
+        };
+        let rankings = if first.len() == 1 {
+            first.into_iter().map(|query| ranking(query, second.clone())).collect()
+        } else {
+            first.into_iter().zip(second).map(|(query, document)| ranking(query, vec![document])).collect()
+        };
+        Ok(Self { rankings })
+    }
+}
+
+/// Parses a text or an array of texts, whose field has one of several names.
+fn read_texts(fields: &mut Fields, names: [&'static str; 3]) -> Result<Vec<String>, RequestError> {
+    for name in names {
+        let Some(at) = fields.take(name) else { continue };
+        if at.is_string() {
+            return Ok(vec![at.string()?]);
+        }
+        return read_documents(at, name);
+    }
+    Err(RequestError::field(names[0], Problem::Missing))
+}
+
+/// Response to a request for scores.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Scores {
+    /// Unique id that starts with `score-`.
+    pub id: String,
+    /// Always `list`.
+    pub object: String,
+    /// Creation time, in seconds since 1970.
+    pub created: u64,
+    /// Name under which the server offers the model.
+    pub model: String,
+    /// Scores of the pairs, in the order of the request.
+    pub data: Vec<Score>,
+    /// Token counts of all texts that the model read.
+    pub usage: EmbeddingUsage,
+}
+
+/// Score of one pair of texts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Score {
+    /// Index of the pair, starting at 0.
+    pub index: usize,
+    /// Always `score`.
+    pub object: String,
+    /// Relevance of the second text for the first. Most models compute a probability.
+    pub score: f32,
+}
+
 /// Parses an array of texts, or of objects with the member `text`.
-fn read_documents(at: Place) -> Result<Vec<String>, RequestError> {
+fn read_documents(at: Place, field: &'static str) -> Result<Vec<String>, RequestError> {
     let empty = at.error(Problem::Empty);
     let items = at.list("an array of documents")?;
     if items.is_empty() {
@@ -67,7 +156,7 @@ fn read_documents(at: Place) -> Result<Vec<String>, RequestError> {
     }
     if items.len() > MAX_DOCUMENTS {
         let problem = Problem::TooMany { given: items.len(), limit: MAX_DOCUMENTS };
-        return Err(RequestError::field("documents", problem));
+        return Err(RequestError::field(field, problem));
     }
     let read = |item: Place| {
         if item.is_string() {

@@ -15,7 +15,7 @@
 //! # Routes
 //! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages`,
 //!   `/v1/messages/count_tokens`, `/v1/directives`,
-//!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/tools/run`
+//!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/score`, `/v1/tools/run`
 //! - `POST /v1/responses/input_tokens`, `/v1/responses/{id}/cancel`, `GET` and `DELETE
 //!   /v1/responses/{id}`, `GET /v1/responses/{id}/input_items`
 //! - `POST /v1/conversations`, `GET`, `POST` and `DELETE /v1/conversations/{id}`, `GET` and `POST

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -22,6 +22,7 @@ const PARTS: [&str; 16] = [
     include_str!("openapi/embeddings.json"),
     include_str!("openapi/rerank.json"),
     include_str!("openapi/grammar.json"),
+    include_str!("openapi/infill.json"),
     include_str!("openapi/tokens.json"),
     include_str!("openapi/tools.json"),
     include_str!("openapi/ollama.json"),

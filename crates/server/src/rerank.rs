@@ -1,16 +1,19 @@
-//! `POST /v1/rerank`.
+//! `POST /v1/rerank` and `POST /v1/score`.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use formwork_engine::TextRequest;
 use formwork_lm::Ranking;
-use formwork_openai::{RerankRequest, Reranking, Truncation};
+use formwork_openai::{EmbeddingUsage, RerankRequest, Reranking, Score, ScoreRequest, Scores, Truncation};
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, TokenKind, Tokenizer, VocabError};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::app::App;
+use crate::answer::Answer;
+use crate::app::{App, Served};
 use crate::body::JsonBody;
 use crate::embeddings::{TOGETHER, failed};
 use crate::error::{ApiError, Kind};
@@ -24,43 +27,77 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let request = RerankRequest::from_json(&body)?;
     app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
+    let (scores, used, request) = scores(&app, &served, request, "query", "documents").await?;
+    let ranked = Reranking::new(served.model.id.clone(), &request, &scores, used);
+    Ok(with_ignored(Json(ranked), &request.ignored))
+}
+
+/// `POST /v1/score`.
+pub(crate) async fn score(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
+    let request = ScoreRequest::from_json(&body)?;
+    // A request has at least one first text.
+    let first = request.rankings.first().ok_or(Kind::Panicked)?;
+    app.check_ignored(&first.ignored)?;
+    let (ignored, served) = (first.ignored.clone(), app.model(&first.model).await?);
+    let answer = Answer::new("score-", &served.model.id);
+    let scored =
+        request.rankings.into_iter().map(|ranking| scores(&app, &served, ranking, "text_1", "text_2"));
+    let scored = stream::iter(scored).buffered(TOGETHER).try_collect::<Vec<_>>().await?;
+    let tokens = scored.iter().map(|(_, used, _)| used).sum();
+    let all = scored.into_iter().flat_map(|(scores, ..)| scores).enumerate();
+    let scores = Scores {
+        id: answer.id,
+        object: "list".to_owned(),
+        created: answer.created,
+        model: answer.model,
+        data: all.map(|(index, score)| Score { index, object: "score".to_owned(), score }).collect(),
+        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+    };
+    Ok(with_ignored(Json(scores), &ignored))
+}
+
+/// Scores the documents of a request. Returns the scores, the number of tokens that the model read, and
+/// the request. `query` and `documents` are the names of these fields for errors.
+async fn scores(
+    app: &App,
+    served: &Arc<Served>,
+    request: RerankRequest,
+    query: &'static str,
+    documents: &'static str,
+) -> Result<(Vec<f32>, usize, RerankRequest), ApiError> {
     let abilities = served.model.engine.abilities();
     let ranking = abilities.ranking.clone().ok_or_else(|| Kind::Unable {
         model: served.model.id.clone(),
         purpose: abilities.describe(),
         task: "score documents",
     })?;
-    let of = served.clone();
+    let of = Arc::clone(served);
     let texts = app.offload(move || {
         let engine = &of.model.engine;
         let encoder =
             Encoder { tokenizer: engine.tokenizer(), ranking: &ranking, context: engine.context_len() };
         let refused = |param: String, source| ApiError::from(Kind::RefusedText { param, source });
         // Each document is read together with the query, so a query that is too long is refused first.
-        let query = encoder.tokenizer.encode_fragment(&request.query);
-        let query = query.map_err(|source| ApiError::from(Kind::Text { field: "query", source }))?;
-        engine.check_text(query.len().max(1)).map_err(|source| refused("query".to_owned(), source))?;
+        let tokens = encoder.tokenizer.encode_fragment(&request.query);
+        let tokens = tokens.map_err(|source| ApiError::from(Kind::Text { field: query, source }))?;
+        engine.check_text(tokens.len().max(1)).map_err(|source| refused(query.to_owned(), source))?;
         let texts = request.documents.iter().enumerate().map(|(index, document)| {
             let text = encoder.text(&request, document);
-            let text = text.map_err(|source| ApiError::from(Kind::Text { field: "documents", source }))?;
+            let text = text.map_err(|source| ApiError::from(Kind::Text { field: documents, source }))?;
             let checked = engine.check_text(text.tokens.len());
-            checked.map_err(|source| refused(format!("documents[{index}]"), source)).map(|()| text)
+            checked.map_err(|source| refused(format!("{documents}[{index}]"), source)).map(|()| text)
         });
         Ok((texts.collect::<Result<Vec<_>, ApiError>>()?, request))
     });
     let (texts, request) = texts.await?;
     let used = texts.iter().map(|text| text.tokens.len()).sum();
-    let score = |(index, text)| {
-        let served = &served;
-        async move {
-            let score = served.model.engine.score(text).await;
-            score.map_err(|error| failed(error, &served.model.id, format!("documents[{index}]")))
-        }
+    let score = |(index, text)| async move {
+        let score = served.model.engine.score(text).await;
+        score.map_err(|error| failed(error, &served.model.id, format!("{documents}[{index}]")))
     };
     let scores = stream::iter(texts.into_iter().enumerate()).map(score).buffered(TOGETHER);
     let scores = scores.try_collect::<Vec<f32>>().await?;
-    let ranked = Reranking::new(served.model.id.clone(), &request, &scores, used);
-    Ok(with_ignored(Json(ranked), &request.ignored))
+    Ok((scores, used, request))
 }
 
 /// Encodes queries and documents in the form that a model reads.

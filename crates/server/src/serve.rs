@@ -57,6 +57,8 @@ fn routes(app: App) -> Router {
         .route("/v1/rerank", post(rerank::create))
         .route("/v2/rerank", post(rerank::create))
         .route("/rerank", post(rerank::create))
+        .route("/v1/score", post(rerank::score))
+        .route("/score", post(rerank::score))
         .route("/v1/tools/run", post(tools::run))
         .route("/v1/grammar/check", post(grammar::check))
         .route("/v1/grammar/explain", post(grammar::explain))

@@ -318,3 +318,39 @@ async fn documents_come_in_the_order_of_their_scores() {
         assert_eq!(answer.json()["error"]["message"], message);
     }
 }
+
+#[tokio::test]
+async fn pairs_have_scores_in_their_order() {
+    let ranking = Some(Ranking { pooling: Pooling::Mean, template: Some("{query}{document}".to_owned()) });
+    let app = app(Purposeful(embeds(), Abilities { generates: false, embedding: None, ranking }));
+    for (first, second, expected) in [
+        (json!("a"), json!("x"), vec![0.5]),
+        (json!("a"), json!(["b", "x", "xxx"]), vec![0.0, 0.5, 0.75]),
+        (json!(["x", "b"]), json!(["x", "x"]), vec![1.0, 0.5]),
+    ] {
+        for (names, path) in [(["text_1", "text_2"], "/v1/score"), (["queries", "documents"], "/score")] {
+            let body = json!({"model": "m", names[0]: first, names[1]: second});
+            let answer = send(&app, request(Method::POST, path, body.to_string())).await;
+            assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+            let answer = answer.json();
+            let scores = answer["data"].as_array().unwrap().iter().enumerate();
+            let scores = scores.map(|(index, score)| {
+                assert_eq!((&score["index"], &score["object"]), (&json!(index), &json!("score")));
+                score["score"].as_f64().unwrap()
+            });
+            assert_eq!(scores.collect::<Vec<_>>(), expected);
+            assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() >= 2);
+        }
+    }
+    for (body, param) in [
+        (json!({"text_2": "a"}), "text_1"),
+        (json!({"text_1": ["a", "b"], "text_2": ["c"]}), "text_2"),
+        (json!({"text_1": "a", "documents": []}), "documents"),
+    ] {
+        let answer = send(&app, request(Method::POST, "/v1/score", body.to_string())).await;
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["param"]),
+            (StatusCode::BAD_REQUEST, &json!(param))
+        );
+    }
+}

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::fixture::{app, babbles, request, send, served};
 
 /// Control tokens after the 256 bytes.
-const CONTROLS: [&str; 7] = [
+pub(crate) const CONTROLS: [&str; 7] = [
     "</s>",
     "<|fim_prefix|>",
     "<|fim_suffix|>",
@@ -21,6 +21,14 @@ const CONTROLS: [&str; 7] = [
     "<|repo_name|>",
     "<|file_sep|>",
 ];
+
+/// Returns a tokenizer of bytes whose vocabulary has the control tokens.
+pub(crate) fn tokenizer() -> Arc<Tokenizer> {
+    let byte = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
+    let control = |text: &str| Token { bytes: text.into(), kind: TokenKind::Control };
+    let tokens = (0..=255).map(byte).chain(CONTROLS.map(control)).collect();
+    Arc::new(Tokenizer::greedy(Vocabulary::new(tokens, vec![TokenId(256)]).unwrap()))
+}
 
 /// Spells tokens of a prompt.
 fn spelt(tokens: &[TokenId]) -> String {
@@ -33,10 +41,6 @@ fn spelt(tokens: &[TokenId]) -> String {
 
 /// Creates an app whose model writes `ab` and ends with the padding token, and the list of its prompts.
 fn fills() -> (App, Arc<Mutex<Vec<String>>>) {
-    let byte = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
-    let control = |text: &str| Token { bytes: text.into(), kind: TokenKind::Control };
-    let tokens = (0..=255).map(byte).chain(CONTROLS.map(control)).collect();
-    let tokenizer = Arc::new(Tokenizer::greedy(Vocabulary::new(tokens, vec![TokenId(256)]).unwrap()));
     let prompts: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&prompts);
     let model = ScriptedModel::new(256 + CONTROLS.len(), 400, move |tokens, row| {
@@ -51,7 +55,7 @@ fn fills() -> (App, Arc<Mutex<Vec<String>>>) {
         };
         row[next] = 1000.0;
     });
-    let engine = Engine::start(Box::new(model), tokenizer, EngineOptions::default());
+    let engine = Engine::start(Box::new(model), tokenizer(), EngineOptions::default());
     (App::new(vec![served("m", engine)], ServerOptions::default()).unwrap(), prompts)
 }
 

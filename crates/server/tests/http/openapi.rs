@@ -3,19 +3,24 @@
 use std::collections::BTreeSet;
 
 use axum::http::{Method, StatusCode};
-use formwork_lm::{Abilities, Pooling, Ranking};
+use formwork_engine::{Engine, EngineOptions};
+use formwork_lm::{Abilities, Pooling, Ranking, ScriptedModel};
 use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::Value;
 
 use crate::embeddings::Purposeful;
-use crate::fixture::{babbles, get, request, send, served, start};
+use crate::fixture::{get, request, send, served};
+use crate::infill;
 
 fn app() -> App {
     // The examples name these models.
     let aliases = ["smollm2-135m-instruct", "qwen3-reranker-0.6b"].map(str::to_owned).to_vec();
     let ranking = Some(Ranking { pooling: Pooling::Mean, template: None });
-    let model = Purposeful(babbles(4000), Abilities { ranking, ..Abilities::default() });
-    let model = ServedModel { aliases, ..served("m", start(model)) };
+    // One of the routes needs the tokens of this vocabulary.
+    let model = ScriptedModel::new(256 + infill::CONTROLS.len(), 4000, |_, _| {});
+    let model = Purposeful(model, Abilities { ranking, ..Abilities::default() });
+    let engine = Engine::start(Box::new(model), infill::tokenizer(), EngineOptions::default());
+    let model = ServedModel { aliases, ..served("m", engine) };
     App::new(vec![model], ServerOptions::default()).unwrap()
 }
 
