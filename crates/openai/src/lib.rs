@@ -36,6 +36,7 @@ pub mod ollama;
 mod request;
 mod rerank;
 mod responses;
+mod time;
 mod tokens;
 mod tool_runs;
 

@@ -1,4 +1,4 @@
-//! Errors in the format of the API that a path belongs to.
+//! Errors in the format of the API that a request belongs to.
 //!
 //! Handlers and middleware return [`ApiError`](crate::ApiError), whose response has OpenAI's format. It
 //! also carries its message, so that this middleware can write the body again.
@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use formwork_openai::anthropic::{Failure, FailureBody};
@@ -17,21 +17,27 @@ use crate::answer::new_id;
 /// Header of Anthropic's API with the id of a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
+/// Header of all requests to Anthropic's API.
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
 /// Message of an error response, for people.
 #[derive(Clone)]
 pub(crate) struct ErrorMessage(pub(crate) String);
 
 /// API with an own format of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Dialect {
+pub(crate) enum Dialect {
     OpenAi,
     Anthropic,
     Ollama,
 }
 
 impl Dialect {
-    fn of(path: &str) -> Self {
-        if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+    fn of(request: &Request) -> Self {
+        let path = request.uri().path();
+        if path == "/v1/models" || path.starts_with("/v1/models/") {
+            Self::of_models(request.headers())
+        } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
             Self::Anthropic
         } else if path.starts_with("/api/") {
             Self::Ollama
@@ -39,11 +45,16 @@ impl Dialect {
             Self::OpenAi
         }
     }
+
+    /// Returns the API of a request for models, whose path is the same in two APIs.
+    pub(crate) fn of_models(headers: &HeaderMap) -> Self {
+        if headers.contains_key(ANTHROPIC_VERSION) { Self::Anthropic } else { Self::OpenAi }
+    }
 }
 
-/// Middleware that converts errors to the format of the path's API.
+/// Middleware that converts errors to the format of the request's API.
 pub(crate) async fn convert(request: Request, next: Next) -> Response {
-    let dialect = Dialect::of(request.uri().path());
+    let dialect = Dialect::of(&request);
     let response = next.run(request).await;
     let message = response.extensions().get::<ErrorMessage>().map(|message| message.0.clone());
     match (dialect, message) {

@@ -1,5 +1,9 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::time::timestamp;
 
 /// Answer to a request for a message, finished or in progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -253,4 +257,25 @@ pub struct Model {
     pub display_name: String,
     /// Time at which the model became available, as RFC 3339 in UTC.
     pub created_at: String,
+}
+
+impl ModelList {
+    /// Creates the list of all models.
+    pub fn new(data: Vec<Model>) -> Self {
+        let id = |model: Option<&Model>| model.map(|model| model.id.clone());
+        Self { first_id: id(data.first()), last_id: id(data.last()), has_more: false, data }
+    }
+}
+
+impl Model {
+    /// Creates the entry of the model called `id`. `created` is the time since which it is
+    /// available, in seconds since 1970.
+    pub fn new(id: String, created: u64) -> Self {
+        Self {
+            kind: "model".to_owned(),
+            display_name: id.clone(),
+            id,
+            created_at: timestamp(Duration::from_secs(created)),
+        }
+    }
 }

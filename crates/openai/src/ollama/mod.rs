@@ -15,7 +15,6 @@ mod message;
 mod models;
 mod options;
 mod reply;
-mod time;
 
 pub use embed::{EmbedReply, EmbedRequest, PromptEmbedding};
 pub use generation::{GenerationRequest, LoadRequest};
@@ -23,4 +22,5 @@ pub use models::{
     ListedModel, ListedModels, LoadedModel, LoadedModels, ModelDetails, ShowReply, ShowRequest, VersionReply,
 };
 pub use reply::{EndReason, Metrics, Reply, ReplyCall, ReplyEnd, ReplyFunction, ReplyMessage};
-pub use time::timestamp;
+
+pub use crate::time::timestamp;

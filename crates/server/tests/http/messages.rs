@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
-use formwork_server::{App, ServerOptions};
+use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, Native, app, babbles, request, says, says_in, send, served, start};
+use crate::fixture::{Answer, Native, app, babbles, get, request, says, says_in, send, served, start};
 
 const CALL: &str = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
 
@@ -277,4 +277,33 @@ async fn a_model_of_anthropic_means_the_only_model() {
     );
     let refused = post(&two.unwrap(), "/v1/messages", &ask(json!({"model": "claude-haiku-4-5"}))).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn models_are_listed_in_anthropics_form() {
+    let aliases = vec!["org/alias".to_owned()];
+    let model = ServedModel { aliases, ..served("m", start(says("ok"))) };
+    let app = App::new(vec![model], ServerOptions::default()).unwrap();
+    let ask = async |path: &str| {
+        let mut request = request(Method::GET, path, "");
+        request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
+        send(&app, request).await
+    };
+    let entry = |id: &str| json!({"type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:07.000000000Z"});
+    let expected = json!({"data": [entry("m"), entry("org/alias")], "first_id": "m", "last_id": "org/alias", "has_more": false});
+    for path in ["/v1/models", "/v1/models?limit=20", "/models/"] {
+        assert_eq!(ask(path).await.json(), expected, "{path}");
+    }
+    let one = ask("/v1/models/org/alias").await;
+    assert_eq!(one.json(), entry("org/alias"));
+    assert!(one.headers["request-id"].to_str().unwrap().starts_with("req_"));
+    let unknown = ask("/v1/models/x").await;
+    assert_eq!(
+        (unknown.status, &unknown.json()["error"]["type"]),
+        (StatusCode::NOT_FOUND, &json!("not_found_error"))
+    );
+    let usual = get(&app, "/v1/models").await;
+    assert_eq!(usual.json()["object"], "list");
+    assert!(!usual.headers.contains_key("request-id"));
+    assert_eq!(get(&app, "/v1/models/x").await.json()["error"]["code"], "model_not_found");
 }

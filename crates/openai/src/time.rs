@@ -6,8 +6,7 @@ const DAYS_PER_ERA: u64 = 146_097;
 /// Days from March 1 of the year 0 to January 1, 1970.
 const DAYS_BEFORE_1970: u64 = 719_468;
 
-/// Writes a time since 1970 as Ollama does: in UTC, with nanoseconds, such as
-/// `2024-02-29T12:00:00.000000000Z`.
+/// Writes a time since 1970 in UTC, with nanoseconds, such as `2024-02-29T12:00:00.000000000Z`.
 pub fn timestamp(since_1970: Duration) -> String {
     let seconds = since_1970.as_secs();
     let (year, month, day) = date(seconds / SECONDS_PER_DAY);
