@@ -25,6 +25,7 @@ const PARTS: [&str; 17] = [
     include_str!("openapi/infill.json"),
     include_str!("openapi/tokens.json"),
     include_str!("openapi/tools.json"),
+    include_str!("openapi/messages.json"),
     include_str!("openapi/ollama.json"),
     include_str!("openapi/ollama-models.json"),
 ];
