@@ -60,7 +60,12 @@ fn read_block(at: Place, role: Role) -> Result<Block, RequestError> {
         match name {
             "text" => Some(read_text),
             "thinking" => Some(read_thought),
-            "redacted_thinking" => Some(read_redacted),
+            // Thoughts that another server encrypted. They cannot be read here, and are not needed to read
+            // the answer.
+            "redacted_thinking" => Some(|fields| {
+                fields.ignore("data");
+                Ok(Block::Nothing)
+            }),
             "tool_use" => Some(read_call),
             _ => None,
         }
@@ -89,13 +94,6 @@ fn read_thought(fields: &mut Fields) -> Result<Block, RequestError> {
     // Answers of this server have an empty signature, which needs no check.
     fields.take("signature");
     Ok(Block::Thought(fields.required("thinking")?.string()?))
-}
-
-/// Parses thoughts that another server encrypted. They cannot be read here, and are not needed to read
-/// the answer.
-fn read_redacted(fields: &mut Fields) -> Result<Block, RequestError> {
-    fields.ignore("data");
-    Ok(Block::Nothing)
 }
 
 fn read_call(fields: &mut Fields) -> Result<Block, RequestError> {

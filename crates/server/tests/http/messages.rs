@@ -23,7 +23,7 @@ fn add() -> Value {
 }
 
 /// Creates a short request with additional `fields`.
-fn ask(fields: Value) -> Value {
+fn ask(fields: &Value) -> Value {
     let mut body = json!({"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": "Hi"}]});
     for (name, value) in fields.as_object().unwrap() {
         body[name] = value.clone();
@@ -36,7 +36,7 @@ async fn post(app: &App, path: &str, body: &Value) -> Answer {
 }
 
 async fn message(app: &App, fields: Value) -> Value {
-    let answer = post(app, "/v1/messages", &ask(fields)).await;
+    let answer = post(app, "/v1/messages", &ask(&fields)).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     assert!(answer.headers["request-id"].to_str().unwrap().starts_with("req_"));
     answer.json()
@@ -46,7 +46,7 @@ async fn message(app: &App, fields: Value) -> Value {
 async fn streamed(app: &App, fields: Value) -> (Vec<String>, Value) {
     let mut fields = fields;
     fields["stream"] = true.into();
-    let answer = post(app, "/v1/messages", &ask(fields)).await;
+    let answer = post(app, "/v1/messages", &ask(&fields)).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     let (mut names, mut whole, mut inputs) = (Vec::new(), Value::Null, String::new());
     for event in answer.text.split_terminator("\n\n") {
@@ -184,7 +184,7 @@ async fn tools_are_called_and_their_results_are_read() {
 async fn hosted_tools_are_left_out() {
     let tools = json!([add(), {"type": "web_search_20250305", "name": "web_search"}, {"type": "custom", "name": "sub",
         "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}, "defer_loading": true}]);
-    let answer = post(&native(CALL), "/v1/messages", &ask(json!({"tools": tools}))).await;
+    let answer = post(&native(CALL), "/v1/messages", &ask(&json!({"tools": tools}))).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     assert_eq!(
         answer.headers["x-formwork-ignored"],
@@ -215,7 +215,7 @@ async fn a_last_message_of_the_assistant_is_continued() {
 async fn counted_tokens_are_those_of_the_prompt() {
     let app = native("Hello");
     let fields = json!({"system": "Be brief.", "tools": [add()]});
-    let counted = post(&app, "/v1/messages/count_tokens", &ask(fields.clone())).await.json();
+    let counted = post(&app, "/v1/messages/count_tokens", &ask(&fields)).await.json();
     let usage = message(&app, fields).await["usage"].clone();
     assert_eq!(counted["input_tokens"], usage["input_tokens"]);
 }
@@ -226,14 +226,14 @@ async fn errors_have_anthropics_form() {
     for (path, body, status, class, message) in [
         (
             "/v1/messages",
-            ask(json!({"model": "x"})),
+            ask(&json!({"model": "x"})),
             404,
             "not_found_error",
             "unknown model `x`; expected one of m",
         ),
         (
             "/v1/messages",
-            ask(json!({"max_tokens": "a"})),
+            ask(&json!({"max_tokens": "a"})),
             400,
             "invalid_request_error",
             "`max_tokens`: expected an integer, found a string",
@@ -258,7 +258,7 @@ async fn errors_have_anthropics_form() {
     }
     let options = ServerOptions { api_keys: vec!["secret".to_owned()], ..ServerOptions::default() };
     let keyed = App::new(vec![served("m", start(says("ok")))], options).unwrap();
-    let refused = post(&keyed, "/v1/messages", &ask(json!({}))).await;
+    let refused = post(&keyed, "/v1/messages", &ask(&json!({}))).await;
     assert_eq!(
         (refused.status.as_u16(), &refused.json()["error"]["type"]),
         (401, &json!("authentication_error"))
@@ -275,7 +275,7 @@ async fn a_model_of_anthropic_means_the_only_model() {
         vec![served("a", start(says("ok"))), served("b", start(says("ok")))],
         ServerOptions::default(),
     );
-    let refused = post(&two.unwrap(), "/v1/messages", &ask(json!({"model": "claude-haiku-4-5"}))).await;
+    let refused = post(&two.unwrap(), "/v1/messages", &ask(&json!({"model": "claude-haiku-4-5"}))).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND);
 }
 
@@ -284,7 +284,7 @@ async fn models_are_listed_in_anthropics_form() {
     let aliases = vec!["org/alias".to_owned()];
     let model = ServedModel { aliases, ..served("m", start(says("ok"))) };
     let app = App::new(vec![model], ServerOptions::default()).unwrap();
-    let ask = async |path: &str| {
+    let list = async |path: &str| {
         let mut request = request(Method::GET, path, "");
         request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
         send(&app, request).await
@@ -292,12 +292,12 @@ async fn models_are_listed_in_anthropics_form() {
     let entry = |id: &str| json!({"type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:07.000000000Z"});
     let expected = json!({"data": [entry("m"), entry("org/alias")], "first_id": "m", "last_id": "org/alias", "has_more": false});
     for path in ["/v1/models", "/v1/models?limit=20", "/models/"] {
-        assert_eq!(ask(path).await.json(), expected, "{path}");
+        assert_eq!(list(path).await.json(), expected, "{path}");
     }
-    let one = ask("/v1/models/org/alias").await;
+    let one = list("/v1/models/org/alias").await;
     assert_eq!(one.json(), entry("org/alias"));
     assert!(one.headers["request-id"].to_str().unwrap().starts_with("req_"));
-    let unknown = ask("/v1/models/x").await;
+    let unknown = list("/v1/models/x").await;
     assert_eq!(
         (unknown.status, &unknown.json()["error"]["type"]),
         (StatusCode::NOT_FOUND, &json!("not_found_error"))
