@@ -56,7 +56,7 @@ impl Started {
                 error.about_description(|| served.described(&chat))
             })?;
             let choice = |generation| Choice::new(generation, &prepared.reading, &served);
-            let choices = generations.into_iter().map(choice).collect();
+            let choices = generations.into_iter().map(choice).collect::<Result<_, _>>()?;
             Ok(Self {
                 choices,
                 unsupported: prepared.unsupported,

@@ -54,9 +54,17 @@ pub(crate) struct End {
 }
 
 impl Choice {
-    pub(crate) fn new(generation: Generation, reading: &Reading, served: &Arc<Served>) -> Self {
-        let (reader, unsaid) = reading.reader(served);
-        Self { reader: Some(reader), unsaid, is_free: reading.is_free(), ..Self::raw(generation, served) }
+    /// Creates an output.
+    ///
+    /// # Errors
+    /// Returns an error if the prompt has the start of a call, which no output can continue.
+    pub(crate) fn new(
+        generation: Generation,
+        reading: &Reading,
+        served: &Arc<Served>,
+    ) -> Result<Self, ApiError> {
+        let (reader, unsaid) = reading.reader(served).ok_or(Kind::NoContinuation)?;
+        Ok(Self { reader: Some(reader), unsaid, is_free: reading.is_free(), ..Self::raw(generation, served) })
     }
 
     /// Creates an output that continues a prompt as it is, so its whole text is content.
@@ -141,10 +149,10 @@ impl Choice {
             let said = match delta {
                 Delta::Thought(text) => Said::Thought(text),
                 Delta::Content(text) => {
-                    let text = match text.strip_prefix(&std::mem::take(&mut self.unsaid)) {
-                        Some(rest) => rest.to_owned(),
-                        None => text,
-                    };
+                    let text = without_begun(text, &mut self.unsaid);
+                    if text.is_empty() && likely.is_empty() {
+                        continue;
+                    }
                     Said::Content(text, std::mem::take(&mut likely))
                 }
                 Delta::Call(name) => {
@@ -156,6 +164,19 @@ impl Choice {
             self.said.push_back(said);
         }
     }
+}
+
+/// Removes from content its part that the prompt already has. `unsaid` is what remains of this part.
+fn without_begun(text: String, unsaid: &mut String) -> String {
+    let left = std::mem::take(unsaid);
+    if let Some(rest) = text.strip_prefix(&left) {
+        return rest.to_owned();
+    }
+    if let Some(rest) = left.strip_prefix(&text) {
+        rest.clone_into(unsaid);
+        return String::new();
+    }
+    text
 }
 
 fn call_id() -> String {

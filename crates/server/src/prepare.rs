@@ -34,29 +34,45 @@ pub(crate) struct Reading {
     content: Content,
     tools: Tools,
     thoughts: Thoughts,
-    /// Start of the answer that the prompt already has.
-    begun: String,
+    begun: Begun,
+}
+
+/// Start of an answer that the prompt already has. Empty if the prompt has none.
+#[derive(Default)]
+struct Begun {
+    /// The start as the model writes it.
+    text: String,
+    /// Content in this start.
+    content: String,
 }
 
 /// The prompt of a chat request.
 struct Prompt {
     text: String,
     thoughts: Thoughts,
-    begun: String,
+    begun: Begun,
 }
 
 impl Reading {
     /// Returns a reader of the output, and the end of the begun content that the reader still holds
-    /// back.
-    pub(crate) fn reader(&self, served: &Served) -> (Reader, String) {
+    /// back. Returns `None` if the start of the answer has a call.
+    pub(crate) fn reader(&self, served: &Served) -> Option<(Reader, String)> {
         let mut reader = Reader::new(&served.format, &self.content, &self.tools, self.thoughts);
-        let mut held = self.begun.as_str();
-        for delta in reader.text(&self.begun) {
-            if let Delta::Content(text) = delta {
-                held = self.begun.split_once(&text).map_or("", |(_, rest)| rest);
+        let (mut shown, mut has_thoughts) = (String::new(), false);
+        for delta in reader.text(&self.begun.text) {
+            match delta {
+                Delta::Content(text) => shown.push_str(&text),
+                Delta::Thought(_) => has_thoughts = true,
+                Delta::Call(_) | Delta::Arguments(_) => return None,
             }
         }
-        (reader, held.to_owned())
+        let content = self.begun.content.as_str();
+        let held = match content.strip_prefix(&shown) {
+            Some(rest) if !has_thoughts => rest,
+            _ if shown.is_empty() => "",
+            _ => content.rsplit_once(&shown).map_or("", |(_, rest)| rest),
+        };
+        Some((reader, held.to_owned()))
     }
 
     /// Returns true if content is free text.
@@ -96,7 +112,7 @@ impl Served {
         let prompt = prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?;
         let mut request = engine_request(prompt, &chat.parameters, options);
         request.constraint = constraint;
-        request.begun.clone_from(&reading.begun);
+        request.begun.clone_from(&reading.begun.text);
         request.logprobs = chat.logprobs;
         if let (Some(budget), Thoughts::Begun, Some(close)) =
             (chat.parameters.reasoning_budget, thoughts, self.format.thoughts_close())
@@ -126,11 +142,15 @@ impl Served {
             let BegunPrompt { before, content } = begun.ok_or(Kind::NoContinuation)?;
             if !content.is_empty() {
                 let thoughts = self.format.thoughts_before(&before, &content);
-                let begun = self.format.begun(&content).ok_or(Kind::NoContinuation)?;
+                let text = self.format.begun(&content).ok_or(Kind::NoContinuation)?;
+                let begun = Begun { text, content: content.clone() };
                 return Ok(Prompt { text: before + &content, thoughts, begun });
             }
-            // A message without content is an answer from its start.
-            input.messages.pop();
+            // A message without content and thoughts is an answer from its start.
+            let last = input.messages.pop();
+            if last.is_some_and(|last| last.fields.contains_key("reasoning_content")) {
+                return Err(Kind::NoContinuation.into());
+            }
         }
         let mut text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
         let mut thoughts = self.format.thoughts(&text);
@@ -139,7 +159,7 @@ impl Served {
             text.push_str(&open);
             thoughts = Thoughts::Begun;
         }
-        Ok(Prompt { text, thoughts, begun: String::new() })
+        Ok(Prompt { text, thoughts, begun: Begun::default() })
     }
 
     /// Returns the template's input for a conversation.

@@ -1,13 +1,13 @@
 //! Messages whose content is a list of blocks.
 
 use crate::RequestError;
-use crate::request::{ChatMessage, Fields, Images, Place, Role, ToolCall, read_arguments, read_parts};
+use crate::request::{ChatMessage, Fields, IMAGE, Images, Place, Role, ToolCall, read_arguments, read_parts};
 
 /// Parses `messages`. A message of the user with results of tools becomes several messages.
 pub(super) fn read_messages(at: Place) -> Result<Vec<ChatMessage>, RequestError> {
     let mut messages = Vec::new();
     for place in at.list("an array of messages")? {
-        let mut fields = place.fields()?;
+        let mut fields = place.clone().fields()?;
         let known = |name: &str| match name {
             "user" => Some(Role::User),
             "assistant" => Some(Role::Assistant),
@@ -25,7 +25,11 @@ pub(super) fn read_messages(at: Place) -> Result<Vec<ChatMessage>, RequestError>
             places.into_iter().map(|place| read_block(place, role)).collect::<Result<_, _>>()?
         };
         match role {
-            Role::Assistant => messages.extend(assistant(blocks)),
+            Role::Assistant => match assistant(blocks) {
+                Some(message) => messages.push(message),
+                // Thoughts without an answer leave nothing to show to a model.
+                None => place.ignore(),
+            },
             _ => add_user(&mut messages, role, blocks),
         }
     }
@@ -107,7 +111,7 @@ fn read_call(fields: &mut Fields) -> Result<Block, RequestError> {
 
 fn read_result(fields: &mut Fields) -> Result<Block, RequestError> {
     let id = fields.required("tool_use_id")?.string()?;
-    let text = fields.read("content", |at| read_parts(at, Images::Placeholder))?.unwrap_or_default();
+    let text = fields.read("content", read_result_content)?.unwrap_or_default();
     let is_error = fields.read("is_error", Place::bool)?.unwrap_or(false);
     let text = match text.as_str() {
         "" if is_error => "Error".to_owned(),
@@ -115,6 +119,44 @@ fn read_result(fields: &mut Fields) -> Result<Block, RequestError> {
         _ => text,
     };
     Ok(Block::Result { id, text })
+}
+
+/// Parses the content of a result: a string, or blocks. An image becomes a placeholder, so that it does
+/// not end the conversation.
+fn read_result_content(at: Place) -> Result<String, RequestError> {
+    type Reader = fn(&mut Fields) -> Result<Block, RequestError>;
+    if at.is_string() {
+        return at.string();
+    }
+    let known = |name: &str| -> Option<Option<Reader>> {
+        match name {
+            "text" => Some(Some(read_text)),
+            "document" => Some(Some(read_document)),
+            "search_result" => Some(Some(read_search_result)),
+            "tool_reference" => Some(Some(|fields| Ok(Block::Text(fields.required("tool_name")?.string()?)))),
+            "image" => Some(None),
+            _ => None,
+        }
+    };
+    let mut texts = Vec::new();
+    for place in at.list("a string or an array of content blocks")? {
+        let mut fields = place.clone().fields()?;
+        let kind = fields.required("type")?;
+        let read = kind.one_of(known, "text, document, search_result, tool_reference and image")?;
+        let Some(read) = read else {
+            texts.push(IMAGE.to_owned());
+            place.ignore();
+            continue;
+        };
+        if let Block::Text(text) = read(&mut fields)? {
+            texts.push(text);
+        }
+        for name in ["cache_control", "citations"] {
+            fields.ignore(name);
+        }
+        fields.finish()?;
+    }
+    Ok(texts.join("\n"))
 }
 
 /// Parses a document whose text is part of the request.
@@ -220,6 +262,23 @@ mod tests {
     }
 
     #[test]
+    fn results_have_texts_documents_and_placeholders() {
+        let document = json!({"type": "document", "title": "t", "source": {"type": "text", "data": "d", "media_type": "text/plain"}});
+        let blocks = json!([{"type": "text", "text": "a"}, {"type": "image", "source": {}}, document,
+            {"type": "tool_reference", "tool_name": "f"}]);
+        let body = json!({"messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "t"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": blocks}]},
+        ]});
+        let MessagesRequest { chat, .. } = read(&body).unwrap();
+        assert_eq!(chat.messages.len(), 2);
+        let expected = "a\n[An image, which this model cannot see.]\nt\nd\nf";
+        assert_eq!(chat.messages[1].content.as_deref(), Some(expected));
+        assert_eq!(chat.ignored.known, ["messages[]", "messages[].content[].content[]"]);
+    }
+
+    #[test]
     fn faulty_blocks_are_named() {
         for (message, expected) in [
             (
@@ -261,6 +320,9 @@ mod tests {
         let thinking = json!({"type": "enabled", "budget_tokens": 1024, "display": "omitted"});
         let request = read(&body("thinking", thinking)).unwrap();
         assert!(request.hides_thoughts && request.chat.parameters.reasoning_budget == Some(1024));
+        assert!(request.chat.ignored.known.is_empty());
+        let display = json!({"type": "enabled", "display": "none"});
+        assert_eq!(read(&body("thinking", display)).unwrap_err().param(), Some("thinking.display"));
         let stops = read(&body("stop_sequences", json!(["a", "b"]))).unwrap();
         assert_eq!(stops.chat.parameters.stop, ["a", "b"]);
         assert_eq!(read(&body("stop_sequences", json!([1]))).unwrap_err().param(), Some("stop_sequences[0]"));

@@ -38,14 +38,12 @@ impl MessagesRequest {
             return Err(place.error(Problem::Empty));
         }
         let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
-        let display = fields.get("thinking").and_then(|thinking| thinking.get("display"));
-        let hides_thoughts = display.is_some_and(|display| display == "omitted");
-        let budget = read_thinking(&mut fields, &mut variables)?;
+        let (budget, hides_thoughts) = read_thinking(&mut fields, &mut variables)?.budget_and_hiding();
         let format = read_formats(&mut fields, &mut variables)?;
         let mut parameters = Parameters::read(&mut fields)?;
         parameters.reasoning_budget = parameters.reasoning_budget.or(budget);
         if let Some(stop) = fields.read("stop_sequences", read_stop)? {
-            parameters.stop = stop;
+            parameters.stop.extend(stop);
         }
         let mut chat = ChatRequest {
             model,

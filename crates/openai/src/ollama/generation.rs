@@ -126,7 +126,7 @@ impl GenerationRequest {
 /// Parses the fields that chats and prompts have in common. Does not check the other fields.
 fn read(fields: &mut Fields, messages: Vec<ChatMessage>) -> Result<ChatRequest, RequestError> {
     let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
-    let budget = read_thinking(fields, &mut variables)?;
+    let budget = read_thinking(fields, &mut variables)?.budget();
     let stream = fields.read("stream", Place::bool)?.unwrap_or(true);
     let mut chat = ChatRequest {
         model: read_model(fields)?,

@@ -112,7 +112,7 @@ impl ChatRequest {
             chat_template_kwargs: read_template_variables(&mut fields)?,
             ignored: IgnoredFields::default(),
         };
-        let budget = thinking::read(&mut fields, &mut request.chat_template_kwargs)?;
+        let budget = thinking::read(&mut fields, &mut request.chat_template_kwargs)?.budget();
         request.parameters.reasoning_budget = request.parameters.reasoning_budget.or(budget);
         take_without_effect(&mut fields);
         check_neutral_chat(&mut fields)?;
@@ -190,7 +190,7 @@ pub(crate) fn check_neutral_response(fields: &mut Fields) -> Result<(), RequestE
 /// of one is not neutral.
 pub(crate) fn check_neutral_messages(fields: &mut Fields) -> Result<(), RequestError> {
     neutral::check(fields, &neutral::CHAT)?;
-    neutral::check(fields, &neutral::RESPONSE[1..])?;
+    neutral::check(fields, &neutral::ANTHROPIC)?;
     check_of_others(fields)
 }
 

@@ -169,6 +169,12 @@ pub(super) const RESPONSE: [Unsupported; 4] = [
     field("continue_final_message", is_false, "false"),
 ];
 
+/// Unsupported fields of a request to Anthropic's API.
+pub(super) const ANTHROPIC: [Unsupported; 2] = [
+    hinted("functions", is_empty, "[]", "use `tools`"),
+    hinted("function_call", is_no_choice, "\"none\" or \"auto\"", "use `tool_choice`"),
+];
+
 /// Unsupported fields of a request to Ollama's `/api/generate`.
 pub(super) const GENERATE: [Unsupported; 4] = [
     hinted("template", is_empty, "\"\"", "the model's own template is used"),

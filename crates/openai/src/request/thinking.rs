@@ -8,12 +8,12 @@ use crate::RequestError;
 
 /// Reads `enable_thinking` (Qwen), `think` (Ollama), `thinking` (Anthropic, GLM, DeepSeek),
 /// `thinking_budget` (Qwen) and, in a chat, `reasoning` (OpenRouter). They become variables of the chat
-/// template, unless the request sets these. Returns the maximum number of tokens of reasoning, if one
-/// of the fields has it.
+/// template, unless the request sets these.
 pub(crate) fn read(
     fields: &mut Fields,
     variables: &mut Map<String, Value>,
-) -> Result<Option<usize>, RequestError> {
+) -> Result<Thinking, RequestError> {
+    let mut display = None;
     if let Some(enabled) = fields.read("enable_thinking", Place::bool)? {
         enable(enabled, variables);
     }
@@ -27,12 +27,35 @@ pub(crate) fn read(
     }
     let mut budget = fields.read("thinking_budget", |at| at.integer(0, "at least 0"))?;
     if let Some(at) = fields.take("thinking") {
-        budget = budget.or(read_thinking(at, variables)?);
+        let thinking = read_thinking(at, variables)?;
+        budget = budget.or(thinking.0);
+        display = thinking.1;
     }
     if let Some(at) = fields.take("reasoning") {
         budget = budget.or(read_reasoning(at, variables)?);
     }
-    Ok(budget.map(|tokens| tokens as usize))
+    Ok(Thinking { budget: budget.map(|tokens| tokens as usize), display })
+}
+
+/// Settings of reasoning that are no variables of the template.
+pub(crate) struct Thinking {
+    budget: Option<usize>,
+    display: Option<Place>,
+}
+
+impl Thinking {
+    /// Returns the maximum number of tokens of reasoning, for an API that always shows reasoning.
+    pub(crate) fn budget(self) -> Option<usize> {
+        if let Some(at) = self.display {
+            at.ignore();
+        }
+        self.budget
+    }
+
+    /// Returns the maximum number of tokens of reasoning, and true if its text is not shown.
+    pub(crate) fn budget_and_hiding(self) -> (Option<usize>, bool) {
+        (self.budget, self.display.is_some_and(|at| at.value() == "omitted"))
+    }
 }
 
 fn enable(enabled: bool, variables: &mut Map<String, Value>) {
@@ -40,10 +63,13 @@ fn enable(enabled: bool, variables: &mut Map<String, Value>) {
 }
 
 /// Parses `thinking`: a boolean, or an object with `type` and `budget_tokens`.
-fn read_thinking(at: Place, variables: &mut Map<String, Value>) -> Result<Option<i64>, RequestError> {
+fn read_thinking(
+    at: Place,
+    variables: &mut Map<String, Value>,
+) -> Result<(Option<i64>, Option<Place>), RequestError> {
     if at.value().is_boolean() {
         enable(at.bool()?, variables);
-        return Ok(None);
+        return Ok((None, None));
     }
     let mut fields = at.fields()?;
     let known = |name: &str| match name {
@@ -57,9 +83,12 @@ fn read_thinking(at: Place, variables: &mut Map<String, Value>) -> Result<Option
         enable(enabled, variables);
     }
     let budget = fields.read("budget_tokens", |at| at.integer(0, "at least 0"))?;
-    fields.ignore("display");
+    let display = fields.take("display");
+    if let Some(at) = &display {
+        at.one_of(|name| ["summarized", "omitted"].contains(&name).then_some(()), "summarized and omitted")?;
+    }
     fields.finish_strictly()?;
-    Ok(budget)
+    Ok((budget, display))
 }
 
 /// Parses `reasoning`: an object with `effort`, `enabled` and `max_tokens`.

@@ -80,8 +80,15 @@ pub(crate) fn read_functions(fields: &mut Fields) -> Result<Option<Tools>, Reque
             _ => Ok(None),
         };
     }
-    if fields.get("tools").is_some() {
-        return Err(RequestError::field("functions", Problem::Conflict { other: "tools" }));
+    // Some clients send the newer fields too, with values that ask for nothing.
+    for (name, asks_nothing) in [
+        ("tools", (|value| value.as_array().is_some_and(Vec::is_empty)) as fn(&Value) -> bool),
+        ("tool_choice", |value| value == "none" || value == "auto"),
+        ("parallel_tool_calls", Value::is_boolean),
+    ] {
+        if fields.take(name).is_some_and(|at| !asks_nothing(at.value())) {
+            return Err(RequestError::field("functions", Problem::Conflict { other: name }));
+        }
     }
     let set = Tools { tools: functions, required: false, parallel: false };
     chosen(set, choice.unwrap_or(Choice::Auto), "function_call").map(Some)
@@ -248,8 +255,9 @@ fn within(places: Vec<Place>, field: &'static str) -> Result<Vec<Place>, Request
     Err(RequestError::field(field, Problem::TooMany { given: places.len(), limit: MAX_TOOLS }))
 }
 
-/// Parses a tool. Returns `None` for a tool that only a host can run, such as a search of the web: it is
-/// noted as ignored, because a model without it writes the same answers as a model that never calls it.
+/// Parses a tool. Returns `None` for a tool without a schema, which only its own host or its own models
+/// know, such as a search of the web. It is noted as ignored: a model without it answers like a model
+/// that never calls it.
 fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, RequestError> {
     let mut fields = at.clone().fields()?;
     let kind = fields.take("type");

@@ -87,7 +87,7 @@ impl ResponseRequest {
         messages.extend(said);
         let store = fields.read("store", Place::bool)?.unwrap_or(true);
         let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
-        let budget = read_thinking(&mut fields, &mut variables)?;
+        let budget = read_thinking(&mut fields, &mut variables)?.budget();
         let format = fields.read("text", |at| read_text(at, &mut variables))?.flatten();
         let limit = fields.read("max_output_tokens", Place::positive)?;
         let mut chat = ChatRequest {

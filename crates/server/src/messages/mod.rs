@@ -41,11 +41,13 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
 pub(crate) async fn count_tokens(
     State(app): State<App>,
     JsonBody(body): JsonBody,
-) -> Result<Json<CountedTokens>, ApiError> {
+) -> Result<Response, ApiError> {
     let chat = MessagesRequest::from_json(&body)?.chat;
     app.check_ignored(&chat.ignored)?;
+    let ignored = chat.ignored.clone();
     let served = app.model(app.known_model(&chat.model)).await?;
-    app.offload(move || Ok(Json(CountedTokens { input_tokens: served.prompt_tokens(&chat)? }))).await
+    let input_tokens = app.offload(move || served.prompt_tokens(&chat)).await?;
+    Ok(with_ignored(Json(CountedTokens { input_tokens }), &ignored))
 }
 
 impl App {

@@ -80,6 +80,23 @@ async fn a_call_follows_a_begun_message() {
 }
 
 #[tokio::test]
+async fn a_begun_call_is_refused_and_nothing_is_repeated() {
+    let add = json!({"type": "function", "function": {"name": "add", "parameters": {
+        "type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false}}});
+    let fields = json!({"continue_final_message": true, "tools": [add]});
+    let app = native("I lo<to and no call");
+    let start = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\"";
+    let refused = chat(&app, &begun(start, fields.clone())).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text);
+    assert_eq!(refused.json()["error"]["param"], "messages");
+    for (start, rest) in
+        [("I lo<", "to and no call"), ("I lo<to", " and no call"), ("I lo<to and no call", "")]
+    {
+        assert_eq!(chat(&app, &begun(start, fields.clone())).await.content(), rest);
+    }
+}
+
+#[tokio::test]
 async fn only_a_message_of_the_assistant_can_be_continued() {
     let app = native("a");
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});

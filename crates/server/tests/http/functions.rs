@@ -27,6 +27,8 @@ async fn a_function_is_called() {
         );
         assert!(choice["message"].get("tool_calls").is_none());
     }
+    let both = json!({"functions": [add()], "tools": [], "tool_choice": "auto", "parallel_tool_calls": true});
+    assert_eq!(chat(&app, &both).await.json()["choices"][0]["finish_reason"], "function_call");
     let none = chat(&app, &json!({"functions": [add()], "function_call": "none"})).await;
     assert_eq!(none.content(), CALL);
 }
