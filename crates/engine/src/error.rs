@@ -88,6 +88,14 @@ impl RequestError {
         matches!(self.0, RequestKind::PromptTooLong { .. } | RequestKind::TextTooLong { .. })
     }
 
+    /// Returns the number of tokens of a prompt that does not fit the context, and the context length.
+    pub const fn overlong_prompt(&self) -> Option<(usize, usize)> {
+        match self.0 {
+            RequestKind::PromptTooLong { given, limit, .. } => Some((given, limit)),
+            _ => None,
+        }
+    }
+
     /// Returns the request field at fault, by its OpenAI name.
     pub const fn field(&self) -> Option<&'static str> {
         match self.0 {

@@ -38,8 +38,8 @@ pub struct Request {
     /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
     /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
-    /// True to report the log-probabilities of the prompt's tokens too, except the first. Requires
-    /// `logprobs`. Only such a request may have a budget of 0 tokens.
+    /// True to report the log-probabilities of the prompt's tokens too, except the first, and of the token
+    /// that ends the output. Requires `logprobs`. Only such a request may have a budget of 0 tokens.
     pub prompt_logprobs: bool,
     /// Text at the end of the prompt that already belongs to the answer. The constraint covers this text
     /// and the output.

@@ -89,6 +89,8 @@ pub(crate) enum Problem {
     BadName,
     #[error("expected a schema of type `object`, since arguments are an object")]
     NotOfObjects,
+    #[error("this server keeps no threads; send the whole conversation in `messages`")]
+    Thread,
     #[error("expected `content` or `tool_calls`")]
     SaysNothing,
     #[error("only a last message of the assistant, with content and without calls, can be continued")]
@@ -112,6 +114,7 @@ impl RequestError {
         match problem {
             Problem::NoResponse { .. } => Some("previous_response_not_found"),
             Problem::NoConversation { .. } => Some("conversation_not_found"),
+            Problem::Thread => Some(crate::anthropic::THREADS),
             _ => None,
         }
     }

@@ -1,15 +1,15 @@
 //! Errors in the format of the API that a request belongs to.
 //!
 //! Handlers and middleware return [`ApiError`](crate::ApiError), whose response has OpenAI's format. It
-//! also carries its message, so that this middleware can write the body again.
+//! also carries its details, so that this middleware can write the body again.
 
 use axum::Json;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use formwork_openai::anthropic::{Failure, FailureBody};
+use formwork_openai::anthropic::{self, Failure, FailureBody};
 use serde_json::{Value, json};
 
 use crate::answer::new_id;
@@ -20,9 +20,40 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Header of all requests to Anthropic's API.
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Message of an error response, for people.
+/// Details of an error response, from which its body is written again.
 #[derive(Clone)]
-pub(crate) struct ErrorMessage(pub(crate) String);
+pub(crate) struct ErrorDetails {
+    /// Message for a person.
+    pub(crate) message: String,
+    /// Field of a constraint that the message is about. OpenAI's format has it beside the message.
+    pub(crate) field: Option<String>,
+    /// Number of tokens of a prompt that does not fit the context, and the context length.
+    pub(crate) overlong_prompt: Option<(usize, usize)>,
+    /// Name of a field without which a client may send the request again.
+    pub(crate) unsupported: Option<String>,
+}
+
+impl ErrorDetails {
+    /// Returns the message with the field that it is about.
+    fn placed(&self) -> String {
+        match &self.field {
+            Some(field) => format!("`{field}`: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// Converts the error of a response with an HTTP status to Anthropic's form.
+    fn of_anthropic(self, status: StatusCode) -> Failure {
+        // Anthropic's clients read the numbers from this wording, and shorten the conversation.
+        let message = match self.overlong_prompt {
+            Some((given, limit)) => format!("prompt is too long: {given} tokens > {limit} maximum"),
+            None => self.placed(),
+        };
+        let details =
+            self.unsupported.map(|field| json!({ "error_code": anthropic::THREADS, "unsupported": [field] }));
+        Failure { details, ..Failure::new(status.as_u16(), message) }
+    }
+}
 
 /// API with an own format of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,13 +87,13 @@ impl Dialect {
 pub(crate) async fn convert(request: Request, next: Next) -> Response {
     let dialect = Dialect::of(&request);
     let response = next.run(request).await;
-    let message = response.extensions().get::<ErrorMessage>().map(|message| message.0.clone());
-    match (dialect, message) {
-        (Dialect::Anthropic, message) => {
+    let details = response.extensions().get::<ErrorDetails>().cloned();
+    match (dialect, details) {
+        (Dialect::Anthropic, details) => {
             let id = new_id("req_");
-            let mut response = match message {
-                Some(message) => {
-                    let error = Failure::new(response.status().as_u16(), message);
+            let mut response = match details {
+                Some(details) => {
+                    let error = details.of_anthropic(response.status());
                     let body = FailureBody { kind: "error".to_owned(), error, request_id: id.clone() };
                     with_body(response, &json!(body))
                 }
@@ -73,7 +104,7 @@ pub(crate) async fn convert(request: Request, next: Next) -> Response {
             }
             response
         }
-        (Dialect::Ollama, Some(message)) => with_body(response, &json!({ "error": message })),
+        (Dialect::Ollama, Some(details)) => with_body(response, &json!({ "error": details.placed() })),
         _ => response,
     }
 }

@@ -7,13 +7,14 @@ use axum::response::{IntoResponse, Response};
 use formwork_engine::{GenerationError, RequestError};
 use formwork_grammar::GrammarError;
 use formwork_lm::TemplateError;
+use formwork_openai::anthropic::THREADS;
 use formwork_openai::{Failure, FailureBody};
 use formwork_protocol::directives::RegistryError;
 use formwork_protocol::{BackendError, Category};
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
-use crate::dialect::ErrorMessage;
+use crate::dialect::ErrorDetails;
 use crate::responses::StoreError;
 
 /// Error of a model that failed to load.
@@ -333,6 +334,33 @@ impl ApiError {
         }
     }
 
+    /// Returns the number of tokens of a prompt that does not fit the context, and the context length.
+    fn overlong_prompt(&self) -> Option<(usize, usize)> {
+        match &*self.0 {
+            Kind::TooLong(source) | Kind::PromptTooLong(source) | Kind::DescriptionTooLong { source, .. } => {
+                source.overlong_prompt()
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the field of a constraint that is at fault.
+    fn constraint(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::Constraint { field, .. } => Some(field),
+            Kind::Tool { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of a field that a client may leave out to be understood.
+    fn unsupported(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::Body(error) if error.code() == Some(THREADS) => error.param(),
+            _ => None,
+        }
+    }
+
     /// Returns true if a constraint has to be compiled first.
     pub(crate) fn is_uncompiled(&self) -> bool {
         matches!(*self.0, Kind::Uncompiled)
@@ -398,7 +426,12 @@ impl IntoResponse for ApiError {
             tracing::debug!(error = %self, "request rejected");
         }
         let mut response = (self.status(), axum::Json(self.body())).into_response();
-        response.extensions_mut().insert(ErrorMessage(self.to_string()));
+        response.extensions_mut().insert(ErrorDetails {
+            message: self.to_string(),
+            field: self.constraint().map(str::to_owned),
+            overlong_prompt: self.overlong_prompt(),
+            unsupported: self.unsupported().map(str::to_owned),
+        });
         let header = match &*self.0 {
             Kind::Busy(_) | Kind::NoRoom { .. } | Kind::TooManyRuns => {
                 Some((RETRY_AFTER, HeaderValue::from_static("1")))

@@ -294,6 +294,9 @@ impl Sequence {
         let is_stop =
             self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
         if is_stop || self.tokenizer.vocabulary().is_end(token) {
+            if self.request.prompt_logprobs {
+                self.delivery.token(token, Some(logits));
+            }
             return Ok(self.finish(FinishReason::Stop));
         }
         if let Some(matcher) = &mut matcher {

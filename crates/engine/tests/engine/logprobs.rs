@@ -160,6 +160,14 @@ fn reports_a_prompt_without_an_output() {
         assert_eq!(given.finish().reason, formwork_engine::FinishReason::Length);
         assert_eq!(given.finish().usage.completion_tokens, 0);
     }
+    // The token that ends an output is reported beside its prompt.
+    let ends = start(Shared::new(crate::fixture::says(b"ab")), EngineOptions::default());
+    for (prompt_logprobs, reported) in [(true, 3), (false, 2)] {
+        let asked = Request { logprobs: Some(0), prompt_logprobs, ..request("x>") };
+        let given = run(&ends, &asked);
+        assert_eq!((given.text.as_str(), given.logprobs.len()), ("ab", reported));
+        assert_eq!(given.finish().usage.completion_tokens, 2);
+    }
     let error = engine.generate(Request { max_tokens: Some(0), ..request("abc") }).err().unwrap();
     assert_eq!(error.to_string(), "the budget must be at least 1 token");
 }

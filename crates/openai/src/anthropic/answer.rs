@@ -69,8 +69,10 @@ pub enum Block {
 pub enum StopReason {
     /// The answer is complete.
     EndTurn,
-    /// The token limit was reached.
+    /// The token limit of the request was reached.
     MaxTokens,
+    /// The end of the model's context was reached.
+    ModelContextWindowExceeded,
     /// A stop sequence was generated.
     StopSequence,
     /// The model called one or more tools.
@@ -193,7 +195,7 @@ pub struct CountedTokens {
 }
 
 /// Body of an error response.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FailureBody {
     /// Always `error`.
     #[serde(rename = "type")]
@@ -205,14 +207,20 @@ pub struct FailureBody {
 }
 
 /// Error in Anthropic's format.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Failure {
     /// Class of the error, such as `invalid_request_error`.
     #[serde(rename = "type")]
     pub class: String,
     /// Message for a person, in one line.
     pub message: String,
+    /// Details for programs. Absent unless the error has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
 }
+
+/// Code of an error about a conversation that the server should keep.
+pub const THREADS: &str = "thread_unsupported_request";
 
 impl Failure {
     /// Creates the error of a response with an HTTP status.
@@ -228,7 +236,7 @@ impl Failure {
             504 => "timeout_error",
             _ => "api_error",
         };
-        Self { class: class.to_owned(), message }
+        Self { class: class.to_owned(), message, details: None }
     }
 }
 

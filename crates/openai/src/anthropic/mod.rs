@@ -9,6 +9,6 @@ mod request;
 
 pub use answer::{
     Block, BlockDelta, CountedTokens, Ending, Failure, FailureBody, Message, MessageEvent, Model, ModelList,
-    StopReason, Usage,
+    StopReason, THREADS, Usage,
 };
 pub use request::MessagesRequest;

@@ -61,6 +61,10 @@ impl MessagesRequest {
             chat_template_kwargs: variables,
             ignored: IgnoredFields::default(),
         };
+        if let Some(at) = fields.take("thread") {
+            // A client that gets this error sends whole conversations from then on.
+            return Err(at.error(Problem::Thread));
+        }
         // These concern hosts: where a request runs, and what they keep or call for it. A prompt is never
         // shortened here, whatever `context_management` allows.
         for name in

@@ -12,6 +12,8 @@ use crate::error::ApiError;
 pub(super) struct Growing {
     message: Message,
     hides_thoughts: bool,
+    /// Token limit of the request.
+    max_tokens: Option<usize>,
     /// Text of the last block, if the block is not complete.
     open: Option<Open>,
     /// Events since the last call of `take`.
@@ -33,8 +35,8 @@ enum Kind {
 
 impl Growing {
     /// Starts from a message without content.
-    pub(super) const fn new(message: Message, hides_thoughts: bool) -> Self {
-        Self { message, hides_thoughts, open: None, events: Vec::new() }
+    pub(super) const fn new(message: Message, hides_thoughts: bool, max_tokens: Option<usize>) -> Self {
+        Self { message, hides_thoughts, max_tokens, open: None, events: Vec::new() }
     }
 
     /// Returns the message so far.
@@ -122,6 +124,11 @@ impl Growing {
         self.close();
         let finish = &end.finish;
         let stop_reason = match finish.reason {
+            FinishReason::Length
+                if self.max_tokens.is_none_or(|max| max > finish.usage.completion_tokens) =>
+            {
+                StopReason::ModelContextWindowExceeded
+            }
             FinishReason::Length => StopReason::MaxTokens,
             FinishReason::Stop if end.called => StopReason::ToolUse,
             FinishReason::Stop if finish.stop_string.is_some() => StopReason::StopSequence,

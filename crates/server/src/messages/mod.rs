@@ -28,9 +28,10 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let served = app.model(app.known_model(&chat.model)).await?;
     let answer = Answer::new("msg_", &served.model.id);
     let (streams, ignored) = (chat.stream.is_some(), chat.ignored.clone());
+    let max_tokens = chat.parameters.max_tokens.map(|limit| limit.tokens);
     let mut started = Started::new(&app, served, chat).await?;
     let choice = started.choices.pop().ok_or(Kind::Panicked)?;
-    let growing = Growing::new(begun(&answer, started), hides_thoughts);
+    let growing = Growing::new(begun(&answer, started), hides_thoughts, max_tokens);
     if streams {
         return Ok(with_ignored(respond(choice, answer, growing), &ignored));
     }

@@ -221,6 +221,25 @@ async fn counted_tokens_are_those_of_the_prompt() {
 }
 
 #[tokio::test]
+async fn clients_learn_what_does_not_fit() {
+    let (app, small) = (app(babbles(100)), app(babbles(40)));
+    let long = post(&app, "/v1/messages", &ask(&json!({"system": "x".repeat(100)}))).await;
+    assert_eq!(long.status, StatusCode::BAD_REQUEST);
+    let message = long.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.starts_with("prompt is too long: 1") && message.ends_with(" tokens > 100 maximum"),
+        "{message}"
+    );
+    let thread = post(&app, "/v1/messages", &ask(&json!({"thread": {"type": "create"}}))).await;
+    let details = json!({"error_code": "thread_unsupported_request", "unsupported": ["thread"]});
+    assert_eq!((thread.status, &thread.json()["error"]["details"]), (StatusCode::BAD_REQUEST, &details));
+    let full = both(&small, json!({"seed": 1})).await;
+    assert_eq!(full["stop_reason"], "model_context_window_exceeded");
+    let cut = both(&app, json!({"seed": 1, "max_tokens": 2})).await;
+    assert_eq!(cut["stop_reason"], "max_tokens");
+}
+
+#[tokio::test]
 async fn errors_have_anthropics_form() {
     let app = native("Hello");
     for (path, body, status, class, message) in [
@@ -263,6 +282,10 @@ async fn errors_have_anthropics_form() {
         (refused.status.as_u16(), &refused.json()["error"]["type"]),
         (401, &json!("authentication_error"))
     );
+    let schema = json!({"type": "json_schema", "schema": {"type": "x"}});
+    let faulty = post(&app, "/v1/messages", &ask(&json!({"output_config": {"format": schema}}))).await;
+    let message = faulty.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("`output_config.format.schema`: #/type: "), "{message}");
     // Other paths keep OpenAI's form.
     assert!(post(&keyed, "/v1/responses", &json!({})).await.json()["error"]["code"].is_string());
 }

@@ -271,7 +271,7 @@ async fn refused_fields_are_named() {
         ),
         (
             json!({"format": {"type": "strnig"}}),
-            "#/type: `type`: unknown type `strnig`; expected string, number, integer, boolean, object, array or \
+            "`format`: #/type: `type`: unknown type `strnig`; expected string, number, integer, boolean, object, array or \
              null (did you mean `string`?)",
         ),
     ] {
