@@ -31,7 +31,7 @@ impl ChatFormat {
             return None;
         }
         if let Some(harmony) = &self.harmony {
-            return Some(harmony.answer(content, tools));
+            return Some(harmony.answer(content, tools, thoughts));
         }
         let body = self.body(content, tools);
         let Some(tags) = &self.thoughts else { return Some(body) };
@@ -114,14 +114,15 @@ impl CallFormat {
 
 impl Harmony {
     /// Returns the grammar of an answer: thoughts, then the final message or calls.
-    fn answer(&self, content: &Content, tools: &Tools) -> Part {
+    fn answer(&self, content: &Content, tools: &Tools, thoughts: Thoughts) -> Part {
         let on = |channel: &str| Part::sequence([Part::Token(self.channel), Part::literal(channel)]);
         let header = |channel: &str| Part::sequence([on(channel), Part::Token(self.message)]);
         let next = || Part::sequence([Part::Token(self.start), Part::literal("assistant")]);
-        let thoughts = Part::OneOf(vec![
-            Part::literal(""),
-            Part::sequence([header("analysis"), until(self.end, next())]),
-        ]);
+        let thinks = until(self.end, next());
+        let thoughts = match thoughts {
+            Thoughts::Begun => thinks,
+            _ => Part::OneOf(vec![Part::literal(""), Part::sequence([header("analysis"), thinks])]),
+        };
         let mut ways = Vec::new();
         if !tools.required {
             let words = match content {

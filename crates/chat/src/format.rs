@@ -108,12 +108,13 @@ impl ChatFormat {
         }
     }
 
-    /// Returns the text to append to a prompt so that the answer starts inside the thoughts.
-    ///
-    /// Returns `None` if the model has no thoughts, or if it uses the format of gpt-oss, which has
-    /// no such text.
+    /// Returns the text to append to a prompt so that the answer starts inside the thoughts. Returns
+    /// `None` if the model has no thoughts.
     pub fn thoughts_open(&self) -> Option<String> {
-        self.thoughts.as_ref().filter(|_| self.harmony.is_none()).map(|tags| tags.open.text() + "\n")
+        match &self.harmony {
+            Some(_) => Some(Harmony::ANALYSIS.to_owned()),
+            None => self.thoughts.as_ref().map(|tags| tags.open.text() + "\n"),
+        }
     }
 
     /// Returns the text that ends thoughts, for cutting them short. Returns `None` if the model has

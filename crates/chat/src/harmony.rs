@@ -24,6 +24,9 @@ impl Harmony {
     /// Spelling of the token that ends a message if another message follows.
     pub(crate) const END: &'static str = "<|end|>";
 
+    /// Start of the thoughts of an answer.
+    pub(crate) const ANALYSIS: &'static str = "<|channel|>analysis<|message|>";
+
     /// Returns the format, or `None` if the model does not use it. `before_words` is the text that
     /// the template writes before an assistant's words.
     pub(crate) fn of(before_words: &str, vocabulary: &Vocabulary) -> Option<Self> {

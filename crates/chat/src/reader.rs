@@ -41,7 +41,7 @@ impl Reader {
     /// with which [`ChatFormat::answer`] made the grammar of the answer.
     pub fn new(format: &ChatFormat, content: &Content, tools: &Tools, thoughts: Thoughts) -> Self {
         let kind = match &format.harmony {
-            Some(harmony) => Kind::Harmony(harmony::Channels::new(harmony)),
+            Some(harmony) => Kind::Harmony(harmony::Channels::new(harmony, thoughts == Thoughts::Begun)),
             None => Kind::Tagged(tagged::Tagged::new(format, content, tools, thoughts)),
         };
         Self { kind }

@@ -65,7 +65,7 @@ impl InfillRequest {
             prefix,
             suffix,
             begun,
-            files: fields.read("input_extra", read_files)?.unwrap_or_default(),
+            files: fields.read("input_extra", |at| read_files(&at))?.unwrap_or_default(),
             stream: fields.read("stream", Place::bool)?.unwrap_or(false),
             parameters: Parameters::read(&mut fields)?,
             format: read_format(&mut fields)?,
@@ -88,7 +88,7 @@ impl InfillRequest {
     }
 }
 
-fn read_files(at: Place) -> Result<Vec<InfillFile>, RequestError> {
+fn read_files(at: &Place) -> Result<Vec<InfillFile>, RequestError> {
     let places = at.clone().list("an array of files")?;
     if places.len() > MAX_FILES {
         return Err(at.error(Problem::TooMany { given: places.len(), limit: MAX_FILES }));

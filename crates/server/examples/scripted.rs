@@ -74,8 +74,8 @@ impl ChatTemplate for Template {
             for call in message.fields.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
                 let (name, arguments) = (&call["function"]["name"], &call["function"]["arguments"]);
                 let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
-                text +=
-                    &format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>");
+                let call = format!("{{\"name\": {name}, \"arguments\": {arguments}}}");
+                text.extend(["<tool_call>\n", &call, "\n</tool_call>"]);
             }
             text.push('\n');
         }

@@ -139,7 +139,9 @@ fn what_a_grammar_writes_is_read_the_same_in_any_pieces() {
         for content in [Content::Free, Content::Shaped(shape.clone())] {
             for (required, parallel) in [(false, true), (false, false), (true, true), (true, false)] {
                 let tools = Tools { required, parallel, ..tools() };
-                let thoughts = format.thoughts("user: Hi\nassistant: ");
+                // A prompt may end inside the thoughts.
+                let begun = random.below(2) == 1 && format.thoughts_open().is_some();
+                let thoughts = if begun { Thoughts::Begun } else { format.thoughts("user: Hi\nassistant: ") };
                 let part = format.answer(&content, &tools, thoughts).expect("bounded");
                 let grammar =
                     Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect("good");
@@ -236,6 +238,29 @@ fn thoughts_come_before_the_rest() {
     }
     assert_eq!(read("42 <think>", Thoughts::Possible), [Delta::Content("42 <think>".to_owned())]);
     assert_eq!(read("So <b>…", Thoughts::Begun), expected[..1]);
+}
+
+#[test]
+fn a_prompt_may_end_inside_the_thoughts_of_gpt_oss() {
+    let (_, source) = templates().into_iter().find(|(name, _)| *name == "harmony").expect("a template");
+    let format = format_of(&source);
+    assert_eq!(format.thoughts_open().as_deref(), Some("<|channel|>analysis<|message|>"));
+    let vocabulary = vocabulary();
+    let token = |text: &str| {
+        let found = vocabulary.ids().find(|&token| vocabulary.bytes(token) == text.as_bytes());
+        Err(found.expect("a token"))
+    };
+    let text = |text: &str| text.chars().map(Ok).collect::<Vec<_>>();
+    let mut symbols = text("So.");
+    symbols.extend([token("<|end|>"), token("<|start|>")]);
+    symbols.extend(text("assistant"));
+    symbols.push(token("<|channel|>"));
+    symbols.extend(text("final"));
+    symbols.push(token("<|message|>"));
+    symbols.extend(text("42"));
+    let reader = Reader::new(&format, &Content::Free, &Tools::default(), Thoughts::Begun);
+    let expected = [Delta::Thought("So.".to_owned()), Delta::Content("42".to_owned())];
+    assert_eq!(read(reader, &symbols, &mut Random::new(3), 50), expected);
 }
 
 #[test]

@@ -21,9 +21,11 @@ enum Place {
 }
 
 impl Channels {
-    pub(super) fn new(harmony: &Harmony) -> Self {
+    /// Creates a reader of an answer that starts with a header, or inside the thoughts.
+    pub(super) fn new(harmony: &Harmony, in_thoughts: bool) -> Self {
         // A header may name the recipient before the first channel token.
-        Self { harmony: harmony.clone(), place: Place::Header(String::new()) }
+        let place = if in_thoughts { Place::Thought } else { Place::Header(String::new()) };
+        Self { harmony: harmony.clone(), place }
     }
 
     pub(super) fn text(&mut self, text: &str, deltas: &mut Deltas) {
