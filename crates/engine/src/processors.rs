@@ -17,8 +17,9 @@ pub(crate) struct LogitsProcessors {
 }
 
 impl LogitsProcessors {
-    /// Creates the state at the start of an output, where the constraint is at `matcher`. May take a while with a long prompt, which DRY
-    /// searches for sequence breakers.
+    /// Creates the state at the start of an output. `matcher` is the position in the constraint.
+    ///
+    /// DRY searches the prompt for sequence breakers, which takes a while for a long prompt.
     pub(crate) fn new(request: &Request, matcher: Option<Matcher>, tokenizer: &Tokenizer) -> Self {
         Self {
             matcher,

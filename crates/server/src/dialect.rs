@@ -25,7 +25,7 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 pub(crate) struct ErrorDetails {
     /// Message for a person.
     pub(crate) message: String,
-    /// Field of a constraint that the message is about. OpenAI's format has it beside the message.
+    /// Field of a constraint that the message is about. OpenAI's format names the field in `param`.
     pub(crate) field: Option<String>,
     /// Number of tokens of a prompt that does not fit the context, and the context length.
     pub(crate) overlong_prompt: Option<(usize, usize)>,

@@ -218,7 +218,7 @@ fn a_constraint_covers_the_begun_text() {
     let error = engine.generate(begun(grammar, "true and")).err().unwrap();
     assert_eq!(error.to_string(), "the beginning of the answer does not match the constraint");
     assert_eq!(error.field(), Some("messages"));
-    // The budget counts what is left.
+    // The budget limits the output without the begun text.
     let left = Request { max_tokens: Some(4), ..begun(grammar, "true or false: a") };
     assert_eq!(run(&engine, &left).text.len(), 4);
     // A stop string counts where the whole text may end.

@@ -83,7 +83,7 @@ impl MessagesRequest {
 }
 
 /// Parses `output_config`, its older name `output_format`, and the constraints by the names of other
-/// servers, of which at most one may be given. An effort becomes a variable of the template.
+/// servers. At most one format may be given. An effort becomes a variable of the template.
 fn read_formats(
     fields: &mut Fields,
     variables: &mut Map<String, Value>,
