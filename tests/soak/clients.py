@@ -7,7 +7,7 @@ import time
 
 import asks
 from asks import Wrong
-from connection import Connection, head, request
+from connection import Connection, fetch, head, request
 
 CHAT = "/v1/chat/completions"
 # No answer may take longer, hostile or not.
@@ -110,6 +110,39 @@ async def streamed(server, body):
         if not ended:
             raise Wrong("the stream ends without [DONE]")
     return {"content": content, "tool_calls": calls}, finish
+
+
+async def stored(server, rng):
+    """Continues stored responses, reads them again, and deletes some. A response may have made room for newer ones."""
+    previous = None
+    for _ in range(rng.randrange(2, 5)):
+        word = asks.word(rng)
+        body = {
+            "model": server.model,
+            "input": f"Say {word}.",
+            "text": {"format": {"type": "json_schema", "name": "w", "schema": {"const": word}}},
+            "max_output_tokens": 48,
+            "previous_response_id": previous,
+        }
+        answered = await server.ask(body, path="/v1/responses")
+        if answered.status == 400 and previous:
+            check_error(answered)
+            if answered.json()["error"]["code"] != "previous_response_not_found":
+                raise Wrong(f"not continued: {answered.body[:300]!r}")
+            return
+        answered = check_answered(answered)
+        [item] = answered["output"]
+        if item["content"][0]["text"] != json.dumps(word) or answered["previous_response_id"] != previous:
+            raise Wrong(f"expected {word}, got {answered}")
+        previous = answered["id"]
+    path = f"/v1/responses/{previous}"
+    again = await server.get(path)
+    if again.status != 404 and again.json() != answered:
+        raise Wrong(f"another response came back: {again.body[:300]!r}")
+    if rng.random() < 0.3:
+        gone = await fetch(server.address, path, key=server.key, method="DELETE")
+        if gone.status not in (200, 404):
+            raise Wrong(f"not deleted: {gone.body[:300]!r}")
 
 
 async def hostile(server, rng):
@@ -330,7 +363,7 @@ WAYS = {
 }
 # What is not a request that a route was given: the connection's own errors have no body.
 MAY_BE_CUT_OFF = {"bad chunks", "two lengths", "many headers", "long header", "not HTTP", "half-closed"}
-KINDS = {"leave": leaver, "structure": structured, "tools": with_tools, "hostile": hostile}
+KINDS = {"leave": leaver, "structure": structured, "tools": with_tools, "stored": stored, "hostile": hostile}
 
 
 async def client(server, kind, number, until, tally):

@@ -85,8 +85,8 @@ class Connection:
         assert not rest, "the stream ends within an event"
 
 
-async def fetch(address, path, body=None, key=None):
+async def fetch(address, path, body=None, key=None, method="GET"):
     """One response on a connection of its own."""
     async with Connection.open(address) as connection:
-        await connection.write(head(path, method="GET", key=key) if body is None else request(path, body, key))
+        await connection.write(head(path, method=method, key=key) if body is None else request(path, body, key))
         return await connection.response()

@@ -3,7 +3,8 @@
 
     soak.py --binary target/debug/formwork --minutes 10 --json report.json
 
-A third of the clients leave in the midst of answers, a third want structured output, the others use tools or mean harm. Meanwhile a
+A third of the clients leave in the midst of answers, a quarter want structured output, the others use tools, continue stored
+responses or mean harm. Meanwhile a
 fixed set of requests with seeds is answered alone, under this load, and alone again, and must come out the same. What is checked:
 
 - every finished answer with a constraint is valid and carries the word that was its request's own;
@@ -26,7 +27,9 @@ from clients import KINDS, check_answered, client
 from server import Server, arguments
 
 FIXED_CLIENTS = 4
-SHARES = {"leave": 1 / 3, "structure": 1 / 3, "tools": 1 / 6, "hostile": 1 / 6}
+SHARES = {"leave": 1 / 3, "structure": 1 / 4, "tools": 1 / 8, "stored": 1 / 6, "hostile": 1 / 8}
+# Small, so that responses make room for newer ones while others continue them.
+STORE = ["--responses-store-entries", "40", "--responses-store-bytes", "200000"]
 
 
 class Tally:
@@ -222,7 +225,7 @@ def main():
     parser.add_argument("--fixed", type=int, default=100, help="requests of the fixed set")
     parser.add_argument("--kinds", default=",".join(KINDS), type=lambda text: text.split(","), help="of clients")
     options = parser.parse_args()
-    with Server.of(options) as server:
+    with Server.of(options, *STORE) as server:
         report = asyncio.run(soak(server, options))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1))
