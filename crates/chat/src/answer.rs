@@ -27,7 +27,9 @@ impl ChatFormat {
     /// content may also be followed by a call. If [`Tools::required`] is true, only calls are
     /// allowed.
     pub fn answer(&self, content: &Content, tools: &Tools, thoughts: Thoughts) -> Option<Part> {
-        if tools.tools.is_empty() && *content == Content::Free {
+        // Without a grammar, gpt-oss could think again after its thoughts were ended.
+        let is_bounded = self.harmony.is_some() && thoughts == Thoughts::Begun;
+        if tools.tools.is_empty() && *content == Content::Free && !is_bounded {
             return None;
         }
         if let Some(harmony) = &self.harmony {

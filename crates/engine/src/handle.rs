@@ -3,7 +3,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use formwork_grammar::Matcher;
 use formwork_lm::{Abilities, AdapterId};
 use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -50,7 +49,7 @@ impl EngineHandle {
     /// Returns an error if the request is invalid (see [`RequestError`]), too many requests are
     /// waiting, or the engine has stopped.
     pub fn generate(&self, request: Request) -> Result<Generation, RequestError> {
-        let mut generations = self.submit(vec![request])?;
+        let mut generations = self.submit(&request, 1)?;
         generations.pop().ok_or_else(|| RequestKind::Stopped.into())
     }
 
@@ -61,29 +60,24 @@ impl EngineHandle {
     /// # Errors
     /// Returns an error under the same conditions as [`EngineHandle::generate`].
     pub fn generate_many(&self, request: &Request, count: usize) -> Result<Vec<Generation>, RequestError> {
-        let nth = |index: usize| {
-            let mut request = request.clone();
-            request.sampling.seed = request.sampling.seed.wrapping_add(index as u64);
-            request
-        };
-        self.submit((0..count).map(nth).collect())
+        self.submit(request, count)
     }
 
-    fn submit(&self, requests: Vec<Request>) -> Result<Vec<Generation>, RequestError> {
-        let start = |request: &Request| {
-            let mut matcher = request.matcher(&self.tokenizer)?;
-            let budget = self.check(request, matcher.as_mut())?;
-            Ok::<_, RequestError>((matcher, budget))
-        };
-        let starts = requests.iter().map(start).collect::<Result<Vec<_>, _>>()?;
-        let seats = self.seats(requests.len())?;
+    fn submit(&self, request: &Request, count: usize) -> Result<Vec<Generation>, RequestError> {
+        // The length comes first, since the start of the constraint may take long.
+        self.check(request)?;
+        let mut matcher = request.matcher(&self.tokenizer)?;
+        let budget = request.budget(self.context_len, matcher.as_mut())?;
+        let seats = self.seats(count)?;
         let arrived = Instant::now();
         let (mut arrivals, mut generations) = (Vec::new(), Vec::new());
-        for ((request, (matcher, budget)), seat) in requests.into_iter().zip(starts).zip(seats) {
+        for (index, seat) in seats.into_iter().enumerate() {
+            let mut request = request.clone();
+            request.sampling.seed = request.sampling.seed.wrapping_add(index as u64);
             let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
             // Created here instead of on the engine thread: there, other requests would wait, and a
             // panic would end them all.
-            let processors = LogitsProcessors::new(&request, matcher, &self.tokenizer);
+            let processors = LogitsProcessors::new(&request, matcher.clone(), &self.tokenizer);
             arrivals.push(Arrival {
                 request,
                 adapter: self.adapter,
@@ -99,12 +93,12 @@ impl EngineHandle {
         Ok(generations)
     }
 
-    /// Checks a request against the model and returns its token budget.
-    fn check(&self, request: &Request, matcher: Option<&mut Matcher>) -> Result<usize, RequestError> {
+    /// Checks a request against the model, except its constraint.
+    fn check(&self, request: &Request) -> Result<(), RequestError> {
         if !self.abilities.generates {
             return Err(RequestKind::NoGeneration { purpose: self.abilities.describe() }.into());
         }
-        let budget = request.budget(self.context_len, matcher)?;
+        request.check(self.context_len)?;
         if request.prompt_logprobs && request.prompt.len().min(self.prompt_grain) > MOST_ROWS {
             return Err(RequestKind::TooManyRows { limit: MOST_ROWS }.into());
         }
@@ -121,7 +115,7 @@ impl EngineHandle {
         if let Some(&TokenId(given)) = request.stop_tokens.iter().find(|token| token.index() >= limit) {
             return Err(RequestKind::StopOutside { given, limit }.into());
         }
-        Ok(budget)
+        Ok(())
     }
 
     fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RequestError> {

@@ -98,6 +98,13 @@ impl Outbox {
         }
     }
 
+    /// Reports the token that ends the output, without adding to the sum of log-probabilities.
+    pub(crate) fn ending(&mut self, token: TokenId, logits: &[f32]) {
+        if let Some(top) = self.top {
+            let _ = self.outputs.send(Output::Token(logprob(token, logits, top)));
+        }
+    }
+
     /// Holds the tokens of a prompt except the first, before any output.
     pub(crate) fn prompt(&mut self, prompt: &[TokenId]) {
         if self.top.is_some() {

@@ -38,8 +38,9 @@ pub struct Request {
     /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
     /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
-    /// True to report the log-probabilities of the prompt's tokens too, except the first, and of the token
-    /// that ends the output. Requires `logprobs`. Only such a request may have a budget of 0 tokens.
+    /// True to report the log-probabilities of the prompt's tokens too, except the first. The token that
+    /// ends the output is reported as well. Requires `logprobs`. Only such a request may have a budget of
+    /// 0 tokens.
     pub prompt_logprobs: bool,
     /// Text at the end of the prompt that already belongs to the answer. The constraint covers this text
     /// and the output.
@@ -114,20 +115,19 @@ impl Request {
             if !spelt.eq(self.begun.as_bytes()) {
                 return Err(RequestKind::Unspellable.into());
             }
-            for token in tokens {
+            for (index, token) in tokens.into_iter().enumerate() {
                 matcher.commit(token).map_err(|_| RequestKind::BegunNotAllowed)?;
+                if index % 1024 == 1023 {
+                    // Only a mask lets the matcher leave caches that are full.
+                    matcher.mask();
+                }
             }
         }
         Ok(Some(matcher))
     }
 
-    /// Checks the request against a context of `context_len` tokens and returns its token budget.
-    /// `matcher` is the start of the constraint.
-    pub(crate) fn budget(
-        &self,
-        context_len: usize,
-        matcher: Option<&mut Matcher>,
-    ) -> Result<usize, RequestError> {
+    /// Checks the request against a context of `context_len` tokens, except the constraint.
+    pub(crate) fn check(&self, context_len: usize) -> Result<(), RequestError> {
         self.sampling.check()?;
         self.penalties.check()?;
         self.dry.check()?;
@@ -148,10 +148,20 @@ impl Request {
         if self.reasoning.as_ref().is_some_and(|reasoning| reasoning.close.is_empty()) {
             return Err(RequestKind::EmptyReasoningEnd.into());
         }
-        let left = context_len.saturating_sub(self.prompt.len());
-        if left == 0 && !(only_prompt && self.prompt.len() == context_len) {
+        if self.prompt.len() + usize::from(!only_prompt) > context_len {
             return Err(too_long(self.prompt.len(), 1, context_len));
         }
+        Ok(())
+    }
+
+    /// Returns the token budget of a [checked](Self::check) request. `matcher` is the start of the
+    /// constraint.
+    pub(crate) fn budget(
+        &self,
+        context_len: usize,
+        matcher: Option<&mut Matcher>,
+    ) -> Result<usize, RequestError> {
+        let left = context_len.saturating_sub(self.prompt.len());
         let budget = self.max_tokens.map_or(left, |max| max.min(left));
         if let Some(matcher) = matcher
             && self.on_budget == OnBudget::Close

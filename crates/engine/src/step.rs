@@ -19,8 +19,8 @@ use crate::sequence::{Feed, Progress, Sequence};
 /// equally long with or without the short pieces in their pass.
 const SHORT: usize = 32;
 
-/// Maximum number of prompt tokens in a step whose logits are computed. Each row is as long as the
-/// vocabulary.
+/// Number of prompt tokens in a step whose logits are computed, rounded up to a multiple of the model's
+/// grain. Each row is as long as the vocabulary.
 const ROWS: usize = 64;
 
 /// Tokens that a sequence reads in a step.
@@ -78,12 +78,16 @@ impl Engine {
         let is_awaited = needs.iter().any(|need| need.is_generated());
         let for_prompts = if rests { 0 } else { self.prompt_tokens(is_awaited) };
         let grain = self.model.prompt_grain();
-        let mut counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
-        for (count, sequence) in counts.iter_mut().zip(&self.running) {
-            if sequence.reports_prompt() {
-                *count = (*count).min(ROWS.next_multiple_of(grain.max(1)));
+        let rows = ROWS.next_multiple_of(grain.max(1));
+        // The scheduler sees only as much of a prompt as the step may read of it.
+        let readable = |(need, sequence): (&Need, &Sequence)| match *need {
+            Need::Prompt { read, len } if sequence.reports_prompt() => {
+                Need::Prompt { read, len: len.min(read + rows) }
             }
-        }
+            need => need,
+        };
+        let readable: Vec<Need> = needs.iter().zip(&self.running).map(readable).collect();
+        let counts = scheduler::tokens(&readable, self.options.step_tokens, for_prompts, grain);
         let Passes { mut together, mut alone } = self.passes(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         let reads_prompts = together.iter().chain(&alone).any(|turn| !turn.generates());

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::chat::{ChunkUsage, FinishReason};
 use crate::error::Problem;
-use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
+use crate::request::{Fields, Parameters, Place, StreamOptions, TokenLimit, take_without_effect};
 use crate::{Format, IgnoredFields, RequestError, request};
 
 /// Maximum number of prompts in a request. Also the maximum value of `best_of`.
@@ -70,6 +70,10 @@ impl CompletionRequest {
         {
             return Err(at.error(Problem::Needs { other: "echo" }));
         }
+        if only_echo && fields.get("max_completion_tokens").is_some() {
+            let problem = Problem::Conflict { other: "max_tokens" };
+            return Err(RequestError::field("max_completion_tokens", problem));
+        }
         let mut request = Self {
             model: request::read_model(&mut fields)?,
             prompts: read_prompts(fields.required("prompt")?)?,
@@ -84,6 +88,9 @@ impl CompletionRequest {
             undeclared: request::read_undeclared(&mut fields)?,
             ignored: IgnoredFields::default(),
         };
+        if only_echo {
+            request.parameters.max_tokens = Some(TokenLimit { tokens: 0, field: "max_tokens" });
+        }
         take_without_effect(&mut fields);
         request::check_neutral_completion(&mut fields)?;
         request.ignored = fields.finish_request()?;

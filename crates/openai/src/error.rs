@@ -79,7 +79,7 @@ pub(crate) enum Problem {
     Disagreement { given: usize, other: &'static str, limit: usize },
     #[error("requires `stream` to be true")]
     NotStreaming,
-    #[error("requires `{other}`")]
+    #[error("requires `{other}`{}", if *other == "tools" { " that can be called here" } else { "" })]
     Needs { other: &'static str },
     #[error("unknown tool `{name}`")]
     NoTool { name: String },

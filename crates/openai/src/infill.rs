@@ -81,6 +81,10 @@ impl InfillRequest {
         take_without_effect(&mut fields);
         check_of_others(&mut fields)?;
         request.ignored = fields.finish_request()?;
+        if request.parameters.reasoning_budget.is_some() {
+            let problem = Problem::NotNeutral { accepted: "null", hint: "" };
+            return Err(RequestError::field("reasoning_budget", problem));
+        }
         if request.parameters.n != 1 {
             return Err(RequestError::field("n", Problem::NotNeutral { accepted: "1", hint: "" }));
         }

@@ -11,7 +11,7 @@ use crate::{EmbeddingUsage, IgnoredFields, RequestError, Truncation};
 const MAX_DOCUMENTS: usize = 2048;
 
 /// Request for the relevance of documents for a query.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RerankRequest {
     /// Name under which the server offers the model.
     pub model: String,
@@ -61,8 +61,10 @@ impl RerankRequest {
 /// Request to `/v1/score`, which scores pairs of texts in the form of vLLM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScoreRequest {
-    /// Requests that together score all pairs, in their order: one for each first text.
-    pub rankings: Vec<RerankRequest>,
+    /// First texts: one, or as many as second texts.
+    pub first: Vec<String>,
+    /// Settings of all pairs. The documents are the second texts, and the query is empty.
+    pub settings: RerankRequest,
 }
 
 impl ScoreRequest {
@@ -75,46 +77,38 @@ impl ScoreRequest {
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?.ignoring();
         let model = read_model(&mut fields)?;
-        let first = read_texts(&mut fields, ["text_1", "queries", "data_1"])?;
-        let place = ["text_2", "documents", "data_2"].into_iter().find(|name| fields.get(name).is_some());
-        let second = read_texts(&mut fields, ["text_2", "documents", "data_2"])?;
-        if first.len() > 1 && first.len() != second.len() {
-            let (given, limit) = (second.len(), first.len());
-            let problem = Problem::Count { given, expected: limit };
-            return Err(RequestError::field(place.unwrap_or("text_2"), problem));
+        let (_, first) = read_texts(&mut fields, ["text_1", "queries", "data_1"])?;
+        let (field, documents) = read_texts(&mut fields, ["text_2", "documents", "data_2"])?;
+        if first.len() > 1 && first.len() != documents.len() {
+            let problem = Problem::Count { given: documents.len(), expected: first.len() };
+            return Err(RequestError::field(field, problem));
         }
-        let instruction = fields.read("instruction", Place::string)?;
-        let truncation = Truncation::read(&mut fields)?;
-        take_without_effect(&mut fields);
-        let ignored = fields.finish_request()?;
-        let ranking = |query: String, documents: Vec<String>| RerankRequest {
-            model: model.clone(),
-            query,
+        let mut settings = RerankRequest {
+            model,
+            query: String::new(),
             documents,
             top_n: None,
             return_documents: false,
-            instruction: instruction.clone(),
+            instruction: fields.read("instruction", Place::string)?,
             max_tokens_per_doc: None,
-            truncation,
-            ignored: ignored.clone(),
+            truncation: Truncation::read(&mut fields)?,
+            ignored: IgnoredFields::default(),
         };
-        let rankings = if first.len() == 1 {
-            first.into_iter().map(|query| ranking(query, second.clone())).collect()
-        } else {
-            first.into_iter().zip(second).map(|(query, document)| ranking(query, vec![document])).collect()
-        };
-        Ok(Self { rankings })
+        take_without_effect(&mut fields);
+        settings.ignored = fields.finish_request()?;
+        Ok(Self { first, settings })
     }
 }
 
-/// Parses a text or an array of texts, whose field has one of several names.
-fn read_texts(fields: &mut Fields, names: [&'static str; 3]) -> Result<Vec<String>, RequestError> {
+/// Parses a text or an array of texts, whose field has one of several names. Returns the name too.
+fn read_texts(
+    fields: &mut Fields,
+    names: [&'static str; 3],
+) -> Result<(&'static str, Vec<String>), RequestError> {
     for name in names {
         let Some(at) = fields.take(name) else { continue };
-        if at.is_string() {
-            return Ok(vec![at.string()?]);
-        }
-        return read_documents(at, name);
+        let texts = if at.is_string() { vec![at.string()?] } else { read_documents(at, name)? };
+        return Ok((name, texts));
     }
     Err(RequestError::field(names[0], Problem::Missing))
 }

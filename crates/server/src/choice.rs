@@ -19,7 +19,7 @@ pub(crate) struct Choice {
     /// `None` if the whole text is content.
     reader: Option<Reader>,
     served: Arc<Served>,
-    /// End of the begun content that the reader held back. It is not part of the output.
+    /// Begun content that the reader has not shown yet. It is removed from the first text.
     unsaid: String,
     said: VecDeque<Said>,
     /// Log-probabilities of tokens whose text has not been sent.

@@ -30,6 +30,9 @@ use logprobs::FirstToken;
 /// Default token limit for outputs without a constraint, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
 
+/// Maximum number of log-probabilities of prompts in a response.
+const MAX_LOGPROBS: usize = 1 << 20;
+
 pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
     let request = CompletionRequest::from_json(&body)?;
     app.check_ignored(&request.ignored)?;
@@ -81,6 +84,7 @@ impl Started {
     ) -> Result<Self, ApiError> {
         let tokenizer = served.model.engine.tokenizer();
         let (mut echoes, mut firsts, mut generations) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reported = 0;
         for prompt in &request.prompts {
             let tokens = match &request.suffix {
                 Some(suffix) => served.filled_in(prompt, suffix)?,
@@ -92,11 +96,18 @@ impl Started {
                 let first = tokens.first().filter(|_| request.logprobs.is_some());
                 firsts.extend(first.map(|&token| FirstToken { token, is_in_text }));
             }
+            if let (true, Some(likely)) = (request.echo, request.logprobs) {
+                reported += tokens.len();
+                let given = reported.saturating_mul(request.best_of).saturating_mul(likely + 1);
+                if given > MAX_LOGPROBS {
+                    let limit = MAX_LOGPROBS;
+                    return Err(Kind::TooManyLogprobs { given, limit, tokens: reported }.into());
+                }
+            }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
             engine.constraint = constraint.cloned();
             let is_short = constraint.is_none() && !request.parameters.unlimited;
-            let usual = if request.only_echo { Some(0) } else { is_short.then_some(MAX_TOKENS) };
-            engine.max_tokens = engine.max_tokens.or(usual);
+            engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
             let chooses = request.best_of > request.parameters.n;
             engine.prompt_logprobs = request.only_echo || request.echo && request.logprobs.is_some();
             engine.logprobs = request.logprobs.or_else(|| (chooses || request.only_echo).then_some(0));

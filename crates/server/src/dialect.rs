@@ -25,11 +25,11 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 pub(crate) struct ErrorDetails {
     /// Message for a person.
     pub(crate) message: String,
-    /// Field of a constraint that the message is about. OpenAI's format names the field in `param`.
+    /// Field that the message is about. OpenAI's format names the field in `param`.
     pub(crate) field: Option<String>,
     /// Number of tokens of a prompt that does not fit the context, and the context length.
     pub(crate) overlong_prompt: Option<(usize, usize)>,
-    /// Name of a field without which a client may send the request again.
+    /// Name of a field that the client should leave out when it tries again.
     pub(crate) unsupported: Option<String>,
 }
 
@@ -37,8 +37,10 @@ impl ErrorDetails {
     /// Returns the message with the field that it is about.
     fn placed(&self) -> String {
         match &self.field {
-            Some(field) => format!("`{field}`: {}", self.message),
-            None => self.message.clone(),
+            Some(field) if !self.message.contains(&format!("`{field}")) => {
+                format!("`{field}`: {}", self.message)
+            }
+            _ => self.message.clone(),
         }
     }
 

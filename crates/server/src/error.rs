@@ -113,11 +113,15 @@ pub(crate) enum Kind {
     Payload { place: String, source: GrammarError },
     #[error(transparent)]
     Store(StoreError),
-    #[error("this model does not support `reasoning_budget`")]
-    NoReasoningBudget,
+    #[error("`{field}`: this field does not hold for thoughts that the last message has begun")]
+    BegunThoughts { field: &'static str },
+    #[error("{given} log-probabilities exceed the limit of {limit}; the prompts have {tokens} tokens")]
+    TooManyLogprobs { given: usize, limit: usize, tokens: usize },
     #[error("`{field}`: this model's vocabulary has no tokens for filling in text")]
     NoInfill { field: &'static str },
-    #[error("this model's chat format does not allow to continue a message of the assistant")]
+    #[error(
+        "an answer cannot continue this message: it has the start of a call, or this model's chat format does not allow it"
+    )]
     NoContinuation,
     #[error(transparent)]
     Template(TemplateError),
@@ -213,9 +217,10 @@ impl Kind {
             | Self::Registry { .. }
             | Self::Payload { .. }
             | Self::ToolRun { .. }
-            | Self::NoReasoningBudget
+            | Self::BegunThoughts { .. }
             | Self::NoContinuation
             | Self::NoInfill { .. }
+            | Self::TooManyLogprobs { .. }
             | Self::Template(_)
             | Self::Prompt(_)
             | Self::NoModel { .. }
@@ -272,6 +277,7 @@ impl Kind {
             Self::Prompts { param, .. } => Some(param),
             Self::Provider { .. } | Self::ProviderKey { .. } => Some("provider"),
             Self::Dimensions { .. } => Some("dimensions"),
+            Self::TooManyLogprobs { .. } => Some("logprobs"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::RefusedText { param, .. } | Self::TokenOutside { param, .. } => Some(param),
             Self::Tool { place, .. }
@@ -280,10 +286,10 @@ impl Kind {
             | Self::ToolRun { place, .. } => Some(place),
             Self::McpServer { .. } => Some("mcp"),
             Self::PromptTooLong(_) => Some("prompt"),
-            Self::NoReasoningBudget => Some("reasoning_budget"),
-            Self::Constraint { field, .. } | Self::Text { field, .. } | Self::NoInfill { field } => {
-                Some(field)
-            }
+            Self::Constraint { field, .. }
+            | Self::Text { field, .. }
+            | Self::BegunThoughts { field }
+            | Self::NoInfill { field } => Some(field),
             Self::NoContinuation
             | Self::Template(_)
             | Self::Prompt(_)
@@ -344,16 +350,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the field of a constraint that is at fault.
-    fn constraint(&self) -> Option<&str> {
-        match &*self.0 {
-            Kind::Constraint { field, .. } => Some(field),
-            Kind::Tool { place, .. } => Some(place),
-            _ => None,
-        }
-    }
-
-    /// Returns the name of a field that a client may leave out to be understood.
+    /// Returns the name of a field that a client should leave out when it tries again.
     fn unsupported(&self) -> Option<&str> {
         match &*self.0 {
             Kind::Body(error) if error.code() == Some(THREADS) => error.param(),
@@ -428,7 +425,7 @@ impl IntoResponse for ApiError {
         let mut response = (self.status(), axum::Json(self.body())).into_response();
         response.extensions_mut().insert(ErrorDetails {
             message: self.to_string(),
-            field: self.constraint().map(str::to_owned),
+            field: self.0.param().filter(|field| *field != "model").map(str::to_owned),
             overlong_prompt: self.overlong_prompt(),
             unsupported: self.unsupported().map(str::to_owned),
         });

@@ -54,8 +54,8 @@ struct Prompt {
 }
 
 impl Reading {
-    /// Returns a reader of the output, and the end of the begun content that the reader still holds
-    /// back. Returns `None` if the start of the answer has a call.
+    /// Returns a reader of the output, and the begun content that the reader has not shown yet. Returns
+    /// `None` if the start of the answer has a call.
     pub(crate) fn reader(&self, served: &Served) -> Option<(Reader, String)> {
         let mut reader = Reader::new(&served.format, &self.content, &self.tools, self.thoughts);
         let (mut shown, mut has_thoughts) = (String::new(), false);
@@ -143,6 +143,15 @@ impl Served {
             if !content.is_empty() {
                 let thoughts = self.format.thoughts_before(&before, &content);
                 let text = self.format.begun(&content).ok_or(Kind::NoContinuation)?;
+                if thoughts != Thoughts::None && chat.parameters.reasoning_budget.is_some() {
+                    return Err(Kind::BegunThoughts { field: "reasoning_budget" }.into());
+                }
+                let is_constrained = chat.format.is_some() || !chat.tools.tools.is_empty();
+                if thoughts == Thoughts::Possible && is_constrained {
+                    // The grammar and the reader would disagree about tags that are control tokens.
+                    let field = chat.format.as_ref().map_or("tools", |format| format.field);
+                    return Err(Kind::BegunThoughts { field }.into());
+                }
                 let begun = Begun { text, content: content.clone() };
                 return Ok(Prompt { text: before + &content, thoughts, begun });
             }
@@ -154,8 +163,10 @@ impl Served {
         }
         let mut text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
         let mut thoughts = self.format.thoughts(&text);
-        if chat.parameters.reasoning_budget.is_some() && thoughts == Thoughts::Possible {
-            let open = self.format.thoughts_open().ok_or(Kind::NoReasoningBudget)?;
+        if chat.parameters.reasoning_budget.is_some()
+            && thoughts == Thoughts::Possible
+            && let Some(open) = self.format.thoughts_open()
+        {
             text.push_str(&open);
             thoughts = Thoughts::Begun;
         }

@@ -27,22 +27,38 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let request = RerankRequest::from_json(&body)?;
     app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
-    let (scores, used, request) = scores(&app, &served, request, "query", "documents").await?;
+    let names = Names { query: "query".to_owned(), documents: "documents", offset: 0 };
+    let (scores, used, request) = scores(&app, &served, request, names).await?;
     let ranked = Reranking::new(served.model.id.clone(), &request, &scores, used);
     Ok(with_ignored(Json(ranked), &request.ignored))
 }
 
 /// `POST /v1/score`.
 pub(crate) async fn score(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
-    let request = ScoreRequest::from_json(&body)?;
-    // A request has at least one first text.
-    let first = request.rankings.first().ok_or(Kind::Panicked)?;
-    app.check_ignored(&first.ignored)?;
-    let (ignored, served) = (first.ignored.clone(), app.model(&first.model).await?);
+    let ScoreRequest { mut first, settings } = ScoreRequest::from_json(&body)?;
+    app.check_ignored(&settings.ignored)?;
+    let served = app.model(&settings.model).await?;
     let answer = Answer::new("score-", &served.model.id);
-    let scored =
-        request.rankings.into_iter().map(|ranking| scores(&app, &served, ranking, "text_1", "text_2"));
-    let scored = stream::iter(scored).buffered(TOGETHER).try_collect::<Vec<_>>().await?;
+    let ignored = settings.ignored.clone();
+    let names = |query: String, offset| Names { query, documents: "text_2", offset };
+    let scored = if first.len() == 1 {
+        let request = RerankRequest { query: first.pop().unwrap_or_default(), ..settings };
+        vec![scores(&app, &served, request, names("text_1".to_owned(), 0)).await?]
+    } else {
+        let RerankRequest { documents, instruction, truncation, .. } = settings;
+        // Requests are made as they are scored, since each has the instruction.
+        let pairs = first.into_iter().zip(documents).enumerate().map(|(index, (query, document))| {
+            let request = RerankRequest {
+                query,
+                documents: vec![document],
+                instruction: instruction.clone(),
+                truncation,
+                ..RerankRequest::default()
+            };
+            scores(&app, &served, request, names(format!("text_1[{index}]"), index))
+        });
+        stream::iter(pairs).buffered(TOGETHER).try_collect::<Vec<_>>().await?
+    };
     let tokens = scored.iter().map(|(_, used, _)| used).sum();
     let all = scored.into_iter().flat_map(|(scores, ..)| scores).enumerate();
     let scores = Scores {
@@ -56,15 +72,25 @@ pub(crate) async fn score(State(app): State<App>, JsonBody(body): JsonBody) -> R
     Ok(with_ignored(Json(scores), &ignored))
 }
 
+/// Fields of a request, for errors.
+struct Names {
+    /// Field of the query.
+    query: String,
+    /// Field of the documents.
+    documents: &'static str,
+    /// Index of the first document in this field.
+    offset: usize,
+}
+
 /// Scores the documents of a request. Returns the scores, the number of tokens that the model read, and
-/// the request. `query` and `documents` are the names of these fields for errors.
+/// the request.
 async fn scores(
     app: &App,
     served: &Arc<Served>,
     request: RerankRequest,
-    query: &'static str,
-    documents: &'static str,
+    names: Names,
 ) -> Result<(Vec<f32>, usize, RerankRequest), ApiError> {
+    let Names { query, documents, offset } = names;
     let abilities = served.model.engine.abilities();
     let ranking = abilities.ranking.clone().ok_or_else(|| Kind::Unable {
         model: served.model.id.clone(),
@@ -79,13 +105,15 @@ async fn scores(
         let refused = |param: String, source| ApiError::from(Kind::RefusedText { param, source });
         // Each document is read together with the query, so a query that is too long is refused first.
         let tokens = encoder.tokenizer.encode_fragment(&request.query);
-        let tokens = tokens.map_err(|source| ApiError::from(Kind::Text { field: query, source }))?;
-        engine.check_text(tokens.len().max(1)).map_err(|source| refused(query.to_owned(), source))?;
+        let tokens = tokens.map_err(|source| ApiError::from(Kind::Text { field: "query", source }))?;
+        engine.check_text(tokens.len().max(1)).map_err(|source| refused(query, source))?;
         let texts = request.documents.iter().enumerate().map(|(index, document)| {
             let text = encoder.text(&request, document);
             let text = text.map_err(|source| ApiError::from(Kind::Text { field: documents, source }))?;
             let checked = engine.check_text(text.tokens.len());
-            checked.map_err(|source| refused(format!("{documents}[{index}]"), source)).map(|()| text)
+            checked
+                .map_err(|source| refused(format!("{documents}[{}]", offset + index), source))
+                .map(|()| text)
         });
         Ok((texts.collect::<Result<Vec<_>, ApiError>>()?, request))
     });
@@ -93,7 +121,7 @@ async fn scores(
     let used = texts.iter().map(|text| text.tokens.len()).sum();
     let score = |(index, text)| async move {
         let score = served.model.engine.score(text).await;
-        score.map_err(|error| failed(error, &served.model.id, format!("{documents}[{index}]")))
+        score.map_err(|error| failed(error, &served.model.id, format!("{documents}[{}]", offset + index)))
     };
     let scores = stream::iter(texts.into_iter().enumerate()).map(score).buffered(TOGETHER);
     let scores = scores.try_collect::<Vec<f32>>().await?;

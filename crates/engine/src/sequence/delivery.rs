@@ -56,6 +56,12 @@ impl Delivery {
         self.outbox.token(token, logits);
     }
 
+    /// Reports the token that ends the output, which is not part of it. Shape of `logits`:
+    /// `[vocabulary]`.
+    pub(super) fn ending(&mut self, token: TokenId, logits: &[f32]) {
+        self.outbox.ending(token, logits);
+    }
+
     /// Reports the first token that waits for its logits. Shape: `[vocabulary]`.
     pub(super) fn take_logits(&mut self, logits: &[f32]) {
         self.outbox.take_logits(logits);

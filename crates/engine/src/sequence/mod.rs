@@ -295,7 +295,7 @@ impl Sequence {
             self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
         if is_stop || self.tokenizer.vocabulary().is_end(token) {
             if self.request.prompt_logprobs {
-                self.delivery.token(token, Some(logits));
+                self.delivery.ending(token, logits);
             }
             return Ok(self.finish(FinishReason::Stop));
         }

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::fields::{Fields, Place};
 use super::neutral;
 use crate::RequestError;
@@ -32,7 +34,7 @@ impl Role {
             "system" | "developer" => Some(Self::System),
             "user" => Some(Self::User),
             "assistant" => Some(Self::Assistant),
-            // The name before there were tools is the second one.
+            // `function` is the older name of `tool`.
             "tool" | "function" => Some(Self::Tool),
             _ => None,
         }
@@ -95,6 +97,7 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
         return Err(RequestError::field("messages", Problem::Empty));
     };
     let mut messages = Messages { all: Vec::with_capacity(places.len()), is_begun: false };
+    let mut last_calls = HashMap::new();
     for (index, place) in places.iter().enumerate() {
         let mut fields = place.clone().fields()?;
         // Names of DeepSeek and Mistral, and of Moonshot.
@@ -107,13 +110,24 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
             }
             messages.is_begun |= marks;
         }
-        let message = read(place, fields, &messages.all)?;
+        let message = read(place, fields, index, &last_calls)?;
+        if !message.tool_calls.is_empty() {
+            let calls = message.tool_calls.iter().map(|call| (call.name.clone(), call.id.clone()));
+            last_calls = calls.collect();
+        }
         messages.all.push(message);
     }
     Ok(messages)
 }
 
-fn read(at: &Place, mut fields: Fields, before: &[ChatMessage]) -> Result<ChatMessage, RequestError> {
+/// Parses the message at an index. `last_calls` has the ids of the calls in the last message with calls,
+/// by the names of their functions.
+fn read(
+    at: &Place,
+    mut fields: Fields,
+    index: usize,
+    last_calls: &HashMap<String, String>,
+) -> Result<ChatMessage, RequestError> {
     let role = fields
         .required("role")?
         .one_of(Role::from_name, "system, developer, user, assistant, tool and function")?;
@@ -129,7 +143,7 @@ fn read(at: &Place, mut fields: Fields, before: &[ChatMessage]) -> Result<ChatMe
         fields.ignore("refusal");
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
         if let Some(at) = fields.take("function_call") {
-            let id = format!("call_{}", before.len());
+            let id = format!("call_{index}");
             message.tool_calls.push(read_function_call(at, id)?);
         }
         let reasoning = fields.read("reasoning_content", Place::string)?;
@@ -143,21 +157,14 @@ fn read(at: &Place, mut fields: Fields, before: &[ChatMessage]) -> Result<ChatMe
         let content = fields.read("content", |at| read_parts(at, Images::Placeholder))?;
         message.content = Some(content.unwrap_or_default());
         let id = fields.read("tool_call_id", Place::string)?;
-        message.tool_call_id = Some(id.unwrap_or_else(|| last_call(before, message.name.as_deref())));
+        // A result without an id belongs to the last call of its function.
+        let called = || message.name.as_ref().and_then(|name| last_calls.get(name)).cloned();
+        message.tool_call_id = Some(id.or_else(called).unwrap_or_default());
     } else {
         message.content = Some(read_content(fields.required("content")?)?);
     }
     fields.finish()?;
     Ok(message)
-}
-
-/// Returns the id of the last call, for a result that names only its function. Returns an empty string
-/// if the last message with calls does not call it.
-fn last_call(before: &[ChatMessage], name: Option<&str>) -> String {
-    let calls = before.iter().rev().find(|message| !message.tool_calls.is_empty());
-    let calls = calls.map_or(&[][..], |message| &message.tool_calls);
-    let called = calls.iter().rev().find(|call| name.is_some_and(|name| name == call.name));
-    called.map_or_else(String::new, |call| call.id.clone())
 }
 
 /// Parses a call in the form that was used before `tool_calls`.

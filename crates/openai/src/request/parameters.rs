@@ -88,7 +88,7 @@ pub struct Dry {
 /// Limit on the number of output tokens, with the name of the request field that set it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenLimit {
-    /// Number of tokens, at least 1.
+    /// Number of tokens, at least 1. Completions that only echo their prompts have 0.
     pub tokens: usize,
     /// Name of the request field: `max_completion_tokens`, its older name `max_tokens`, or
     /// `max_output_tokens`.

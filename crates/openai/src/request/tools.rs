@@ -256,8 +256,8 @@ fn within(places: Vec<Place>, field: &'static str) -> Result<Vec<Place>, Request
 }
 
 /// Parses a tool. Returns `None` for a tool without a schema, which only its own host or its own models
-/// know, such as a search of the web. It is noted as ignored: a model without it answers like a model
-/// that never calls it.
+/// know, such as a search of the web. It is noted as ignored. The answer is then one in which the model
+/// does not call it.
 fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, RequestError> {
     let mut fields = at.clone().fields()?;
     let kind = fields.take("type");

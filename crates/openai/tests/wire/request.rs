@@ -207,7 +207,7 @@ fn errors_name_the_field() {
         ),
         (json!({"top_logprobs": 2}), "`top_logprobs`: requires `logprobs`"),
         (json!({"tools": [{}]}), "`tools[0].function`: this field is required"),
-        (json!({"tool_choice": "required"}), "`tool_choice`: requires `tools`"),
+        (json!({"tool_choice": "required"}), "`tool_choice`: requires `tools` that can be called here"),
         (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
         (json!({"skip_special_tokens": false}), "`skip_special_tokens`: only true is supported here"),
         (
@@ -473,4 +473,16 @@ fn values_of_other_servers_clients_are_read() {
     assert_eq!(messages[0].tool_calls[0].arguments, r#"{"a":1}"#);
     let contents: Vec<_> = messages[1..].iter().map(|message| message.content.as_deref()).collect();
     assert_eq!(contents, [Some("b\n[An image, which this model cannot see.]"), Some("")]);
+}
+
+/// Checks that results without ids take no search through the conversation.
+#[test]
+fn many_results_without_ids_are_read_in_linear_time() {
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let mut messages = vec![json!({"role": "assistant", "content": null, "tool_calls": [call]})];
+    messages.resize(100_000, json!({"role": "tool", "name": "f", "content": "a"}));
+    let started = std::time::Instant::now();
+    let request = read(&json!({"messages": messages}));
+    assert_eq!(request.messages.last().unwrap().tool_call_id.as_deref(), Some("c"));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }

@@ -111,8 +111,8 @@ impl Growing {
             Some(Block::Text { text, .. }) => *text = open.text,
             Some(Block::ToolUse { input, .. }) => {
                 // Only an input that the token limit cut off is not JSON.
-                *input =
-                    serde_json::from_str(&open.text).unwrap_or_else(|_| json!({ "INVALID_JSON": open.text }));
+                *input = formwork_json::from_str(&open.text)
+                    .unwrap_or_else(|_| json!({ "INVALID_JSON": open.text }));
             }
             None => {}
         }

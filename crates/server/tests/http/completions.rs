@@ -341,3 +341,17 @@ async fn an_echo_has_log_probabilities() {
         "\"max_tokens\" null: `max_tokens`: requires `echo`"
     );
 }
+
+#[tokio::test]
+async fn the_number_of_reported_log_probabilities_is_bounded() {
+    let app = app(babbles(CONTEXT));
+    let prompts = vec!["a".repeat(300); 128];
+    let fields = json!({"prompt": prompts, "echo": true, "logprobs": 20, "n": 2, "max_tokens": 1});
+    let refused = refused(&app, &fields).await;
+    assert!(
+        refused.starts_with("\"logprobs\" null: 1058400 log-probabilities exceed the limit of 1048576"),
+        "{refused}"
+    );
+    let fields = json!({"echo": true, "max_tokens": 0, "max_completion_tokens": 5});
+    assert!(complete(&app, &fields).await.text.contains("`max_completion_tokens`: cannot be combined"));
+}
