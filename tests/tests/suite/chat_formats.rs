@@ -245,6 +245,9 @@ fn a_prompt_may_end_inside_the_thoughts_of_gpt_oss() {
     let (_, source) = templates().into_iter().find(|(name, _)| *name == "harmony").expect("a template");
     let format = format_of(&source);
     assert_eq!(format.thoughts_open().as_deref(), Some("<|channel|>analysis<|message|>"));
+    // A grammar keeps the model from thinking again after its thoughts were ended.
+    assert!(format.answer(&Content::Free, &Tools::default(), Thoughts::Begun).is_some());
+    assert!(format.answer(&Content::Free, &Tools::default(), Thoughts::Possible).is_none());
     let vocabulary = vocabulary();
     let token = |text: &str| {
         let found = vocabulary.ids().find(|&token| vocabulary.bytes(token) == text.as_bytes());
