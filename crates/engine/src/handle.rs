@@ -49,7 +49,7 @@ impl EngineHandle {
     /// Returns an error if the request is invalid (see [`RequestError`]), too many requests are
     /// waiting, or the engine has stopped.
     pub fn generate(&self, request: Request) -> Result<Generation, RequestError> {
-        let mut generations = self.submit(&request, 1)?;
+        let mut generations = self.submit(request, 1)?;
         generations.pop().ok_or_else(|| RequestKind::Stopped.into())
     }
 
@@ -60,19 +60,19 @@ impl EngineHandle {
     /// # Errors
     /// Returns an error under the same conditions as [`EngineHandle::generate`].
     pub fn generate_many(&self, request: &Request, count: usize) -> Result<Vec<Generation>, RequestError> {
-        self.submit(request, count)
+        self.submit(request.clone(), count)
     }
 
-    fn submit(&self, request: &Request, count: usize) -> Result<Vec<Generation>, RequestError> {
+    fn submit(&self, request: Request, count: usize) -> Result<Vec<Generation>, RequestError> {
         // The length comes first, since the start of the constraint may take long.
-        self.check(request)?;
+        self.check(&request)?;
         let mut matcher = request.matcher(&self.tokenizer)?;
         let budget = request.budget(self.context_len, matcher.as_mut())?;
         let seats = self.seats(count)?;
         let arrived = Instant::now();
         let (mut arrivals, mut generations) = (Vec::new(), Vec::new());
-        for (index, seat) in seats.into_iter().enumerate() {
-            let mut request = request.clone();
+        let requests = std::iter::repeat_n(request, count).zip(seats);
+        for (index, (mut request, seat)) in requests.enumerate() {
             request.sampling.seed = request.sampling.seed.wrapping_add(index as u64);
             let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
             // Created here instead of on the engine thread: there, other requests would wait, and a
