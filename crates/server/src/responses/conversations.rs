@@ -26,12 +26,9 @@ fn unknown(id: String) -> StoreError {
 }
 
 /// Returns a conversation as clients see it.
-fn shown(id: String, stored: &StoredConversation) -> Json<Conversation> {
-    let metadata = match parsed(stored.metadata.as_str()) {
-        Value::Object(metadata) => metadata,
-        _ => Map::new(),
-    };
-    Json(Conversation { id, object: "conversation".to_owned(), created_at: stored.created, metadata })
+fn shown(id: String, stored: &StoredConversation) -> Result<Json<Conversation>, StoreError> {
+    let metadata = parsed(stored.metadata.as_str())?;
+    Ok(Json(Conversation { id, object: "conversation".to_owned(), created_at: stored.created, metadata }))
 }
 
 /// Returns a turn with new items.
@@ -60,7 +57,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let conversation = StoredConversation { created: now(), metadata, turn };
     let id = new_id("conv_");
     app.store().add_conversation(&id, conversation.clone());
-    Ok(with_ignored(shown(id, &conversation), &request.ignored))
+    Ok(with_ignored(shown(id, &conversation)?, &request.ignored))
 }
 
 /// `GET /v1/conversations/{id}`.
@@ -69,7 +66,7 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Conversation>, ApiError> {
     let found = app.store().conversation(&id);
-    Ok(shown(id.clone(), &found.ok_or_else(|| unknown(id))?))
+    Ok(shown(id.clone(), &found.ok_or_else(|| unknown(id))?)?)
 }
 
 /// `POST /v1/conversations/{id}`: replaces the metadata.
@@ -87,7 +84,7 @@ pub(crate) async fn update(
     }
     let changed = app.store().set_metadata(&id, metadata);
     let changed = changed.ok_or_else(|| unknown(id.clone()))?;
-    Ok(with_ignored(shown(id, &changed), &request.ignored))
+    Ok(with_ignored(shown(id, &changed)?, &request.ignored))
 }
 
 /// `DELETE /v1/conversations/{id}`.
@@ -123,7 +120,7 @@ pub(crate) async fn add_items(
     app.check_ignored(&request.ignored)?;
     let turn = turn(&app, request.items);
     match app.store().append(&id, &turn) {
-        Some(Ok(())) => Ok(with_ignored(Json(list(&turn.items, false)), &request.ignored)),
+        Some(Ok(())) => Ok(with_ignored(Json(list(&turn.items, false)?), &request.ignored)),
         Some(Err(bytes)) => Err(too_long(&app, bytes).into()),
         None => Err(unknown(id).into()),
     }
@@ -137,7 +134,7 @@ pub(crate) async fn get_item(
     let stored = app.store().conversation(&id).ok_or_else(|| unknown(id))?;
     let items = stored.turn.map(|turn| turn.all()).unwrap_or_default();
     match items.iter().find(|known| *known.id == *item) {
-        Some(found) => Ok(Json(parsed(&found.json))),
+        Some(found) => Ok(Json(parsed(&found.json)?)),
         None => Err(StoreError::Unknown { what: "item", id: item }.into()),
     }
 }
@@ -151,7 +148,7 @@ pub(crate) async fn delete_item(
         return Err(unknown(id).into());
     }
     match app.store().delete_item(&id, &item) {
-        Some(changed) => Ok(shown(id, &changed)),
+        Some(changed) => Ok(shown(id, &changed)?),
         None => Err(StoreError::Unknown { what: "item", id: item }.into()),
     }
 }

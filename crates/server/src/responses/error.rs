@@ -1,4 +1,5 @@
 use axum::http::StatusCode;
+use formwork_json::JsonError;
 use thiserror::Error;
 
 /// Error of a request about stored responses and conversations.
@@ -14,12 +15,15 @@ pub(crate) enum StoreError {
     Query { name: &'static str, problem: String },
     #[error("the conversation would have {given} bytes, which exceed the limit of {limit}")]
     TooLong { given: usize, limit: usize },
+    #[error("cannot read what is stored: {0}")]
+    Unreadable(#[from] JsonError),
 }
 
 impl StoreError {
     pub(crate) const fn status(&self) -> StatusCode {
         match self {
             Self::Unknown { .. } => StatusCode::NOT_FOUND,
+            Self::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use formwork_openai::ItemList;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use super::error::StoreError;
 use super::turn::Item;
@@ -73,25 +73,25 @@ impl Page {
             },
         };
         let rest = &items[start..];
-        Ok(list(&rest[..self.limit.min(rest.len())], rest.len() > self.limit))
+        list(&rest[..self.limit.min(rest.len())], rest.len() > self.limit)
     }
 }
 
 /// Returns a list of items.
-pub(super) fn list(items: &[Arc<Item>], has_more: bool) -> ItemList {
+pub(super) fn list(items: &[Arc<Item>], has_more: bool) -> Result<ItemList, StoreError> {
     let id = |item: Option<&Arc<Item>>| item.map(|item| item.id.to_string()).unwrap_or_default();
-    ItemList {
+    Ok(ItemList {
         object: "list".to_owned(),
-        data: items.iter().map(|item| parsed(&item.json)).collect(),
+        data: items.iter().map(|item| parsed(&item.json)).collect::<Result<_, _>>()?,
         first_id: id(items.first()),
         last_id: id(items.last()),
         has_more,
-    }
+    })
 }
 
-/// Parses a JSON text of the store. Such texts are valid.
-pub(super) fn parsed(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_default()
+/// Parses a JSON text of the store, which may be nested as deeply as the body of a request.
+pub(super) fn parsed<T: DeserializeOwned>(json: &str) -> Result<T, StoreError> {
+    Ok(formwork_json::from_str(json)?)
 }
 
 /// Returns the names and values of a query.

@@ -25,8 +25,9 @@ pub(crate) async fn get(
         return Err(StoreError::Query { name: "stream", problem }.into());
     }
     let stored = app.store().response(&id).ok_or_else(|| unknown(id))?;
-    let mut response = parsed(stored.body.as_str());
-    response["output"] = stored.turn.items[stored.inputs..].iter().map(|item| parsed(&item.json)).collect();
+    let mut response: Value = parsed(stored.body.as_str())?;
+    let output = stored.turn.items[stored.inputs..].iter().map(|item| parsed::<Value>(&item.json));
+    response["output"] = output.collect::<Result<_, _>>()?;
     Ok(Json(response))
 }
 

@@ -165,6 +165,15 @@ async fn a_response_is_retrieved_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_deeply_nested_response_is_retrieved() {
+    let (app, _) = app();
+    let nested = (0..200).fold(json!("deep"), |inner, _| json!([inner]));
+    let whole = respond(&app, &json!({"input": "One?", "metadata": {"k": nested}})).await;
+    assert_eq!(whole["metadata"]["k"], nested);
+    assert_eq!(ok(&get(&app, &format!("/v1/responses/{}", id(&whole))).await), whole);
+}
+
+#[tokio::test]
 async fn a_response_may_not_be_stored() {
     let (app, template) = app();
     let kept = respond(&app, &json!({"input": "One?"})).await;
