@@ -6,12 +6,12 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use formwork_openai::{Conversation, ConversationRequest, Deleted, ItemList};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::StoreError;
 use super::keep::Lookup;
 use super::page::{Page, list, parsed};
-use super::store::StoredConversation;
+use super::store::{Store, StoredConversation};
 use super::turn::Turn;
 use crate::answer::{new_id, now};
 use crate::app::App;
@@ -27,17 +27,24 @@ fn unknown(id: String) -> StoreError {
 
 /// Returns a conversation as clients see it.
 fn shown(id: String, stored: &StoredConversation) -> Result<Json<Conversation>, StoreError> {
-    let metadata = parsed(stored.metadata.as_str())?;
+    let metadata = parsed(&stored.metadata)?;
     Ok(Json(Conversation { id, object: "conversation".to_owned(), created_at: stored.created, metadata }))
 }
 
 /// Returns a turn with new items.
-fn turn(app: &App, items: Items) -> Arc<Turn> {
-    Arc::new(Turn::new(items.into_iter().map(|item| app.store().new_item(item)).collect(), None))
+fn turn(items: Items) -> Arc<Turn> {
+    Arc::new(Turn::new(items.into_iter().map(Store::new_item).collect(), None))
 }
 
-fn too_long(app: &App, given: usize) -> StoreError {
-    StoreError::TooLong { given, limit: app.options().responses_store.bytes }
+/// Returns metadata as JSON.
+fn text(metadata: &Map<String, Value>) -> Arc<str> {
+    json!(metadata).to_string().into()
+}
+
+/// Returns a function from the size of a conversation to an error of a field of the request.
+fn too_long(app: &App, field: &'static str) -> impl Fn(usize) -> StoreError {
+    let limit = app.options().responses_store.bytes;
+    move |given| StoreError::TooLong { field, given, limit }
 }
 
 /// `POST /v1/conversations`.
@@ -48,15 +55,13 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let mut lookup = Lookup::new(&app);
     let request = app.offload(move || Ok(ConversationRequest::create(&body, &mut lookup)?)).await?;
     app.check_ignored(&request.ignored)?;
-    let metadata = Arc::new(app.store().new_text(&request.metadata));
-    let turn = (!request.items.is_empty()).then(|| turn(&app, request.items));
-    let bytes = metadata.as_str().len() + turn.as_ref().map_or(0, |turn| turn.bytes());
-    if !app.store().fits(bytes) {
-        return Err(too_long(&app, bytes).into());
-    }
+    let metadata = text(&request.metadata);
+    let turn = (!request.items.is_empty()).then(|| turn(request.items));
+    let larger =
+        if turn.as_ref().is_some_and(|turn| turn.bytes() > metadata.len()) { "items" } else { "metadata" };
     let conversation = StoredConversation { created: now(), metadata, turn };
     let id = new_id("conv_");
-    app.store().add_conversation(&id, conversation.clone());
+    app.store().add_conversation(&id, conversation.clone()).map_err(too_long(&app, larger))?;
     Ok(with_ignored(shown(id, &conversation)?, &request.ignored))
 }
 
@@ -77,13 +82,8 @@ pub(crate) async fn update(
 ) -> Result<Response, ApiError> {
     let request = ConversationRequest::update(&body)?;
     app.check_ignored(&request.ignored)?;
-    let metadata = app.store().new_text(&request.metadata);
-    let bytes = metadata.as_str().len();
-    if app.store().is_on() && !app.store().fits(bytes) {
-        return Err(too_long(&app, bytes).into());
-    }
-    let changed = app.store().set_metadata(&id, metadata);
-    let changed = changed.ok_or_else(|| unknown(id.clone()))?;
+    let changed = app.store().set_metadata(&id, text(&request.metadata));
+    let changed = changed.ok_or_else(|| unknown(id.clone()))?.map_err(too_long(&app, "metadata"))?;
     Ok(with_ignored(shown(id, &changed)?, &request.ignored))
 }
 
@@ -118,10 +118,10 @@ pub(crate) async fn add_items(
     let mut lookup = Lookup::new(&app);
     let request = app.offload(move || Ok(ConversationRequest::add(&body, &mut lookup)?)).await?;
     app.check_ignored(&request.ignored)?;
-    let turn = turn(&app, request.items);
+    let turn = turn(request.items);
     match app.store().append(&id, &turn) {
         Some(Ok(())) => Ok(with_ignored(Json(list(&turn.items, false)?), &request.ignored)),
-        Some(Err(bytes)) => Err(too_long(&app, bytes).into()),
+        Some(Err(bytes)) => Err(too_long(&app, "items")(bytes).into()),
         None => Err(unknown(id).into()),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum StoreError {
     #[error("`{name}`: {problem}")]
     Query { name: &'static str, problem: String },
     #[error("the conversation would have {given} bytes, which exceed the limit of {limit}")]
-    TooLong { given: usize, limit: usize },
+    TooLong { field: &'static str, given: usize, limit: usize },
     #[error("cannot read what is stored: {0}")]
     Unreadable(#[from] JsonError),
 }
@@ -41,7 +41,7 @@ impl StoreError {
     pub(crate) const fn param(&self) -> Option<&'static str> {
         match self {
             Self::Query { name, .. } => Some(name),
-            Self::TooLong { .. } => Some("items"),
+            Self::TooLong { field, .. } => Some(field),
             _ => None,
         }
     }

@@ -83,10 +83,10 @@ impl Keep {
     /// the response does not fit into the store.
     pub(super) fn keep(self, response: &Response) -> bool {
         let inputs = self.input.len();
-        let mut items: Vec<_> = self.input.into_iter().map(|item| self.store.new_item(item)).collect();
+        let mut items: Vec<_> = self.input.into_iter().map(Store::new_item).collect();
         for item in &response.output {
             if let Ok(Value::Object(item)) = serde_json::to_value(item) {
-                items.push(self.store.new_item(item));
+                items.push(Store::new_item(item));
             }
         }
         let turn = Arc::new(Turn::new(items, self.previous));
@@ -99,10 +99,8 @@ impl Keep {
             return false;
         }
         let body = Response { output: Vec::new(), store: true, ..response.clone() };
-        let body = self.store.new_text(&body);
-        if !self.store.fits(turn.bytes().saturating_add(body.as_str().len())) {
-            return false;
-        }
-        self.store.add_response(&response.id, StoredResponse { body, inputs, turn })
+        let Ok(body) = serde_json::to_string(&body) else { return false };
+        let stored = StoredResponse { body: body.into(), inputs, turn };
+        self.store.add_response(&response.id, stored).is_ok()
     }
 }

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 
-use super::turn::{ByteCount, Item, Text, Turn};
+use super::turn::{Item, Turn};
 
 /// Limits of the store of responses and conversations. A limit of 0 turns the store off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreLimits {
     /// Maximum number of responses and conversations. The oldest ones make room for new ones.
     pub entries: usize,
-    /// Maximum size of all stored items and responses in bytes, as JSON.
+    /// Maximum size of all stored items and responses in bytes, as JSON. Items that only requests in progress
+    /// hold do not count.
     pub bytes: usize,
 }
 
@@ -26,14 +27,13 @@ impl Default for StoreLimits {
 /// The store. Its oldest entries make room for new ones.
 pub(crate) struct Store {
     limits: StoreLimits,
-    bytes: ByteCount,
     entries: Mutex<Entries>,
 }
 
 /// A stored response.
 pub(super) struct StoredResponse {
     /// The response as JSON, without its output.
-    pub(super) body: Text,
+    pub(super) body: Box<str>,
     /// Number of items of the turn that belong to the input. The other ones are the output.
     pub(super) inputs: usize,
     pub(super) turn: Arc<Turn>,
@@ -45,7 +45,7 @@ pub(super) struct StoredConversation {
     /// Creation time, in seconds since 1970.
     pub(super) created: u64,
     /// The metadata as JSON.
-    pub(super) metadata: Arc<Text>,
+    pub(super) metadata: Arc<str>,
     /// The newest turn. `None` if nothing has been added.
     pub(super) turn: Option<Arc<Turn>>,
 }
@@ -63,13 +63,15 @@ struct Entries {
     /// Ids from the oldest entry to the newest.
     by_age: BTreeMap<u64, Arc<str>>,
     next_age: u64,
+    /// Number of bytes that the entries hold.
+    bytes: usize,
     /// Items by id, each with the number of times that entries have an item with this id.
     items: HashMap<Arc<str>, (usize, Arc<Item>)>,
 }
 
 impl Store {
     pub(crate) fn new(limits: StoreLimits) -> Self {
-        Self { limits, bytes: ByteCount::default(), entries: Mutex::default() }
+        Self { limits, entries: Mutex::default() }
     }
 
     /// Returns false if the limits allow no entry.
@@ -78,7 +80,7 @@ impl Store {
     }
 
     /// Creates an item from its JSON object. An empty id is replaced by a new one.
-    pub(super) fn new_item(&self, mut item: Map<String, Value>) -> Arc<Item> {
+    pub(super) fn new_item(mut item: Map<String, Value>) -> Arc<Item> {
         let id = match item.get("id").and_then(Value::as_str) {
             Some(id) if !id.is_empty() => id.to_owned(),
             _ => {
@@ -93,33 +95,32 @@ impl Store {
         };
         item.insert("id".to_owned(), Value::from(id.as_str()));
         let json = serde_json::to_string(&item).unwrap_or_default();
-        Arc::new(Item::new(&id, &json, &self.bytes))
-    }
-
-    pub(super) fn new_text(&self, json: &impl serde::Serialize) -> Text {
-        Text::new(serde_json::to_string(json).unwrap_or_default(), &self.bytes)
+        Arc::new(Item::new(&id, &json))
     }
 
     /// Returns true if this many bytes fit into the store when everything else is dropped.
-    pub(super) const fn fits(&self, bytes: usize) -> bool {
+    const fn fits(&self, bytes: usize) -> bool {
         self.is_on() && bytes <= self.limits.bytes
     }
 
-    /// Stores a response. The oldest entries make room for it.
-    ///
-    /// Returns false if that is not enough, because requests in progress hold too many bytes.
-    pub(super) fn add_response(&self, id: &str, response: StoredResponse) -> bool {
-        let mut entries = self.lock();
-        entries.insert(id, Entry::Response(Arc::new(response)));
-        self.evict(&mut entries);
-        entries.by_id.contains_key(id)
+    /// Stores a response. The oldest entries make room for it. Returns the size of the response if it does
+    /// not fit.
+    pub(super) fn add_response(&self, id: &str, response: StoredResponse) -> Result<(), usize> {
+        self.insert(id, Entry::Response(Arc::new(response)))
     }
 
-    /// Stores a new conversation. The oldest entries make room for it.
-    pub(super) fn add_conversation(&self, id: &str, conversation: StoredConversation) {
+    /// Stores a new conversation. The oldest entries make room for it. Returns the size of the conversation
+    /// if it does not fit.
+    pub(super) fn add_conversation(&self, id: &str, conversation: StoredConversation) -> Result<(), usize> {
+        self.insert(id, Entry::Conversation(conversation))
+    }
+
+    fn insert(&self, id: &str, entry: Entry) -> Result<(), usize> {
+        self.check(&entry)?;
         let mut entries = self.lock();
-        entries.insert(id, Entry::Conversation(conversation));
+        entries.insert(id, entry);
         self.evict(&mut entries);
+        Ok(())
     }
 
     pub(super) fn response(&self, id: &str) -> Option<Arc<StoredResponse>> {
@@ -155,23 +156,34 @@ impl Store {
         };
         let turn =
             if is_next { Arc::clone(turn) } else { Arc::new(Turn::new(turn.items.to_vec(), changed.turn)) };
-        if !self.fits(turn.bytes()) {
-            return Some(Err(turn.bytes()));
+        changed.turn = Some(Arc::clone(&turn));
+        let changed = Entry::Conversation(changed);
+        if let Err(bytes) = self.check(&changed) {
+            return Some(Err(bytes));
         }
         turn.items.iter().for_each(|item| entries.index(item));
-        changed.turn = Some(turn);
         entries.renew(id, changed);
         self.evict(&mut entries);
         Some(Ok(()))
     }
 
-    /// Replaces the metadata of a conversation. Returns `None` if the id is unknown.
-    pub(super) fn set_metadata(&self, id: &str, metadata: Text) -> Option<StoredConversation> {
+    /// Replaces the metadata of a conversation.
+    ///
+    /// Returns the size that the conversation would have if it does not fit, or `None` if the id is unknown.
+    pub(super) fn set_metadata(
+        &self,
+        id: &str,
+        metadata: Arc<str>,
+    ) -> Option<Result<StoredConversation, usize>> {
         let mut entries = self.lock();
-        let changed = StoredConversation { metadata: Arc::new(metadata), ..entries.conversation(id)? };
-        entries.renew(id, changed.clone());
+        let changed = StoredConversation { metadata, ..entries.conversation(id)? };
+        let entry = Entry::Conversation(changed.clone());
+        if let Err(bytes) = self.check(&entry) {
+            return Some(Err(bytes));
+        }
+        entries.renew(id, entry);
         self.evict(&mut entries);
-        Some(changed)
+        Some(Ok(changed))
     }
 
     /// Removes an item from a conversation. Returns `None` if one of the ids is unknown.
@@ -183,7 +195,7 @@ impl Store {
         entries.release(&items.remove(index));
         let turn = (!items.is_empty()).then(|| Arc::new(Turn::new(items, None)));
         let changed = StoredConversation { turn, ..conversation };
-        entries.renew(id, changed.clone());
+        entries.renew(id, Entry::Conversation(changed.clone()));
         Some(changed)
     }
 
@@ -201,10 +213,15 @@ impl Store {
         is_known && entries.remove(id)
     }
 
-    /// Removes the oldest entries until both limits hold. Entries are dropped within the lock, because
-    /// only that lowers the number of bytes.
+    /// Returns the size of an entry if it would not fit into an empty store.
+    fn check(&self, entry: &Entry) -> Result<(), usize> {
+        let bytes = entry.bytes();
+        if self.fits(bytes) { Ok(()) } else { Err(bytes) }
+    }
+
+    /// Removes the oldest entries until both limits hold. The newest entry fits on its own, so it stays.
     fn evict(&self, entries: &mut Entries) {
-        while entries.by_id.len() > self.limits.entries || self.bytes.get() > self.limits.bytes {
+        while entries.by_id.len() > self.limits.entries || entries.bytes > self.limits.bytes {
             let Some((_, oldest)) = entries.by_age.first_key_value() else { return };
             let oldest = Arc::clone(oldest);
             entries.remove(&oldest);
@@ -232,24 +249,34 @@ impl Entries {
     }
 
     /// Replaces a conversation, which becomes the newest entry. Its items are already in the index.
-    fn renew(&mut self, id: &str, conversation: StoredConversation) {
-        if let Some((age, _)) = self.by_id.remove(id) {
-            self.by_age.remove(&age);
+    fn renew(&mut self, id: &str, conversation: Entry) {
+        let old = self.detach(id);
+        // The turns that both have in common stay held, so they are not counted again.
+        self.place(id, conversation);
+        if let Some(old) = old {
+            self.bytes -= old.release();
         }
-        self.place(id, Entry::Conversation(conversation));
     }
 
     fn place(&mut self, id: &str, entry: Entry) {
+        self.bytes += entry.hold();
         let id: Arc<str> = id.into();
         self.by_age.insert(self.next_age, Arc::clone(&id));
         self.by_id.insert(id, (self.next_age, entry));
         self.next_age += 1;
     }
 
+    /// Removes an entry. Its bytes still count, and its items stay in the index.
+    fn detach(&mut self, id: &str) -> Option<Entry> {
+        let (age, entry) = self.by_id.remove(id)?;
+        self.by_age.remove(&age);
+        Some(entry)
+    }
+
     /// Removes an entry. Returns false if the id is unknown.
     fn remove(&mut self, id: &str) -> bool {
-        let Some((age, entry)) = self.by_id.remove(id) else { return false };
-        self.by_age.remove(&age);
+        let Some(entry) = self.detach(id) else { return false };
+        self.bytes -= entry.release();
         entry.each_item(|item| self.release(item));
         true
     }
@@ -270,6 +297,36 @@ impl Entries {
 }
 
 impl Entry {
+    /// Returns the text that the entry has besides its items.
+    fn text(&self) -> &str {
+        match self {
+            Self::Response(response) => &response.body,
+            Self::Conversation(conversation) => &conversation.metadata,
+        }
+    }
+
+    fn turn(&self) -> Option<&Arc<Turn>> {
+        match self {
+            Self::Response(response) => Some(&response.turn),
+            Self::Conversation(conversation) => conversation.turn.as_ref(),
+        }
+    }
+
+    /// Holds the text and the items. Returns the number of bytes that no entry held before.
+    fn hold(&self) -> usize {
+        self.text().len() + self.turn().map_or(0, |turn| turn.hold())
+    }
+
+    /// Undoes [`Entry::hold`]. Returns the number of bytes that no entry holds now.
+    fn release(&self) -> usize {
+        self.text().len() + self.turn().map_or(0, |turn| turn.release())
+    }
+
+    /// Returns the size of the entry with all its items.
+    fn bytes(&self) -> usize {
+        self.text().len().saturating_add(self.turn().map_or(0, |turn| turn.bytes()))
+    }
+
     /// Calls a function with each item of a response, or with all items of a conversation.
     fn each_item(&self, mut call: impl FnMut(&Arc<Item>)) {
         match self {

@@ -25,7 +25,7 @@ pub(crate) async fn get(
         return Err(StoreError::Query { name: "stream", problem }.into());
     }
     let stored = app.store().response(&id).ok_or_else(|| unknown(id))?;
-    let mut response: Value = parsed(stored.body.as_str())?;
+    let mut response: Value = parsed(&stored.body)?;
     let output = stored.turn.items[stored.inputs..].iter().map(|item| parsed::<Value>(&item.json));
     response["output"] = output.collect::<Result<_, _>>()?;
     Ok(Json(response))

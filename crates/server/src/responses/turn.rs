@@ -6,46 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Approximate memory of an item besides its texts: its place in a turn and in the index of ids.
 const ITEM_BYTES: usize = 200;
 
-/// Number of bytes of everything that is alive, stored or only linked to.
-#[derive(Clone, Default)]
-pub(super) struct ByteCount(Arc<AtomicUsize>);
+/// Number of holders of an item or a turn in the store. Changed only under the lock of the store.
+#[derive(Default)]
+struct Holders(AtomicUsize);
 
-/// Bytes in a [`ByteCount`]. They are subtracted on drop.
-struct Counted {
-    total: ByteCount,
-    bytes: usize,
-}
-
-impl ByteCount {
-    pub(super) fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+impl Holders {
+    /// Returns true for the first holder.
+    fn add(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    fn add(&self, bytes: usize) -> Counted {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Counted { total: self.clone(), bytes }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.total.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// A text whose bytes are counted.
-pub(super) struct Text {
-    text: Box<str>,
-    _counted: Counted,
-}
-
-impl Text {
-    pub(super) fn new(text: String, total: &ByteCount) -> Self {
-        Self { _counted: total.add(text.len()), text: text.into() }
-    }
-
-    pub(super) const fn as_str(&self) -> &str {
-        &self.text
+    /// Returns true for the last holder.
+    fn remove(&self) -> bool {
+        self.0.fetch_sub(1, Ordering::Relaxed) == 1
     }
 }
 
@@ -54,12 +27,16 @@ pub(super) struct Item {
     pub(super) id: Arc<str>,
     /// The item as JSON.
     pub(super) json: Arc<str>,
-    counted: Counted,
+    held: Holders,
 }
 
 impl Item {
-    pub(super) fn new(id: &str, json: &str, total: &ByteCount) -> Self {
-        Self { id: id.into(), json: json.into(), counted: total.add(id.len() + json.len() + ITEM_BYTES) }
+    pub(super) fn new(id: &str, json: &str) -> Self {
+        Self { id: id.into(), json: json.into(), held: Holders::default() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.id.len() + self.json.len() + ITEM_BYTES
     }
 }
 
@@ -69,13 +46,15 @@ pub(super) struct Turn {
     previous: Option<Arc<Self>>,
     /// Number of bytes of this turn and all turns before it.
     bytes: usize,
+    /// Entries of the store that end with this turn, and turns of the store that follow this one.
+    held: Holders,
 }
 
 impl Turn {
     pub(super) fn new(items: Vec<Arc<Item>>, previous: Option<Arc<Self>>) -> Self {
-        let own: usize = items.iter().map(|item| item.counted.bytes).sum();
+        let own: usize = items.iter().map(|item| item.bytes()).sum();
         let bytes = own.saturating_add(previous.as_ref().map_or(0, |previous| previous.bytes));
-        Self { items: items.into(), previous, bytes }
+        Self { items: items.into(), previous, bytes, held: Holders::default() }
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -84,6 +63,30 @@ impl Turn {
 
     pub(super) const fn previous(&self) -> Option<&Arc<Self>> {
         self.previous.as_ref()
+    }
+
+    /// Notes that an entry of the store ends with this turn. Returns the number of bytes that the store did
+    /// not hold before.
+    pub(super) fn hold(&self) -> usize {
+        self.count(Holders::add)
+    }
+
+    /// Notes that an entry of the store no longer ends with this turn. Returns the number of bytes that the
+    /// store holds no longer.
+    pub(super) fn release(&self) -> usize {
+        self.count(Holders::remove)
+    }
+
+    /// Changes the holders of this turn, and of all that it holds if `change` returns true. Returns the bytes
+    /// of the items for which `change` returns true.
+    fn count(&self, change: fn(&Holders) -> bool) -> usize {
+        let (mut bytes, mut next) = (0, Some(self));
+        while let Some(turn) = next.filter(|turn| change(&turn.held)) {
+            let changed = turn.items.iter().filter(|item| change(&item.held));
+            bytes += changed.map(|item| item.bytes()).sum::<usize>();
+            next = turn.previous.as_deref();
+        }
+        bytes
     }
 
     /// Returns the items of this turn and all turns before it, oldest first.

@@ -1,9 +1,10 @@
 //! `/v1/conversations`, and responses that belong to one.
 
+use formwork_server::StoreLimits;
 use serde_json::json;
 
 use crate::fixture::get;
-use crate::stored_responses::{app, delete, id, ok, post, prompt, refusal, respond, stream};
+use crate::stored_responses::{app, delete, id, ok, post, prompt, refusal, respond, stream, with_limits};
 
 #[tokio::test]
 async fn a_conversation_collects_the_items_of_responses() {
@@ -118,4 +119,26 @@ async fn invalid_conversations_are_refused() {
     let added = json!({"items": [{"role": "user", "content": "One?"}]});
     ok(&post(&app, &items, &added).await);
     assert_eq!(respond(&app, &json!({"conversation": id(&conversation)})).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_large_names_the_field() {
+    let (app, _) = with_limits(StoreLimits { bytes: 3000, ..StoreLimits::default() });
+    let metadata = |len: usize| json!({"k": "x".repeat(len)});
+    let items = |len: usize| json!([{"role": "user", "content": "x".repeat(len)}]);
+    let body = json!({"metadata": metadata(1500), "items": items(500)});
+    let conversation = ok(&post(&app, "/v1/conversations", &body).await);
+    let path = format!("/v1/conversations/{}", id(&conversation));
+    for (path, body, param) in [
+        ("/v1/conversations", json!({"metadata": metadata(3000)}), "metadata"),
+        ("/v1/conversations", json!({"metadata": metadata(10), "items": items(3000)}), "items"),
+        (&path, json!({"metadata": metadata(2500)}), "metadata"),
+        (&format!("{path}/items"), json!({"items": items(800)}), "items"),
+    ] {
+        let answer = post(&app, path, &body).await;
+        let (status, _, message) = refusal(&answer);
+        assert_eq!((status, &answer.json()["error"]["param"]), (400, &json!(param)), "{message}");
+        assert!(message.ends_with("bytes, which exceed the limit of 3000"), "{message}");
+    }
+    assert_eq!(ok(&get(&app, &path).await), conversation);
 }
