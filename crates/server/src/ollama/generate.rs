@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use formwork_openai::ollama::{GenerationRequest, Reply, ReplyCall};
+use formwork_openai::ollama::{GenerationRequest, LoadRequest, Reply, ReplyCall};
 
 use super::lines;
 use super::replies::{Api, Part, Replies};
@@ -30,13 +30,25 @@ async fn respond(app: &App, request: GenerationRequest, api: Api) -> Result<Resp
     let begun = Instant::now();
     app.check_ignored(request.ignored())?;
     let (stream, ignored) = (request.is_streamed(), request.ignored().clone());
+    let replies = |model: &str| Replies {
+        api,
+        answer: Answer::new("chat-", model),
+        begun,
+        load: begun.elapsed(),
+        unsupported: Vec::new(),
+    };
+    if let GenerationRequest::Load(LoadRequest { model, unload: true, .. }) = &request {
+        // A model that is not in memory is not loaded first.
+        let id = match app.registry().if_loaded(model) {
+            Some(served) => served.model.id.clone(),
+            None => app.registry().model(model)?.id,
+        };
+        return Ok(with_ignored(Json(replies(&id).loaded(true)), &ignored));
+    }
     let served = app.model(request.model()).await?;
-    let answer = Answer::new("chat-", &served.model.id);
-    let mut replies = Replies { api, answer, begun, load: begun.elapsed(), unsupported: Vec::new() };
+    let mut replies = replies(&served.model.id);
     let choice = match request {
-        GenerationRequest::Load(request) => {
-            return Ok(with_ignored(Json(replies.loaded(request.unload)), &ignored));
-        }
+        GenerationRequest::Load(_) => return Ok(with_ignored(Json(replies.loaded(false)), &ignored)),
         GenerationRequest::Chat(chat) => {
             let mut started = Started::new(app, served, chat).await?;
             replies.unsupported = started.unsupported;

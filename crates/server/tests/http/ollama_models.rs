@@ -100,6 +100,12 @@ async fn models_are_listed_and_described() {
     assert_eq!(show("v").await["capabilities"], json!(["embedding"]));
     let later = show("later").await;
     assert_eq!((&later["capabilities"], &later["model_info"]), (&json!(["completion", "tools"]), &json!({})));
+    // Unloading does not load the model first, which would fail here.
+    for path in ["/api/generate", "/api/chat"] {
+        let body = json!({"model": "later", "keep_alive": 0}).to_string();
+        let unloaded = send(&app, request(Method::POST, path, body)).await.json();
+        assert_eq!((&unloaded["model"], &unloaded["done_reason"]), (&json!("later"), &json!("unload")));
+    }
     let older = json!({"name": "m", "verbose": true}).to_string();
     assert_eq!(send(&app, request(Method::POST, "/api/show", older)).await.status, StatusCode::OK);
     let unknown = json!({"model": "x"}).to_string();
