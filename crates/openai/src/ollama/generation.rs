@@ -69,6 +69,7 @@ impl GenerationRequest {
                 fields.ignore(name);
             }
         }
+        let budget = budget_field(&fields);
         check_neutral_generate(&mut fields)?;
         let system = system.map(Place::string).transpose()?;
         let system = system.map(|text| ChatMessage::new(Role::System, text));
@@ -82,6 +83,11 @@ impl GenerationRequest {
         let ignored = fields.finish_request()?;
         let request = Self::of(ChatRequest { ignored, ..chat }, unload);
         match request {
+            // Without a conversation the server cannot tell which part of a text is reasoning.
+            Self::Chat(chat) if raw && chat.parameters.reasoning_budget.is_some() => {
+                let field = budget.unwrap_or("options.reasoning_budget");
+                Err(RequestError::field(field, Problem::NotNeutral { accepted: "null", hint: "" }))
+            }
             Self::Chat(chat) if raw => as_completion(chat, prompt, suffix).map(Self::Raw),
             request => Ok(request),
         }
@@ -188,6 +194,24 @@ fn as_completion(
         ignored: chat.ignored,
     };
     request.checked()
+}
+
+/// Returns the path of the field that limits the tokens of reasoning.
+fn budget_field(fields: &Fields) -> Option<&'static str> {
+    let paths = [
+        "options.reasoning_budget",
+        "options.thinking_token_budget",
+        "thinking_budget",
+        "thinking.budget_tokens",
+        "reasoning.max_tokens",
+    ];
+    let is_given = |path: &&str| {
+        let (name, inner) = path.split_once('.').unzip();
+        let value = fields.get(name.unwrap_or(path));
+        let value = inner.map_or(value, |inner| value?.get(inner));
+        value.is_some_and(|value| !value.is_null())
+    };
+    paths.into_iter().find(is_given)
 }
 
 /// Reports whether `keep_alive` is 0: a number of seconds, or a text such as `0` and `0s`.

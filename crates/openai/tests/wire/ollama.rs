@@ -152,6 +152,15 @@ fn a_prompt_is_a_chat_unless_it_is_raw() {
     assert_eq!(raw.ignored.known, ["think"]);
     for (fields, message) in [
         (json!({"raw": true, "system": "b"}), "`system`: cannot be combined with `raw`"),
+        (json!({"raw": true, "thinking_budget": 9}), "`thinking_budget`: only null is supported here"),
+        (
+            json!({"raw": true, "thinking": {"type": "enabled", "budget_tokens": 9}}),
+            "`thinking.budget_tokens`: only null is supported here",
+        ),
+        (
+            json!({"raw": true, "options": {"reasoning_budget": 9}, "thinking_budget": 8}),
+            "`options.reasoning_budget`: only null is supported here",
+        ),
         (json!({"suffix": "b", "system": "c"}), "`system`: cannot be combined with `suffix`"),
         (
             json!({"template": "b"}),
