@@ -111,7 +111,8 @@ pub struct ShowReply {
     pub template: String,
     /// Facts about the model.
     pub details: ModelDetails,
-    /// Further facts. For a loaded model, `general.context_length`.
+    /// Further facts: `general.architecture`, and for a loaded model `general.context_length`. The same
+    /// number has the name of the architecture instead of `general`, too.
     pub model_info: Map<String, Value>,
     /// Abilities of the model: `completion`, `tools`, `thinking` and `embedding`.
     pub capabilities: Vec<String>,

@@ -24,6 +24,10 @@ const VERSION: &str = "0.13.5";
 /// Time at which an idle model expires: never, written as a date that all clients can read.
 const NEVER: &str = "2999-12-31T23:59:59.000000000Z";
 
+/// Architecture of all models, since the server does not know the real ones. Clients read facts such as
+/// `ARCHITECTURE.context_length`.
+const ARCHITECTURE: &str = "formwork";
+
 /// `GET /api/tags`: lists all model names, aliases and adapters, loaded or not.
 pub(crate) async fn tags(State(app): State<App>) -> Json<ListedModels> {
     let models = app.registry().models().map(|model| ListedModel {
@@ -62,8 +66,11 @@ pub(crate) async fn show(State(app): State<App>, JsonBody(body): JsonBody) -> Re
     let model = app.registry().model(&name)?;
     let capabilities = capabilities(app.registry().if_loaded(&name).as_deref());
     let mut model_info = Map::new();
+    model_info.insert("general.architecture".to_owned(), json!(ARCHITECTURE));
     if let Some(tokens) = model.context_length {
-        model_info.insert("general.context_length".to_owned(), json!(tokens));
+        for name in ["general.context_length".to_owned(), format!("{ARCHITECTURE}.context_length")] {
+            model_info.insert(name, json!(tokens));
+        }
     }
     let reply = ShowReply {
         template: template(&capabilities).to_owned(),

@@ -87,7 +87,9 @@ async fn models_are_listed_and_described() {
         "quantization_level": ""
       },
       "model_info": {
-        "general.context_length": 400
+        "general.architecture": "formwork",
+        "general.context_length": 400,
+        "formwork.context_length": 400
       },
       "capabilities": [
         "completion",
@@ -99,7 +101,8 @@ async fn models_are_listed_and_described() {
     "#);
     assert_eq!(show("v").await["capabilities"], json!(["embedding"]));
     let later = show("later").await;
-    assert_eq!((&later["capabilities"], &later["model_info"]), (&json!(["completion", "tools"]), &json!({})));
+    assert_eq!(later["capabilities"], json!(["completion", "tools"]));
+    assert_eq!(later["model_info"], json!({"general.architecture": "formwork"}));
     // Unloading does not load the model first, which would fail here.
     for path in ["/api/generate", "/api/chat"] {
         let body = json!({"model": "later", "keep_alive": 0}).to_string();
