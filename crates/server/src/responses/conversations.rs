@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::error::StoreError;
 use super::keep::Lookup;
 use super::page::{Page, list, parsed};
-use super::store::{Store, StoredConversation};
+use super::store::StoredConversation;
 use super::turn::Turn;
 use crate::answer::{new_id, now};
 use crate::app::App;
@@ -32,8 +32,8 @@ fn shown(id: String, stored: &StoredConversation) -> Result<Json<Conversation>, 
 }
 
 /// Returns a turn with new items.
-fn turn(items: Items) -> Arc<Turn> {
-    Arc::new(Turn::new(items.into_iter().map(Store::new_item).collect(), None))
+fn turn(app: &App, items: Items) -> Arc<Turn> {
+    Arc::new(Turn::new(items.into_iter().map(|item| app.store().item_of_client(item)).collect(), None))
 }
 
 /// Returns metadata as JSON.
@@ -56,7 +56,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let request = app.offload(move || Ok(ConversationRequest::create(&body, &mut lookup)?)).await?;
     app.check_ignored(&request.ignored)?;
     let metadata = text(&request.metadata);
-    let turn = (!request.items.is_empty()).then(|| turn(request.items));
+    let turn = (!request.items.is_empty()).then(|| turn(&app, request.items));
     let larger =
         if turn.as_ref().is_some_and(|turn| turn.bytes() > metadata.len()) { "items" } else { "metadata" };
     let conversation = StoredConversation { created: now(), metadata, turn };
@@ -118,7 +118,7 @@ pub(crate) async fn add_items(
     let mut lookup = Lookup::new(&app);
     let request = app.offload(move || Ok(ConversationRequest::add(&body, &mut lookup)?)).await?;
     app.check_ignored(&request.ignored)?;
-    let turn = turn(request.items);
+    let turn = turn(&app, request.items);
     match app.store().append(&id, &turn) {
         Some(Ok(())) => Ok(with_ignored(Json(list(&turn.items, false)?), &request.ignored)),
         Some(Err(bytes)) => Err(too_long(&app, "items")(bytes).into()),

@@ -83,7 +83,7 @@ impl Keep {
     /// the response does not fit into the store.
     pub(super) fn keep(self, response: &Response) -> bool {
         let inputs = self.input.len();
-        let mut items: Vec<_> = self.input.into_iter().map(Store::new_item).collect();
+        let mut items: Vec<_> = self.input.into_iter().map(|item| self.store.item_of_client(item)).collect();
         for item in &response.output {
             if let Ok(Value::Object(item)) = serde_json::to_value(item) {
                 items.push(Store::new_item(item));

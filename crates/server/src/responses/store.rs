@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::turn::{Item, Turn};
 
@@ -96,6 +96,17 @@ impl Store {
         item.insert("id".to_owned(), Value::from(id.as_str()));
         let json = serde_json::to_string(&item).unwrap_or_default();
         Arc::new(Item::new(&id, &json))
+    }
+
+    /// Returns an item of a client. It gets a new id, unless it is a stored item. Otherwise, a client could
+    /// choose the id under which others find its text.
+    pub(super) fn item_of_client(&self, mut item: Map<String, Value>) -> Arc<Item> {
+        let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+        if let Some(stored) = self.item(id).filter(|stored| is_same(stored, &item)) {
+            return stored;
+        }
+        item.insert("id".to_owned(), Value::from(""));
+        Self::new_item(item)
     }
 
     /// Returns true if this many bytes fit into the store when everything else is dropped.
@@ -340,6 +351,18 @@ impl Entry {
             }
         }
     }
+}
+
+/// Returns true if the listed form of a request's item is that of a stored item. The listed form has no
+/// log-probabilities.
+fn is_same(stored: &Item, item: &Map<String, Value>) -> bool {
+    let Ok(mut stored) = formwork_json::from_str::<Map<String, Value>>(&stored.json) else { return false };
+    if let Some(Value::Array(parts)) = stored.get_mut("content") {
+        for logprobs in parts.iter_mut().filter_map(|part| part.get_mut("logprobs")) {
+            *logprobs = json!([]);
+        }
+    }
+    stored == *item
 }
 
 #[cfg(test)]

@@ -77,9 +77,10 @@ async fn with_ids(app: &App, path: &str) -> String {
         return path.replace("{id}", &id_of(app, "/v1/responses", body).await);
     }
     if path.starts_with("/v1/conversations/{id}") {
-        let body = r#"{"items": [{"role": "user", "content": "Hi", "id": "msg_1"}]}"#;
+        let body = r#"{"items": [{"role": "user", "content": "Hi"}]}"#;
         let id = id_of(app, "/v1/conversations", body).await;
-        return path.replace("{id}", &id).replace("{item_id}", "msg_1");
+        let items = get(app, &format!("/v1/conversations/{id}/items")).await.json();
+        return path.replace("{id}", &id).replace("{item_id}", items["first_id"].as_str().unwrap());
     }
     path.replace("{id}", "smollm2-135m-instruct")
 }

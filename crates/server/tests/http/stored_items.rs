@@ -25,8 +25,9 @@ async fn input_items_are_listed_in_pages() {
     let list = async |query: &str| ok(&get(&app, &format!("{path}?{query}")).await);
     let all = list("order=asc&limit=100").await;
     let mut items = all["data"].clone();
-    for (index, prefix) in ["msg_", "msg_", "rs_1", "msg_1", "fc_", "fco_"].into_iter().enumerate() {
-        assert!(id(&items[index]).starts_with(prefix));
+    for (index, prefix) in ["msg_", "msg_", "rs_", "msg_", "fc_", "fco_"].into_iter().enumerate() {
+        let id = id(&items[index]);
+        assert!(id.starts_with(prefix) && id.len() > 30, "{id}");
         items[index].as_object_mut().unwrap().shift_remove("id");
     }
     assert_eq!(
@@ -71,20 +72,53 @@ async fn input_items_are_listed_in_pages() {
     }
 }
 
+/// Returns the id of the first item of a response's input.
+async fn first_input(app: &App, response: &Value) -> Value {
+    let path = format!("/v1/responses/{}/input_items?order=asc", id(response));
+    ok(&get(app, &path).await)["data"][0]["id"].clone()
+}
+
+#[tokio::test]
+async fn clients_cannot_choose_the_ids_of_their_items() {
+    let (app, template) = app();
+    let planted = json!({"role": "user", "content": "Planted.", "id": "msg_known"});
+    let first =
+        respond(&app, &json!({"input": [planted], "include": ["message.output_text.logprobs"]})).await;
+    let conversation = ok(&post(&app, "/v1/conversations", &json!({"items": [planted, planted]})).await);
+    let items = ok(&get(&app, &format!("/v1/conversations/{}/items", id(&conversation))).await);
+    assert_ne!(items["first_id"], items["last_id"]);
+    let reference = json!({"input": [{"type": "item_reference", "id": "msg_known"}]});
+    let (status, _, message) = refusal(&post(&app, "/v1/responses", &reference).await);
+    assert_eq!(status, 400, "{message}");
+    // An item that is sent again keeps its id. A changed one does not.
+    let answer = first["output"][0].clone();
+    assert_ne!(answer["content"][0]["logprobs"], json!([]));
+    let again = respond(&app, &json!({"input": [answer, {"role": "user", "content": "Two?"}]})).await;
+    assert_eq!(first_input(&app, &again).await, answer["id"]);
+    let mut changed = answer.clone();
+    changed["content"][0]["text"] = json!("No.");
+    let other = respond(&app, &json!({"input": [changed, {"role": "user", "content": "Two?"}]})).await;
+    assert_ne!(first_input(&app, &other).await, answer["id"]);
+    let reference = json!({"type": "item_reference", "id": answer["id"]});
+    respond(&app, &json!({"input": [reference, {"role": "user", "content": "Three?"}]})).await;
+    assert_eq!(prompt(&template), "assistant: Yes.\nuser: Three?\nassistant:");
+}
+
 #[tokio::test]
 async fn a_reference_names_any_stored_item() {
     let (app, template) = app();
-    let first =
-        respond(&app, &json!({"input": [{"role": "user", "content": "One?", "id": "msg_mine"}]})).await;
+    let first = respond(&app, &json!({"input": "One?"})).await;
+    let mine = first_input(&app, &first).await;
     let reference = |id: &Value| json!({"type": "item_reference", "id": id});
-    let input = json!([reference(&json!("msg_mine")), reference(&first["output"][0]["id"]), {"role": "user", "content": "Two?"}]);
+    let input =
+        json!([reference(&mine), reference(&first["output"][0]["id"]), {"role": "user", "content": "Two?"}]);
     let second = respond(&app, &json!({"input": input})).await;
     assert_eq!(prompt(&template), "user: One?\nassistant: Yes.\nuser: Two?\nassistant:");
     // The item is now part of the second response.
     ok(&delete(&app, &format!("/v1/responses/{}", id(&first))).await);
     let listed = ok(&get(&app, &format!("/v1/responses/{}/input_items?order=asc", id(&second))).await);
-    assert_eq!((id(&listed["data"][0]), &listed["data"][1]), ("msg_mine", &first["output"][0]));
-    respond(&app, &json!({"input": [reference(&json!("msg_mine"))]})).await;
+    assert_eq!((&listed["data"][0]["id"], &listed["data"][1]), (&mine, &first["output"][0]));
+    respond(&app, &json!({"input": [reference(&mine)]})).await;
     assert_eq!(prompt(&template), "user: One?\nassistant:");
     let unknown = json!({"input": [reference(&json!("msg_other")), {"role": "user", "content": "Two?"}]});
     let (status, _, message) = refusal(&post(&app, "/v1/responses", &unknown).await);
@@ -98,9 +132,8 @@ async fn a_reference_names_any_stored_item() {
 async fn stored_items_of_a_request_are_bounded() {
     let options = ServerOptions { body_limit: 2000, ..ServerOptions::default() };
     let app = App::new(vec![served("m", start(says_in(LONG, "Yes.")))], options).unwrap();
-    let item = json!({"role": "user", "content": "x".repeat(800), "id": "msg_long"});
-    let first = respond(&app, &json!({"input": [item]})).await;
-    let reference = json!({"type": "item_reference", "id": "msg_long"});
+    let first = respond(&app, &json!({"input": "x".repeat(800)})).await;
+    let reference = json!({"type": "item_reference", "id": first_input(&app, &first).await});
     respond(&app, &json!({"input": [reference, reference]})).await;
     let body = json!({"input": [reference], "previous_response_id": id(&first)});
     let (status, _, message) = refusal(&post(&app, "/v1/responses", &body).await);
