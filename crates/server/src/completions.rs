@@ -54,12 +54,7 @@ pub(crate) async fn start(
     request: CompletionRequest,
 ) -> Result<Started, ApiError> {
     let options = app.options().clone();
-    let (of, format, undeclared) = (Arc::clone(&served), request.format.clone(), request.undeclared);
-    let constraint = move |compiling| {
-        let constraint = format.as_ref().map(|format| of.constraint(format, undeclared, compiling));
-        constraint.transpose()
-    };
-    let constraint = app.offload_or_compile(constraint).await?;
+    let constraint = app.constraint(&served, request.format.clone(), request.undeclared).await?;
     app.offload(move || Started::new(served, request, constraint.as_ref(), &options)).await
 }
 
@@ -95,10 +90,9 @@ impl Started {
                 let is_in_text = matches!(prompt, CompletionPrompt::Tokens(_)) || !tokenizer.add_bos();
                 let first = tokens.first().filter(|_| request.logprobs.is_some());
                 firsts.extend(first.map(|&token| FirstToken { token, is_in_text }));
-            }
-            if let (true, Some(likely)) = (request.echo, request.logprobs) {
                 reported += tokens.len();
-                let given = reported.saturating_mul(request.best_of).saturating_mul(likely + 1);
+                let likely = request.logprobs.map_or(0, |likely| likely + 1);
+                let given = reported.saturating_mul(request.best_of).saturating_mul(likely);
                 if given > MAX_LOGPROBS {
                     let limit = MAX_LOGPROBS;
                     return Err(Kind::TooManyLogprobs { given, limit, tokens: reported }.into());

@@ -209,6 +209,9 @@ impl Kind {
                 code @ Some("conversation_not_found") => Row::request(StatusCode::NOT_FOUND, code),
                 code => Row::request(StatusCode::BAD_REQUEST, code),
             },
+            Self::Store(error) if error.status().is_server_error() => {
+                Row::server(error.status(), error.code())
+            }
             Self::Store(error) => Row::request(error.status(), error.code()),
             Self::ContentType
             | Self::BodyUnreadable(_)

@@ -1,6 +1,7 @@
 //! Conversion of wire requests to engine requests. Compiling, rendering and encoding take time, so
 //! call this off the async threads.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use formwork_chat::{BegunPrompt, Content, Delta, Reader, Thoughts, Tool, Tools};
@@ -13,7 +14,7 @@ use formwork_vocab::TokenId;
 use formwork_vocab::tokenizer::EncodeOptions;
 use serde_json::{Value, json};
 
-use crate::app::{Served, ServerOptions};
+use crate::app::{App, Served, ServerOptions};
 use crate::constraints::{Compiling, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
@@ -258,6 +259,23 @@ impl Served {
             tool.parameters = json!({ "type": "object" });
         }
         faulty
+    }
+}
+
+impl App {
+    /// Returns the constraint of a response format without the rest of an answer, for requests with a
+    /// plain prompt.
+    pub(crate) async fn constraint(
+        &self,
+        served: &Arc<Served>,
+        format: Option<Format>,
+        undeclared: Undeclared,
+    ) -> Result<Option<Constraint>, ApiError> {
+        let of = Arc::clone(served);
+        self.offload_or_compile(move |compiling| {
+            format.as_ref().map(|format| of.constraint(format, undeclared, compiling)).transpose()
+        })
+        .await
     }
 }
 

@@ -33,12 +33,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let served = app.model(&request.model).await?;
     let answer = Answer::new("infill-", &served.model.id);
     let (streams, ignored) = (request.stream, request.ignored.clone());
-    let (of, format, undeclared) = (Arc::clone(&served), request.format.clone(), request.undeclared);
-    let constraint = move |compiling| {
-        let constraint = format.as_ref().map(|format| of.constraint(format, undeclared, compiling));
-        constraint.transpose()
-    };
-    let constraint = app.offload_or_compile(constraint).await?;
+    let constraint = app.constraint(&served, request.format.clone(), request.undeclared).await?;
     let options = app.options().clone();
     let choice = app.offload(move || start(&served, &request, constraint, &options)).await?;
     if streams {
