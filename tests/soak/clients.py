@@ -344,7 +344,7 @@ WAYS = {
     "no value": schema({"allOf": [{"type": "string"}, {"type": "integer"}]}),
     "endless schema": schema({"$ref": "#"}),
     "many items": schema({"type": "array", "items": {"type": "integer"}, "minItems": 10**9}),
-    "deep schema": schema(deep_schema(200)),
+    "deep schema": schema(deep_schema(400)),
     "big enum": schema(BIG_ENUM),
     "missing document": schema({"$ref": "http://example.com/none.json"}),
     "file as document": schema({"$ref": "file:///etc/passwd"}),
