@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     NoChoices,
     #[error("the grammar cannot be written as GBNF: {reason}")]
     NotGbnf { reason: &'static str },
+    #[error("the arguments cannot be written in the notation of the calls: {reason}")]
+    Notation { reason: String },
     #[error("the vocabulary has no token `{terminal}`")]
     NoToken { terminal: String },
     #[error(
@@ -270,6 +272,20 @@ impl GrammarError {
             Kind::Tags { problem: TagProblem::Content { error }, .. } => error.is_over_limit(),
             _ => false,
         }
+    }
+
+    /// Reports whether a [`Notation`](crate::Notation) cannot express the values of a schema, or would
+    /// need too many rules. The same schema may compile as JSON.
+    pub fn is_notation(&self) -> bool {
+        match &self.0 {
+            Kind::Notation { .. } => true,
+            Kind::Tags { problem: TagProblem::Content { error }, .. } => error.is_notation(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn notation(reason: impl Into<String>) -> Self {
+        Kind::Notation { reason: reason.into() }.into()
     }
 
     /// Reports whether this is an error about a limit to which [`at`](Self::at) can still add a

@@ -257,6 +257,7 @@ impl Grammar {
             Part::Tags(tags) => Self::structural_tags_with_remotes(tags, remotes, options, limits),
             Part::Literal(_)
             | Part::Token(_)
+            | Part::Arguments { .. }
             | Part::Sequence(_)
             | Part::OneOf(_)
             | Part::List { .. }

@@ -99,7 +99,9 @@ impl<'a> Builder<'a> {
         let compiled = self.schemas.compile(schema, self.limits)?;
         let (source, program) = (schema.to_string(), compiled.program);
         let rule = self.rule(name, Expr::empty());
-        self.rules.schemas.insert(rule, EmbeddedSchema { source, program, warnings: compiled.warnings });
+        let embedded =
+            EmbeddedSchema { source: Some(source), root: program.root, program, warnings: compiled.warnings };
+        self.rules.schemas.insert(rule, embedded);
         Ok(Expr::Rule(rule))
     }
 

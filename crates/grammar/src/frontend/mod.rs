@@ -1,10 +1,13 @@
 //! Front ends, which translate grammar sources into the rules or JSON programs that machines run.
 
+pub(crate) mod argument_types;
 mod builder;
 pub(crate) mod choice;
 pub(crate) mod gbnf;
 pub(crate) mod json_schema;
+pub(crate) mod notation;
 pub(crate) mod parts;
+mod parts_in_notation;
 pub(crate) mod regex;
 pub(crate) mod schema;
 pub(crate) mod tags;

@@ -1,12 +1,14 @@
 //! Grammars composed of parts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use formwork_vocab::TokenId;
 use serde_json::{Value, json};
 
 use super::builder::{Builder, Ends};
 use super::json_schema::Schemas;
+use super::notation::Notation;
 use super::schema::Schema;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
@@ -43,6 +45,13 @@ pub enum Part {
     JsonObject,
     /// JSON text that the given JSON Schema accepts.
     Json(Schema),
+    /// An object that the given JSON Schema accepts, written in the given notation.
+    Arguments {
+        /// The schema of the object.
+        schema: Schema,
+        /// The notation in which the object is written.
+        notation: Arc<Notation>,
+    },
     /// Text that the given GBNF grammar matches.
     Gbnf(String),
     /// Text that the given regular expression matches as a whole.
@@ -125,20 +134,21 @@ pub(crate) fn parse(part: &Part, schemas: Schemas<'_>, limits: &Limits) -> Resul
     Ok(composer.builder.rules)
 }
 
-struct Composer<'a> {
-    builder: Builder<'a>,
-    schemas: Schemas<'a>,
-    limits: &'a Limits,
+pub(super) struct Composer<'a> {
+    pub(super) builder: Builder<'a>,
+    pub(super) schemas: Schemas<'a>,
+    pub(super) limits: &'a Limits,
 }
 
 impl Composer<'_> {
-    fn part(&mut self, part: &Part) -> Result<Expr, GrammarError> {
+    pub(super) fn part(&mut self, part: &Part) -> Result<Expr, GrammarError> {
         let number = self.builder.rules.exprs.len();
         Ok(match part {
             Part::Literal(text) => Expr::Literal(text.clone().into()),
             Part::Token(token) => self.builder.token(token.0)?,
             Part::JsonObject => self.builder.schema(format!("json-{number}"), &any_object())?,
             Part::Json(schema) => self.builder.schema(format!("json-{number}"), schema.as_value())?,
+            Part::Arguments { schema, notation } => self.arguments(schema.as_value(), notation)?,
             Part::Gbnf(source) => {
                 let rules = gbnf::parse(source, self.schemas, self.limits)?;
                 self.builder.include(&format!("grammar-{number}"), rules)?

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Warning;
 use crate::ir::json::JsonProgram;
+use crate::ir::json::program::NodeId;
 use crate::tokens::TokenTerminal;
 
 /// Index of a rule in [`Rules`].
@@ -69,9 +70,11 @@ pub(crate) struct Rules {
 /// A JSON Schema inside a grammar.
 #[derive(Clone, Debug)]
 pub(crate) struct EmbeddedSchema {
-    /// The source text of the schema.
-    pub(crate) source: String,
+    /// The source text of the schema. `None` if the rule matches only a part of a larger schema.
+    pub(crate) source: Option<String>,
     pub(crate) program: Arc<JsonProgram>,
+    /// The node of `program` whose values the rule matches.
+    pub(crate) root: NodeId,
     pub(crate) warnings: Vec<Warning>,
 }
 

@@ -6,7 +6,7 @@ use super::counts::bounded;
 use super::spelling;
 use super::terminals::JSON;
 use crate::GrammarError;
-use crate::ir::expr::{Expr, RuleId, Rules, complement};
+use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
 use crate::tokens::{TokenTerminal, spelt};
 
 /// Maximum length of a line, in bytes. A longer rule has one line for each of its alternatives.
@@ -91,9 +91,10 @@ impl Printer<'_> {
             Expr::Class(ranges) => class(ranges, text),
             Expr::Bytes(ranges) => ascii_class(ranges, text)?,
             Expr::Rule(rule) => match self.rules.schemas.get(rule) {
-                Some(schema) => {
-                    let _ = write!(text, "{JSON} {}", schema.source);
+                Some(EmbeddedSchema { source: Some(source), .. }) => {
+                    let _ = write!(text, "{JSON} {source}");
                 }
+                Some(_) => return Err(GrammarError::not_gbnf("it has values of a part of a schema")),
                 None => text.push_str(&self.rules.names[rule.index()]),
             },
             Expr::Sequence(parts) if parts.is_empty() => text.push_str("\"\""),

@@ -80,7 +80,8 @@ impl Parser<'_> {
         let source = self.source[from..self.at].to_owned();
         let rule = self.unnamed(start);
         let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);
-        self.schemas.insert(rule, EmbeddedSchema { source, program, warnings });
+        let (source, root) = (Some(source), program.root);
+        self.schemas.insert(rule, EmbeddedSchema { source, program, root, warnings });
         Ok(Expr::Rule(rule))
     }
 

@@ -72,7 +72,7 @@ fn build_from(
         if let Some(embedded) = rules.schemas.get(&RuleId(index as u32)) {
             starts.push(Dot(states.len() as u32));
             states.push(State { schema: Some(schemas.len() as u32), ..State::default() });
-            schemas.push(Arc::clone(&embedded.program));
+            schemas.push((Arc::clone(&embedded.program), embedded.root));
             continue;
         }
         if *expr == Expr::empty() {
@@ -161,7 +161,8 @@ fn search(
         if state.accepting {
             open.push(Reverse((0, index as u32, 0)));
         } else if let Some(schema) = state.schema {
-            let mut machine = program.schemas[schema as usize].machine();
+            let (schema, root) = &program.schemas[schema as usize];
+            let mut machine = schema.machine_of(*root);
             let start = machine.start();
             let (len, first) = (machine.closing_len(start), machine.closing_byte(start));
             open.push(Reverse((len, index as u32, first)));

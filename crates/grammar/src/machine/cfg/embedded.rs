@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::program::{Dot, Shortest};
 use crate::ByteSet;
 use crate::ir::json::JsonProgram;
+use crate::ir::json::program::NodeId;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 
 /// The JSON machines of a grammar, one for each schema, and the dots that stand for their configs.
@@ -27,8 +28,11 @@ pub(super) struct Embedded {
 const FIRST: u32 = 1 << 31;
 
 impl Embedded {
-    pub(super) fn new(schemas: &[Arc<JsonProgram>]) -> Self {
-        let machines = schemas.iter().map(|schema| Box::new(schema.machine()) as Box<dyn Machine>);
+    pub(super) fn new(schemas: &[(Arc<JsonProgram>, NodeId)]) -> Self {
+        let machine = |(schema, root): &(Arc<JsonProgram>, NodeId)| -> Box<dyn Machine> {
+            Box::new(schema.machine_of(*root))
+        };
+        let machines = schemas.iter().map(machine);
         Self { machines: machines.collect(), places: Vec::new(), dots: FxHashMap::default() }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::ir::expr::{RuleId, Rules};
 use crate::ir::json::JsonProgram;
+use crate::ir::json::program::NodeId;
 use crate::ledger::Ledger;
 use crate::machine::cfg::build;
 use crate::tokens::TokenTerminal;
@@ -85,7 +86,8 @@ pub(crate) struct Program {
     /// The start dot of each rule.
     pub(crate) starts: Vec<Dot>,
     pub(crate) root: RuleId,
-    pub(crate) schemas: Vec<Arc<JsonProgram>>,
+    /// Embedded schemas, each with the node whose values the grammar contains.
+    pub(crate) schemas: Vec<(Arc<JsonProgram>, NodeId)>,
     pub(crate) tokens: Vec<TokenTerminal>,
 }
 
@@ -136,7 +138,8 @@ impl Program {
             if let Some(edge) = state.calls.iter().find(is_call) {
                 open.extend([edge.target, self.start(edge.rule)]);
             } else if let Some(schema) = state.schema {
-                text.extend(self.schemas[schema as usize].shortest_text());
+                let (schema, root) = &self.schemas[schema as usize];
+                text.extend(schema.shortest_text_of(*root));
             }
         }
     }

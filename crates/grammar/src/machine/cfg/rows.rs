@@ -429,7 +429,7 @@ impl Machine for CfgMachine {
     }
 
     fn strings(&self) -> Option<Profile> {
-        self.program.schemas.first().map(|schema| schema.profile)
+        self.program.schemas.first().map(|(schema, _)| schema.profile)
     }
 
     fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {

@@ -49,7 +49,7 @@ mod new_names;
 mod repeated;
 pub(crate) mod required;
 
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod search;
 mod step;
 mod tolerance;
@@ -73,7 +73,7 @@ use crate::ByteSet;
 use crate::ir::json::JsonProgram;
 use crate::ir::json::layout::GapRest;
 use crate::ir::json::needs::NameCounts;
-use crate::ir::json::program::ObjectRule;
+use crate::ir::json::program::{NodeId, ObjectRule};
 use crate::ir::json::spelling::Decode;
 use crate::ir::json::values::SetId;
 use crate::mask::named_tokens::NamedTokens;
@@ -88,6 +88,8 @@ use unique::Items;
 #[derive(Debug)]
 pub(crate) struct JsonMachine {
     program: Arc<JsonProgram>,
+    /// The node whose values the machine reads.
+    root: NodeId,
     interner: Interner,
     /// Ids of the threads of the config that is being built.
     next: Vec<u32>,
@@ -245,25 +247,36 @@ impl Literal {
 impl JsonProgram {
     /// Returns a shortest text that satisfies the schema.
     pub(crate) fn shortest_text(self: &Arc<Self>) -> Vec<u8> {
-        let mut automaton = Automaton::new(Box::new(self.machine()));
+        self.shortest_text_of(self.root)
+    }
+
+    /// Returns a shortest text of a value of the node `node`.
+    pub(crate) fn shortest_text_of(self: &Arc<Self>, node: NodeId) -> Vec<u8> {
+        let mut automaton = Automaton::new(Box::new(self.machine_of(node)));
         let start = automaton.start();
         automaton.closing(start)
     }
 
     /// Creates a machine for the schema.
     pub(crate) fn machine(self: &Arc<Self>) -> JsonMachine {
-        JsonMachine::new(Arc::clone(self))
+        self.machine_of(self.root)
+    }
+
+    /// Creates a machine that reads the values of the node `node`.
+    pub(crate) fn machine_of(self: &Arc<Self>, node: NodeId) -> JsonMachine {
+        JsonMachine::new(Arc::clone(self), node)
     }
 }
 
 impl JsonMachine {
-    fn new(program: Arc<JsonProgram>) -> Self {
+    fn new(program: Arc<JsonProgram>, root: NodeId) -> Self {
         let items = Items::new(&program);
         let is_scarce = |rule: &ObjectRule| rule.tracks() && !unnamed::has_more(rule, 0);
         let scarce = program.objects.iter().any(is_scarce);
         let counts = program.arrays.iter().any(|rule| !rule.counters.is_empty());
         Self {
             program,
+            root,
             interner: Interner::default(),
             next: Vec::new(),
             opened: Vec::new(),
@@ -390,7 +403,7 @@ impl Machine for JsonMachine {
     fn start(&mut self) -> Config {
         let gap = self.program.spacing.around.rest(0);
         self.items.text = EMPTY;
-        self.push(ROOT, State::Value { node: self.program.root, gap });
+        self.push(ROOT, State::Value { node: self.root, gap });
         self.gathered()
     }
 

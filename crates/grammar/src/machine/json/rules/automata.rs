@@ -15,7 +15,19 @@ use crate::ir::json::number::NumberDfa;
 /// Maximum nesting depth of states that are written in place.
 const DEPTH: usize = 48;
 
+/// Spelling of the characters of a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chars {
+    /// As in a JSON string.
+    Json,
+    /// Without escapes.
+    Plain,
+    /// As in a literal of Python between single quotes.
+    Python,
+}
+
 /// An automaton over characters.
+#[derive(Clone, Default)]
 pub(super) struct Automaton {
     pub(super) states: Vec<State>,
     pub(super) start: usize,
@@ -86,8 +98,7 @@ struct Text<'a> {
     open: FxHashSet<usize>,
     todo: Vec<(usize, RuleId)>,
     name: RuleId,
-    /// True if characters are spelt as in a JSON string. False if they are written without escapes.
-    string: bool,
+    chars: Chars,
 }
 
 impl Writer<'_> {
@@ -95,17 +106,24 @@ impl Writer<'_> {
     ///
     /// New rules are named after the rule `name`.
     pub(super) fn automaton(&mut self, automaton: &Automaton, name: RuleId) -> Result<Expr, GrammarError> {
-        self.write(automaton, name, true)
+        self.write(automaton, name, Chars::Json)
     }
 
     pub(super) fn number(&mut self, number: u32) -> Result<Expr, GrammarError> {
         self.shared(Shared::Number(number), "number", |writer, name| {
             let automaton = of_number(&writer.program.numbers[number as usize]);
-            writer.write(&automaton, name, false)
+            writer.write(&automaton, name, Chars::Plain)
         })
     }
 
-    fn write(&mut self, automaton: &Automaton, name: RuleId, string: bool) -> Result<Expr, GrammarError> {
+    /// Returns an expression for the texts of an automaton, with their characters spelt as `chars`
+    /// says.
+    pub(super) fn write(
+        &mut self,
+        automaton: &Automaton,
+        name: RuleId,
+        chars: Chars,
+    ) -> Result<Expr, GrammarError> {
         let mut text = Text {
             automaton,
             joints: automaton.joints(),
@@ -114,7 +132,7 @@ impl Writer<'_> {
             open: FxHashSet::default(),
             todo: Vec::new(),
             name,
-            string,
+            chars,
         };
         let start = self.target(&mut text, automaton.start, 0)?;
         while let Some((state, rule)) = text.todo.pop() {
@@ -180,7 +198,11 @@ impl Writer<'_> {
         }
         let (mut ways, mut again) = (Vec::new(), None);
         for (to, ranges) in targets {
-            let class = if text.string { self.chars(&ranges)? } else { plain(&ranges) };
+            let class = match text.chars {
+                Chars::Json => self.chars(&ranges)?,
+                Chars::Plain => plain(&ranges),
+                Chars::Python => python_class(&ranges),
+            };
             if to == at {
                 again = Some(Expr::Repeat { expr: Box::new(class), min: 0, max: None });
                 continue;
@@ -206,6 +228,45 @@ fn is_short(expr: &Expr) -> bool {
 fn plain(ranges: &[(u32, u32)]) -> Expr {
     let chars = |&(low, high): &(u32, u32)| char::from_u32(low).zip(char::from_u32(high));
     class(ranges.iter().filter_map(chars).collect())
+}
+
+/// Returns `text` as in a literal of Python between single quotes.
+pub(super) fn python(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\'' | '\\' => written.extend(['\\', c]),
+            '\n' => written.push_str("\\n"),
+            '\r' => written.push_str("\\r"),
+            '\t' => written.push_str("\\t"),
+            c if c.is_ascii_control() => written.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => written.push(c),
+        }
+    }
+    written
+}
+
+/// Returns an expression for one character in `ranges`, spelt as in a literal of Python.
+fn python_class(ranges: &[(u32, u32)]) -> Expr {
+    let mut bare = Vec::new();
+    let mut ways = Vec::new();
+    for &(low, high) in ranges {
+        for c in (low..=high.min(0x7f)).filter_map(char::from_u32) {
+            let text = python(c.encode_utf8(&mut [0; 4]));
+            if text.len() == 1 {
+                bare.push((c.into(), c.into()));
+            } else {
+                ways.push(Expr::Literal(text.into()));
+            }
+        }
+        if high >= 0x80 {
+            bare.push((low.max(0x80), high));
+        }
+    }
+    if !bare.is_empty() {
+        ways.insert(0, plain(&bare));
+    }
+    alternatives(ways)
 }
 
 fn of_number(dfa: &NumberDfa) -> Automaton {

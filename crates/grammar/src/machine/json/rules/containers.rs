@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::notation::{Around, Level};
 use super::{Writer, alternatives, optional, sequence};
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
@@ -41,25 +42,52 @@ impl<S: Clone + Eq + std::hash::Hash> States<S> {
     }
 }
 
+/// A kind of values with parts.
+#[derive(Clone, Copy)]
+enum Container {
+    Array,
+    Object,
+}
+
+impl Container {
+    const fn around(self, level: &Level) -> &Around {
+        match self {
+            Self::Array => &level.array,
+            Self::Object => &level.object,
+        }
+    }
+}
+
 fn text(text: &str) -> Expr {
     Expr::Literal(text.into())
 }
 
 impl Writer<'_> {
-    fn comma(&mut self) -> Result<Expr, GrammarError> {
+    /// Returns an expression for the text between two items, or between two members.
+    fn comma(&mut self, container: Container) -> Result<Expr, GrammarError> {
+        if let Some(level) = self.current() {
+            return Ok(container.around(level).separator.clone());
+        }
         let gap = self.gap(self.program.spacing.after_comma)?;
         Ok(sequence([text(","), gap]))
     }
 
-    /// Returns an expression for `inside` between the brackets `open` and `close`. `inside` is
-    /// optional if `empty` is true.
-    fn bracketed(
-        &mut self,
-        open: &str,
-        inside: Expr,
-        empty: bool,
-        close: &str,
-    ) -> Result<Expr, GrammarError> {
+    /// Returns an expression for `inside` between brackets. `inside` is optional if `empty` is true.
+    fn bracketed(&mut self, container: Container, inside: Expr, empty: bool) -> Result<Expr, GrammarError> {
+        if let Some(level) = self.current() {
+            let Around { open, close, empty: nothing, .. } = container.around(level);
+            return Ok(match inside {
+                Expr::Alternatives(ways) if ways.is_empty() => nothing.clone(),
+                inside => {
+                    let whole = sequence([open.clone(), inside, close.clone()]);
+                    if empty { alternatives(vec![nothing.clone(), whole]) } else { whole }
+                }
+            });
+        }
+        let (open, close) = match container {
+            Container::Array => ("[", "]"),
+            Container::Object => ("{", "}"),
+        };
         let gap = self.gap(self.program.spacing.bracket)?;
         let inside = match inside {
             // Only the empty array or object is possible.
@@ -95,7 +123,7 @@ impl Writer<'_> {
         } else {
             self.counted(array, name)?
         };
-        self.bracketed("[", inside, empty, "]")
+        self.bracketed(Container::Array, inside, empty)
     }
 
     /// Returns an expression for the items from index `from` to the end of the array, each after a
@@ -112,7 +140,7 @@ impl Writer<'_> {
         let item_name = self.name_in(name, "item");
         let mut parts = Vec::new();
         for index in from..end {
-            let item = sequence([self.comma()?, self.ways(array.item(index), &item_name)?]);
+            let item = sequence([self.comma(Container::Array)?, self.ways(array.item(index), &item_name)?]);
             if index >= array.min {
                 let rest = if depth == DEPTH {
                     let rule = self.rule(&self.name_in(name, "rest"));
@@ -129,7 +157,7 @@ impl Writer<'_> {
         }
         let before = from.max(prefix);
         if !array.rest.is_empty() && array.max.is_none_or(|max| max > before) {
-            let item = sequence([self.comma()?, self.ways(&array.rest, &item_name)?]);
+            let item = sequence([self.comma(Container::Array)?, self.ways(&array.rest, &item_name)?]);
             let min = array.min.saturating_sub(before);
             let max = array.max.map(|max| max - before);
             parts.push(Expr::Repeat { expr: Box::new(item), min, max });
@@ -144,7 +172,7 @@ impl Writer<'_> {
         let start = self.counted_from(array, (0, &[]), &mut states)?;
         while let Some((state, rule)) = states.todo.pop() {
             let more = self.counted_from(array, (state.0, &state.1), &mut states)?;
-            let more = sequence([self.comma()?, more]);
+            let more = sequence([self.comma(Container::Array)?, more]);
             let rest = if array.closable(state.0, &state.1) { optional(more) } else { more };
             self.define(rule, rest)?;
         }
@@ -200,7 +228,7 @@ impl Writer<'_> {
         } else {
             self.plain_members(object, name)?
         };
-        self.bracketed("{", inside, may_end(object, start), "}")
+        self.bracketed(Container::Object, inside, may_end(object, start))
     }
 
     /// Returns an expression for the members of an object without obligations and without bounds on
@@ -214,7 +242,7 @@ impl Writer<'_> {
         // Parts that may follow a member, in reverse order.
         let mut rest = Vec::new();
         if let Some(other) = self.other(object, name)? {
-            let more = sequence([self.comma()?, other.clone()]);
+            let more = sequence([self.comma(Container::Object)?, other.clone()]);
             rest.push(Expr::Repeat { expr: Box::new(more), min: 0, max: None });
             if required == count {
                 ways.push(sequence([other].into_iter().chain(rest.clone())));
@@ -225,7 +253,7 @@ impl Writer<'_> {
             if index <= required {
                 ways.push(sequence([member.clone()].into_iter().chain(rest.iter().rev().cloned())));
             }
-            let after = sequence([self.comma()?, member]);
+            let after = sequence([self.comma(Container::Object)?, member]);
             let is_required = object.members[index as usize].required;
             rest.push(if is_required { after } else { optional(after) });
             // If several members may come first, they share the rest.
@@ -250,6 +278,9 @@ impl Writer<'_> {
         let Some(node) = object.members[index as usize].node else { return Ok(None) };
         self.spend(1)?;
         let word = object.names.word(index);
+        if let Some(level) = self.current() {
+            return self.declared_in(level, (&word, node), name).map(Some);
+        }
         let value = Expr::Rule(self.node(node, &self.name_in(name, &word)));
         self.member(text(&super::strings::json(word)), value).map(Some)
     }
@@ -259,6 +290,12 @@ impl Writer<'_> {
     fn other(&mut self, object: &ObjectRule, name: RuleId) -> Result<Option<Expr>, GrammarError> {
         let mut ways = Vec::new();
         for (label, others) in object.others.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
+            if let Some(level) = self.current() {
+                for way in others {
+                    ways.push(self.other_in(level, object, (label as u32, way.node), name)?);
+                }
+                continue;
+            }
             let key = self.other_name(object, label as u32, name)?;
             let value = self.ways(others, &self.name_in(name, "value"))?;
             ways.push(self.member(key, value)?);
@@ -290,6 +327,16 @@ impl Writer<'_> {
         }
         if required == count {
             for (label, others) in object.others.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
+                if let Some(level) = self.current() {
+                    for way in others {
+                        let state = (count, next.0, way.unmet(pending), next.1);
+                        ways.push((
+                            self.other_in(level, object, (label as u32, way.node), states.name)?,
+                            state,
+                        ));
+                    }
+                    continue;
+                }
                 let key = self.other_name(object, label as u32, states.name)?;
                 for way in others {
                     let value = self.ways(&[*way], &self.name_in(states.name, "value"))?;
@@ -301,7 +348,7 @@ impl Writer<'_> {
         self.spend(ways.len())?;
         let full = object.counts() && object.max == Some(members);
         ways.retain(|(_, next)| !full && can_end(object, *next));
-        let comma = if begun { self.comma()? } else { Expr::empty() };
+        let comma = if begun { self.comma(Container::Object)? } else { Expr::empty() };
         let ways: Vec<_> = ways
             .into_iter()
             .map(|(member, next)| sequence([comma.clone(), member, states.rule(next, self)]))

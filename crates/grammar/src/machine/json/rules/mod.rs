@@ -8,13 +8,16 @@
 
 mod automata;
 mod containers;
+pub(crate) mod notation;
 mod strings;
 
 use std::collections::VecDeque;
 
+use notation::Notated;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::GrammarError;
+use crate::frontend::argument_types::{ValueType, ValueTypes};
 use crate::ir::expr::{Expr, RuleId, Rules, next_char, normalise};
 use crate::ir::json::layout::Gap;
 use crate::ir::json::program::{JsonProgram, NodeId};
@@ -40,25 +43,11 @@ impl JsonProgram {
         if self.spacing.bracket == Gap::Line {
             return Err(GrammarError::not_gbnf("its indentation depends on the depth"));
         }
-        let mut writer = Writer {
-            program: self,
-            limit: limits.states,
-            rules: Vec::new(),
-            names: FxHashSet::default(),
-            numbers: FxHashMap::default(),
-            nodes: FxHashMap::default(),
-            shared: FxHashMap::default(),
-            todo: VecDeque::new(),
-            size: 0,
-            repeats: false,
-        };
+        let mut writer = Writer::new(self, limits, None);
         let root = writer.node(self.root, "root");
-        while let Some((node, rule)) = writer.todo.pop_front() {
-            let expr = writer.value(node, rule)?;
-            writer.define(rule, expr)?;
-        }
+        writer.write_nodes()?;
         let repeats = writer.repeats;
-        Ok((writer.finish(root), repeats))
+        Ok((writer.finish(root, &FxHashSet::default()).0, repeats))
     }
 }
 
@@ -70,10 +59,15 @@ struct Writer<'p> {
     names: FxHashSet<String>,
     /// For each name, the last number that was appended to it.
     numbers: FxHashMap<String, usize>,
-    nodes: FxHashMap<NodeId, RuleId>,
+    /// The rule of each node, by its level.
+    nodes: FxHashMap<(NodeId, Option<usize>), RuleId>,
     shared: FxHashMap<Shared, RuleId>,
-    /// Nodes that have a rule but no expression yet.
-    todo: VecDeque<(NodeId, RuleId)>,
+    /// Nodes that have a rule but no expression yet, with their levels.
+    todo: VecDeque<(NodeId, Option<usize>, RuleId)>,
+    /// The levels of a notation. `None` if all values are JSON.
+    notated: Option<Notated<'p>>,
+    /// Index of the level of the array or object that is being written. `None` if it is JSON.
+    level: Option<usize>,
     size: usize,
     /// True if some object may have several undeclared members.
     repeats: bool,
@@ -87,17 +81,49 @@ enum Shared {
     String,
     Number(u32),
     Language(u32),
+    /// The arrays or objects of a node as JSON.
+    Json(NodeId, ValueType),
+    /// The strings that may be written at a level, without those that read like values of the given
+    /// types.
+    Strings(usize, ValueTypes),
 }
 
-impl Writer<'_> {
-    /// Returns the rule of a node. If the node has no rule yet, creates one with the name `name`.
+impl<'p> Writer<'p> {
+    fn new(program: &'p JsonProgram, limits: &Limits, notated: Option<Notated<'p>>) -> Self {
+        Self {
+            program,
+            limit: limits.states,
+            rules: Vec::new(),
+            names: FxHashSet::default(),
+            numbers: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            shared: FxHashMap::default(),
+            todo: VecDeque::new(),
+            notated,
+            level: None,
+            size: 0,
+            repeats: false,
+        }
+    }
+
+    /// Writes the expressions of all nodes that have a rule.
+    fn write_nodes(&mut self) -> Result<(), GrammarError> {
+        while let Some((node, level, rule)) = self.todo.pop_front() {
+            self.level = level;
+            let expr = if level.is_some() { self.value_in(node, rule) } else { self.value(node, rule) }?;
+            self.define(rule, expr)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the rule of a node at the current level. If the node has no rule yet, creates one with the name `name`.
     fn node(&mut self, node: NodeId, name: &str) -> RuleId {
-        if let Some(&known) = self.nodes.get(&node) {
+        if let Some(&known) = self.nodes.get(&(node, self.level)) {
             return known;
         }
         let rule = self.rule(name);
-        self.nodes.insert(node, rule);
-        self.todo.push_back((node, rule));
+        self.nodes.insert((node, self.level), rule);
+        self.todo.push_back((node, self.level, rule));
         rule
     }
 
@@ -199,13 +225,16 @@ impl Writer<'_> {
     /// Returns the rules that can be reached from `root`, renumbered.
     ///
     /// References to a rule that consists only of another reference, a literal or a class are
-    /// replaced by the rule's expression.
-    fn finish(self, root: RuleId) -> Rules {
+    /// replaced by the rule's expression, except those in `fixed`. The second result maps the old ids
+    /// to the new ones.
+    fn finish(self, root: RuleId, fixed: &FxHashSet<RuleId>) -> (Rules, FxHashMap<RuleId, RuleId>) {
         let mut rules = self.rules;
         let short = |expr: &Expr| matches!(expr, Expr::Rule(_) | Expr::Literal(_) | Expr::Class(_));
         let mut stands_for: Vec<Option<Expr>> = Vec::with_capacity(rules.len());
         for (at, (_, expr)) in rules.iter().enumerate() {
-            let replaced = short(expr) && at != root.index() && *expr != Expr::Rule(RuleId(at as u32));
+            let is_fixed = fixed.contains(&RuleId(at as u32));
+            let replaced =
+                !is_fixed && short(expr) && at != root.index() && *expr != Expr::Rule(RuleId(at as u32));
             stands_for.push(replaced.then(|| expr.clone()));
         }
         for (_, expr) in &mut rules {
@@ -227,7 +256,7 @@ impl Writer<'_> {
         }
         let mut taken: Vec<Option<(String, Expr)>> = rules.into_iter().map(Some).collect();
         let (names, exprs) = order.into_iter().filter_map(|rule| taken[rule.index()].take()).unzip();
-        Rules::new(exprs, names, RuleId(0))
+        (Rules::new(exprs, names, RuleId(0)), ids)
     }
 }
 

@@ -81,7 +81,7 @@ impl Writer<'_> {
     }
 
     /// Returns an automaton for the texts of `dfa` with at most `max` characters.
-    fn bounded(&mut self, dfa: &TextDfa, max: u32) -> Result<Automaton, GrammarError> {
+    pub(super) fn bounded(&mut self, dfa: &TextDfa, max: u32) -> Result<Automaton, GrammarError> {
         let mut states = Vec::new();
         let edges: usize = (0..dfa.len() as u32).map(|state| dfa.transitions(state).len()).sum();
         // Each layer holds all states after one number of characters.
@@ -117,7 +117,7 @@ impl Writer<'_> {
     }
 }
 
-fn of_language(dfa: &TextDfa, ends: impl Fn(u32) -> bool) -> Automaton {
+pub(super) fn of_language(dfa: &TextDfa, ends: impl Fn(u32) -> bool) -> Automaton {
     let state = |state: u32| {
         let edges = dfa.transitions(state).iter();
         let edges = edges.map(|&(low, high, target)| (target as usize, (low, high))).collect();
@@ -127,7 +127,7 @@ fn of_language(dfa: &TextDfa, ends: impl Fn(u32) -> bool) -> Automaton {
 }
 
 /// Returns an automaton for all texts except the words of a trie.
-fn outside(words: &Trie) -> Automaton {
+pub(super) fn outside(words: &Trie) -> Automaton {
     let any = words.len();
     let mut states: Vec<State> = (0..words.len() as u32)
         .map(|at| {

@@ -1,0 +1,129 @@
+//! Notations: how the arguments of a call are written where they are not one JSON text.
+
+use super::parts::Part;
+use crate::frontend::argument_types::ValueType;
+
+/// The way in which a format of calls writes an object and the values in it.
+///
+/// Every value of a schema has one text in a notation. For example, a notation may write each member
+/// as `<parameter=NAME>`, the value and `</parameter>`, where a string is raw text and an array is
+/// JSON.
+///
+/// # Limitations
+/// A notation cannot write every schema. Examples are names that contain the text after a name,
+/// `enum` strings that contain the text after a value, and bounds on the number of undeclared members
+/// outside of nested JSON. Compilation fails for such schemas, with an error for which
+/// [`GrammarError::is_notation`](crate::GrammarError::is_notation) is true.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Notation {
+    /// Texts around the members of an object.
+    pub object: Brackets,
+    /// Texts around the items of an array. Only used below the first level.
+    pub array: Brackets,
+    /// Text before the name of a member.
+    pub name_open: Part,
+    /// Names that members may have.
+    pub names: Names,
+    /// Texts around the value of a member, by the type of the value in the order of
+    /// [`ValueType::ALL`].
+    pub around: [Around; 6],
+    /// The way in which strings are written.
+    pub strings: Strings,
+    /// The way in which `null` and booleans are written.
+    pub literals: Literals,
+    /// The way in which arrays and objects inside of this object are written.
+    pub nested: Nested,
+}
+
+/// Texts around the parts of an array or object.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Brackets {
+    /// Text before the first part.
+    pub open: Part,
+    /// Text between two parts.
+    pub separator: Part,
+    /// Text after the last part.
+    pub close: Part,
+    /// The whole text without any part.
+    pub empty: Part,
+}
+
+/// Texts around the value of a member.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Around {
+    /// Text between the name and the value.
+    pub before: Part,
+    /// Text after the value.
+    pub after: Part,
+}
+
+/// Names of members that a notation can write.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Names {
+    /// Names without control characters and without these characters.
+    Without(String),
+    /// Identifiers of Python: letters, digits and `_`.
+    Identifiers,
+}
+
+/// Strings in a notation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Strings {
+    /// The characters of the string, without escapes, up to the text after the value. The string must
+    /// not contain any of the texts in `avoid`.
+    ///
+    /// If the value may have another type, a string that reads like a value of this type cannot be
+    /// written. See [`ArgumentTypes`](crate::ArgumentTypes).
+    Raw {
+        /// Texts that strings must not contain. The first one begins or is the text after the value.
+        avoid: Vec<String>,
+    },
+    /// The characters of the string, without escapes, between two texts.
+    Quoted {
+        /// Text before the string.
+        open: Part,
+        /// Text after the string.
+        close: Part,
+        /// Texts that strings must not contain.
+        avoid: Vec<String>,
+    },
+    /// A literal of Python between single quotes.
+    Python,
+}
+
+/// Texts of values without structure. The first text of each list is preferred; the others are also
+/// allowed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Literals {
+    /// Texts of `null`.
+    pub null: Vec<String>,
+    /// Texts of `false`.
+    pub no: Vec<String>,
+    /// Texts of `true`.
+    pub yes: Vec<String>,
+}
+
+/// Arrays and objects inside of an object.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Nested {
+    /// They are JSON.
+    Json,
+    /// They have the same notation.
+    Same,
+    /// They have another notation.
+    Other(Box<Notation>),
+}
+
+impl Notation {
+    /// Returns the texts around a value of the type `kind`.
+    pub const fn around(&self, kind: ValueType) -> &Around {
+        &self.around[kind as usize]
+    }
+}
+
+impl Literals {
+    /// The texts of JSON.
+    pub fn json() -> Self {
+        Self { null: vec!["null".to_owned()], no: vec!["false".to_owned()], yes: vec!["true".to_owned()] }
+    }
+}

@@ -1,0 +1,236 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    Around, Brackets, Grammar, Limits, Literals, Names, Nested, Notation, Part, SchemaOptions, Strings,
+};
+
+fn text(text: &str) -> Part {
+    Part::literal(text)
+}
+
+fn brackets(texts: [&str; 4]) -> Brackets {
+    let [open, separator, close, empty] = texts.map(text);
+    Brackets { open, separator, close, empty }
+}
+
+/// The notation of `<p=NAME>`, a line, and `</p>`, with JSON inside.
+fn tagged() -> Notation {
+    let around = Around { before: text(">\n"), after: text("\n</p>\n") };
+    let (yes, no) = (["True", "true"], ["False", "false"]);
+    Notation {
+        object: brackets(["", "", "", ""]),
+        array: brackets(["[", ", ", "]", "[]"]),
+        name_open: text("<p="),
+        names: Names::Without(">".to_owned()),
+        around: std::array::from_fn(|_| around.clone()),
+        strings: Strings::Raw { avoid: vec!["</p>".to_owned()] },
+        literals: Literals {
+            null: vec!["None".to_owned(), "null".to_owned()],
+            no: no.map(str::to_owned).to_vec(),
+            yes: yes.map(str::to_owned).to_vec(),
+        },
+        nested: Nested::Json,
+    }
+}
+
+/// The notation of `{name:value}` with `<|"|>` around strings at every depth.
+fn braced() -> Notation {
+    let around = Around { before: text(":"), after: text("") };
+    Notation {
+        object: brackets(["{", ",", "}", "{}"]),
+        array: brackets(["[", ",", "]", "[]"]),
+        name_open: text(""),
+        names: Names::Without(":,{}[]<".to_owned()),
+        around: std::array::from_fn(|_| around.clone()),
+        strings: Strings::Quoted {
+            open: text("<|\"|>"),
+            close: text("<|\"|>"),
+            avoid: vec!["<|\"|>".to_owned()],
+        },
+        literals: Literals::json(),
+        nested: Nested::Same,
+    }
+}
+
+/// The notation of `name='value'`, with literals of Python inside.
+fn python() -> Notation {
+    let values = Notation {
+        object: brackets(["{", ", ", "}", "{}"]),
+        array: brackets(["[", ", ", "]", "[]"]),
+        name_open: text("'"),
+        names: Names::Without("'\\".to_owned()),
+        around: std::array::from_fn(|_| Around { before: text("': "), after: text("") }),
+        strings: Strings::Python,
+        literals: Literals {
+            null: vec!["None".to_owned()],
+            no: vec!["False".to_owned()],
+            yes: vec!["True".to_owned()],
+        },
+        nested: Nested::Same,
+    };
+    Notation {
+        object: brackets(["", ", ", "", ""]),
+        name_open: text(""),
+        names: Names::Identifiers,
+        around: std::array::from_fn(|_| Around { before: text("="), after: text("") }),
+        nested: Nested::Other(Box::new(values.clone())),
+        ..values
+    }
+}
+
+fn compiled(schema: &Value, notation: Notation) -> Result<Grammar, crate::GrammarError> {
+    let part = Part::Arguments { schema: schema.clone().into(), notation: Arc::new(notation) };
+    let part = Part::sequence([part, text("!")]);
+    Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default())
+}
+
+fn object(properties: &Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+#[track_caller]
+fn check(schema: &Value, notation: Notation, good: &[&str], bad: &[&str]) {
+    let grammar = compiled(schema, notation).expect("a grammar");
+    for text in good {
+        assert!(grammar.accepts(format!("{text}!").as_bytes()), "rejected: {text}");
+    }
+    for text in bad {
+        assert!(!grammar.accepts(format!("{text}!").as_bytes()), "accepted: {text}");
+    }
+}
+
+#[test]
+fn writes_members_in_tags() {
+    let schema = object(
+        &json!({
+            "s": { "type": "string" },
+            "n": { "type": "integer", "minimum": 1 },
+            "b": { "type": "boolean" },
+            "u": { "type": ["string", "null", "number"] },
+            "a": { "type": "array", "items": { "type": "string", "maxLength": 2 }, "uniqueItems": true },
+            "m": { "type": "string", "maxLength": 4 },
+            "e": { "enum": ["x", "a\nb", 5, "5"] },
+            "p": { "type": "string", "pattern": "^[a-z<]+$" },
+            "o": { "anyOf": [{ "type": "object", "properties": { "k": { "const": 1 } } }, { "type": "string" }] },
+        }),
+        &[],
+    );
+    check(
+        &schema,
+        tagged(),
+        &[
+            "",
+            "<p=s>\n\n</p>\n",
+            "<p=s>\na <b>\n</b> </p \n</p>\n",
+            "<p=s>\n5\n</p>\n<p=n>\n12\n</p>\n<p=b>\nTrue\n</p>\n",
+            "<p=b>\nfalse\n</p>\n",
+            "<p=u>\nNone\n</p>\n",
+            "<p=u>\n-1.5\n</p>\n",
+            "<p=u>\nnone\n</p>\n",
+            "<p=u>\n5 \n</p>\n",
+            "<p=a>\n[\"a\", \"b\"]\n</p>\n",
+            "<p=m>\n</p\n\n</p>\n",
+            "<p=e>\na\nb\n</p>\n",
+            "<p=e>\n5\n</p>\n",
+            "<p=p>\na<\n</p>\n",
+            "<p=o>\n{\"k\": 1}\n</p>\n",
+            "<p=o>\n [\n</p>\n",
+        ],
+        &[
+            "<p=s>a</p>\n",
+            "<p=s>\na</p>\n",
+            "<p=s>\na</p>\n</p>\n",
+            "<p=n>\n0\n</p>\n",
+            "<p=b>\n1\n</p>\n",
+            "<p=b>\nTrue\n</p>\n<p=s>\n5\n</p>\n",
+            "<p=a>\n[\"a\", \"a\"]\n</p>\n",
+            "<p=m>\nabcde\n</p>\n",
+            "<p=m>\n</p>\n\n</p>\n",
+            "<p=p>\nA\n</p>\n",
+            "<p=o>\n{\"k\": 2}\n</p>\n",
+            "<p=o>\n{x\n</p>\n",
+            "<p=x>\n1\n</p>\n",
+        ],
+    );
+}
+
+#[test]
+fn writes_bare_names_at_every_depth() {
+    let schema = object(
+        &json!({
+            "s": { "type": "string", "maxLength": 3 },
+            "o": object(&json!({ "t": { "type": "array", "items": { "type": ["string", "number"] }, "minItems": 1 } }), &["t"]),
+            "z": { "type": "null" },
+        }),
+        &["s"],
+    );
+    check(
+        &schema,
+        braced(),
+        &["{s:<|\"|><|\"<|\"|>}", "{s:<|\"|>{}'<|\"|>,o:{t:[<|\"|>[1<|\"|>,2,-3.5]},z:null}"],
+        &["{}", "{s:<|\"|>abcd<|\"|>}", "{s:\"a\"}", "{s:<|\"|>a<|\"|>,o:{t:[]}}", "{\"s\":<|\"|>a<|\"|>}"],
+    );
+    let open = json!({ "type": "object", "properties": { "a": { "type": "null" } }, "additionalProperties": { "type": ["number", "object"] } });
+    check(
+        &open,
+        braced(),
+        &["{}", "{a:null,b:1}", "{b:{c:<|\"|>x<|\"|>,d:[{}]},ä:2}"],
+        &["{a:1}", "{b:null}", "{:1}"],
+    );
+    let empty = object(&json!({}), &[]);
+    check(&empty, braced(), &["{}"], &["", "{a:1}"]);
+}
+
+#[test]
+fn writes_literals_of_python() {
+    let schema = object(
+        &json!({
+            "path": { "type": "string" },
+            "deep": { "type": "boolean" },
+            "more": object(&json!({ "k": { "enum": ["it's", null, true] }, "l": { "type": "array", "items": { "type": "string" } } }), &[]),
+        }),
+        &["path"],
+    );
+    check(
+        &schema,
+        python(),
+        &[
+            "path='a.txt'",
+            r#"path='it\'s "1"\n\\', deep=True"#,
+            r"path='', more={'k': 'it\'s'}",
+            "path='é', deep=False, more={'k': None, 'l': ['a', 'b']}",
+            "path='', more={}",
+        ],
+        &[
+            "",
+            "path=\"a\"",
+            "path='a'b'",
+            "path='a',deep=True",
+            "path='\n'",
+            "path='a', deep=true",
+            r"path='\q'",
+        ],
+    );
+}
+
+#[test]
+fn refuses_what_a_notation_cannot_write() {
+    for (schema, reason) in [
+        (object(&json!({ "a>b": {} }), &[]), "the name \"a>b\""),
+        (object(&json!({ "a": { "enum": ["x</p>"] } }), &[]), "the string \"x</p>\""),
+        (
+            json!({ "type": "object", "additionalProperties": { "type": "string" }, "maxProperties": 3 }),
+            "undeclared members",
+        ),
+        (object(&json!({ "a": { "pattern": "</p>", "type": "string" } }), &[]), "every string of a pattern"),
+    ] {
+        let error = compiled(&schema, tagged()).unwrap_err();
+        assert!(error.is_notation() && error.to_string().contains(reason), "{error}");
+    }
+    let huge = object(&json!({ "a": { "type": "string", "maxLength": 1_000_000 } }), &[]);
+    assert!(compiled(&huge, tagged()).unwrap_err().is_notation());
+    // A string that is not between other values needs no such care.
+    assert!(compiled(&object(&json!({ "a>b": { "enum": ["x</p>"] } }), &[]), braced()).is_ok());
+}
