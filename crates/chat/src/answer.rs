@@ -3,9 +3,13 @@
 use formwork_grammar::{Part, Trigger};
 use formwork_vocab::TokenId;
 
+use crate::arguments::Arguments;
 use crate::format::{CallFormat, ChatFormat, Thoughts};
 use crate::harmony::{Harmony, RECIPIENT};
 use crate::tool::{Tool, Tools};
+
+/// Maximum number of messages before the last one in an answer of gpt-oss.
+const MAX_MESSAGES: u32 = 32;
 
 /// Maximum number of calls in one answer.
 const MAX_CALLS: u32 = 64;
@@ -99,7 +103,11 @@ impl CallFormat {
     /// closing.
     fn list(&self, tools: &Tools) -> Part {
         let item = tools.tools.iter().map(|tool| {
-            Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments(tool)])
+            let arguments = match &self.arguments {
+                Arguments::Json => arguments(tool),
+                Arguments::Members(members) => members.part(tool),
+            };
+            Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments])
         });
         let (separator, max) = match &self.separator {
             Some(separator) if tools.parallel => (separator.part(), MAX_CALLS),
@@ -110,7 +118,9 @@ impl CallFormat {
             separator: Box::new(separator),
             max: Some(max),
         };
-        Part::sequence([list, self.close.part()])
+        let ways = [Part::literal(""), self.turn_end.part()];
+        let turn_end = if self.turn_end.0.is_empty() { Part::literal("") } else { Part::OneOf(ways.into()) };
+        Part::sequence([list, self.close.part(), turn_end])
     }
 }
 
@@ -121,30 +131,49 @@ impl Harmony {
         let header = |channel: &str| Part::sequence([on(channel), Part::Token(self.message)]);
         let next = || Part::sequence([Part::Token(self.start), Part::literal("assistant")]);
         let thinks = until(self.end, next());
-        let thoughts = match thoughts {
-            Thoughts::Begun => thinks,
-            _ => Part::OneOf(vec![Part::literal(""), Part::sequence([header("analysis"), thinks])]),
+        // Messages before the last one.
+        let before = |messages: Vec<Part>| {
+            let list = Part::List {
+                item: Box::new(Part::OneOf(messages)),
+                separator: Box::new(Part::literal("")),
+                max: Some(MAX_MESSAGES),
+            };
+            Part::OneOf(vec![Part::literal(""), list])
         };
+        let message = |channel: &str| Part::sequence([header(channel), thinks.clone()]);
         let mut ways = Vec::new();
         if !tools.required {
             let words = match content {
                 Content::Free => Part::any_text(),
                 Content::Shaped(part) => part.clone(),
             };
-            ways.push(Part::sequence([header("final"), words]));
+            ways.push(Part::sequence([before(vec![message("analysis")]), header("final"), words]));
         }
         let calls = tools.tools.iter().map(|tool| {
-            Part::sequence([
+            // The recipient may stand after the channel or before it, and models do not always mark
+            // the type of the arguments.
+            let recipient = format!("{RECIPIENT}{}", tool.name);
+            let constrained = || Part::sequence([Part::Token(self.constrain), Part::literal("json")]);
+            let after = [on("commentary "), Part::literal(format!("{recipient} ")), constrained()];
+            let before = [
+                Part::literal(format!(" {recipient}")),
                 on("commentary "),
-                Part::literal(format!("{RECIPIENT}{} ", tool.name)),
-                Part::Token(self.constrain),
-                Part::literal("json"),
-                Part::Token(self.message),
-                arguments(tool),
-            ])
+                Part::OneOf(vec![constrained(), Part::literal("json")]),
+            ];
+            let header = Part::OneOf(vec![Part::sequence(after), Part::sequence(before)]);
+            Part::sequence([header, Part::Token(self.message), arguments(tool)])
         });
-        ways.extend(calls);
-        Part::sequence([thoughts, Part::OneOf(ways)])
+        let calls: Vec<Part> = calls.collect();
+        if !calls.is_empty() {
+            // Before a call, a model may also tell the user what it does.
+            let mut messages = vec![message("analysis")];
+            messages.extend((*content == Content::Free).then(|| message("commentary")));
+            ways.push(Part::sequence([before(messages), Part::OneOf(calls)]));
+        }
+        match thoughts {
+            Thoughts::Begun => Part::sequence([thinks.clone(), Part::OneOf(ways)]),
+            _ => Part::OneOf(ways),
+        }
     }
 }
 

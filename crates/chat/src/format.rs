@@ -2,6 +2,7 @@ use formwork_grammar::Trigger;
 use formwork_lm::ChatTemplate;
 use formwork_vocab::{TokenId, Vocabulary};
 
+use crate::arguments::Arguments;
 use crate::harmony::Harmony;
 use crate::probe::{Calls, Native, Probe};
 use crate::tags::{self, Marked};
@@ -22,10 +23,13 @@ pub struct ChatFormat {
 /// Layout of calls: `open name between arguments (separator name between arguments)* close`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CallFormat {
+    pub(crate) arguments: Arguments,
     pub(crate) open: Marked,
     pub(crate) between: Marked,
     pub(crate) separator: Option<Marked>,
     pub(crate) close: Marked,
+    /// Text with which the template ends a turn of calls, if it is not an end-of-sequence token.
+    pub(crate) turn_end: Marked,
     /// Text that the template writes before content, which distinguishes content from calls. Empty
     /// unless `open` is empty.
     pub(crate) content_open: String,
@@ -59,13 +63,14 @@ impl ChatFormat {
         let probe = Probe::new(template, &ends);
         let before_words = probe.before_words().unwrap_or_default();
         let harmony = Harmony::of(&before_words, vocabulary);
-        let calls = probe.calls().map(|calls| (CallFormat::of(&calls, &before_words, &controls), calls));
+        let calls =
+            probe.calls(&controls).map(|calls| (CallFormat::of(&calls, &before_words, &controls), calls));
         let calls = calls.filter(|(format, _)| format.is_usable());
         let (format, native) = match calls {
             Some((format, calls)) => (format, Some(calls.native)),
             None => (CallFormat::fallback(), None),
         };
-        let thoughts = thoughts(&probe, &controls);
+        let thoughts = thoughts(&probe, template.source(), &controls);
         Self { calls: format, native, system: probe.has_system(), thoughts, harmony }
     }
 
@@ -132,6 +137,19 @@ impl ChatFormat {
         self.native.is_some_and(|native| native.declares_tools)
     }
 
+    /// Returns the same format with calls as JSON in `<tool_call>` tags.
+    ///
+    /// Used for tools whose arguments the model's own format cannot express.
+    #[must_use]
+    pub fn with_json_calls(&self) -> Self {
+        Self { calls: CallFormat::fallback(), ..self.clone() }
+    }
+
+    /// Returns true if the arguments of calls are not JSON.
+    pub fn has_own_arguments(&self) -> bool {
+        self.harmony.is_none() && self.calls.arguments != Arguments::Json
+    }
+
     /// Returns the layout of calls in an answer that may have content as well. `shaped` is true if
     /// a grammar constrains the content.
     ///
@@ -143,27 +161,57 @@ impl ChatFormat {
     }
 }
 
-/// Returns the tags around thoughts: the tags that the template writes around a thought, or
-/// `<think>` and `</think>` if they occur in a rendered prompt. Returns `None` if neither is the
-/// case.
-fn thoughts(probe: &Probe<'_>, controls: &[(TokenId, String)]) -> Option<Tags> {
+/// Tags around thoughts of models whose templates do not show them in rendered messages.
+const THOUGHT_TAGS: [(&str, &str); 4] = [
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+];
+
+/// Returns the tags around thoughts: the tags that the template writes around a thought, `<think>` and
+/// `</think>` if they occur in a rendered prompt, or tags that the template mentions and that are control
+/// tokens. Returns `None` if there are no such tags.
+fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, String)]) -> Option<Tags> {
     let tags = |open: &str, close: &str| Tags {
-        open: Marked::new(open.trim(), controls),
-        close: Marked::new(close.trim(), controls),
+        open: Marked::new(open, controls),
+        close: Marked::new(close, controls),
     };
-    let around = probe.around_thought().filter(|(open, close)| is_tag(open) && is_tag(close));
+    let around = probe.around_thought();
+    let around = around.as_ref().and_then(|(open, close)| Some((opening_tag(open)?, first_tag(close)?)));
     let begun = probe.header().filter(|header| header.contains("<think>"));
     let written = probe.before_words().filter(|before| before.contains("</think>"));
+    let is_mentioned = |(_, close): &(&str, &str)| {
+        source.is_some_and(|source| source.contains(close))
+            && controls.iter().any(|(_, spelling)| spelling == close)
+    };
     match around {
-        Some((open, close)) => Some(tags(&open, &close)),
-        None => (begun.is_some() || written.is_some() || probe.can_forgo_thoughts())
-            .then(|| tags("<think>", "</think>")),
+        Some((open, close)) => Some(tags(open, close)),
+        None if begun.is_some() || written.is_some() || probe.can_forgo_thoughts() => {
+            Some(tags("<think>", "</think>"))
+        }
+        None => THOUGHT_TAGS.into_iter().find(is_mentioned).map(|(open, close)| tags(open, close)),
     }
 }
 
-fn is_tag(text: &str) -> bool {
+/// Returns the tag that `text` consists of, possibly followed by the name of a channel.
+fn opening_tag(text: &str) -> Option<&str> {
     let text = text.trim();
-    text.starts_with('<') && text.ends_with('>') && text.matches('<').count() == 1
+    let tag = first_tag(text)?;
+    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name(&text[tag.len()..]).then_some(text)
+}
+
+/// Returns the tag at the start of `text`, such as `</think>`.
+fn first_tag(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let close = match text.chars().next()? {
+        '<' => '>',
+        '[' => ']',
+        _ => return None,
+    };
+    let end = text.find(close)?;
+    (!text[1..end].contains(['<', '[', '\n', ' '])).then_some(&text[..=end])
 }
 
 impl CallFormat {
@@ -176,6 +224,8 @@ impl CallFormat {
             between: marked(&calls.between),
             separator: calls.separator.as_deref().map(marked),
             close: marked(&calls.close),
+            turn_end: Marked::new(&calls.turn_end, controls).only_tokens(),
+            arguments: calls.arguments.clone(),
             content_open,
         }
     }
@@ -188,6 +238,8 @@ impl CallFormat {
             between: text("\", \"arguments\": "),
             separator: Some(text("}\n</tool_call>\n<tool_call>\n{\"name\": \"")),
             close: text("}\n</tool_call>"),
+            turn_end: Marked::default(),
+            arguments: Arguments::Json,
             content_open: String::new(),
         }
     }

@@ -19,6 +19,7 @@
 //! tags as well.
 
 mod answer;
+mod arguments;
 mod conversation;
 mod format;
 mod harmony;

@@ -1,19 +1,26 @@
 //! Detects a template's formats by rendering marker texts that are easy to find in the output.
 
 use formwork_lm::{ChatInput, ChatTemplate, Message};
+use formwork_vocab::TokenId;
 use serde_json::{Map, Value, json};
+
+use crate::arguments::{self, Arguments};
+use crate::tags::{ID, NUMBER};
 
 const QUESTION: &str = "probequestion";
 const WORDS: &str = "probewords";
-const NAMES: [&str; 2] = ["probefirst", "probesecond"];
+const NAMES: [&str; 3] = ["probefirst", "probesecond", "probethird"];
 /// Nine characters, the length that some templates require.
-const IDS: [&str; 2] = ["probeid01", "probeid02"];
+const IDS: [&str; 3] = ["probeid01", "probeid02", "probeid03"];
 const RESULT: &str = "proberesult";
 const THOUGHT: &str = "probethought";
 
-/// Texts that a template writes around calls.
+/// Texts that a template writes around calls. [`ID`] stands for the id of a call, and [`NUMBER`] for a
+/// number that counts calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Calls {
+    /// Layout of the arguments.
+    pub(crate) arguments: Arguments,
     /// Text before the first name.
     pub(crate) open: String,
     /// Text between a name and its arguments.
@@ -23,12 +30,15 @@ pub(crate) struct Calls {
     pub(crate) separator: Option<String>,
     /// Text after the last arguments.
     pub(crate) close: String,
+    /// Text after `close` if results follow, up to the next turn. Empty if the template ends the turn
+    /// with an end-of-sequence token there.
+    pub(crate) turn_end: String,
     /// Requirements of the template.
     pub(crate) native: Native,
 }
 
 /// Requirements of a template that supports calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each flag is detected independently")]
 pub(crate) struct Native {
     /// True if the template writes the declarations of the tools into the prompt.
@@ -95,34 +105,64 @@ impl<'a> Probe<'a> {
     }
 
     /// Returns the texts before and after a thought, if the template writes thoughts.
+    ///
+    /// Some templates write thoughts only in messages with calls.
     pub(crate) fn around_thought(&self) -> Option<(String, String)> {
-        let mut answer = Message::new("assistant", WORDS);
-        answer.fields.insert("reasoning_content".to_owned(), THOUGHT.into());
-        answer.fields.insert("thinking".to_owned(), THOUGHT.into());
-        let text = self.continuation(vec![answer], false)?;
-        let (open, rest) = text.split_once(THOUGHT)?;
-        let (close, _) = rest.split_once(WORDS)?;
-        Some((open.to_owned(), close.to_owned()))
+        let native = Native::default();
+        let answers = [Message::new("assistant", WORDS), call(&NAMES[..1], native)];
+        answers.into_iter().find_map(|mut answer| {
+            answer.fields.insert("reasoning_content".to_owned(), THOUGHT.into());
+            answer.fields.insert("reasoning".to_owned(), THOUGHT.into());
+            answer.fields.insert("thinking".to_owned(), THOUGHT.into());
+            let text = self.continuation(vec![answer], true)?;
+            let (open, close) = text.split_once(THOUGHT)?;
+            Some((open.to_owned(), close.to_owned()))
+        })
     }
 
     /// Returns the layout of calls, if the template writes calls and results.
-    pub(crate) fn calls(&self) -> Option<Calls> {
+    pub(crate) fn calls(&self, controls: &[(TokenId, String)]) -> Option<Calls> {
         let prompt = self.render(vec![Message::new("user", QUESTION)], true, true)?;
-        let declares_tools = NAMES.iter().all(|name| prompt.contains(name));
+        let declares_tools = NAMES[..2].iter().all(|name| prompt.contains(name));
         let ways = [(false, false), (false, true), (true, false), (true, true)];
-        let (native, (open, between, close)) =
-            ways.into_iter().find_map(|(arguments_as_text, null_content)| {
-                let native = Native { declares_tools, arguments_as_text, short_ids: false, null_content };
-                Some((native, self.one_call(native)?))
-            })?;
-        let result = vec![call(&NAMES[..1], native), result()];
-        if !self.continuation(result, true)?.contains(RESULT) {
-            return None;
-        }
-        let separator = self.separator(native, &between);
+        let (native, arguments, one) = ways.into_iter().find_map(|(arguments_as_text, null_content)| {
+            let native = Native { declares_tools, arguments_as_text, short_ids: false, null_content };
+            if let Some(one) = self.one_call(native) {
+                return Some((native, Arguments::Json, one));
+            }
+            let (arguments, one) = self.one_call_in_members(native, controls)?;
+            Some((native, arguments, one))
+        })?;
+        let result = self.continuation(vec![call(&NAMES[..1], native), result()], true)?;
+        let (_, close) = self.last_close(&result, &one)?;
+        let turn_end = self.turn_end(close);
+        let texts = self.several(native, &arguments).and_then(|several| several.counted(&one));
+        let (open, between, separator) = match texts {
+            Some((open, between, separator)) => (open, between, Some(separator)),
+            None => (one.open.clone(), one.between.clone(), None),
+        };
         let short_ids = !self.takes_long_ids(native);
         let native = Native { short_ids, ..native };
-        Some(Calls { open, between, separator, close: without_id(self.until_end(&close)), native })
+        let [open, between] = [open, between].map(|text| with_placeholder(&text));
+        Some(Calls { arguments, open, between, separator, close: one.close, turn_end, native })
+    }
+
+    /// Splits the text of a call and its result at the end of the call. Returns `None` if the result is
+    /// missing.
+    fn last_close<'t>(&self, text: &'t str, one: &OneCall) -> Option<(&'t str, &'t str)> {
+        let (_, rest) = text.split_once(NAMES[0])?;
+        let (before_result, _) = rest.split_once(RESULT)?;
+        let end = before_result.find(one.close.as_str()).map_or(0, |at| at + one.close.len());
+        Some((&before_result[..end], &before_result[end..]))
+    }
+
+    /// Returns the control text at the start of `text`, the text between a call and its result. Empty if
+    /// an end-of-sequence token stands there.
+    fn turn_end(&self, text: &str) -> String {
+        let text = text.trim_start();
+        let is_end = self.ends.iter().any(|end| text.starts_with(end.as_str()));
+        let tag = text.find('>').filter(|_| text.starts_with('<') && !is_end);
+        tag.map_or("", |at| &text[..=at]).to_owned()
     }
 
     /// Returns true if the template accepts ids of more than nine characters.
@@ -142,21 +182,54 @@ impl<'a> Probe<'a> {
         self.continuation(messages, true).is_some()
     }
 
-    fn one_call(&self, native: Native) -> Option<(String, String, String)> {
+    /// Returns the texts around a call whose arguments are JSON.
+    fn one_call(&self, native: Native) -> Option<OneCall> {
         let text = self.continuation(vec![call(&NAMES[..1], native)], true)?;
-        let (open, between, close) = taken_apart(&text, 0)?;
+        let (open, between, close) = taken_apart(&text, 0, &json_forms(0))?;
         // If a brace precedes the object, the template puts its own braces around the arguments,
         // and the arguments as a whole are not JSON.
-        let is_json = !between.trim_end().ends_with('{');
-        let has_id = open.contains(IDS[0]) || between.contains(IDS[0]);
-        (is_json && !has_id).then_some((open, between, close))
+        let is_json = !between.is_empty() && !between.trim_end().ends_with('{');
+        let close = without_id(self.until_end(&close));
+        is_json.then_some(OneCall { open, between, close })
     }
 
-    fn separator(&self, native: Native, between: &str) -> Option<String> {
+    /// Returns the layout of arguments that are members with texts around them, and the texts around a
+    /// call.
+    fn one_call_in_members(
+        &self,
+        native: Native,
+        controls: &[(TokenId, String)],
+    ) -> Option<(Arguments, OneCall)> {
+        let text = |arguments: Value| {
+            let text = self.continuation(vec![call_with(NAMES[0], arguments, native)], true)?;
+            let (open, rest) = text.split_once(NAMES[0])?;
+            Some((open.to_owned(), self.until_end(rest).to_owned()))
+        };
+        if native.arguments_as_text {
+            return None;
+        }
+        let found = arguments::found(&|arguments| text(arguments).map(|(_, rest)| rest), controls)?;
+        let (open, _) = text(json!({}))?;
+        let one = OneCall { open, between: found.between, close: found.close };
+        (!one.open.is_empty()).then(|| (Arguments::Members(found.members.into()), one))
+    }
+
+    /// Returns the texts of three calls, if the template writes several calls.
+    fn several(&self, native: Native, arguments: &Arguments) -> Option<Several> {
         let text = self.continuation(vec![call(&NAMES, native)], true)?;
-        let (_, _, rest) = taken_apart(&text, 0)?;
-        let (separator, second, _) = taken_apart(&rest, 1)?;
-        (second == between).then(|| without_id(&separator)).filter(|text| !text.contains(IDS[0]))
+        let mut several = Several { before: Vec::new(), between: Vec::new() };
+        let mut rest = text;
+        for nth in 0..NAMES.len() {
+            let forms = match arguments {
+                Arguments::Json => json_forms(nth),
+                Arguments::Members(members) => vec![members.written(&probe_arguments(nth))],
+            };
+            let (before, between, after) = taken_apart(&rest, nth, &forms)?;
+            several.before.push(with_placeholder(&without_id(&before)));
+            several.between.push(with_placeholder(&between));
+            rest = after;
+        }
+        Some(several)
     }
 
     /// Returns the text that the template writes for the messages `after` a question, without an
@@ -175,7 +248,9 @@ impl<'a> Probe<'a> {
         // A prompt may end with the start of a thought, which is missing in an answer without
         // thoughts.
         let shorter = header.split("<think>").next().unwrap_or_default();
-        let starts = [header, header.trim_end(), shorter, shorter.trim_end()];
+        // It may also end with tags of its own.
+        let same = arguments::whole_tags(arguments::common_prefix(header, text));
+        let starts = [header, header.trim_end(), shorter, shorter.trim_end(), same];
         let start = starts.into_iter().find_map(|start| text.strip_prefix(start));
         let text = start.unwrap_or(text);
         let thought = text.split_once("</think>").filter(|(before, _)| !before.contains(THOUGHT));
@@ -189,20 +264,92 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Finds the probe call number `nth`, 0 or 1, in `text`. Returns the texts before its name, between
-/// the name and the arguments, and after the arguments.
-fn taken_apart(text: &str, nth: usize) -> Option<(String, String, String)> {
+/// Texts around one call: before its name, between the name and the arguments, and after the
+/// arguments.
+struct OneCall {
+    open: String,
+    between: String,
+    close: String,
+}
+
+/// Texts around several calls: before each name, and between each name and the arguments.
+struct Several {
+    before: Vec<String>,
+    between: Vec<String>,
+}
+
+impl Several {
+    /// Returns the texts before the first name, between a name and its arguments, and between the
+    /// arguments and the next name. Returns `None` if the texts of the calls differ by more than a number
+    /// that counts the calls.
+    fn counted(&self, one: &OneCall) -> Option<(String, String, String)> {
+        let [_, second, third] = self.before.as_slice() else { return None };
+        let separator = numbered(second, third)?;
+        let [first, second, third] = self.between.as_slice() else { return None };
+        let between = numbered(first, second)?;
+        if numbered(second, third)? != between {
+            return None;
+        }
+        let open = match separator.rsplit_once(NUMBER) {
+            Some((_, end)) => {
+                let start = one.open.strip_suffix(end)?.trim_end_matches(|c: char| c.is_ascii_digit());
+                format!("{start}{NUMBER}{end}")
+            }
+            None => one.open.clone(),
+        };
+        Some((open, between, separator))
+    }
+}
+
+/// Returns `a` if `b` is equal. If the texts differ in one number, which is greater by 1 in `b`, returns
+/// `a` with a placeholder for the number.
+fn numbered(a: &str, b: &str) -> Option<String> {
+    if a == b {
+        return Some(a.to_owned());
+    }
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let start = same - a.as_bytes()[..same].iter().rev().take_while(|byte| is_digit(byte)).count();
+    let number = |text: &str| {
+        let digits = text.as_bytes().get(start..)?.iter().take_while(|byte| is_digit(byte)).count();
+        let (number, rest) = text.get(start..)?.split_at(digits);
+        Some((number.parse::<u32>().ok()?, rest.to_owned()))
+    };
+    let ((first, rest), (second, other)) = (number(a)?, number(b)?);
+    (first.checked_add(1) == Some(second) && rest == other).then(|| format!("{}{NUMBER}{rest}", &a[..start]))
+}
+
+/// Finds the probe call number `nth` in `text`. Returns the texts before its name, between the name and
+/// the arguments, and after the arguments, which have one of the `forms`.
+fn taken_apart(text: &str, nth: usize, forms: &[String]) -> Option<(String, String, String)> {
     let (open, rest) = text.split_once(NAMES[nth])?;
-    let forms = [format!("{{\"key{nth}\": \"value\"}}"), format!("{{\"key{nth}\":\"value\"}}")];
     forms.iter().find_map(|form| {
         let (between, close) = rest.split_once(form.as_str())?;
-        (!between.is_empty()).then(|| (open.to_owned(), between.to_owned(), close.to_owned()))
+        Some((open.to_owned(), between.to_owned(), close.to_owned()))
     })
 }
 
-/// Removes the JSON member with the id of a call from `text`, since models need not write ids.
+/// Returns the texts that the arguments of probe call number `nth` have in JSON.
+fn json_forms(nth: usize) -> Vec<String> {
+    vec![format!("{{\"key{nth}\": \"value\"}}"), format!("{{\"key{nth}\":\"value\"}}")]
+}
+
+fn probe_arguments(nth: usize) -> Value {
+    json!({ format!("key{nth}"): "value" })
+}
+
+/// Replaces the ids of calls in `text` by placeholders.
+fn with_placeholder(text: &str) -> String {
+    IDS.iter().fold(text.to_owned(), |text, id| text.replace(id, &ID.to_string()))
+}
+
+/// Removes the JSON member with the id of a call after its arguments from `text`, since models need not
+/// write such ids.
 fn without_id(text: &str) -> String {
-    let Some(at) = IDS.iter().find_map(|id| text.find(id)) else { return text.to_owned() };
+    let is_member = |at: &usize| text[..*at].ends_with('"') && text[..*at].contains(',');
+    let Some(at) = IDS.iter().find_map(|id| text.find(id)).filter(is_member) else {
+        return text.to_owned();
+    };
     let start = text[..at].rfind(',').unwrap_or(at);
     let end = text[at..].find('"').map_or(text.len(), |quote| at + quote + 1);
     format!("{}{}", &text[..start], &text[end..])
@@ -214,10 +361,18 @@ fn declaration(name: &str) -> Value {
 }
 
 fn call(names: &[&str], native: Native) -> Message {
-    let calls = names.iter().enumerate().map(|(nth, name)| {
-        let arguments = json!({ format!("key{nth}"): "value" });
+    let calls = names.iter().enumerate().map(|(nth, name)| (*name, probe_arguments(nth)));
+    message_with(calls, native)
+}
+
+fn call_with(name: &str, arguments: Value, native: Native) -> Message {
+    message_with([(name, arguments)].into_iter(), native)
+}
+
+fn message_with<'n>(calls: impl Iterator<Item = (&'n str, Value)>, native: Native) -> Message {
+    let calls = calls.zip(IDS).map(|((name, arguments), id)| {
         let arguments = if native.arguments_as_text { json!(arguments.to_string()) } else { arguments };
-        json!({ "id": IDS[nth], "type": "function", "function": { "name": name, "arguments": arguments } })
+        json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
     });
     let mut message = Message::new("assistant", "");
     message.fields.insert("tool_calls".to_owned(), calls.collect());

@@ -2,6 +2,8 @@
 
 mod harmony;
 mod json;
+mod literals;
+mod members;
 mod tagged;
 
 use formwork_vocab::{TokenId, Vocabulary};
@@ -115,6 +117,14 @@ impl Deltas {
         self.0.push(Delta::Call(name.to_owned()));
     }
 
+    /// Returns the text of the arguments.
+    fn into_arguments(self) -> String {
+        self.0
+            .into_iter()
+            .filter_map(|delta| if let Delta::Arguments(text) = delta { Some(text) } else { None })
+            .collect()
+    }
+
     fn arguments(&mut self, text: &str) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
@@ -122,4 +132,13 @@ impl Deltas {
             _ => self.0.push(Delta::Arguments(text.to_owned())),
         }
     }
+}
+
+/// Returns the length of the longest suffix of `text` that is a proper prefix of `marker`.
+fn held_back(text: &str, marker: &str) -> usize {
+    (1..marker.len())
+        .rev()
+        .filter(|&len| marker.is_char_boundary(len))
+        .find(|&len| text.ends_with(&marker[..len]))
+        .unwrap_or(0)
 }

@@ -9,12 +9,50 @@ pub(crate) struct Marked(pub(crate) Vec<Piece>);
 pub(crate) enum Piece {
     Text(String),
     Token(TokenId, String),
+    /// A number that counts calls.
+    Number,
+    /// The id of a call.
+    Id,
+}
+
+/// Character that stands for a [`Piece::Number`] in a text.
+pub(crate) const NUMBER: char = '\u{f0000}';
+
+/// Character that stands for a [`Piece::Id`] in a text.
+pub(crate) const ID: char = '\u{f0001}';
+
+/// Maximum length of the number of a call in bytes.
+const NUMBER_LEN: usize = 4;
+
+/// Maximum length of the id of a call in bytes.
+const ID_LEN: usize = 64;
+
+/// Start of a text compared with a [`Marked`] text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Beginning {
+    /// The text starts with the marked text, which takes this number of bytes.
+    Whole(usize),
+    /// The text ends inside of the marked text.
+    Part,
+    Different,
 }
 
 impl Marked {
-    /// Splits `text` at the spellings of control tokens.
+    /// Splits `text` at the spellings of control tokens and at placeholders.
     pub(crate) fn new(text: &str, controls: &[(TokenId, String)]) -> Self {
         let mut pieces = Vec::new();
+        for part in text.split_inclusive([NUMBER, ID]) {
+            Self::push(part.trim_end_matches([NUMBER, ID]), controls, &mut pieces);
+            pieces.extend(part.chars().next_back().and_then(|last| match last {
+                NUMBER => Some(Piece::Number),
+                ID => Some(Piece::Id),
+                _ => None,
+            }));
+        }
+        Self(pieces)
+    }
+
+    fn push(text: &str, controls: &[(TokenId, String)], pieces: &mut Vec<Piece>) {
         let mut rest = text;
         while !rest.is_empty() {
             let found = controls
@@ -32,21 +70,95 @@ impl Marked {
             pieces.push(Piece::Token(token, spelling.clone()));
             rest = &rest[at + spelling.len()..];
         }
-        Self(pieces)
     }
 
-    /// Returns the text, including the spellings of control tokens.
+    /// Returns the text, including the spellings of control tokens. Numbers are 0, and ids are nine
+    /// zeros.
     pub(crate) fn text(&self) -> String {
         let spelling = |piece: &Piece| match piece {
             Piece::Text(text) | Piece::Token(_, text) => text.clone(),
+            Piece::Number => "0".to_owned(),
+            Piece::Id => "000000000".to_owned(),
         };
         self.0.iter().map(spelling).collect()
+    }
+
+    /// Returns this text without white space at its start.
+    pub(crate) fn trimmed_start(&self) -> Self {
+        let mut pieces = self.0.clone();
+        while let Some(Piece::Text(text)) = pieces.first_mut() {
+            *text = text.trim_start().to_owned();
+            if !text.is_empty() {
+                break;
+            }
+            pieces.remove(0);
+        }
+        Self(pieces)
+    }
+
+    /// Returns this text without white space at its ends.
+    pub(crate) fn trimmed(&self) -> Self {
+        let mut pieces = self.trimmed_start().0;
+        while let Some(Piece::Text(text)) = pieces.last_mut() {
+            text.truncate(text.trim_end().len());
+            if !text.is_empty() {
+                break;
+            }
+            pieces.pop();
+        }
+        Self(pieces)
+    }
+
+    /// Compares the start of `text` with this text.
+    pub(crate) fn begins(&self, text: &str) -> Beginning {
+        let mut at = 0;
+        for (place, piece) in self.0.iter().enumerate() {
+            let rest = &text[at..];
+            let is_id = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+            let len = |belongs: &dyn Fn(&char) -> bool| rest.chars().take_while(|c| belongs(c)).count();
+            let (len, most) = match piece {
+                Piece::Text(expected) | Piece::Token(_, expected) => {
+                    if rest.starts_with(expected.as_str()) {
+                        at += expected.len();
+                        continue;
+                    }
+                    let is_part = expected.starts_with(rest);
+                    return if is_part { Beginning::Part } else { Beginning::Different };
+                }
+                Piece::Number => (len(&char::is_ascii_digit), NUMBER_LEN),
+                Piece::Id => (len(&is_id), ID_LEN),
+            };
+            if len == rest.len() && place + 1 < self.0.len() && len <= most {
+                return Beginning::Part;
+            }
+            if len == 0 || len > most {
+                return Beginning::Different;
+            }
+            at += len;
+        }
+        Beginning::Whole(at)
+    }
+
+    /// Finds this text in `text`. Returns its place.
+    pub(crate) fn find(&self, text: &str) -> Option<std::ops::Range<usize>> {
+        text.char_indices().find_map(|(at, _)| match self.begins(&text[at..]) {
+            Beginning::Whole(len) => Some(at..at + len),
+            Beginning::Part | Beginning::Different => None,
+        })
+    }
+
+    /// Returns this text if it consists of control tokens, and the empty text otherwise.
+    pub(crate) fn only_tokens(self) -> Self {
+        let is_token = |piece: &Piece| matches!(piece, Piece::Token(..));
+        if self.0.iter().all(is_token) { self } else { Self::default() }
     }
 
     pub(crate) fn part(&self) -> Part {
         let part = |piece: &Piece| match piece {
             Piece::Text(text) => Part::Literal(text.clone()),
             Piece::Token(token, _) => Part::Token(*token),
+            Piece::Number => Part::Regex(format!("[0-9]{{1,{NUMBER_LEN}}}")),
+            Piece::Id => Part::Regex("[A-Za-z0-9]{9}".to_owned()),
         };
         Part::Sequence(self.0.iter().map(part).collect())
     }
@@ -61,6 +173,7 @@ impl Marked {
         let (first, rest) = self.0.split_first()?;
         match first {
             Piece::Token(token, _) => Some((Trigger::Token(*token), Self(rest.to_vec()))),
+            Piece::Number | Piece::Id => None,
             Piece::Text(text) => {
                 let mut end = text.find(|c: char| c.is_whitespace() || c == '{').unwrap_or(text.len());
                 if text.starts_with('<') {

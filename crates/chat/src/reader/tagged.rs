@@ -1,18 +1,20 @@
 use formwork_grammar::Trigger;
 use formwork_vocab::TokenId;
 
-use super::Deltas;
 use super::json::ObjectEnd;
+use super::members::{MembersReader, Progress};
+use super::{Deltas, held_back};
 use crate::answer::Content;
+use crate::arguments::{Arguments, Members};
 use crate::format::{CallFormat, ChatFormat, Tags, Thoughts};
-use crate::tags::Marked;
-use crate::tool::Tools;
+use crate::tags::{Beginning, Marked};
+use crate::tool::{Tool, Tools};
 
 /// Reader of thoughts in tags, then content, then calls.
 pub(super) struct Tagged {
     calls: CallFormat,
     thoughts: Option<Tags>,
-    has_tools: bool,
+    tools: Vec<Tool>,
     /// True if calls may start inside content.
     in_content: bool,
     place: Place,
@@ -34,8 +36,11 @@ enum Place {
         expected: String,
         read: String,
     },
-    Name,
+    /// In a name. Has the text of the call so far if the call is the first.
+    Name(String),
     Arguments(ObjectEnd),
+    /// In arguments that are not JSON.
+    Members(MembersReader),
     /// After a call's arguments.
     Between,
     /// After the last call, or after the text left the format.
@@ -61,11 +66,15 @@ impl Tagged {
         Self {
             calls: format.calls_beside(shaped && !tools.required),
             thoughts: format.thoughts.clone(),
-            has_tools,
+            tools: tools.tools.clone(),
             in_content: has_tools && !shaped && !tools.required,
             place,
             held: String::new(),
         }
+    }
+
+    const fn has_tools(&self) -> bool {
+        !self.tools.is_empty()
     }
 
     pub(super) fn text(&mut self, text: &str, deltas: &mut Deltas) {
@@ -75,7 +84,7 @@ impl Tagged {
 
     pub(super) fn control(&mut self, token: TokenId, spelling: &str, deltas: &mut Deltas) {
         let triggers = matches!(self.place, Place::Start(_) | Place::Gap | Place::Body | Place::Content)
-            && self.has_tools
+            && self.has_tools()
             && matches!(self.calls.trigger(), Some((Trigger::Token(trigger), _)) if trigger == token);
         if triggers {
             self.show_content(deltas);
@@ -104,7 +113,17 @@ impl Tagged {
                 let text = format!("{read}{held}");
                 deltas.content(&text);
             }
-            Place::Gap | Place::Name | Place::Arguments(_) | Place::Between | Place::Rest => {}
+            // A call without the end of its name is text.
+            Place::Name(opened) if !opened.is_empty() => {
+                let text = format!("{opened}{held}");
+                deltas.content(&text);
+            }
+            Place::Gap
+            | Place::Name(_)
+            | Place::Arguments(_)
+            | Place::Members(_)
+            | Place::Between
+            | Place::Rest => {}
         }
     }
 
@@ -131,7 +150,7 @@ impl Tagged {
                 self.held.drain(..same);
                 expected.drain(..same);
                 if expected.is_empty() {
-                    self.place = Place::Name;
+                    self.place = Place::Name(std::mem::take(read));
                     return Step::Again;
                 }
                 if self.held.is_empty() {
@@ -143,14 +162,17 @@ impl Tagged {
                 self.place = Place::Content;
                 Step::Again
             }
-            Place::Name => {
-                let between = self.calls.between.text();
-                let Some(end) = self.held.find(&between) else { return Step::Wait };
-                deltas.call(&self.held[..end]);
-                self.held.drain(..end + between.len());
-                self.place = Place::Arguments(ObjectEnd::default());
-                Step::Again
+            Place::Name(opened) => {
+                let opened = std::mem::take(opened);
+                self.name(opened, deltas)
             }
+            Place::Members(reader) => match reader.read(&mut self.held, deltas) {
+                Progress::Wait => Step::Wait,
+                Progress::Done => {
+                    self.place = Place::Between;
+                    Step::Again
+                }
+            },
             Place::Arguments(end) => {
                 let Some(at) = end.find(&self.held) else {
                     deltas.arguments(&std::mem::take(&mut self.held));
@@ -216,10 +238,10 @@ impl Tagged {
             if content_open.starts_with(&self.held) {
                 return Step::Wait;
             }
-            self.place = if self.has_tools { Place::Name } else { Place::Content };
+            self.place = if self.has_tools() { Place::Name(String::new()) } else { Place::Content };
             return Step::Again;
         }
-        if !self.has_tools {
+        if !self.has_tools() {
             self.place = Place::Content;
             return Step::Again;
         }
@@ -285,36 +307,113 @@ impl Tagged {
         deltas.content(held.trim_end());
     }
 
-    fn between(&mut self) -> Step {
-        let close = self.calls.close.text();
-        if let Some(separator) = self.calls.separator.as_ref().map(Marked::text) {
-            if let Some(rest) = self.held.strip_prefix(separator.as_str()) {
-                self.held = rest.to_owned();
-                self.place = Place::Name;
-                return Step::Again;
+    /// Reads the name of a function and the text after it.
+    fn name(&mut self, opened: String, deltas: &mut Deltas) -> Step {
+        let end = match &self.calls.arguments {
+            Arguments::Json => self.calls.between.find(&self.held),
+            Arguments::Members(members) => self.name_end(members),
+        };
+        let Some(end) = end else {
+            self.place = Place::Name(opened);
+            return Step::Wait;
+        };
+        let name = self.held[..end.start].trim().to_owned();
+        let is_known = self.tools.iter().any(|tool| tool.name == name);
+        if !is_known && !opened.is_empty() && self.calls.arguments != Arguments::Json {
+            // Not a call of a tool, so it is content.
+            self.held.insert_str(0, &opened);
+            self.in_content = false;
+            self.place = Place::Content;
+            return Step::Again;
+        }
+        deltas.call(&name);
+        self.held.drain(..end.end);
+        self.place = match &self.calls.arguments {
+            Arguments::Json => Place::Arguments(ObjectEnd::default()),
+            Arguments::Members(members) => {
+                let schema = self.tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters);
+                let ends = self.calls.separator.iter().chain([&self.calls.close]).map(Marked::trimmed_start);
+                Place::Members(MembersReader::new(members, schema, ends.collect()))
             }
-            if separator.starts_with(&self.held) {
-                return Step::Wait;
+        };
+        Step::Again
+    }
+
+    /// Returns the place of the text between a name and its arguments. If there is no such text, the name
+    /// ends where an argument or the end of the call begins.
+    fn name_end(&self, members: &Members) -> Option<std::ops::Range<usize>> {
+        let between = self.calls.between.trimmed();
+        if !between.0.is_empty() {
+            return between.find(&self.held);
+        }
+        let first = |text: &str| {
+            let text = text.trim();
+            let end = text.find('>').map_or(text.len(), |at| at + 1);
+            Some(text[..end].to_owned()).filter(|tag| !tag.is_empty())
+        };
+        let close = self.calls.close.text();
+        let tags = [format!("{}{}", members.open.trim(), members.name_open), close];
+        let found = tags.iter().filter_map(|text| self.held.find(&first(text)?));
+        found.min().map(|at| at..at)
+    }
+
+    fn between(&mut self) -> Step {
+        let is_json = self.calls.arguments == Arguments::Json;
+        if !is_json {
+            self.held = self.held.trim_start().to_owned();
+        }
+        if let Some(separator) = &self.calls.separator {
+            let separator = if is_json { separator.clone() } else { separator.trimmed_start() };
+            match separator.begins(&self.held) {
+                Beginning::Whole(len) => {
+                    self.held.drain(..len);
+                    self.place = Place::Name(String::new());
+                    return Step::Again;
+                }
+                Beginning::Part => return Step::Wait,
+                Beginning::Different => {}
             }
         }
+        let close = self.calls.close.text();
         if close.starts_with(&self.held) && self.held != close {
             return Step::Wait;
         }
+        if !is_json && let Some(step) = self.next_call() {
+            return step;
+        }
         self.place = Place::Rest;
         Step::Again
+    }
+
+    /// Looks for another call after closing tags that differ from the format.
+    fn next_call(&mut self) -> Option<Step> {
+        let open = self.calls.open.text();
+        let last = open.rfind('<').map_or(open.as_str(), |at| &open[at..]);
+        for opening in [open.trim(), last] {
+            if self.held.starts_with(opening) {
+                self.held.drain(..opening.len());
+                self.place = Place::Name(String::new());
+                return Some(Step::Again);
+            }
+        }
+        if [open.trim(), last].iter().any(|opening| opening.starts_with(&self.held)) {
+            return Some(Step::Wait);
+        }
+        let tags = open.split_inclusive('>').map(str::trim).filter(|tag| tag.ends_with('>'));
+        if let Some(tag) = tags.into_iter().find(|tag| self.held.starts_with(tag)) {
+            self.held.drain(..tag.len());
+            return Some(Step::Again);
+        }
+        if self.held.starts_with("</") || self.held.starts_with("<|") {
+            let Some(end) = self.held.find('>') else { return Some(Step::Wait) };
+            self.held.drain(..=end);
+            return Some(Step::Again);
+        }
+        None
     }
 }
 
 /// Returns the length of the common prefix of two texts in bytes. Counts whole characters only.
 fn common(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
-}
-
-/// Returns the length of the longest suffix of `text` that is a proper prefix of `marker`.
-fn held_back(text: &str, marker: &str) -> usize {
-    (1..marker.len())
-        .rev()
-        .filter(|&len| marker.is_char_boundary(len))
-        .find(|&len| text.ends_with(&marker[..len]))
-        .unwrap_or(0)
 }

@@ -1,0 +1,195 @@
+//! Arguments of calls that are not one JSON text: their layout, and texts of values.
+
+mod find;
+mod write;
+
+use std::sync::Arc;
+
+use formwork_grammar::{Around, Brackets, Literals, Names, Nested, Notation, Part, Strings, ValueType};
+use formwork_vocab::TokenId;
+use serde_json::Value;
+
+pub(crate) use find::{common_prefix, found, whole_tags};
+
+use crate::tags::Marked;
+use crate::tool::Tool;
+
+/// Layout of the arguments of a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Arguments {
+    /// One JSON object.
+    Json,
+    /// Members with texts around them.
+    Members(Arc<Members>),
+}
+
+/// Layout of arguments as members with texts around them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Members {
+    /// Text before the first member.
+    pub(crate) open: String,
+    /// Text between two members.
+    pub(crate) separator: String,
+    /// The whole text without members.
+    pub(crate) empty: String,
+    /// Text before a member's name.
+    pub(crate) name_open: String,
+    /// Texts between the name and the value, and after the value, by [`ValueType`]. The quotes of
+    /// strings do not belong to these texts.
+    pub(crate) around: [(String, String); 6],
+    pub(crate) strings: StringForm,
+    /// The template's texts of `null`, `false` and `true`.
+    pub(crate) literals: [String; 3],
+    pub(crate) nested: NestedForm,
+    /// True if the template sorts members by name.
+    pub(crate) sorted: bool,
+    /// The layout for the grammar.
+    pub(crate) notation: Arc<Notation>,
+}
+
+/// Form of strings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum StringForm {
+    /// Raw text that does not contain `end`, the start of the text after the value.
+    Raw { end: String },
+    /// Raw text between two quotes.
+    Quoted { open: String, close: String },
+    /// A literal of Python.
+    Python,
+}
+
+/// Form of arrays and objects inside of the arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NestedForm {
+    Json,
+    /// JSON without spaces between its tokens.
+    CompactJson,
+    /// Like the arguments, with a comma between items.
+    Same,
+    /// Literals of Python.
+    Python,
+}
+
+impl Members {
+    /// Returns the grammar of the arguments of `tool`.
+    pub(crate) fn part(&self, tool: &Tool) -> Part {
+        let mut schema = tool.parameters.clone();
+        if self.sorted {
+            sort_properties(&mut schema);
+        }
+        let part = Part::Arguments { schema: schema.into(), notation: Arc::clone(&self.notation) };
+        Part::at(tool.place.as_str(), part)
+    }
+
+    /// Returns the texts around a value of the type `kind`.
+    pub(crate) const fn around(&self, kind: ValueType) -> &(String, String) {
+        &self.around[kind as usize]
+    }
+
+    /// Sets [`notation`](Self::notation), with the control tokens of the vocabulary.
+    fn with_notation(mut self, controls: &[(TokenId, String)]) -> Self {
+        let part = |text: &str| Marked::new(text, controls).part();
+        let around =
+            self.around.clone().map(|(before, after)| Around { before: part(&before), after: part(&after) });
+        let strings = match &self.strings {
+            StringForm::Raw { end } => Strings::Raw { avoid: vec![end.clone()] },
+            StringForm::Quoted { open, close } => {
+                Strings::Quoted { open: part(open), close: part(close), avoid: vec![close.clone()] }
+            }
+            StringForm::Python => Strings::Python,
+        };
+        let texts = |found: &String, json: &str| {
+            let mut texts = vec![found.clone()];
+            texts.extend((found != json).then(|| json.to_owned()));
+            texts
+        };
+        let [null, no, yes] = &self.literals;
+        let literals =
+            Literals { null: texts(null, "null"), no: texts(no, "false"), yes: texts(yes, "true") };
+        let names = match self.strings {
+            StringForm::Python => Names::Identifiers,
+            _ => Names::Without(self.reserved()),
+        };
+        let brackets = |open: &str, separator: &str, close: &str, empty: &str| Brackets {
+            open: part(open),
+            separator: part(separator),
+            close: part(close),
+            empty: part(empty),
+        };
+        let nested = match self.nested {
+            NestedForm::Json | NestedForm::CompactJson => Nested::Json,
+            NestedForm::Same => Nested::Other(Box::new(Notation {
+                object: brackets("{", ",", "}", "{}"),
+                array: brackets("[", ",", "]", "[]"),
+                name_open: part(&self.name_open),
+                names: names.clone(),
+                around: around.clone(),
+                strings: strings.clone(),
+                literals: literals.clone(),
+                nested: Nested::Same,
+            })),
+            NestedForm::Python => Nested::Other(Box::new(python())),
+        };
+        let notation = Notation {
+            object: brackets(&self.open, &self.separator, "", &self.empty),
+            array: brackets("[", ",", "]", "[]"),
+            name_open: part(&self.name_open),
+            names,
+            around,
+            strings,
+            literals,
+            nested,
+        };
+        self.notation = Arc::new(notation);
+        self
+    }
+
+    /// Returns the characters that a name must not contain, because they may end the name.
+    fn reserved(&self) -> String {
+        let first = self.around.iter().filter_map(|(before, _)| before.chars().next());
+        let mut reserved: String = first.collect::<std::collections::BTreeSet<char>>().into_iter().collect();
+        if self.nested == NestedForm::Same {
+            reserved.push_str(":,{}[]<\"'");
+        }
+        reserved
+    }
+}
+
+/// Sorts the declared properties of all subschemas by name.
+fn sort_properties(schema: &mut Value) {
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => {
+                if let Some(Value::Object(properties)) = members.get_mut("properties") {
+                    properties.sort_keys();
+                }
+                open.extend(members.values_mut());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the notation of dictionaries and lists of Python.
+fn python() -> Notation {
+    let text = |text: &str| Part::literal(text);
+    let brackets = |open: &str, close: &str| Brackets {
+        open: text(open),
+        separator: text(", "),
+        close: text(close),
+        empty: text(&format!("{open}{close}")),
+    };
+    let one = |text: &str| vec![text.to_owned()];
+    Notation {
+        object: brackets("{", "}"),
+        array: brackets("[", "]"),
+        name_open: text("'"),
+        names: Names::Without("'\\".to_owned()),
+        around: std::array::from_fn(|_| Around { before: text("': "), after: text("") }),
+        strings: Strings::Python,
+        literals: Literals { null: one("None"), no: one("False"), yes: one("True") },
+        nested: Nested::Same,
+    }
+}
