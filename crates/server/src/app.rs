@@ -132,6 +132,8 @@ pub(crate) struct Served {
     pub(crate) constraints: Arc<Constraints>,
     /// Format in which the model writes answers.
     pub(crate) format: ChatFormat,
+    /// The same format with calls as JSON, for tools whose arguments the format cannot express.
+    pub(crate) json_format: ChatFormat,
     /// Tokens for filling in text, if the vocabulary has them.
     pub(crate) fill: Option<FillTokens>,
 }
@@ -315,7 +317,13 @@ impl Served {
         constraints.prepare(model.engine.tokenizer().vocabulary());
         let format = ChatFormat::of(&*model.template, model.engine.tokenizer().vocabulary());
         let fill = FillTokens::of(model.engine.tokenizer().vocabulary());
-        Self { model, constraints: Arc::new(constraints), format, fill }
+        Self {
+            model,
+            constraints: Arc::new(constraints),
+            json_format: format.with_json_calls(),
+            format,
+            fill,
+        }
     }
 
     /// Returns the model with an adapter. Its name in responses is `MODEL:ADAPTER`.
@@ -330,7 +338,8 @@ impl Served {
             template: Arc::clone(&self.model.template),
         };
         let (format, fill) = (self.format.clone(), self.fill.clone());
-        Some(Self { model, constraints: Arc::clone(&self.constraints), format, fill })
+        let (json_format, constraints) = (self.json_format.clone(), Arc::clone(&self.constraints));
+        Some(Self { model, constraints, format, json_format, fill })
     }
 
     pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {

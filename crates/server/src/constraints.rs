@@ -10,6 +10,9 @@ use formwork_vocab::Vocabulary;
 /// Maximum number of cached constraints. Lookups and measurements scan all of them.
 const MOST: usize = 1024;
 
+/// Maximum number of remembered constraints that the model's format cannot express.
+const REFUSED: usize = 32;
+
 /// The most recently used constraints, so that a later request can reuse their masks.
 pub(crate) struct Constraints {
     limits: Limits,
@@ -19,6 +22,8 @@ pub(crate) struct Constraints {
     max_bytes: usize,
     /// Least recently used first.
     recent: Mutex<VecDeque<(Key, Constraint)>>,
+    /// Constraints with arguments that the model's format cannot express, newest first.
+    refused: Mutex<VecDeque<Key>>,
 }
 
 /// Description of a constraint, which identifies it in the cache.
@@ -34,7 +39,27 @@ pub(crate) struct Key {
 
 impl Constraints {
     pub(crate) const fn new(max_bytes: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
-        Self { limits, remotes, max_bytes, recent: Mutex::new(VecDeque::new()) }
+        Self {
+            limits,
+            remotes,
+            max_bytes,
+            recent: Mutex::new(VecDeque::new()),
+            refused: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Returns true if the arguments of a tool in `key` are known to have no text in the model's format.
+    pub(crate) fn is_refused(&self, key: &Key) -> bool {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    /// Remembers that the arguments of a tool in `key` have no text in the model's format.
+    pub(crate) fn refuse(&self, key: Key) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if !refused.contains(&key) {
+            refused.truncate(REFUSED - 1);
+            refused.push_front(key);
+        }
     }
 
     /// Returns the constraint of `key` if it is cached.

@@ -34,7 +34,9 @@ pub(crate) async fn allow(State(app): State<App>, request: Request, next: Next) 
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(
             ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static("x-request-id, request-id, retry-after, x-formwork-ignored"),
+            HeaderValue::from_static(
+                "x-request-id, request-id, retry-after, x-formwork-ignored, x-formwork-tool-calls",
+            ),
         );
     }
     response

@@ -1,4 +1,4 @@
-//! The header that names the fields of a request which have no effect.
+//! Headers about a request: the fields that have no effect, and the format of calls.
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +25,19 @@ impl App {
         }
         Ok(())
     }
+}
+
+/// Header of an answer whose calls are JSON although the model has a format of its own.
+const TOOL_CALLS: HeaderName = HeaderName::from_static("x-formwork-tool-calls");
+
+/// Adds a header to a response if the calls in it are JSON because the model's own format cannot express
+/// the arguments of a tool.
+pub(crate) fn with_call_format(response: impl IntoResponse, json_calls: bool) -> Response {
+    let mut response = response.into_response();
+    if json_calls {
+        response.headers_mut().insert(TOOL_CALLS, HeaderValue::from_static("json"));
+    }
+    response
 }
 
 /// Adds the header to a response, unless all fields of the request have an effect.

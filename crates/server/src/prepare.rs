@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use formwork_chat::{BegunPrompt, Content, Delta, Reader, Thoughts, Tool, Tools};
+use formwork_chat::{BegunPrompt, ChatFormat, Content, Delta, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
 use formwork_grammar::{Constraint, GrammarError, Part, Undeclared};
@@ -28,6 +28,8 @@ pub(crate) struct Prepared {
     pub(crate) reading: Reading,
     /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
+    /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
+    pub(crate) json_calls: bool,
 }
 
 /// Settings for reading the outputs of a request.
@@ -36,6 +38,8 @@ pub(crate) struct Reading {
     tools: Tools,
     thoughts: Thoughts,
     begun: Begun,
+    /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
+    json_calls: bool,
 }
 
 /// Start of an answer that the prompt already has. Empty if the prompt has none.
@@ -58,7 +62,8 @@ impl Reading {
     /// Returns a reader of the output, and the begun content that the reader has not shown yet. Returns
     /// `None` if the start of the answer has a call.
     pub(crate) fn reader(&self, served: &Served) -> Option<(Reader, String)> {
-        let mut reader = Reader::new(&served.format, &self.content, &self.tools, self.thoughts);
+        let mut reader =
+            Reader::new(served.format_with(self.json_calls), &self.content, &self.tools, self.thoughts);
         let (mut shown, mut has_thoughts) = (String::new(), false);
         for delta in reader.text(&self.begun.text) {
             match delta {
@@ -100,12 +105,12 @@ impl Served {
         let Prompt { text, thoughts, begun } = self.prompt(chat)?;
         let shaped = |format: &Format| Content::Shaped(format.part.clone());
         let content = chat.format.as_ref().map_or(Content::Free, shaped);
-        let mut reading = Reading { content, tools, thoughts, begun };
+        let mut reading = Reading { content, tools, thoughts, begun, json_calls: false };
         let mut unsupported = Vec::new();
-        let constraint = match self.answer_constraint(chat, &reading, compiling) {
+        let constraint = match self.answer_constraint(chat, &mut reading, compiling) {
             Err(error) if chat.any_object.unwrap_or(options.any_object) && error.is_of_tool() => {
                 unsupported = self.loosen(&mut reading.tools, chat.undeclared);
-                self.answer_constraint(chat, &reading, compiling)?
+                self.answer_constraint(chat, &mut reading, compiling)?
             }
             constraint => constraint?,
         };
@@ -121,7 +126,8 @@ impl Served {
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
-        Ok(Prepared { request, reading, unsupported })
+        let json_calls = reading.json_calls;
+        Ok(Prepared { request, reading, unsupported, json_calls })
     }
 
     /// Returns the number of prompt tokens of a chat request.
@@ -174,6 +180,11 @@ impl Served {
         Ok(Prompt { text, thoughts, begun: Begun::default() })
     }
 
+    /// Returns the format of answers. If `json_calls` is true, calls are JSON in tags.
+    fn format_with(&self, json_calls: bool) -> &ChatFormat {
+        if json_calls { &self.json_format } else { &self.format }
+    }
+
     /// Returns the template's input for a conversation.
     pub(crate) fn chat_input(&self, chat: &ChatRequest, tools: &Tools) -> ChatInput {
         self.format.input(&messages(chat), &tools.tools, chat.chat_template_kwargs.clone())
@@ -183,18 +194,42 @@ impl Served {
     fn answer_constraint(
         &self,
         chat: &ChatRequest,
-        reading: &Reading,
+        reading: &mut Reading,
         compiling: Compiling,
     ) -> Result<Option<Constraint>, ApiError> {
-        let Reading { content, tools, thoughts, .. } = reading;
+        let Reading { content, tools, thoughts, json_calls, .. } = reading;
         let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);
         if tools.tools.is_empty() && self.format.is_plain(*thoughts) {
             return format.map(|format| self.constraint(format, undeclared, compiling)).transpose();
         }
-        let Some(part) = self.format.answer(content, tools, *thoughts) else { return Ok(None) };
-        let key = Key::new(part, undeclared);
-        self.check_known(&key, compiling)?;
-        let compiled = self.constraints.get(key, self.vocabulary(), compiling);
+        let key = |json_calls: bool| {
+            let part = self.format_with(json_calls).answer(content, tools, *thoughts)?;
+            Some(Key::new(part, undeclared))
+        };
+        *json_calls = false;
+        let Some(mut own) = key(false) else { return Ok(None) };
+        let mut compiled = if self.constraints.is_refused(&own) {
+            None
+        } else {
+            self.check_known(&own, compiling)?;
+            Some(self.constraints.get(own.clone(), self.vocabulary(), compiling))
+        };
+        if let Some(Err(error)) = &compiled
+            && error.is_notation()
+        {
+            self.constraints.refuse(own.clone());
+            compiled = None;
+        }
+        let compiled = match compiled {
+            Some(compiled) => compiled,
+            None => {
+                *json_calls = true;
+                let Some(json) = key(true) else { return Ok(None) };
+                own = json;
+                self.check_known(&own, compiling)?;
+                self.constraints.get(own, self.vocabulary(), compiling)
+            }
+        };
         compiled.map(Some).map_err(|source| {
             if compiling == Compiling::Quick && !tools.tools.is_empty() {
                 // Finding the faulty tool requires compiling each tool separately.

@@ -30,6 +30,7 @@ mod schemas;
 mod socket;
 mod stored_items;
 mod stored_responses;
+mod tagged_calls;
 mod tokens;
 mod tool_loops;
 mod tool_runs;
