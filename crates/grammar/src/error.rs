@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     EmptyLanguage { rules: Vec<Origin> },
     #[error("{place}: {problem}")]
     Tags { place: String, problem: TagProblem },
+    #[error("a grammar within a JSON string cannot contain {what}")]
+    JsonString { what: &'static str },
     #[error("no choices were given")]
     NoChoices,
     #[error("the grammar cannot be written as GBNF: {reason}")]

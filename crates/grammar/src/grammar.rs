@@ -258,6 +258,7 @@ impl Grammar {
             Part::Literal(_)
             | Part::Token(_)
             | Part::Arguments { .. }
+            | Part::JsonString(_)
             | Part::Sequence(_)
             | Part::OneOf(_)
             | Part::List { .. }

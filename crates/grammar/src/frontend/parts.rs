@@ -12,7 +12,7 @@ use super::notation::Notation;
 use super::schema::Schema;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
-use super::{choice, gbnf, regex};
+use super::{choice, gbnf, json_string, regex};
 use crate::error::{Kind, TagProblem};
 use crate::ir::expr::{Expr, Rules};
 use crate::{GrammarError, Limits};
@@ -60,6 +60,9 @@ pub enum Part {
     Choices(Vec<String>),
     /// Free text that contains structural tags.
     Tags(StructuralTags),
+    /// A JSON string whose decoded text the given part describes, in the spelling of the generate profile.
+    /// The part must not contain JSON Schemas and tokens.
+    JsonString(Box<Part>),
     /// All of these parts, in order.
     Sequence(Vec<Part>),
     /// Any one of these parts. An empty list matches nothing.
@@ -164,6 +167,11 @@ impl Composer<'_> {
             Part::Tags(tags) => {
                 let rules = tags::parse(tags, self.schemas, self.limits)?;
                 self.builder.include(&format!("tags-{number}"), rules)?
+            }
+            Part::JsonString(text) => {
+                let rules =
+                    json_string::quoted(parse(text, self.schemas, self.limits)?, self.schemas.ledger)?;
+                self.builder.include(&format!("string-{number}"), rules)?
             }
             Part::Sequence(parts) => Expr::Sequence(self.all(parts)?),
             Part::OneOf(parts) => Expr::Alternatives(self.all(parts)?),

@@ -48,7 +48,6 @@ mod names;
 mod new_names;
 mod repeated;
 pub(crate) mod required;
-
 pub(crate) mod rules;
 pub(crate) mod search;
 mod step;
@@ -81,6 +80,7 @@ use crate::options::Profile;
 use closing::{Nearest, SeenLengths};
 use intern::{Interner, Stack, Thread};
 use names::{NameId, Names, NamesId};
+pub(crate) use rules::spelling;
 use trace::EMPTY;
 use unique::Items;
 

@@ -23,6 +23,7 @@ use crate::ir::json::layout::Gap;
 use crate::ir::json::program::{JsonProgram, NodeId};
 use crate::limits::Limits;
 use crate::options::{Order, Profile};
+pub(crate) use strings::spelling;
 
 /// Maximum length of a rule's name in bytes, before a number is appended.
 const NAME: usize = 40;

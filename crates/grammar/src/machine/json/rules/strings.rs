@@ -15,7 +15,7 @@ pub(super) fn json(text: String) -> String {
 
 /// Returns an expression for one character in `ranges`, in the spelling of the generate profile.
 /// The ranges are code points.
-pub(super) fn spelling(ranges: &[(u32, u32)]) -> Expr {
+pub(crate) fn spelling(ranges: &[(u32, u32)]) -> Expr {
     let mut plain = Vec::new();
     let mut escapes: [(&str, Vec<(char, char)>); 3] =
         [("\\", Vec::new()), ("\\u000", Vec::new()), ("\\u001", Vec::new())];
