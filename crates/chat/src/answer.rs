@@ -179,7 +179,7 @@ impl Harmony {
 
 /// Returns the grammar of a tool's arguments.
 fn arguments(tool: &Tool) -> Part {
-    Part::at(tool.place.as_str(), Part::Json(tool.parameters.clone().into()))
+    Part::at(tool.place.as_str(), tool.arguments())
 }
 
 /// Returns the grammar of any text that ends with `token`, followed by `then`.

@@ -32,5 +32,5 @@ mod turns;
 pub use answer::Content;
 pub use format::{ChatFormat, Thoughts};
 pub use reader::{Delta, Reader};
-pub use tool::{Tool, Tools};
+pub use tool::{CustomInput, Tool, Tools};
 pub use turns::{BegunPrompt, render, render_begun};

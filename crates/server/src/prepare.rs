@@ -279,7 +279,7 @@ impl Served {
     fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<FaultyTool> {
         let check = |tool: &Tool| {
             // A sequence compiles like the whole answer, so both report the same error.
-            let part = Part::sequence([Part::Json(tool.parameters.clone().into())]);
+            let part = Part::sequence([tool.arguments()]);
             let error = self.constraints.compile(&part, undeclared).err();
             error.map(|source| FaultyTool { tool: tool.clone(), source })
         };

@@ -88,7 +88,13 @@ fn format_of(source: &str) -> ChatFormat {
 fn tool(name: &str, properties: &Value) -> Tool {
     let parameters = json!({ "type": "object", "properties": properties, "required": properties.as_object()
         .map(|all| all.keys().cloned().collect::<Vec<_>>()), "additionalProperties": false });
-    Tool { name: name.to_owned(), description: None, parameters, place: format!("tools.{name}") }
+    Tool {
+        name: name.to_owned(),
+        description: None,
+        parameters,
+        custom: None,
+        place: format!("tools.{name}"),
+    }
 }
 
 /// Tools whose arguments have all types.

@@ -48,7 +48,13 @@ pub(crate) fn standard_schemas() -> Vec<(String, Value)> {
 
 fn tool(name: &str, properties: &Value, required: &[&str]) -> Tool {
     let parameters = json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
-    Tool { name: name.to_owned(), description: None, parameters, place: format!("tools.{name}") }
+    Tool {
+        name: name.to_owned(),
+        description: None,
+        parameters,
+        custom: None,
+        place: format!("tools.{name}"),
+    }
 }
 
 fn tool_sets() -> Vec<Tools> {

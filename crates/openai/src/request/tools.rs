@@ -309,7 +309,7 @@ fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<To
     // A function without `parameters` takes no arguments.
     let parameters = parameters
         .unwrap_or_else(|| json!({ "type": "object", "properties": {}, "additionalProperties": false }));
-    Ok(Tool { name: text, description, parameters, place })
+    Ok(Tool { name: text, description, parameters, custom: None, place })
 }
 
 /// Parses the schema of a function's arguments. If the schema has no type, adds `"type": "object"`,
