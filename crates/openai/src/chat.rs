@@ -68,11 +68,44 @@ pub struct AssistantMessage {
 pub struct MessageCall {
     /// Unique id that starts with `call_`.
     pub id: String,
-    /// Always `function`.
+    /// `function` or `custom`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Name and arguments of the called function.
-    pub function: CalledFunction,
+    /// The called tool: the field `function` or `custom`.
+    #[serde(flatten)]
+    pub called: Called,
+}
+
+/// A called tool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Called {
+    /// A function.
+    Function(CalledFunction),
+    /// A custom tool.
+    Custom(CalledCustom),
+}
+
+/// Name and input of a called custom tool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CalledCustom {
+    /// Name of the tool.
+    pub name: String,
+    /// Text for the tool.
+    pub input: String,
+}
+
+impl MessageCall {
+    /// Creates the call of a function.
+    pub fn function(id: String, name: String, arguments: String) -> Self {
+        let called = Called::Function(CalledFunction { name, arguments });
+        Self { id, kind: "function".to_owned(), called }
+    }
+
+    /// Creates the call of a custom tool.
+    pub fn custom(id: String, name: String, input: String) -> Self {
+        Self { id, kind: "custom".to_owned(), called: Called::Custom(CalledCustom { name, input }) }
+    }
 }
 
 /// Name and arguments of a called function.
@@ -212,8 +245,8 @@ impl Usage {
 /// Each choice sends its chunks in this order:
 ///
 /// 1. one [`Delta::opening`],
-/// 2. any number of [`Delta::reasoning`], [`Delta::content`], [`Delta::call`] and
-///    [`Delta::arguments`],
+/// 2. any number of [`Delta::reasoning`], [`Delta::content`], [`Delta::call`], [`Delta::arguments`],
+///    [`Delta::custom_call`] and [`Delta::input`],
 /// 3. one [`Delta::closing`] with the finish reason.
 ///
 /// After all choices, a chunk without choices reports the usage, if requested.
@@ -298,11 +331,32 @@ pub struct CallDelta {
     /// Id of the call. Only present in the first part of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Always `function`. Only present in the first part of a call.
+    /// `function` or `custom`. Only present in the first part of a call.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// New part of the function's name and arguments.
-    pub function: FunctionDelta,
+    /// New part of the called tool: the field `function` or `custom`.
+    #[serde(flatten)]
+    pub called: CalledDelta,
+}
+
+/// New part of a called tool in a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CalledDelta {
+    /// Part of a function call.
+    Function(FunctionDelta),
+    /// Part of the call of a custom tool.
+    Custom(CustomDelta),
+}
+
+/// New part of the call of a custom tool in a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CustomDelta {
+    /// Name of the tool. Only present in the first part of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// New part of the text for the tool.
+    pub input: String,
 }
 
 /// New part of a function call in a stream.
@@ -336,15 +390,30 @@ impl Delta {
     /// Creates the first delta of a tool call, with its id and the name of the function. `index` is
     /// the index of the call in the message.
     pub fn call(index: usize, id: String, name: String) -> Self {
-        let function = FunctionDelta { name: Some(name), arguments: String::new() };
-        let call = CallDelta { index, id: Some(id), kind: Some("function".to_owned()), function };
+        let called = CalledDelta::Function(FunctionDelta { name: Some(name), arguments: String::new() });
+        let call = CallDelta { index, id: Some(id), kind: Some("function".to_owned()), called };
         Self { tool_calls: vec![call], ..Self::default() }
     }
 
     /// Creates a delta with a new part of the arguments of the call at `index`.
     pub fn arguments(index: usize, text: String) -> Self {
-        let function = FunctionDelta { name: None, arguments: text };
-        let call = CallDelta { index, id: None, kind: None, function };
+        let called = CalledDelta::Function(FunctionDelta { name: None, arguments: text });
+        let call = CallDelta { index, id: None, kind: None, called };
+        Self { tool_calls: vec![call], ..Self::default() }
+    }
+
+    /// Creates the first delta of the call of a custom tool, with its id and the name of the tool. `index`
+    /// is the index of the call in the message.
+    pub fn custom_call(index: usize, id: String, name: String) -> Self {
+        let called = CalledDelta::Custom(CustomDelta { name: Some(name), input: String::new() });
+        let call = CallDelta { index, id: Some(id), kind: Some("custom".to_owned()), called };
+        Self { tool_calls: vec![call], ..Self::default() }
+    }
+
+    /// Creates a delta with a new part of the input of the custom tool's call at `index`.
+    pub fn input(index: usize, text: String) -> Self {
+        let called = CalledDelta::Custom(CustomDelta { name: None, input: text });
+        let call = CallDelta { index, id: None, kind: None, called };
         Self { tool_calls: vec![call], ..Self::default() }
     }
 

@@ -83,6 +83,8 @@ pub(crate) enum Problem {
     Needs { other: &'static str },
     #[error("unknown tool `{name}`")]
     NoTool { name: String },
+    #[error("tool `{name}` is not of the type `{kind}`")]
+    OtherKind { name: String, kind: &'static str },
     #[error("duplicate tool name `{name}`")]
     SameName { name: String },
     #[error("expected a name of 1 to 128 letters, digits, `_`, `-` and `.`")]

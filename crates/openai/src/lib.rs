@@ -41,9 +41,9 @@ mod tokens;
 mod tool_runs;
 
 pub use chat::{
-    AssistantMessage, CallDelta, CalledFunction, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice,
-    ChunkUsage, CompletionDetails, Delta, DeltaContent, FinishReason, FunctionDelta, LikelyToken, Logprobs,
-    MessageCall, PromptDetails, TokenLogprob, Usage,
+    AssistantMessage, CallDelta, Called, CalledCustom, CalledDelta, CalledFunction, ChatChoice, ChatChunk,
+    ChatCompletion, ChunkChoice, ChunkUsage, CompletionDetails, CustomDelta, Delta, DeltaContent,
+    FinishReason, FunctionDelta, LikelyToken, Logprobs, MessageCall, PromptDetails, TokenLogprob, Usage,
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest};
 pub use directives::{

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_openai::{
-    AssistantMessage, CalledFunction, ChatChoice, ChatCompletion, ChatRequest, Logprobs, MessageCall, Usage,
+    AssistantMessage, Called, ChatChoice, ChatCompletion, ChatRequest, Logprobs, MessageCall, Usage,
 };
 use futures_util::future::try_join_all;
 
@@ -119,15 +119,15 @@ impl Whole {
                     content.get_or_insert_with(String::new).push_str(&text);
                     logprobs.extend(tokens);
                 }
-                Some(Said::Call { id, name, .. }) => {
-                    let function = CalledFunction { name, arguments: String::new() };
-                    calls.push(MessageCall { id, kind: "function".to_owned(), function });
+                Some(Said::Call { id, name, is_custom, .. }) => {
+                    let new = if is_custom { MessageCall::custom } else { MessageCall::function };
+                    calls.push(new(id, name, String::new()));
                 }
-                Some(Said::Arguments { text, .. }) => {
-                    if let Some(last) = calls.last_mut() {
-                        last.function.arguments.push_str(&text);
-                    }
-                }
+                Some(Said::Arguments { text, .. }) => match calls.last_mut().map(|last| &mut last.called) {
+                    Some(Called::Function(function)) => function.arguments.push_str(&text),
+                    Some(Called::Custom(custom)) => custom.input.push_str(&text),
+                    None => {}
+                },
                 Some(Said::End(end)) => return Ok(Self { thought, content, logprobs, calls, end }),
                 Some(Said::Failed(error)) => return Err(error),
                 None => return Err(Kind::Panicked.into()),
@@ -140,10 +140,13 @@ impl Whole {
         let finish_reason = self.end.reason(has_functions);
         // An answer without any text has empty content; an answer with only calls has none.
         let content = self.content.or_else(|| self.calls.is_empty().then(String::new));
-        let function = if has_functions { self.calls.pop() } else { None };
+        let function_call = self.calls.pop_if(|_| has_functions).and_then(|call| match call.called {
+            Called::Function(function) => Some(function),
+            Called::Custom(_) => None,
+        });
         let message = AssistantMessage {
             content,
-            function_call: function.map(|call| call.function),
+            function_call,
             reasoning_content: Some(self.thought).filter(|text| !text.is_empty()),
             tool_calls: self.calls,
             ..AssistantMessage::new(String::new())

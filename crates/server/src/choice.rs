@@ -7,6 +7,7 @@ use formwork_openai::{LikelyToken, TokenLogprob};
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::app::Served;
+use crate::custom_input::InputDecoder;
 use crate::error::{ApiError, Kind};
 use crate::prepare::Reading;
 use crate::random::random;
@@ -25,6 +26,10 @@ pub(crate) struct Choice {
     /// Log-probabilities of tokens whose text has not been sent.
     likely: Vec<formwork_engine::TokenLogprob>,
     calls: usize,
+    /// Names of the custom tools.
+    custom: Vec<String>,
+    /// Decoder of the last call's arguments, if the tool is a custom one.
+    input: Option<InputDecoder>,
     /// True if content is free text, which may be incomplete when the budget ends it.
     is_free: bool,
     ended: bool,
@@ -36,10 +41,10 @@ pub(crate) enum Said {
     Thought(String),
     /// More content, with the log-probabilities of its tokens if requested.
     Content(String, Vec<TokenLogprob>),
-    /// Start of the tool call with this index.
-    Call { index: usize, id: String, name: String },
-    /// More text of the last call's arguments.
-    Arguments { index: usize, text: String },
+    /// Start of the tool call with this index. `is_custom` is true if the tool is a custom one.
+    Call { index: usize, id: String, name: String, is_custom: bool },
+    /// More text of the last call's arguments, or of its input if the tool is a custom one.
+    Arguments { index: usize, text: String, is_custom: bool },
     /// Successful end of the output.
     End(End),
     /// End of the output by an error.
@@ -64,7 +69,8 @@ impl Choice {
         served: &Arc<Served>,
     ) -> Result<Self, ApiError> {
         let (reader, unsaid) = reading.reader(served).ok_or(Kind::NoContinuation)?;
-        Ok(Self { reader: Some(reader), unsaid, is_free: reading.is_free(), ..Self::raw(generation, served) })
+        let (custom, is_free) = (reading.custom_tools(), reading.is_free());
+        Ok(Self { reader: Some(reader), unsaid, custom, is_free, ..Self::raw(generation, served) })
     }
 
     /// Creates an output that continues a prompt as it is, so its whole text is content.
@@ -77,6 +83,8 @@ impl Choice {
             said: VecDeque::new(),
             likely: Vec::new(),
             calls: 0,
+            custom: Vec::new(),
+            input: None,
             is_free: false,
             ended: false,
         }
@@ -157,9 +165,23 @@ impl Choice {
                 }
                 Delta::Call(name) => {
                     self.calls += 1;
-                    Said::Call { index: self.calls - 1, id: call_id(), name }
+                    let is_custom = self.custom.contains(&name);
+                    self.input = is_custom.then(InputDecoder::default);
+                    Said::Call { index: self.calls - 1, id: call_id(), name, is_custom }
                 }
-                Delta::Arguments(text) => Said::Arguments { index: self.calls.saturating_sub(1), text },
+                Delta::Arguments(text) => {
+                    let index = self.calls.saturating_sub(1);
+                    match &mut self.input {
+                        None => Said::Arguments { index, text, is_custom: false },
+                        Some(decoder) => {
+                            let text = decoder.decode(&text);
+                            if text.is_empty() {
+                                continue;
+                            }
+                            Said::Arguments { index, text, is_custom: true }
+                        }
+                    }
+                }
             };
             self.said.push_back(said);
         }

@@ -40,6 +40,7 @@ mod choice;
 mod completions;
 mod constraints;
 mod cors;
+mod custom_input;
 mod dialect;
 mod directives;
 mod embeddings;

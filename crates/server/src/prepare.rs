@@ -81,13 +81,19 @@ impl Reading {
         Some((reader, held.to_owned()))
     }
 
+    /// Returns the names of the custom tools.
+    pub(crate) fn custom_tools(&self) -> Vec<String> {
+        let custom = self.tools.tools.iter().filter(|tool| tool.custom.is_some());
+        custom.map(|tool| tool.name.clone()).collect()
+    }
+
     /// Returns true if content is free text.
     pub(crate) fn is_free(&self) -> bool {
         self.content == Content::Free
     }
 }
 
-/// A tool whose schema does not compile.
+/// A tool whose schema or grammar does not compile.
 struct FaultyTool {
     tool: Tool,
     source: GrammarError,
@@ -275,7 +281,7 @@ impl Served {
         self.model.engine.tokenizer().encode_fragment(&instruction).ok().map(|tokens| tokens.len())
     }
 
-    /// Returns the tools whose schemas do not compile.
+    /// Returns the tools whose schemas or grammars do not compile.
     fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<FaultyTool> {
         let check = |tool: &Tool| {
             // A sequence compiles like the whole answer, so both report the same error.
@@ -286,10 +292,11 @@ impl Served {
         tools.tools.iter().filter_map(check).collect()
     }
 
-    /// Lets the tools whose schemas do not compile accept any object. Returns their names.
+    /// Lets the functions whose schemas do not compile accept any object. Returns their names. Custom tools
+    /// stay as they are, so that a faulty grammar is always an error.
     fn loosen(&self, tools: &mut Tools, undeclared: Undeclared) -> Vec<String> {
-        let faulty: Vec<String> =
-            self.faulty(tools, undeclared).into_iter().map(|faulty| faulty.tool.name).collect();
+        let faulty = self.faulty(tools, undeclared).into_iter().map(|faulty| faulty.tool);
+        let faulty: Vec<String> = faulty.filter(|tool| tool.custom.is_none()).map(|tool| tool.name).collect();
         for tool in tools.tools.iter_mut().filter(|tool| faulty.contains(&tool.name)) {
             tool.parameters = json!({ "type": "object" });
         }

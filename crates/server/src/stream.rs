@@ -120,8 +120,14 @@ impl AnswerStream {
             Said::Arguments { text, .. } if self.has_functions => {
                 chunk_choice(index, Delta::function_arguments(text))
             }
-            Said::Call { index: call, id, name } => chunk_choice(index, Delta::call(call, id, name)),
-            Said::Arguments { index: call, text } => chunk_choice(index, Delta::arguments(call, text)),
+            Said::Call { index: call, id, name, is_custom } => {
+                let delta = if is_custom { Delta::custom_call } else { Delta::call };
+                chunk_choice(index, delta(call, id, name))
+            }
+            Said::Arguments { index: call, text, is_custom } => {
+                let delta = if is_custom { Delta::input } else { Delta::arguments };
+                chunk_choice(index, delta(call, text))
+            }
             Said::End(end) => {
                 self.answer.log(&end.finish);
                 self.used = self.used.and(usage(&end.finish));

@@ -1,5 +1,7 @@
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use super::fields::{Fields, Place};
 use super::neutral;
 use crate::RequestError;
@@ -68,6 +70,14 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments of the call as JSON text, exactly as the assistant wrote them.
     pub arguments: String,
+}
+
+impl ToolCall {
+    /// Creates the call of a custom tool. In the prompt it is the call of a function with the argument
+    /// `input`, spelt as a model spells it.
+    pub(crate) fn custom(id: String, name: String, input: String) -> Self {
+        Self { id, name, arguments: format!("{{\"input\": {}}}", Value::from(input)) }
+    }
 }
 
 impl ChatMessage {
@@ -184,10 +194,21 @@ pub(crate) fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         for name in ["index", "provider_specific_fields"] {
             fields.take(name);
         }
-        if let Some(kind) = fields.take("type") {
-            kind.one_of(|name| (name == "function").then_some(()), "function")?;
-        }
+        let is_custom = |name: &str| match name {
+            "function" => Some(false),
+            "custom" => Some(true),
+            _ => None,
+        };
+        let is_custom = fields.read("type", |at| at.one_of(is_custom, "function and custom"))?;
         let id = fields.read("id", Place::string)?.unwrap_or_default();
+        if is_custom == Some(true) {
+            let mut custom = fields.required("custom")?.fields()?;
+            let name = custom.required("name")?.string()?;
+            let input = custom.required("input")?.string()?;
+            custom.finish()?;
+            fields.finish()?;
+            return Ok(ToolCall::custom(id, name, input));
+        }
         let mut function = fields.required("function")?.fields()?;
         let name = function.required("name")?.string()?;
         let arguments = function.read("arguments", read_arguments)?.unwrap_or_else(|| "{}".to_owned());

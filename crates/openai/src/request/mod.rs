@@ -1,5 +1,6 @@
 //! Body of `POST /v1/chat/completions`.
 
+mod custom;
 mod fields;
 mod format;
 mod ignored;

@@ -1,6 +1,7 @@
 use formwork_chat::{Tool, Tools};
 use serde_json::{Value, json};
 
+use super::custom;
 use super::fields::{Fields, Place};
 use crate::RequestError;
 use crate::error::Problem;
@@ -11,8 +12,10 @@ const MAX_TOOLS: usize = 256;
 /// Form of a tool in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToolForm {
-    /// The fields are nested in an object `function`, as in a chat request.
+    /// The fields are nested in an object `function` or `custom`, as in a chat request.
     Nested,
+    /// Like `Nested`, but without custom tools.
+    Ollama,
     /// The fields are beside `type`, as in a request for a response.
     Flat,
     /// The fields are those of Anthropic's API: the schema is `input_schema`, and a type is optional.
@@ -23,17 +26,35 @@ impl ToolForm {
     /// Returns the `type` of a function.
     const fn kind(self) -> &'static str {
         match self {
-            Self::Nested | Self::Flat => "function",
+            Self::Nested | Self::Ollama | Self::Flat => "function",
             Self::Anthropic => "custom",
+        }
+    }
+
+    /// Returns the types of tools that a model can call, for error messages.
+    const fn kinds(self) -> &'static str {
+        match self {
+            Self::Nested | Self::Flat => "function and custom",
+            Self::Ollama | Self::Anthropic => self.kind(),
         }
     }
 
     /// Returns the name of the field with the schema of the arguments.
     const fn schema(self) -> &'static str {
         match self {
-            Self::Nested | Self::Flat => "parameters",
+            Self::Nested | Self::Ollama | Self::Flat => "parameters",
             Self::Anthropic => "input_schema",
         }
+    }
+
+    /// Returns true if the fields of a tool are in an object of their own.
+    const fn is_nested(self) -> bool {
+        matches!(self, Self::Nested | Self::Ollama)
+    }
+
+    /// Returns true if tools of the type `custom` take a text instead of arguments.
+    const fn has_custom_tools(self) -> bool {
+        matches!(self, Self::Nested | Self::Flat)
     }
 }
 
@@ -70,7 +91,7 @@ pub(crate) fn read_functions(fields: &mut Fields) -> Result<Option<Tools>, Reque
         let mut fields = at.fields()?;
         let name = fields.required("name")?.string()?;
         fields.finish()?;
-        Ok(Choice::Named(name))
+        Ok(Choice::Named(Named { name, kind: ToolKind::Function }))
     })?;
     if functions.is_empty() {
         return match choice {
@@ -105,7 +126,10 @@ pub(crate) fn read_of_anthropic(fields: &mut Fields) -> Result<Tools, RequestErr
     let chosen_one = match kind {
         "any" => Choice::Required,
         "none" => Choice::None,
-        "tool" => Choice::Named(choice.required("name")?.string()?),
+        "tool" => {
+            let name = choice.required("name")?.string()?;
+            Choice::Named(Named { name, kind: ToolKind::Function })
+        }
         _ => Choice::Auto,
     };
     set.parallel = !choice.read("disable_parallel_tool_use", Place::bool)?.unwrap_or(false);
@@ -122,20 +146,15 @@ fn chosen(mut set: Tools, choice: Choice, field: &'static str) -> Result<Tools, 
             return Err(RequestError::field(field, Problem::Needs { other: "tools" }));
         }
         Choice::Required => set.required = true,
-        Choice::Named(name) => {
-            if set.tools.iter().all(|tool| tool.name != name) {
-                return Err(RequestError::field(field, Problem::NoTool { name }));
-            }
-            set.tools.retain(|tool| tool.name == name);
-            // A named function must be called exactly once.
+        Choice::Named(named) => {
+            named.check(&set, field)?;
+            set.tools.retain(|tool| tool.name == named.name);
+            // A named tool must be called exactly once.
             (set.required, set.parallel) = (true, false);
         }
-        Choice::Allowed { names, required } => {
-            let unknown = names.iter().find(|name| set.tools.iter().all(|tool| tool.name != **name));
-            if let Some(name) = unknown {
-                return Err(RequestError::field(field, Problem::NoTool { name: name.clone() }));
-            }
-            set.tools.retain(|tool| names.contains(&tool.name));
+        Choice::Allowed { tools, required } => {
+            tools.iter().try_for_each(|named| named.check(&set, field))?;
+            set.tools.retain(|tool| tools.iter().any(|named| named.name == tool.name));
             set.required = required;
         }
     }
@@ -161,8 +180,59 @@ enum Choice {
     None,
     Auto,
     Required,
-    Named(String),
-    Allowed { names: Vec<String>, required: bool },
+    Named(Named),
+    Allowed { tools: Vec<Named>, required: bool },
+}
+
+/// Tool that a choice names.
+struct Named {
+    name: String,
+    kind: ToolKind,
+}
+
+/// Type of a tool that the model can call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ToolKind {
+    Function,
+    Custom,
+}
+
+impl ToolKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Custom => "custom",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Function, Self::Custom].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl Named {
+    /// Parses the name of a tool in an object whose type is already read.
+    fn read(fields: &mut Fields, form: ToolForm, kind: ToolKind) -> Result<Self, RequestError> {
+        if !form.is_nested() {
+            return Ok(Self { name: fields.required("name")?.string()?, kind });
+        }
+        let mut tool = fields.required(kind.name())?.fields()?;
+        let name = tool.required("name")?.string()?;
+        tool.finish()?;
+        Ok(Self { name, kind })
+    }
+
+    /// Checks that one of the tools has this name and this type.
+    fn check(&self, set: &Tools, field: &'static str) -> Result<(), RequestError> {
+        let name = || self.name.clone();
+        let Some(tool) = set.tools.iter().find(|tool| tool.name == self.name) else {
+            return Err(RequestError::field(field, Problem::NoTool { name: name() }));
+        };
+        if tool.custom.is_some() == (self.kind == ToolKind::Custom) {
+            return Ok(());
+        }
+        Err(RequestError::field(field, Problem::OtherKind { name: name(), kind: self.kind.name() }))
+    }
 }
 
 impl Choice {
@@ -175,22 +245,27 @@ impl Choice {
                 "required" | "any" => Some(Self::Required),
                 _ => None,
             };
-            return at.one_of(known, "none, auto, required, and objects of type function and allowed_tools");
+            return at.one_of(
+                known,
+                "none, auto, required, and objects of type function, custom and allowed_tools",
+            );
         }
         let mut fields = at.clone().fields()?;
-        let is_allowed = fields.required("type")?.one_of(
-            |name| ["function", "allowed_tools"].contains(&name).then(|| name == "allowed_tools"),
-            "function and allowed_tools",
-        )?;
-        let choice = match (is_allowed, form) {
-            (false, _) => Self::Named(read_name(&mut fields, form)?),
-            (true, ToolForm::Nested) => {
+        // `None` for a list of allowed tools.
+        let kind = |name: &str| match name {
+            "allowed_tools" => Some(None),
+            name => ToolKind::from_name(name).map(Some),
+        };
+        let kind = fields.required("type")?.one_of(kind, "function, custom and allowed_tools")?;
+        let choice = match kind {
+            Some(kind) => Self::Named(Named::read(&mut fields, form, kind)?),
+            None if form.is_nested() => {
                 let mut allowed = fields.required("allowed_tools")?.fields()?;
                 let choice = Self::allowed(&mut allowed, form)?;
                 allowed.finish_strictly()?;
                 choice
             }
-            (true, _) => Self::allowed(&mut fields, form)?,
+            None => Self::allowed(&mut fields, form)?,
         };
         fields.finish()?;
         Ok(choice)
@@ -204,29 +279,19 @@ impl Choice {
         };
         let required = fields.required("mode")?.one_of(mode, "auto and required")?;
         let tools = fields.required("tools")?.list("an array of tools")?;
-        let names = tools.into_iter().map(|tool| {
+        let named = tools.into_iter().map(|tool| {
             let mut fields = tool.fields()?;
-            fields.required("type")?.one_of(|name| (name == "function").then_some(()), "function")?;
-            let name = read_name(&mut fields, form)?;
+            let kind = fields.required("type")?.one_of(ToolKind::from_name, "function and custom")?;
+            let named = Named::read(&mut fields, form, kind)?;
             fields.finish()?;
-            Ok(name)
+            Ok(named)
         });
-        let names: Vec<String> = names.collect::<Result<_, RequestError>>()?;
-        if names.is_empty() {
+        let tools: Vec<Named> = named.collect::<Result<_, RequestError>>()?;
+        if tools.is_empty() {
             return Err(RequestError::field("tool_choice.tools", Problem::Empty));
         }
-        Ok(Self::Allowed { names, required })
+        Ok(Self::Allowed { tools, required })
     }
-}
-
-fn read_name(fields: &mut Fields, form: ToolForm) -> Result<String, RequestError> {
-    if form != ToolForm::Nested {
-        return fields.required("name")?.string();
-    }
-    let mut function = fields.required("function")?.fields()?;
-    let name = function.required("name")?.string()?;
-    function.finish()?;
-    Ok(name)
 }
 
 fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
@@ -234,14 +299,16 @@ fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
     distinct(places.filter_map(|(index, place)| read_tool(place, form, index).transpose()))
 }
 
+/// A tool, and the field with its name.
+type NamedTool = (Tool, Place);
+
 /// Collects tools and checks that their names differ.
-fn distinct(all: impl Iterator<Item = Result<Tool, RequestError>>) -> Result<Vec<Tool>, RequestError> {
+fn distinct(all: impl Iterator<Item = Result<NamedTool, RequestError>>) -> Result<Vec<Tool>, RequestError> {
     let mut tools: Vec<Tool> = Vec::new();
     for tool in all {
-        let tool = tool?;
+        let (tool, name) = tool?;
         if tools.iter().any(|other| other.name == tool.name) {
-            let object = tool.place.rsplit_once('.').map_or(tool.place.as_str(), |(object, _)| object);
-            return Err(RequestError::field(format!("{object}.name"), Problem::SameName { name: tool.name }));
+            return Err(name.error(Problem::SameName { name: tool.name }));
         }
         tools.push(tool);
     }
@@ -258,16 +325,20 @@ fn within(places: Vec<Place>, field: &'static str) -> Result<Vec<Place>, Request
 /// Parses a tool. Returns `None` for a tool without a schema, which only its own host or its own models
 /// know, such as a search of the web. It is noted as ignored. The answer is then one in which the model
 /// does not call it.
-fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, RequestError> {
+fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<NamedTool>, RequestError> {
     let mut fields = at.clone().fields()?;
     let kind = fields.take("type");
+    if form.has_custom_tools() && kind.as_ref().is_some_and(|kind| kind.value() == "custom") {
+        return read_custom_tool(fields, form, index).map(Some);
+    }
     let is_hosted = |kind: &Place| {
         kind.one_of(|name| (name != "custom").then_some(()), "function and the tools of hosts")
     };
     if let Some(kind) = kind.filter(|kind| kind.value() != form.kind()) {
         // A misspelt type must not drop a function.
-        if ["function", "parameters", "input_schema"].iter().any(|name| fields.get(name).is_some()) {
-            kind.one_of(|_| None, form.kind())?;
+        let own = ["function", "custom", "parameters", "input_schema"];
+        if own.iter().any(|name| fields.get(name).is_some()) {
+            kind.one_of(|_| None, form.kinds())?;
         }
         is_hosted(&kind)?;
         at.ignore();
@@ -275,7 +346,7 @@ fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, Re
     }
     let (function, place) = match form {
         ToolForm::Flat | ToolForm::Anthropic => (fields, format!("tools[{index}].{}", form.schema())),
-        ToolForm::Nested => {
+        ToolForm::Nested | ToolForm::Ollama => {
             let function = fields.required("function")?.fields()?;
             fields.finish()?;
             (function, format!("tools[{index}].function.parameters"))
@@ -284,13 +355,36 @@ fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<Tool>, Re
     read_function(function, place, form).map(Some)
 }
 
-fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<Tool, RequestError> {
+/// Parses the name of a tool. Returns its field too.
+fn read_tool_name(fields: &mut Fields) -> Result<(String, Place), RequestError> {
     let name = fields.required("name")?;
     let text = name.clone().non_empty_string()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if text.len() > 128 || !text.chars().all(is_plain) {
         return Err(name.error(Problem::BadName));
     }
+    Ok((text, name))
+}
+
+/// Parses a custom tool, whose type is already read.
+fn read_custom_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<NamedTool, RequestError> {
+    let (mut fields, place) = if form.is_nested() {
+        let custom = fields.required("custom")?.fields()?;
+        fields.finish()?;
+        (custom, format!("tools[{index}].custom.format.grammar.definition"))
+    } else {
+        (fields, format!("tools[{index}].format.definition"))
+    };
+    let (name, name_at) = read_tool_name(&mut fields)?;
+    let description = fields.read("description", Place::string)?;
+    let input = custom::read_input(&mut fields, form.is_nested())?;
+    custom::read_hints(&mut fields)?;
+    fields.finish()?;
+    Ok((Tool::custom(name, description, input, place), name_at))
+}
+
+fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<NamedTool, RequestError> {
+    let (name, name_at) = read_tool_name(&mut fields)?;
     let description = fields.read("description", Place::string)?;
     // Arguments always follow the schema, whether `strict` is true or false.
     fields.read("strict", Place::bool)?;
@@ -309,7 +403,7 @@ fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<To
     // A function without `parameters` takes no arguments.
     let parameters = parameters
         .unwrap_or_else(|| json!({ "type": "object", "properties": {}, "additionalProperties": false }));
-    Ok(Tool { name: text, description, parameters, custom: None, place })
+    Ok((Tool { name, description, parameters, custom: None, place }, name_at))
 }
 
 /// Parses the schema of a function's arguments. If the schema has no type, adds `"type": "object"`,

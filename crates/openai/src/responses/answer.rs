@@ -105,6 +105,19 @@ pub enum Item {
         /// State of the item.
         status: Status,
     },
+    /// A call of a custom tool.
+    CustomToolCall {
+        /// Unique id that starts with `ctc_`.
+        id: String,
+        /// Id of the call, which the item with the result must repeat. Starts with `call_`.
+        call_id: String,
+        /// Name of the tool.
+        name: String,
+        /// Text for the tool.
+        input: String,
+        /// State of the item.
+        status: Status,
+    },
 }
 
 /// Part of the content of a message or of reasoning.

@@ -57,6 +57,12 @@ pub enum ResponseEvent {
     /// The arguments of a call are complete.
     #[serde(rename = "response.function_call_arguments.done")]
     ArgumentsDone { item_id: String, output_index: usize, name: String, arguments: String },
+    /// New text follows the input of a custom tool's call so far.
+    #[serde(rename = "response.custom_tool_call_input.delta")]
+    InputDelta { item_id: String, output_index: usize, delta: String },
+    /// The input of a custom tool's call is complete.
+    #[serde(rename = "response.custom_tool_call_input.done")]
+    InputDone { item_id: String, output_index: usize, input: String },
     /// An item is complete.
     #[serde(rename = "response.output_item.done")]
     ItemDone { output_index: usize, item: Item },
@@ -86,6 +92,8 @@ impl ResponseEvent {
             Self::PartDone { .. } => "response.content_part.done",
             Self::ArgumentsDelta { .. } => "response.function_call_arguments.delta",
             Self::ArgumentsDone { .. } => "response.function_call_arguments.done",
+            Self::InputDelta { .. } => "response.custom_tool_call_input.delta",
+            Self::InputDone { .. } => "response.custom_tool_call_input.done",
             Self::ItemDone { .. } => "response.output_item.done",
             Self::Completed { .. } => "response.completed",
             Self::Incomplete { .. } => "response.incomplete",

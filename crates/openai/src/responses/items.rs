@@ -15,7 +15,7 @@ use crate::request::{
 pub enum InputItem {
     /// Message of any role.
     Message(ChatMessage),
-    /// Function call of the assistant.
+    /// Call of a function or of a custom tool by the assistant.
     Call(ToolCall),
     /// Text of the assistant's reasoning.
     Reasoning(String),
@@ -104,7 +104,8 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
         match name {
             "message" => Some(read_message),
             "function_call" => Some(read_call),
-            "function_call_output" => Some(read_result),
+            "custom_tool_call" => Some(read_custom_call),
+            "function_call_output" | "custom_tool_call_output" => Some(read_result),
             "reasoning" => Some(read_thought),
             "item_reference" => Some(read_reference),
             _ => None,
@@ -112,8 +113,8 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
     };
     let place = at.clone();
     let mut fields = at.fields()?;
-    let kind = fields
-        .read("type", |at| at.one_of(known, "message, function_call, function_call_output and reasoning"))?;
+    let supported = "message, function_call, function_call_output, custom_tool_call, custom_tool_call_output and reasoning";
+    let kind = fields.read("type", |at| at.one_of(known, supported))?;
     let item = kind.unwrap_or(read_message)(&mut fields)?;
     if item == InputItem::Nothing {
         place.ignore();
@@ -148,6 +149,13 @@ fn read_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
         name: fields.required("name")?.string()?,
         arguments: read_arguments(fields.required("arguments")?)?,
     }))
+}
+
+fn read_custom_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
+    let id = fields.required("call_id")?.string()?;
+    let name = fields.required("name")?.string()?;
+    let input = fields.required("input")?.string()?;
+    Ok(InputItem::Call(ToolCall::custom(id, name, input)))
 }
 
 fn read_result(fields: &mut Fields) -> Result<InputItem, RequestError> {

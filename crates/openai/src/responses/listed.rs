@@ -31,7 +31,12 @@ pub(super) fn listed_form(item: &Value) -> Option<Map<String, Value>> {
             set("name", text("name").into());
             set("arguments", arguments.into());
         }
-        "function_call_output" => {
+        "custom_tool_call" => {
+            for name in ["call_id", "name", "input"] {
+                set(name, text(name).into());
+            }
+        }
+        "function_call_output" | "custom_tool_call_output" => {
             set("call_id", text("call_id").into());
             let output = item.get("output").filter(|output| output.is_array());
             set("output", output.map_or_else(|| text("output").into(), |all| parts(Some(all), "input_text")));

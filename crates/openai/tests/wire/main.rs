@@ -1,6 +1,7 @@
 //! Tests of the parsing of requests and the serialization of responses.
 
 mod completions;
+mod custom_tools;
 mod directives;
 mod ollama;
 mod request;

@@ -1,6 +1,6 @@
 use formwork_openai::{
     AssistantMessage, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice, ChunkUsage, Delta, Failure,
-    FailureBody, FinishReason, Usage,
+    FailureBody, FinishReason, Item, MessageCall, ResponseEvent, Status, Usage,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -71,6 +71,53 @@ fn chunks() {
     assert!(
         serde_json::to_string(&pending).expect("serializable").ends_with(r#""choices":[],"usage":null}"#)
     );
+}
+
+#[test]
+fn calls() {
+    check(
+        &MessageCall::function("c1".to_owned(), "add".to_owned(), "{}".to_owned()),
+        r#"{"id":"c1","type":"function","function":{"name":"add","arguments":"{}"}}"#,
+    );
+    check(
+        &MessageCall::custom("c1".to_owned(), "sql".to_owned(), "a\n".to_owned()),
+        r#"{"id":"c1","type":"custom","custom":{"name":"sql","input":"a\n"}}"#,
+    );
+    check(
+        &Delta::call(0, "c1".to_owned(), "add".to_owned()),
+        r#"{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"add","arguments":""}}]}"#,
+    );
+    check(
+        &Delta::custom_call(1, "c1".to_owned(), "sql".to_owned()),
+        r#"{"tool_calls":[{"index":1,"id":"c1","type":"custom","custom":{"name":"sql","input":""}}]}"#,
+    );
+    check(&Delta::input(1, "a".to_owned()), r#"{"tool_calls":[{"index":1,"custom":{"input":"a"}}]}"#);
+    check(
+        &Item::CustomToolCall {
+            id: "ctc_1".to_owned(),
+            call_id: "c1".to_owned(),
+            name: "sql".to_owned(),
+            input: "a".to_owned(),
+            status: Status::Completed,
+        },
+        r#"{"type":"custom_tool_call","id":"ctc_1","call_id":"c1","name":"sql","input":"a","status":"completed"}"#,
+    );
+    let (item_id, output_index) = ("ctc_1".to_owned(), 2);
+    let delta = ResponseEvent::InputDelta { item_id: item_id.clone(), output_index, delta: "a".to_owned() };
+    let done = ResponseEvent::InputDone { item_id, output_index, input: "ab".to_owned() };
+    for (event, text) in [
+        (
+            delta,
+            r#"{"type":"response.custom_tool_call_input.delta","item_id":"ctc_1","output_index":2,"delta":"a"}"#,
+        ),
+        (
+            done,
+            r#"{"type":"response.custom_tool_call_input.done","item_id":"ctc_1","output_index":2,"input":"ab"}"#,
+        ),
+    ] {
+        check(&event, text);
+        assert!(text.contains(event.name()));
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn every_choice_of_tools() {
         (function("c"), "`tool_choice`: unknown tool `c`"),
         (
             json!("all"),
-            "`tool_choice`: unsupported value `all`; supported values: none, auto, required, and objects of type function and allowed_tools",
+            "`tool_choice`: unsupported value `all`; supported values: none, auto, required, and objects of type function, custom and allowed_tools",
         ),
         (json!({"type": "function"}), "`tool_choice.function`: this field is required"),
         (
@@ -72,12 +72,8 @@ fn names_invalid_tools() {
         |parameters: Value| json!({"type": "function", "function": {"name": "x", "parameters": parameters}});
     for (given, expected) in [
         (
-            json!({"type": "custom"}),
-            "`tools[0].type`: unsupported value `custom`; supported values: function and the tools of hosts",
-        ),
-        (
             json!({"type": "Function", "function": {"name": "a"}}),
-            "`tools[0].type`: unsupported value `Function`; supported values: function",
+            "`tools[0].type`: unsupported value `Function`; supported values: function and custom",
         ),
         (named(""), "`tools[0].function.name`: must not be empty"),
         (

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_openai::ollama::{GenerationRequest, LoadRequest, Reply, ReplyCall};
+use formwork_openai::{Called, MessageCall};
 
 use super::lines;
 use super::replies::{Api, Part, Replies};
@@ -71,10 +72,12 @@ async fn respond(app: &App, request: GenerationRequest, api: Api) -> Result<Resp
 /// Collects the whole reply. Dropping the future cancels the generation.
 async fn collect(choice: Choice, replies: &Replies) -> Result<Reply, ApiError> {
     let Whole { thought, content, logprobs, calls, end } = Whole::collect(choice).await?;
-    let call = |(index, call): (usize, formwork_openai::MessageCall)| {
-        ReplyCall::new(index, call.id, call.function.name, call.function.arguments)
+    let call = |(index, call): (usize, MessageCall)| match call.called {
+        Called::Function(function) => Some(ReplyCall::new(index, call.id, function.name, function.arguments)),
+        // Requests have no custom tools.
+        Called::Custom(_) => None,
     };
-    let mut calls: Vec<ReplyCall> = calls.into_iter().enumerate().map(call).collect();
+    let mut calls: Vec<ReplyCall> = calls.into_iter().enumerate().filter_map(call).collect();
     calls.retain(|call| !end.cuts_off(call));
     let part = Part { thinking: thought, content: content.unwrap_or_default(), logprobs, calls };
     Ok(replies.last(part, &end))

@@ -62,7 +62,7 @@ impl Lines {
                 self.close_call(None);
                 self.push(Part { content, logprobs, ..Part::default() });
             }
-            Said::Call { index, id, name } => {
+            Said::Call { index, id, name, .. } => {
                 self.close_call(None);
                 self.call = Some(OpenCall { index, id, name, arguments: String::new() });
             }

@@ -36,6 +36,7 @@ enum Kind {
     Thought,
     Message,
     Call { call_id: String, name: String },
+    CustomCall { call_id: String, name: String },
 }
 
 impl Growing {
@@ -62,9 +63,13 @@ impl Growing {
         match said {
             Said::Thought(text) => self.grow(&Kind::Thought, text, Vec::new()),
             Said::Content(text, logprobs) => self.grow(&Kind::Message, text, logprobs),
-            Said::Call { id, name, .. } => {
+            Said::Call { id: call_id, name, is_custom, .. } => {
                 self.close(Status::Completed);
-                self.open(Kind::Call { call_id: id, name });
+                self.open(if is_custom {
+                    Kind::CustomCall { call_id, name }
+                } else {
+                    Kind::Call { call_id, name }
+                });
             }
             Said::Arguments { text, .. } => self.append(text, Vec::new()),
             Said::End(end) => self.end(&end),
@@ -118,6 +123,7 @@ impl Growing {
             Kind::Thought => "rs_",
             Kind::Message => "msg_",
             Kind::Call { .. } => "fc_",
+            Kind::CustomCall { .. } => "ctc_",
         };
         let open = Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new() };
         let output_index = self.response.output.len();
@@ -141,6 +147,7 @@ impl Growing {
                 ResponseEvent::TextDelta { item_id, output_index, content_index, delta, logprobs }
             }
             Kind::Call { .. } => ResponseEvent::ArgumentsDelta { item_id, output_index, delta },
+            Kind::CustomCall { .. } => ResponseEvent::InputDelta { item_id, output_index, delta },
         });
     }
 
@@ -160,6 +167,9 @@ impl Growing {
             Kind::Call { name, .. } => {
                 let (item_id, name) = (item_id.clone(), name.clone());
                 ResponseEvent::ArgumentsDone { item_id, output_index, name, arguments: text }
+            }
+            Kind::CustomCall { .. } => {
+                ResponseEvent::InputDone { item_id: item_id.clone(), output_index, input: text }
             }
         });
         if let Some(part) = open.part() {
@@ -181,7 +191,7 @@ impl Open {
                 let (annotations, logprobs) = (Vec::new(), self.logprobs.clone());
                 Some(ContentPart::OutputText(OutputText { text, annotations, logprobs }))
             }
-            Kind::Call { .. } => None,
+            Kind::Call { .. } | Kind::CustomCall { .. } => None,
         }
     }
 
@@ -194,6 +204,10 @@ impl Open {
                 let (call_id, name, arguments) = (call_id.clone(), name.clone(), self.text.clone());
                 Item::FunctionCall { id, call_id, name, arguments, status }
             }
+            Kind::CustomCall { call_id, name } => {
+                let (call_id, name, input) = (call_id.clone(), name.clone(), self.text.clone());
+                Item::CustomToolCall { id, call_id, name, input, status }
+            }
         }
     }
 }
@@ -202,7 +216,7 @@ impl Open {
 fn without_parts(mut item: Item) -> Item {
     match &mut item {
         Item::Message { content, .. } | Item::Reasoning { content, .. } => content.clear(),
-        Item::FunctionCall { .. } => {}
+        Item::FunctionCall { .. } | Item::CustomToolCall { .. } => {}
     }
     item
 }

@@ -8,6 +8,7 @@ mod chat;
 mod completions;
 mod constraint;
 mod conversations;
+mod custom_tools;
 mod directives;
 mod embeddings;
 mod example_clients;
