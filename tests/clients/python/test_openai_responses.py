@@ -1,6 +1,7 @@
 """`/v1/responses` through the official client: stored, whole and in events, with tools and structure."""
 
 import json
+import re
 
 import openai
 import pytest
@@ -200,13 +201,42 @@ def test_from_the_call_to_the_final_answer(create):
         ("background", {"background": True}),
         ("text.format", {"text": {"format": {"type": "json_schema", "name": "s", "schema": {"type": "no"}}}}),
         ("guided_frobnication", {"extra_body": {"guided_frobnication": 1}}),
-        ("tools", {"tools": [{"type": "custom", "name": "a"}]}),
+        ("tools", {"tools": [{"type": "custom", "name": "a", "format": {"type": "grammar", "syntax": "abnf"}}]}),
     ],
 )
 def test_the_field_is_named(create, param, options):
     with pytest.raises(openai.BadRequestError) as refusal:
         create(**{**GREEDY, **options})
     assert refusal.value.param is not None and refusal.value.param.startswith(param)
+
+
+def test_a_custom_tool_takes_a_text(create, client, model):
+    grammar = {"type": "grammar", "syntax": "regex", "definition": 'say "[a-z]{1,5}"\\n'}
+    tool = {"type": "custom", "name": "run", "description": "Runs a command.", "format": grammar}
+    options = {
+        "input": "Greet me.", "tools": [tool], "tool_choice": {"type": "custom", "name": "run"},
+        "temperature": 1.2, "max_output_tokens": 60,
+    }
+    response = create(**options, extra_body={"seed": 1})
+    [call] = response.output
+    assert (call.type, call.name) == ("custom_tool_call", "run") and call.id.startswith("ctc_") and call.call_id
+    assert re.fullmatch(r'say "[a-z]{1,5}"\n', call.input)
+    with client.responses.stream(model=model, **options, extra_body={"seed": 1}) as stream:
+        events = list(stream)
+        [streamed] = stream.get_final_response().output
+    deltas = [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == streamed.input == call.input
+    [done] = [event for event in events if event.type == "response.custom_tool_call_input.done"]
+    assert done.input == call.input
+    result = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done."}
+    items = [{"role": "user", "content": "Greet me."}, call, result]
+    assert create(input=items, tools=[tool], tool_choice="none", max_output_tokens=8).output_text
+    second = create(
+        input=[result], previous_response_id=response.id, tools=[tool], tool_choice="none", max_output_tokens=8
+    )
+    listed = list(client.responses.input_items.list(second.id, order="asc"))
+    assert [item.type for item in listed] == ["message", "custom_tool_call", "custom_tool_call_output"]
+    assert (listed[1].id, listed[1].input) == (call.id, call.input)
 
 
 def test_a_stored_response_is_continued_and_deleted(create, client):

@@ -1,6 +1,7 @@
 """Tools through the official client: who may call what, streams, and the way there and back."""
 
 import json
+import re
 from collections import Counter
 
 import openai
@@ -249,3 +250,19 @@ def test_calls_are_not_strict_only(ask):
     for strict in (False, None):
         tool = {**WEATHER, "function": {**WEATHER["function"], "strict": strict}}
         check_calls([WEATHER], ask(tools=[tool], tool_choice="required").message)
+
+
+def test_a_custom_tool_takes_a_text(ask):
+    grammar = {"type": "grammar", "grammar": {"syntax": "regex", "definition": 'say "[a-z]{1,5}"\\n'}}
+    tool = {"type": "custom", "custom": {"name": "run", "description": "Runs a command.", "format": grammar}}
+    options = {"tools": [CLOCK, tool], "tool_choice": {"type": "custom", "custom": {"name": "run"}}}
+    choice = ask(**options)
+    [call] = choice.message.tool_calls
+    assert (call.type, call.custom.name) == ("custom", "run") and call.id
+    assert re.fullmatch(r'say "[a-z]{1,5}"\n', call.custom.input)
+    # The client has no type for these deltas, and keeps them as they are.
+    deltas = [delta for chunk in ask(**options, stream=True) for delta in chunk.choices[0].delta.tool_calls or []]
+    assert (deltas[0].type, deltas[0].custom["name"]) == ("custom", "run")
+    assert "".join(delta.custom["input"] for delta in deltas) == call.custom.input
+    messages = [*ASK_WEATHER, choice.message, {"role": "tool", "tool_call_id": call.id, "content": "Done."}]
+    assert ask(messages=messages, tools=[tool], tool_choice="none", max_tokens=8).message.content
