@@ -156,7 +156,9 @@ fn warning_as_json(warning: &Warning) -> Value {
         Warning::Keyword { pointer, keyword, reason } => {
             json!({ "pointer": pointer, "keyword": keyword, "reason": reason, "message": message })
         }
-        Warning::UnreachableRule { rule, line } => json!({ "rule": rule, "line": line, "message": message }),
+        Warning::UnreachableRule { rule, line, .. } => {
+            json!({ "rule": rule, "line": line, "message": message })
+        }
         _ => json!({ "message": message }),
     }
 }

@@ -7,7 +7,7 @@ use crate::tokens::Origin;
 /// The reason why a grammar was refused.
 ///
 /// The message is a single line and names the place: a JSON pointer for a schema, line and column
-/// for GBNF, or an offset for a regular expression.
+/// for GBNF and Lark, or an offset for a regular expression.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[error(transparent)]
 pub struct GrammarError(#[from] Kind);
@@ -16,6 +16,8 @@ pub struct GrammarError(#[from] Kind);
 pub(crate) enum Kind {
     #[error("line {line}, column {column}: {problem}")]
     Gbnf { line: usize, column: usize, source_line: String, problem: GbnfProblem },
+    #[error("line {line}, column {column}: {problem}")]
+    Lark { line: usize, column: usize, source_line: String, problem: LarkProblem },
     #[error("regex, offset {offset}: {problem}")]
     Regex { offset: usize, problem: RegexProblem },
     #[error("{}: `{keyword}`: {problem}", display_pointer(pointer))]
@@ -82,6 +84,48 @@ pub(crate) enum GbnfProblem {
     NotJson { message: String },
     #[error("schema: {error}")]
     Schema { error: String, is_over_limit: bool },
+}
+
+/// Problem at a line and column of a Lark grammar.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub(crate) enum LarkProblem {
+    /// A problem that GBNF grammars can have too.
+    #[error(transparent)]
+    Shared(#[from] GbnfProblem),
+    #[error("{what} not supported; {instead}")]
+    Unsupported { what: String, instead: &'static str },
+    #[error("{what} `{name}` is not defined")]
+    Undefined { what: &'static str, name: String },
+    #[error("{what} `{name}` is defined twice; the first time on line {first}")]
+    Duplicate { what: &'static str, name: String, first: usize },
+    #[error("rule `start` is not defined; a grammar starts with it")]
+    NoStart,
+    #[error("`{name}` mixes upper and lower case; rules are lower case, and terminals are upper case")]
+    MixedCase { name: String },
+    #[error("`{name}` is a terminal; only rules take the prefixes `?` and `!`")]
+    Prefix { name: String },
+    #[error("`{name}:` starts a rule, but the rule before it is incomplete or on the same line")]
+    RuleInside { name: String },
+    #[error("`{name}` is a rule, but a terminal can contain other terminals only")]
+    RuleInTerminal { name: String },
+    #[error("{what} cannot be part of a terminal; write it in a rule")]
+    NotInTerminal { what: &'static str },
+    #[error("terminal `{name}` refers to itself; only rules can be recursive")]
+    RecursiveTerminal { name: String },
+    #[error(
+        "`{name}` is not a terminal of `common`; it has CNAME, CPP_COMMENT, CR, C_COMMENT, DECIMAL, DIGIT, ESCAPED_STRING, _EXP, FLOAT, HEXDIGIT, INT, LCASE_LETTER, LETTER, LF, NEWLINE, NUMBER, SH_COMMENT, SIGNED_FLOAT, SIGNED_INT, SIGNED_NUMBER, SQL_COMMENT, UCASE_LETTER, WORD, WS and WS_INLINE"
+    )]
+    NotCommon { name: String },
+    #[error("`{text}` is not an escape; escapes are \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uNNNN")]
+    Escape { text: String },
+    #[error("`{flag}` is not a flag; expected {known}, or a blank before a name")]
+    Flag { flag: String, known: &'static str },
+    #[error("the ends of a range are strings of one character")]
+    RangeEnd,
+    #[error("invalid token `{text}`; expected <[id]> or <text>")]
+    TokenTerminal { text: String },
+    #[error("regular expression: {message}")]
+    Regex { message: String },
 }
 
 /// Problem with a part of [structural tags](crate::StructuralTags), for example with
@@ -212,6 +256,7 @@ impl GrammarError {
     pub fn problem(&self) -> String {
         match &self.0 {
             Kind::Gbnf { problem, .. } => problem.to_string(),
+            Kind::Lark { problem, .. } => problem.to_string(),
             Kind::Regex { problem, .. } => problem.to_string(),
             Kind::Schema { problem, .. } => problem.to_string(),
             Kind::Tags { problem, .. } => problem.to_string(),
@@ -219,23 +264,23 @@ impl GrammarError {
         }
     }
 
-    /// Returns the line and column of an error in a GBNF source, both starting at 1. Returns `None`
-    /// for all other errors.
+    /// Returns the line and column of an error in a GBNF or Lark source, both starting at 1. Returns
+    /// `None` for all other errors.
     pub fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
-            Kind::Gbnf { line, column, .. } => Some((line, column)),
+            Kind::Gbnf { line, column, .. } | Kind::Lark { line, column, .. } => Some((line, column)),
             _ => None,
         }
     }
 
-    /// Returns the GBNF source line with the error, and below it a line with a caret under the
-    /// column. Returns `None` if the error is not in a GBNF source.
+    /// Returns the GBNF or Lark source line with the error, and below it a line with a caret under the
+    /// column. Returns `None` if the error is not in such a source.
     ///
     /// Of a long line, only the 120 characters around the column are shown. The result has no final
     /// line break.
     pub fn excerpt(&self) -> Option<String> {
         match &self.0 {
-            Kind::Gbnf { column, source_line, .. } => {
+            Kind::Gbnf { column, source_line, .. } | Kind::Lark { column, source_line, .. } => {
                 // Show only the surroundings of the column in a long line.
                 let from = column.saturating_sub(EXCERPT / 2);
                 let shown: String = source_line.chars().skip(from).take(EXCERPT).collect();
@@ -271,6 +316,9 @@ impl GrammarError {
         match &self.0 {
             Kind::Limit { .. } | Kind::Schema { problem: SchemaProblem::Limit { .. }, .. } => true,
             Kind::Gbnf { problem: GbnfProblem::Schema { is_over_limit, .. }, .. } => *is_over_limit,
+            Kind::Lark { problem: LarkProblem::Shared(problem), .. } => {
+                matches!(problem, GbnfProblem::Schema { is_over_limit: true, .. })
+            }
             Kind::Tags { problem: TagProblem::Content { error }, .. } => error.is_over_limit(),
             _ => false,
         }

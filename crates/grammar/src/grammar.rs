@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::frontend::json_schema::Schemas;
 use crate::frontend::parts::{self, Part};
 use crate::frontend::tags::StructuralTags;
-use crate::frontend::{choice, gbnf, regex, tags};
+use crate::frontend::{choice, gbnf, lark, regex, tags};
 use crate::ir::expr::Rules;
 use crate::ir::json::JsonProgram;
 use crate::ledger::Ledger;
@@ -158,6 +158,51 @@ impl Grammar {
         })
     }
 
+    /// Compiles a Lark grammar. An output is any text that the rule `start` matches.
+    ///
+    /// The dialect is that of OpenAI's custom tools. Text that `%ignore` names may follow each string,
+    /// regular expression and terminal of a rule. Every reading of a text counts, so a terminal can end
+    /// wherever it matches. Regular expressions have the syntax of the `regex` crate.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits};
+    /// let source = r#"
+    ///     start: sum
+    ///     sum: NUMBER ("+" NUMBER)*
+    ///     %import common.NUMBER
+    ///     %ignore " "
+    /// "#;
+    /// let grammar = Grammar::lark(source, &Limits::default())?;
+    /// assert!(grammar.accepts(b"1 + 2.5+3") && !grammar.accepts(b"1 +"));
+    /// # Ok::<(), formwork_grammar::GrammarError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the source has a syntax error or an unsupported feature, such as priorities,
+    /// templates and imports other than `%import common`. Also returns an error if a rule is undefined,
+    /// a terminal is recursive, no finite text matches `start`, or the grammar exceeds one of the
+    /// `limits`.
+    pub fn lark(source: &str, limits: &Limits) -> Result<Self, GrammarError> {
+        Self::lark_with_remotes(source, &Remotes::new(), &SchemaOptions::default(), limits)
+    }
+
+    /// Compiles a Lark grammar, and the JSON Schemas in it (`%json`) with the given options and remote
+    /// documents.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`lark`](Self::lark) and
+    /// [`json_schema_with_remotes`](Self::json_schema_with_remotes).
+    pub fn lark_with_remotes(
+        source: &str,
+        remotes: &Remotes,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        Self::from_rules(limits, |ledger| {
+            lark::parse(source, Schemas { options: *options, remotes, ledger }, limits)
+        })
+    }
+
     /// Compiles a regular expression that must match the whole output.
     ///
     /// The syntax is ECMA-262, as for JSON Schema's `pattern`: for example, `\d` matches ASCII
@@ -234,7 +279,7 @@ impl Grammar {
     /// Compiles a grammar that is composed of parts, and the JSON Schemas in it with the given
     /// options and remote documents.
     ///
-    /// A JSON Schema, a GBNF source, an expression, choices or tags that are the whole grammar
+    /// A JSON Schema, a GBNF or Lark source, an expression, choices or tags that are the whole grammar
     /// compile as with the function for that kind.
     ///
     /// # Errors
@@ -252,6 +297,7 @@ impl Grammar {
             }
             Part::Json(schema) => Self::json_schema_with_remotes(schema.as_value(), remotes, options, limits),
             Part::Gbnf(source) => Self::gbnf_with_remotes(source, remotes, options, limits),
+            Part::Lark(source) => Self::lark_with_remotes(source, remotes, options, limits),
             Part::Regex(pattern) => Self::regex(pattern, limits),
             Part::Choices(choices) => Self::choices(choices, limits),
             Part::Tags(tags) => Self::structural_tags_with_remotes(tags, remotes, options, limits),
@@ -302,7 +348,7 @@ impl Grammar {
 
     /// Writes the grammar as GBNF, which llama.cpp can read too.
     ///
-    /// A `%json` terminal of a GBNF source is kept, although llama.cpp does not know this terminal.
+    /// A `%json` terminal of a GBNF or Lark source is kept, although llama.cpp does not know this terminal.
     /// A schema is written as rules, with the layout of its [`SchemaOptions`] and one spelling for
     /// each value.
     ///

@@ -4,8 +4,8 @@
 //! of allowed next tokens. A token is allowed if at least one valid completion of the output exists
 //! after it.
 //!
-//! * A [`Grammar`] is compiled from a JSON Schema, GBNF, a regular expression, a list of choices,
-//!   structural tags or [`Part`]s. A grammar is immutable and describes bytes, so every vocabulary
+//! * A [`Grammar`] is compiled from a JSON Schema, GBNF, Lark, a regular expression, a list of
+//!   choices, structural tags or [`Part`]s. A grammar is immutable and describes bytes, so every vocabulary
 //!   can use it.
 //! * A [`Constraint`] binds a grammar to a [`Vocabulary`](formwork_vocab::Vocabulary). The
 //!   constraint owns the caches that all its matchers share.

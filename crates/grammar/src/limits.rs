@@ -4,7 +4,7 @@
 /// the limit. A grammar is never relaxed to stay within a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum size of a GBNF or regular expression source, in bytes. The default is 4 MiB. Regular
+    /// Maximum size of a GBNF, Lark or regular expression source, in bytes. The default is 4 MiB. Regular
     /// expressions are also limited to 128 KiB.
     pub source_bytes: usize,
     /// Maximum nesting depth in the source, for example of groups and subschemas. The default is 256.

@@ -24,11 +24,11 @@ pub(crate) struct TokenTerminal {
     /// True if the terminal matches all tokens except the named one.
     pub(crate) negated: bool,
     pub(crate) token: NamedToken,
-    /// First occurrence in the source; `None` if the source is not GBNF.
+    /// First occurrence in the source; `None` if the source is neither GBNF nor Lark.
     pub(crate) origin: Option<Origin>,
 }
 
-/// A rule, and its line in the GBNF source. The line is 0 if there is no GBNF source.
+/// A rule, and its line in the GBNF or Lark source. The line is 0 if there is no such source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
     pub(crate) rule: String,

@@ -22,12 +22,14 @@ pub enum Warning {
         /// Keywords that contradict each other at this location, as far as they are known.
         keywords: Vec<String>,
     },
-    /// A rule of a GBNF grammar that is unreachable from `root`.
+    /// A rule of a GBNF or Lark grammar that is unreachable from the rule that a grammar starts with.
     UnreachableRule {
         /// Name of the rule.
         rule: String,
         /// Line of the definition, starting at 1.
         line: usize,
+        /// Name of the rule that a grammar starts with: `root` in GBNF and `start` in Lark.
+        start: &'static str,
     },
 }
 
@@ -43,8 +45,8 @@ impl fmt::Display for Warning {
                 }
                 Ok(())
             }
-            Self::UnreachableRule { rule, line } => {
-                write!(f, "line {line}: rule `{rule}` is unreachable from `root`")
+            Self::UnreachableRule { rule, line, start } => {
+                write!(f, "line {line}: rule `{rule}` is unreachable from `{start}`")
             }
         }
     }

@@ -201,7 +201,7 @@ fn note(warning: &Warning) -> GrammarNote {
         Warning::Keyword { pointer, keyword, .. } => {
             GrammarNote { pointer: Some(pointer.clone()), keyword: Some(keyword.clone()), ..plain }
         }
-        Warning::UnreachableRule { rule, line } => {
+        Warning::UnreachableRule { rule, line, .. } => {
             GrammarNote { rule: Some(rule.clone()), line: Some(*line), ..plain }
         }
         _ => plain,

@@ -27,7 +27,8 @@ pub(crate) fn files(suffix: &str) -> Vec<PathBuf> {
 
 fn cases(path: &Path) -> (Vec<String>, Vec<String>) {
     let name = path.to_string_lossy();
-    let stem = name.strip_suffix(".gbnf").or(name.strip_suffix(".json")).expect("a grammar");
+    let stem = [".gbnf", ".lark", ".json"].into_iter().find_map(|suffix| name.strip_suffix(suffix));
+    let stem = stem.expect("a grammar");
     let text = std::fs::read_to_string(format!("{stem}.cases.json")).expect("every grammar has cases");
     let cases: Value = serde_json::from_str(&text).expect("cases are JSON");
     let list = |key: &str| serde_json::from_value(cases[key].clone()).expect("a list of texts");
@@ -53,6 +54,14 @@ fn check(path: &Path, grammar: &Grammar, vocabulary: &Arc<Vocabulary>) {
     }
 }
 
+/// Checks the cases of the grammar at `path` against the reference, which reads the GBNF text `gbnf`.
+fn check_reference(path: &Path, gbnf: &str) {
+    let reference = Reference::new(gbnf);
+    let (accept, reject) = cases(path);
+    assert!(accept.iter().all(|text| reference.accepts(text.as_bytes())), "{}", path.display());
+    assert!(!reject.iter().any(|text| reference.accepts(text.as_bytes())), "{}", path.display());
+}
+
 /// Reports whether the masks allow a text token by token, up to its end.
 pub(crate) fn through_masks(constraint: &Constraint, tokenizer: &Tokenizer, text: &str) -> bool {
     let mut matcher = constraint.matcher();
@@ -69,16 +78,20 @@ pub(crate) fn through_masks(constraint: &Constraint, tokenizer: &Tokenizer, text
 fn shipped_grammars_accept_and_reject_their_cases() {
     let vocabulary = Arc::new(random::vocabulary(&mut Random::new(6)));
     let gbnf = files(".gbnf");
+    let lark = files(".lark");
     let schemas = files(".schema.json");
-    assert!(gbnf.len() >= 5 && schemas.len() >= 10);
+    assert!(gbnf.len() >= 5 && lark.len() >= 5 && schemas.len() >= 10);
     for path in gbnf {
         let source = std::fs::read_to_string(&path).expect("readable");
         let grammar = Grammar::gbnf(&source, &Limits::default()).expect("valid");
         check(&path, &grammar, &vocabulary);
-        let reference = Reference::new(&source);
-        let (accept, reject) = cases(&path);
-        assert!(accept.iter().all(|text| reference.accepts(text.as_bytes())), "{}", path.display());
-        assert!(!reject.iter().any(|text| reference.accepts(text.as_bytes())), "{}", path.display());
+        check_reference(&path, &source);
+    }
+    for path in lark {
+        let source = std::fs::read_to_string(&path).expect("readable");
+        let grammar = Grammar::lark(&source, &Limits::default()).expect("valid");
+        check(&path, &grammar, &vocabulary);
+        check_reference(&path, &grammar.to_gbnf().expect("text"));
     }
     for path in schemas {
         let schema = serde_json::from_str(&std::fs::read_to_string(&path).expect("readable")).expect("JSON");

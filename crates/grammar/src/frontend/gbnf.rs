@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 pub(crate) use print::print;
+pub(super) use terminals::offset;
 
 use super::json_schema::Schemas;
 use crate::error::{GbnfProblem, Kind};
@@ -174,7 +175,11 @@ impl<'s> Parser<'s> {
         let missed = rules.filter(|(rule, (reached, _))| !**reached && !rule.name.is_empty());
         let mut warnings: Vec<(usize, &str)> = missed.map(|(rule, (_, line))| (*line, rule.name)).collect();
         warnings.sort_unstable();
-        let warning = |(line, name): (usize, &str)| Warning::UnreachableRule { rule: name.to_owned(), line };
+        let warning = |(line, name): (usize, &str)| Warning::UnreachableRule {
+            rule: name.to_owned(),
+            line,
+            start: "root",
+        };
         warnings.into_iter().map(warning).collect()
     }
 
@@ -498,12 +503,12 @@ impl<'s> Parser<'s> {
 }
 
 /// Counts the line breaks in a text. `\r\n` counts once, and `\n` and `\r` count once each.
-fn line_ends(text: &str) -> usize {
+pub(super) fn line_ends(text: &str) -> usize {
     text.matches(['\n', '\r']).count() - text.matches("\r\n").count()
 }
 
 /// Escapes control characters, so the text fits on one line of a message.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }

@@ -7,6 +7,7 @@ pub(crate) mod gbnf;
 pub(crate) mod json_schema;
 pub(crate) mod notation;
 mod json_string;
+pub(crate) mod lark;
 pub(crate) mod parts;
 mod parts_in_notation;
 pub(crate) mod regex;

@@ -12,7 +12,7 @@ use super::notation::Notation;
 use super::schema::Schema;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
-use super::{choice, gbnf, json_string, regex};
+use super::{choice, gbnf, json_string, lark, regex};
 use crate::error::{Kind, TagProblem};
 use crate::ir::expr::{Expr, Rules};
 use crate::{GrammarError, Limits};
@@ -54,6 +54,8 @@ pub enum Part {
     },
     /// Text that the given GBNF grammar matches.
     Gbnf(String),
+    /// Text that the given Lark grammar matches.
+    Lark(String),
     /// Text that the given regular expression matches as a whole.
     Regex(String),
     /// One of these texts.
@@ -155,6 +157,10 @@ impl Composer<'_> {
             Part::Gbnf(source) => {
                 let rules = gbnf::parse(source, self.schemas, self.limits)?;
                 self.builder.include(&format!("grammar-{number}"), rules)?
+            }
+            Part::Lark(source) => {
+                let rules = lark::parse(source, self.schemas, self.limits)?;
+                self.builder.include(&format!("lark-{number}"), rules)?
             }
             Part::Regex(pattern) => {
                 let rules = regex::parse(pattern, self.limits, self.schemas.ledger)?;

@@ -13,7 +13,7 @@
 //! classes, class operators and counts with blanks (`a{ 2 }`). Such an expression must not contain
 //! assertions other than anchors at its ends.
 
-mod extended;
+pub(super) mod extended;
 
 use std::rc::Rc;
 
@@ -25,10 +25,10 @@ use crate::regular::{Expressions, TextDfa};
 use crate::{GrammarError, Limits};
 
 /// Maximum length of a pattern in bytes. The parsed form takes many times the memory of the pattern.
-const BYTES: usize = 1 << 17;
+pub(super) const BYTES: usize = 1 << 17;
 
 /// Cost of one range of a character class, in ledger steps.
-const RANGE: usize = 8;
+pub(super) const RANGE: usize = 8;
 
 /// Maximum number of states of the automaton over characters.
 const STATES: usize = 1 << 14;

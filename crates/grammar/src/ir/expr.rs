@@ -1,5 +1,5 @@
-//! Context-free grammars as rules over expressions. The front ends for GBNF, regular expressions,
-//! choices and structural tags all translate into this form.
+//! Context-free grammars as rules over expressions. The front ends for GBNF, Lark, regular
+//! expressions, choices and structural tags all translate into this form.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ pub(crate) struct Rules {
     /// Name of each rule.
     pub(crate) names: Vec<String>,
     pub(crate) root: RuleId,
-    /// For each rule, the line of its definition in the GBNF source, starting at 1. Empty if the
-    /// source is not GBNF.
+    /// For each rule, the line of its definition in the GBNF or Lark source, starting at 1. Empty
+    /// for other sources.
     pub(crate) lines: Vec<usize>,
     /// The JSON Schemas of the rules that match JSON text. The entries of these rules in `exprs`
     /// are placeholders and must not be used.

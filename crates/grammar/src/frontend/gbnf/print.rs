@@ -1,6 +1,9 @@
 //! Prints rules as GBNF text that llama.cpp can read.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+
+use rustc_hash::FxHashSet;
 
 use super::counts::bounded;
 use super::spelling;
@@ -22,13 +25,13 @@ const BYTES: usize = 16 << 20;
 /// Returns an error if the text exceeds 16 MiB or if the rules match bytes that are not UTF-8.
 pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
     let rules = &*bounded(rules);
-    let printer = Printer { rules };
+    let printer = Printer { rules, names: &names(rules) };
     let mut text = String::new();
     let others = (0..rules.exprs.len() as u32).map(RuleId);
     let others = others.filter(|rule| *rule != rules.root && !rules.schemas.contains_key(rule));
     for rule in [rules.root].into_iter().chain(others) {
         let expr = &rules.exprs[rule.index()];
-        let name = &rules.names[rule.index()];
+        let name = &printer.names[rule.index()];
         let parts = match expr {
             Expr::Alternatives(parts) if !parts.is_empty() => parts.as_slice(),
             other => std::slice::from_ref(other),
@@ -54,6 +57,9 @@ fn check(bytes: usize) -> Result<(), GrammarError> {
     if bytes > BYTES { Err(GrammarError::limit("bytes of GBNF", bytes, BYTES)) } else { Ok(()) }
 }
 
+/// Name of the rule that an output must match.
+const ROOT: &str = "root";
+
 /// A class that contains no character.
 const NOTHING: &str = "[^\\x00-\\U0010FFFF]";
 
@@ -66,8 +72,31 @@ enum Place {
     Repeat,
 }
 
+/// Returns the names of rules in the text. The root rule is called `root`, and another rule of that name
+/// gets a number. The rules of GBNF and of other front ends keep their names.
+fn names(rules: &Rules) -> Cow<'_, [String]> {
+    let root = rules.root.index();
+    if rules.names[root] == ROOT {
+        return Cow::Borrowed(&rules.names);
+    }
+    let mut names = rules.names.clone();
+    ROOT.clone_into(&mut names[root]);
+    // llama.cpp accepts no `_` in names, which Lark grammars usually contain.
+    let mut used: FxHashSet<String> = FxHashSet::from_iter([ROOT.to_owned()]);
+    for (_, name) in names.iter_mut().enumerate().filter(|(at, name)| *at != root && !name.is_empty()) {
+        let base = name.trim_matches('_').replace('_', "-");
+        let numbered = (2..).map(|number| format!("{base}-{number}"));
+        let mut free = std::iter::once(base.clone()).chain(numbered);
+        *name = free.find(|name| !used.contains(name)).unwrap_or_default();
+        used.insert(name.clone());
+    }
+    Cow::Owned(names)
+}
+
 struct Printer<'r> {
     rules: &'r Rules,
+    /// Name of each rule.
+    names: &'r [String],
 }
 
 impl Printer<'_> {
@@ -95,7 +124,7 @@ impl Printer<'_> {
                     let _ = write!(text, "{JSON} {source}");
                 }
                 Some(_) => return Err(GrammarError::not_gbnf("it has values of a part of a schema")),
-                None => text.push_str(&self.rules.names[rule.index()]),
+                None => text.push_str(&self.names[rule.index()]),
             },
             Expr::Sequence(parts) if parts.is_empty() => text.push_str("\"\""),
             Expr::Sequence(parts) => {

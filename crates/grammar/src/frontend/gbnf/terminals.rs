@@ -68,7 +68,7 @@ impl Parser<'_> {
                     Some(limit) => GbnfProblem::Nesting { limit },
                     None => GbnfProblem::NotJson { message: error.problem() },
                 };
-                return Err(self.error(self.offset(from, line, column), problem));
+                return Err(self.error(from + offset(&self.source[from..], line, column), problem));
             }
         };
         self.at += len;
@@ -84,16 +84,15 @@ impl Parser<'_> {
         self.schemas.insert(rule, EmbeddedSchema { source, program, root, warnings });
         Ok(Expr::Rule(rule))
     }
+}
 
-    /// Converts a position in the text that starts at the byte offset `from` to a byte offset in
-    /// the source. `line` and `column` are counted from 1, and columns count bytes.
-    fn offset(&self, from: usize, line: usize, column: usize) -> usize {
-        let text = &self.source[from..];
-        let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-        let mut at = (before + column.saturating_sub(1)).min(text.len());
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        from + at
+/// Returns the byte offset of a position in `text`. `line` and `column` are counted from 1, and columns
+/// count bytes.
+pub(in crate::frontend) fn offset(text: &str, line: usize, column: usize) -> usize {
+    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let mut at = (before + column.saturating_sub(1)).min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
     }
+    at
 }

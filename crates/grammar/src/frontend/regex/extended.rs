@@ -30,7 +30,13 @@ pub(super) fn read(pattern: &str, limits: &Limits) -> Option<Expr> {
         replace(&mut ast, false);
         Translator::new().translate(pattern, &ast)
     });
-    translate(&hir.ok()?, Edges { start: true, end: true })
+    of_whole(&hir.ok()?)
+}
+
+/// Translates a whole expression. Returns `None` if the expression has assertions other than anchors at its
+/// ends.
+pub(in crate::frontend) fn of_whole(hir: &Hir) -> Option<Expr> {
+    translate(hir, Edges { start: true, end: true })
 }
 
 /// Replaces `\d` and `\w` by the sets of ECMA-262, and also `\s` if `spaces` is true. Recursion is
