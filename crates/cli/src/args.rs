@@ -205,6 +205,10 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) gbnf: Option<PathBuf>,
 
+    /// Lark grammar file, in the dialect of OpenAI's custom tools.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lark: Option<PathBuf>,
+
     /// Field definition file (JSON, YAML, TOML or C#).
     #[arg(long, value_name = "FILE")]
     pub(crate) fields: Option<PathBuf>,
@@ -226,19 +230,19 @@ pub(crate) struct ShapeArgs {
 #[derive(clap::Args)]
 pub(crate) struct SchemaArgs {
     /// Whitespace of generated JSON.
-    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
+    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced, conflicts_with_all = ["gbnf", "lark", "fields", "regex", "choice"])]
     pub(crate) layout: LayoutArg,
 
     /// Order of object members in generated JSON.
-    #[arg(long, value_enum, default_value_t = OrderArg::Declared, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
+    #[arg(long, value_enum, default_value_t = OrderArg::Declared, conflicts_with_all = ["gbnf", "lark", "fields", "regex", "choice"])]
     pub(crate) order: OrderArg,
 
     /// Enforce the `format` keyword on strings, or treat it as an annotation.
-    #[arg(long, value_enum, default_value_t = FormatsArg::Assert, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
+    #[arg(long, value_enum, default_value_t = FormatsArg::Assert, conflicts_with_all = ["gbnf", "lark", "fields", "regex", "choice"])]
     pub(crate) formats: FormatsArg,
 
     /// Undeclared members of generated objects whose schema has `properties` and no rule for other names.
-    #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit, conflicts_with_all = ["gbnf", "fields", "regex", "choice"])]
+    #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit, conflicts_with_all = ["gbnf", "lark", "fields", "regex", "choice"])]
     pub(crate) undeclared: UndeclaredArg,
 
     /// Document, or folder of documents, that the schema refers to; repeat for several. Nothing is
@@ -253,7 +257,7 @@ pub(crate) struct SchemaArgs {
         requires = "schema",
         // clap does not enforce `requires = "schema"` when an argument that conflicts with `schema`
         // is given, so these arguments conflict with `remote` explicitly.
-        conflicts_with_all = ["gbnf", "fields", "regex", "choice", "json_object"]
+        conflicts_with_all = ["gbnf", "lark", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) remote: Vec<Remote>,
 }

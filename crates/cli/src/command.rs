@@ -200,7 +200,9 @@ mod tests {
             ["--undeclared", "allow"],
         ] {
             assert!(parse(&[&["--schema", "s.json"], &option[..]].concat()), "{option:?}");
-            for shape in [["--gbnf", "g"], ["--fields", "f"], ["--regex", "a"], ["--choice", "a"]] {
+            for shape in
+                [["--gbnf", "g"], ["--lark", "g"], ["--fields", "f"], ["--regex", "a"], ["--choice", "a"]]
+            {
                 assert!(!parse(&[&shape[..], &option[..]].concat()), "{shape:?} {option:?}");
             }
         }

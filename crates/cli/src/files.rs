@@ -85,6 +85,7 @@ mod tests {
             &["eval", "directives", "--config"],
             &["grammar", "check", "--schema"],
             &["grammar", "check", "--gbnf"],
+            &["grammar", "check", "--lark"],
             &["grammar", "check", "--fields"],
             &["grammar", "check", "--regex", "a", "--tokenizer"],
             &["grammar", "check", "--regex", "a", "--model"],

@@ -108,7 +108,7 @@ fn constraint_of(grammar: &Grammar, tokenizer: Option<&Tokenizer>) -> Result<Opt
 
 fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Result<Grammar> {
     let Some(source) = ShapeSource::read(shape)? else {
-        bail!("no grammar given; use --schema, --gbnf, --fields, --regex, --choice or --json-object");
+        bail!("no grammar given; use --schema, --gbnf, --lark, --fields, --regex, --choice or --json-object");
     };
     source.compile(shape, profile, schema)
 }

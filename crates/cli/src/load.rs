@@ -39,6 +39,8 @@ impl ShapeSource {
             Part::Json(read_json_option("--schema", path)?.into())
         } else if let Some(path) = &args.gbnf {
             Part::Gbnf(read_option("--gbnf", path)?)
+        } else if let Some(path) = &args.lark {
+            Part::Lark(read_option("--lark", path)?)
         } else if let Some(path) = &args.fields {
             let definition = Box::new(read_definition(Some("--fields"), path, None, "")?);
             // The guide already applies the weights, so the prompt omits them.
@@ -93,7 +95,8 @@ impl ShapeSource {
             let hint = error.missing_document().filter(|_| place.schema.is_some()).map(hint);
             let excerpt = error.excerpt().map(|excerpt| format!("\n{excerpt}"));
             let excerpt = hint.or(excerpt).unwrap_or_default();
-            match place.schema.as_ref().or(place.gbnf.as_ref()).or(place.fields.as_ref()) {
+            let files = [&place.schema, &place.gbnf, &place.lark, &place.fields];
+            match files.into_iter().flatten().next() {
                 Some(path) => anyhow::anyhow!("{}: {error}{excerpt}", path.display()),
                 None => anyhow::anyhow!("{error}{excerpt}"),
             }

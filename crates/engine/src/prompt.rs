@@ -16,8 +16,8 @@ pub enum Shape<'a> {
     Schema(&'a Value),
     /// Any JSON object.
     JsonObject,
-    /// Text of this GBNF grammar.
-    Gbnf(&'a str),
+    /// Text of this GBNF or Lark grammar.
+    Grammar(&'a str),
     /// JSON of this form, with placeholders in angle brackets.
     Template(&'a str),
     /// Text that matches this regular expression.
@@ -34,7 +34,7 @@ impl<'a> Shape<'a> {
         match part {
             Part::Json(schema) => Some(Self::Schema(schema.as_value())),
             Part::JsonObject => Some(Self::JsonObject),
-            Part::Gbnf(source) => Some(Self::Gbnf(source)),
+            Part::Gbnf(source) | Part::Lark(source) => Some(Self::Grammar(source)),
             Part::Regex(pattern) => Some(Self::Regex(pattern)),
             Part::Choices(choices) => Some(Self::Choices(choices)),
             _ => None,
@@ -50,7 +50,7 @@ impl Shape<'_> {
                 format!("Answer with JSON only. The JSON must match this JSON Schema:\n{schema}")
             }
             Self::JsonObject => "Answer with one JSON object only.".to_owned(),
-            Self::Gbnf(grammar) => {
+            Self::Grammar(grammar) => {
                 format!("Answer only with text that this grammar produces:\n{}", grammar.trim())
             }
             Self::Template(template) => format!(

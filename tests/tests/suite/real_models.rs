@@ -68,7 +68,7 @@ fn load_cases() -> Vec<Case> {
         Case {
             name: path.display().to_string(),
             grammar: Grammar::gbnf(&source, &Limits::default()).expect("valid"),
-            instruction: Shape::Gbnf(&source).instruction(),
+            instruction: Shape::Grammar(&source).instruction(),
             valid: Box::new(move |text| reference.accepts(text.as_bytes())),
         }
     });

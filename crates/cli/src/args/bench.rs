@@ -162,7 +162,7 @@ pub(crate) struct BenchDecodeArgs {
         long,
         value_name = "N",
         default_value = "0",
-        conflicts_with_all = ["schema", "gbnf", "fields", "regex", "choice", "json_object"]
+        conflicts_with_all = ["schema", "gbnf", "lark", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) prompt: usize,
 
