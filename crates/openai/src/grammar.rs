@@ -134,11 +134,11 @@ pub struct GrammarProblem {
     pub pointer: Option<String>,
     /// Keyword that causes the problem, in a JSON Schema.
     pub keyword: Option<String>,
-    /// Line of the problem, starting at 1, in a GBNF grammar.
+    /// Line of the problem, starting at 1, in a GBNF or Lark grammar.
     pub line: Option<usize>,
-    /// Column of the problem, starting at 1, in a GBNF grammar.
+    /// Column of the problem, starting at 1, in a GBNF or Lark grammar.
     pub column: Option<usize>,
-    /// Line of the GBNF grammar that contains the problem, followed by a line with a caret below
+    /// Line of the GBNF or Lark grammar that contains the problem, followed by a line with a caret below
     /// the problem.
     pub excerpt: Option<String>,
 }
@@ -152,9 +152,9 @@ pub struct GrammarNote {
     pub pointer: Option<String>,
     /// Keyword without effect, in a JSON Schema.
     pub keyword: Option<String>,
-    /// Name of the rule that contains the part, in a GBNF grammar.
+    /// Name of the rule that contains the part, in a GBNF or Lark grammar.
     pub rule: Option<String>,
-    /// Line of the part, starting at 1, in a GBNF grammar.
+    /// Line of the part, starting at 1, in a GBNF or Lark grammar.
     pub line: Option<usize>,
 }
 

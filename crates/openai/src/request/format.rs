@@ -52,7 +52,7 @@ pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> 
         ("guided_json", |at| read_schema(at, "guided_json").map(Some)),
         ("guided_regex", |at| read_regex(at, "guided_regex").map(Some)),
         ("guided_choice", |at| read_choice(&at, "guided_choice").map(Some)),
-        ("guided_grammar", |at| read_gbnf(at, "guided_grammar").map(Some)),
+        ("guided_grammar", |at| read_grammar(at, "guided_grammar").map(Some)),
         // SGLang's names, of which llama.cpp has the first one too.
         ("json_schema", |at| read_schema(at, "json_schema").map(Some)),
         ("regex", |at| read_regex(at, "regex").map(Some)),
@@ -137,7 +137,7 @@ fn read_structured_outputs(at: Place) -> Result<Option<Format>, RequestError> {
         ("json", |at| read_schema(at, "structured_outputs.json").map(Some)),
         ("regex", |at| read_regex(at, "structured_outputs.regex").map(Some)),
         ("choice", |at| read_choice(&at, "structured_outputs.choice").map(Some)),
-        ("grammar", |at| read_gbnf(at, "structured_outputs.grammar").map(Some)),
+        ("grammar", |at| read_grammar(at, "structured_outputs.grammar").map(Some)),
         ("json_object", |at| {
             let format = Format { part: Part::JsonObject, field: "structured_outputs.json_object" };
             Ok(at.bool()?.then_some(format))
@@ -167,6 +167,24 @@ fn read_schema(at: Place, field: &'static str) -> Result<Format, RequestError> {
 
 fn read_gbnf(at: Place, field: &'static str) -> Result<Format, RequestError> {
     Ok(Format { part: Part::Gbnf(at.non_empty_string()?), field })
+}
+
+/// Parses a grammar in GBNF or Lark, which vLLM takes in one field.
+fn read_grammar(at: Place, field: &'static str) -> Result<Format, RequestError> {
+    let source = at.non_empty_string()?;
+    let part = if is_lark(&source) { Part::Lark(source) } else { Part::Gbnf(source) };
+    Ok(Format { part, field })
+}
+
+/// Reports whether a line of `source` defines the rule `start` with a colon, as a Lark grammar must.
+fn is_lark(source: &str) -> bool {
+    source.lines().any(|line| {
+        let rule = line.trim_start().trim_start_matches(['?', '!']).strip_prefix("start");
+        rule.is_some_and(|rest| {
+            let rest = rest.trim_start();
+            rest.starts_with(':') && !rest.starts_with("::=")
+        })
+    })
 }
 
 fn read_regex(at: Place, field: &'static str) -> Result<Format, RequestError> {

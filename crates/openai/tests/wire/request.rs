@@ -121,6 +121,28 @@ fn formats_report_their_field() {
 }
 
 #[test]
+fn vllms_grammars_are_gbnf_or_lark() {
+    let cases = [
+        ("start: \"a\"", true),
+        ("// Lark\n?start :\"::=\"", true),
+        ("\n  !start: A\nA: \"a\"", true),
+        ("root ::= start\nstart ::= \"start:\"", false),
+        ("starting: \"a\"", false),
+    ];
+    for (source, is_lark) in cases {
+        let part = if is_lark { Part::Lark(source.to_owned()) } else { Part::Gbnf(source.to_owned()) };
+        for fields in [json!({"guided_grammar": source}), json!({"structured_outputs": {"grammar": source}})]
+        {
+            assert_eq!(read(&fields).format.expect("a format").part, part, "{source}");
+        }
+        // llama.cpp and SGLang take no Lark.
+        for fields in [json!({"grammar": source}), json!({"ebnf": source})] {
+            assert_eq!(read(&fields).format.expect("a format").part, Part::Gbnf(source.to_owned()));
+        }
+    }
+}
+
+#[test]
 fn structural_tags_are_read_in_both_forms() {
     let schema = json!({"type": "object"});
     let old = json!({"type": "structural_tag", "triggers": ["<f="],

@@ -204,7 +204,8 @@ impl Parser<'_> {
         let defined = Some(Defined { at: start, line, is_imported: false, expr });
         let rule = self.add(Definition { name: "", mentioned: start, defined })?;
         let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);
-        self.schemas.insert(rule, EmbeddedSchema { source, program, warnings });
+        let (source, root) = (Some(source), program.root);
+        self.schemas.insert(rule, EmbeddedSchema { source, program, root, warnings });
         Ok(self.lexeme(Expr::Rule(rule)))
     }
 }
