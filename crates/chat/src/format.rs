@@ -6,6 +6,7 @@ use crate::arguments::Arguments;
 use crate::harmony::Harmony;
 use crate::probe::{Calls, Native, Probe};
 use crate::tags::{self, Marked};
+use crate::tool::{CustomInput, Tool, Tools};
 
 /// Format of a model's answers. See the [module](crate) documentation.
 #[derive(Clone, Debug)]
@@ -148,6 +149,13 @@ impl ChatFormat {
     /// Returns true if the arguments of calls are not JSON.
     pub fn has_own_arguments(&self) -> bool {
         self.harmony.is_none() && self.calls.arguments != Arguments::Json
+    }
+
+    /// Returns false if a tool certainly needs [JSON calls](Self::with_json_calls): the grammar of a
+    /// custom tool describes the text of a JSON string.
+    pub fn can_write(&self, tools: &Tools) -> bool {
+        let has_grammar = |tool: &Tool| matches!(tool.custom, Some(CustomInput::Grammar { .. }));
+        !self.has_own_arguments() || !tools.tools.iter().any(has_grammar)
     }
 
     /// Returns the layout of calls in an answer that may have content as well. `shaped` is true if

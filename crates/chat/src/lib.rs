@@ -14,9 +14,8 @@
 //! in `<tool_call>` tags. So any model can call tools.
 //!
 //! # Limitations
-//! The crate has no wire types and does not sample. Formats whose arguments are not JSON, for
-//! example with a tag for each parameter, are not supported. Their models get the `<tool_call>`
-//! tags as well.
+//! The crate has no wire types and does not sample. Some formats are not found, for example nested tags
+//! with the names of members (`MiniMax` M3). Their models get the `<tool_call>` tags as well.
 
 mod answer;
 mod arguments;

@@ -214,7 +214,7 @@ impl Served {
         };
         *json_calls = false;
         let Some(mut own) = key(false) else { return Ok(None) };
-        let mut compiled = if self.constraints.is_refused(&own) {
+        let mut compiled = if !self.format.can_write(tools) || self.constraints.is_refused(&own) {
             None
         } else {
             self.check_known(&own, compiling)?;

@@ -454,6 +454,7 @@ fn calls_of_real_templates() {
             name: tool["function"]["name"].as_str().expect("a name").to_owned(),
             description: None,
             parameters: tool["function"]["parameters"].clone(),
+            custom: None,
             place: "tool".to_owned(),
         });
         let tools = Tools { tools: list.collect(), required: true, parallel: true };

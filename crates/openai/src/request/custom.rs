@@ -19,13 +19,14 @@ struct Notation {
 /// lists the supported ones.
 fn notation(syntax: &str) -> Option<Notation> {
     match syntax {
+        "lark" => Some(Notation { part: Part::Lark, name: "Lark grammar" }),
         "regex" => Some(Notation { part: Part::Regex, name: "regular expression" }),
         _ => None,
     }
 }
 
 /// The syntaxes that [`notation`] knows, for error messages.
-const SYNTAXES: &str = "regex";
+const SYNTAXES: &str = "lark and regex";
 
 /// Parses `format`. If `nested` is true, the grammar is in an object of its own, as in a chat request.
 pub(super) fn read_input(fields: &mut Fields, nested: bool) -> Result<CustomInput, RequestError> {

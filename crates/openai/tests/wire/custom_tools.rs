@@ -120,8 +120,8 @@ fn names_what_is_wrong_with_a_custom_tool() {
     for (tool, in_response, in_chat) in [
         (
             of(grammar("ebnf")),
-            "`tools[0].format.syntax`: unsupported value `ebnf`; supported values: regex",
-            "`tools[0].custom.format.grammar.syntax`: unsupported value `ebnf`; supported values: regex",
+            "`tools[0].format.syntax`: unsupported value `ebnf`; supported values: lark and regex",
+            "`tools[0].custom.format.grammar.syntax`: unsupported value `ebnf`; supported values: lark and regex",
         ),
         (
             of(json!({"type": "grammar", "syntax": "regex"})),

@@ -78,6 +78,30 @@ async fn a_chat_has_the_input_of_a_call() {
 }
 
 #[tokio::test]
+async fn a_lark_grammar_forces_the_input() {
+    let definition =
+        "start: \"*** Begin\" LF line+ \"*** End\" LF?\nline: \"+\" /(.+)/ LF\n%import common.LF";
+    let format = json!({"type": "grammar", "syntax": "lark", "definition": definition});
+    let tool = json!({"type": "custom", "name": "patch", "format": format});
+    let text = "<tool_call>\n{\"name\": \"patch\", \"arguments\": {\"input\": \"*** Begin\\n+a \\\"b\\\"\\n*** End\"}}\n</tool_call>";
+    let response = respond(&native(text), &json!({"input": "Hi", "tools": [tool]})).await;
+    assert_eq!(response["output"][0]["input"], "*** Begin\n+a \"b\"\n*** End");
+    // A model without preferences is held to the grammar.
+    let body = json!({"input": "Hi", "tools": [tool], "tool_choice": "required", "max_output_tokens": 200});
+    let response = respond(&app(babbles(LONG)), &body).await;
+    let input = response["output"][0]["input"].as_str().unwrap();
+    assert!(input.starts_with("*** Begin\n+"), "{input}");
+    let broken = json!({"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}});
+    let answer = post(&app(babbles(LONG)), "/v1/responses", &json!({"input": "Hi", "tools": [broken]})).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(
+        answer.text.contains("tools[0].format.definition") && answer.text.contains("line 1"),
+        "{}",
+        answer.text
+    );
+}
+
+#[tokio::test]
 async fn one_answer_calls_functions_and_custom_tools() {
     let text = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"note\", \"arguments\": {\"input\": \"a\\tb\"}}\n</tool_call>";
     let app = app(says_in(LONG, text));
