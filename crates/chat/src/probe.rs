@@ -134,8 +134,7 @@ impl<'a> Probe<'a> {
             Some((native, arguments, one))
         })?;
         let result = self.continuation(vec![call(&NAMES[..1], native), result()], true)?;
-        let (_, close) = self.last_close(&result, &one)?;
-        let turn_end = self.turn_end(close);
+        let turn_end = self.turn_end(after_call(&result, &one)?);
         let texts = self.several(native, &arguments).and_then(|several| several.counted(&one));
         let (open, between, separator) = match texts {
             Some((open, between, separator)) => (open, between, Some(separator)),
@@ -145,15 +144,6 @@ impl<'a> Probe<'a> {
         let native = Native { short_ids, ..native };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));
         Some(Calls { arguments, open, between, separator, close: one.close, turn_end, native })
-    }
-
-    /// Splits the text of a call and its result at the end of the call. Returns `None` if the result is
-    /// missing.
-    fn last_close<'t>(&self, text: &'t str, one: &OneCall) -> Option<(&'t str, &'t str)> {
-        let (_, rest) = text.split_once(NAMES[0])?;
-        let (before_result, _) = rest.split_once(RESULT)?;
-        let end = before_result.find(one.close.as_str()).map_or(0, |at| at + one.close.len());
-        Some((&before_result[..end], &before_result[end..]))
     }
 
     /// Returns the control text at the start of `text`, the text between a call and its result. Empty if
@@ -336,6 +326,14 @@ fn json_forms(nth: usize) -> Vec<String> {
 
 fn probe_arguments(nth: usize) -> Value {
     json!({ format!("key{nth}"): "value" })
+}
+
+/// Returns the text between a call and its result. `None` if the result is missing.
+fn after_call<'t>(text: &'t str, one: &OneCall) -> Option<&'t str> {
+    let (_, rest) = text.split_once(NAMES[0])?;
+    let (before_result, _) = rest.split_once(RESULT)?;
+    let end = before_result.find(one.close.as_str()).map_or(0, |at| at + one.close.len());
+    Some(&before_result[end..])
 }
 
 /// Replaces the ids of calls in `text` by placeholders.

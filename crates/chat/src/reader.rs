@@ -34,7 +34,7 @@ pub struct Reader {
 }
 
 enum Kind {
-    Tagged(tagged::Tagged),
+    Tagged(Box<tagged::Tagged>),
     Harmony(harmony::Channels),
 }
 
@@ -44,7 +44,7 @@ impl Reader {
     pub fn new(format: &ChatFormat, content: &Content, tools: &Tools, thoughts: Thoughts) -> Self {
         let kind = match &format.harmony {
             Some(harmony) => Kind::Harmony(harmony::Channels::new(harmony, thoughts == Thoughts::Begun)),
-            None => Kind::Tagged(tagged::Tagged::new(format, content, tools, thoughts)),
+            None => Kind::Tagged(Box::new(tagged::Tagged::new(format, content, tools, thoughts))),
         };
         Self { kind }
     }

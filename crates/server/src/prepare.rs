@@ -213,28 +213,23 @@ impl Served {
             Some(Key::new(part, undeclared))
         };
         *json_calls = false;
-        let Some(mut own) = key(false) else { return Ok(None) };
-        let mut compiled = if !self.format.can_write(tools) || self.constraints.is_refused(&own) {
-            None
-        } else {
+        let Some(own) = key(false) else { return Ok(None) };
+        let mut compiled = None;
+        if self.format.can_write(tools) && !self.constraints.is_refused(&own) {
             self.check_known(&own, compiling)?;
-            Some(self.constraints.get(own.clone(), self.vocabulary(), compiling))
-        };
-        if let Some(Err(error)) = &compiled
-            && error.is_notation()
-        {
-            self.constraints.refuse(own.clone());
-            compiled = None;
-        }
-        let compiled = match compiled {
-            Some(compiled) => compiled,
-            None => {
-                *json_calls = true;
-                let Some(json) = key(true) else { return Ok(None) };
-                own = json;
-                self.check_known(&own, compiling)?;
-                self.constraints.get(own, self.vocabulary(), compiling)
+            let own_calls = self.constraints.get(own.clone(), self.vocabulary(), compiling);
+            match own_calls {
+                Err(error) if error.is_notation() => self.constraints.refuse(own),
+                own_calls => compiled = Some(own_calls),
             }
+        }
+        let compiled = if let Some(compiled) = compiled {
+            compiled
+        } else {
+            *json_calls = true;
+            let Some(json) = key(true) else { return Ok(None) };
+            self.check_known(&json, compiling)?;
+            self.constraints.get(json, self.vocabulary(), compiling)
         };
         compiled.map(Some).map_err(|source| {
             if compiling == Compiling::Quick && !tools.tools.is_empty() {

@@ -413,7 +413,7 @@ fn formats_of_real_templates() {
 
 /// Real templates whose calls are not written as the model writes them, or not in the template's way:
 ///
-/// - MiniMax M3 and Kimi K2.5 have forms that probing does not find; Kimi K2 calls `append` on a list.
+/// - `MiniMax` M3 and Kimi K2.5 have forms that probing does not find; Kimi K2 calls `append` on a list.
 /// - `MiniCPM5` writes some strings in `CDATA` sections.
 /// - LFM2.5 writes strings without escapes, and lists in Python.
 /// - Gemma writes text after calls, Kimi K3 has sections, and gpt-oss writes one call only.

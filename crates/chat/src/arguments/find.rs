@@ -142,9 +142,10 @@ impl Members {
         let (object_form, object_texts) = around(&value_text(&object)?, &objects)?;
         self.around[ValueType::Array as usize] = list_texts;
         self.around[ValueType::Object as usize] = object_texts;
-        let is_json = |form: &str, value: &Value| form == spaced(value) || form == value.to_string();
-        self.nested = if is_json(&object_form, &object) {
-            if object_form == spaced(&object) { NestedForm::Json } else { NestedForm::CompactJson }
+        self.nested = if object_form == spaced(&object) {
+            NestedForm::Json
+        } else if Some(&object_form) == objects.last() {
+            NestedForm::CompactJson
         } else if object_form == python(&object) && list_form == python(&list) {
             NestedForm::Python
         } else {

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use formwork_grammar::ValueType;
 use serde_json::Value;
 
@@ -122,7 +124,9 @@ fn python_string(text: &str) -> String {
             '\n' => written.push_str("\\n"),
             '\r' => written.push_str("\\r"),
             '\t' => written.push_str("\\t"),
-            c if c.is_ascii_control() => written.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_ascii_control() => {
+                let _ = write!(written, "\\x{:02x}", u32::from(c));
+            }
             c => written.push(c),
         }
     }

@@ -108,16 +108,13 @@ impl LiteralReader {
             '"' => Some((&text[1..], 1, "\"")),
             _ => None,
         };
-        let (name, end) = match custom.or(quoted) {
-            Some((inside, open, close)) => {
-                let at = inside.find(close)?;
-                let colon = inside[at..].find(':')?;
-                (&inside[..at], open + at + colon + 1)
-            }
-            None => {
-                let at = text.find(':')?;
-                (text[..at].trim(), at + 1)
-            }
+        let (name, end) = if let Some((inside, open, close)) = custom.or(quoted) {
+            let at = inside.find(close)?;
+            let colon = inside[at..].find(':')?;
+            (&inside[..at], open + at + colon + 1)
+        } else {
+            let at = text.find(':')?;
+            (text[..at].trim(), at + 1)
         };
         deltas.arguments(&format!("\"{}\": ", escaped(name)));
         self.place = Place::Value(false);

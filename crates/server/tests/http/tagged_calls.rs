@@ -1,5 +1,6 @@
 //! Calls in a format of the model's own, with a tag for each argument.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -18,17 +19,17 @@ impl ChatTemplate for Tags {
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
         let mut text = String::new();
         if let Some(tools) = input.variables.get("tools") {
-            text += &format!("tools:{tools}\n");
+            let _ = writeln!(text, "tools:{tools}");
         }
         for message in &input.messages {
-            text += &format!("{}:{}", message.role, message.text());
+            let _ = write!(text, "{}:{}", message.role, message.text());
             for call in message.fields.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
                 let function = &call["function"];
-                text +=
-                    &format!("\n<tool_call>\n<function={}>\n", function["name"].as_str().unwrap_or_default());
+                let name = function["name"].as_str().unwrap_or_default();
+                let _ = write!(text, "\n<tool_call>\n<function={name}>\n");
                 for (name, value) in function["arguments"].as_object().into_iter().flatten() {
                     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    text += &format!("<parameter={name}>\n{value}\n</parameter>\n");
+                    let _ = write!(text, "<parameter={name}>\n{value}\n</parameter>\n");
                 }
                 text += "</function>\n</tool_call>";
             }

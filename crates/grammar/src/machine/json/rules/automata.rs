@@ -5,6 +5,8 @@
 //! becomes a repetition. A chain of states that read digits or letters becomes a counted
 //! repetition.
 
+use std::fmt::Write as _;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Shared, Writer, alternatives, class, possibly, sequence};
@@ -239,7 +241,9 @@ pub(super) fn python(text: &str) -> String {
             '\n' => written.push_str("\\n"),
             '\r' => written.push_str("\\r"),
             '\t' => written.push_str("\\t"),
-            c if c.is_ascii_control() => written.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_ascii_control() => {
+                let _ = write!(written, "\\x{:02x}", u32::from(c));
+            }
             c => written.push(c),
         }
     }
