@@ -134,7 +134,11 @@ impl<'a> Probe<'a> {
             Some((native, arguments, one))
         })?;
         let result = self.continuation(vec![call(&NAMES[..1], native), result()], true)?;
-        let turn_end = self.turn_end(after_call(&result, &one)?);
+        if !result.contains(RESULT) {
+            return None;
+        }
+        let turn_end = after_call(&result, &arguments, &one.close).map(|text| self.turn_end(&text));
+        let turn_end = turn_end.unwrap_or_default();
         let texts = self.several(native, &arguments).and_then(|several| several.counted(&one));
         let (open, between, separator) = match texts {
             Some((open, between, separator)) => (open, between, Some(separator)),
@@ -210,11 +214,7 @@ impl<'a> Probe<'a> {
         let mut several = Several { before: Vec::new(), between: Vec::new() };
         let mut rest = text;
         for nth in 0..NAMES.len() {
-            let forms = match arguments {
-                Arguments::Json => json_forms(nth),
-                Arguments::Members(members) => vec![members.written(&probe_arguments(nth))],
-            };
-            let (before, between, after) = taken_apart(&rest, nth, &forms)?;
+            let (before, between, after) = taken_apart(&rest, nth, &forms(arguments, nth))?;
             several.before.push(with_placeholder(&without_id(&before)));
             several.between.push(with_placeholder(&between));
             rest = after;
@@ -328,12 +328,20 @@ fn probe_arguments(nth: usize) -> Value {
     json!({ format!("key{nth}"): "value" })
 }
 
-/// Returns the text between a call and its result. `None` if the result is missing.
-fn after_call<'t>(text: &'t str, one: &OneCall) -> Option<&'t str> {
-    let (_, rest) = text.split_once(NAMES[0])?;
-    let (before_result, _) = rest.split_once(RESULT)?;
-    let end = before_result.find(one.close.as_str()).map_or(0, |at| at + one.close.len());
-    Some(&before_result[end..])
+/// Returns the text between a call and its result. `None` if the text after the call's arguments does not
+/// start with `close`.
+fn after_call(text: &str, arguments: &Arguments, close: &str) -> Option<String> {
+    let (before_result, _) = text.split_once(RESULT)?;
+    let (.., after) = taken_apart(before_result, 0, &forms(arguments, 0))?;
+    after.strip_prefix(close).map(str::to_owned)
+}
+
+/// Returns the texts that the arguments of probe call number `nth` may have.
+fn forms(arguments: &Arguments, nth: usize) -> Vec<String> {
+    match arguments {
+        Arguments::Json => json_forms(nth),
+        Arguments::Members(members) => vec![members.written(&probe_arguments(nth))],
+    }
 }
 
 /// Replaces the ids of calls in `text` by placeholders.
@@ -344,7 +352,12 @@ fn with_placeholder(text: &str) -> String {
 /// Removes the JSON member with the id of a call after its arguments from `text`, since models need not
 /// write such ids.
 fn without_id(text: &str) -> String {
-    let is_member = |at: &usize| text[..*at].ends_with('"') && text[..*at].contains(',');
+    // The first member of an object is part of the format.
+    let is_member = |at: &usize| {
+        let before = &text[..*at];
+        let comma = before.rfind(',').filter(|_| before.ends_with('"'));
+        comma.is_some_and(|comma| !before[comma..].contains('{'))
+    };
     let Some(at) = IDS.iter().find_map(|id| text.find(id)).filter(is_member) else {
         return text.to_owned();
     };

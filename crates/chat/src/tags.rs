@@ -111,20 +111,36 @@ impl Marked {
 
     /// Compares the start of `text` with this text.
     pub(crate) fn begins(&self, text: &str) -> Beginning {
+        self.begins_with(text, |text, expected| {
+            if text.starts_with(expected) {
+                Beginning::Whole(expected.len())
+            } else if expected.starts_with(text) {
+                Beginning::Part
+            } else {
+                Beginning::Different
+            }
+        })
+    }
+
+    /// Compares like [`begins`](Self::begins), but white space may differ as in [`begins_loosely`].
+    pub(crate) fn begins_loosely(&self, text: &str) -> Beginning {
+        self.begins_with(text, begins_loosely)
+    }
+
+    fn begins_with(&self, text: &str, begins: impl Fn(&str, &str) -> Beginning) -> Beginning {
         let mut at = 0;
         for (place, piece) in self.0.iter().enumerate() {
             let rest = &text[at..];
             let is_id = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
             let len = |belongs: &dyn Fn(&char) -> bool| rest.chars().take_while(|c| belongs(c)).count();
             let (len, most) = match piece {
-                Piece::Text(expected) | Piece::Token(_, expected) => {
-                    if rest.starts_with(expected.as_str()) {
-                        at += expected.len();
+                Piece::Text(expected) | Piece::Token(_, expected) => match begins(rest, expected) {
+                    Beginning::Whole(len) => {
+                        at += len;
                         continue;
                     }
-                    let is_part = expected.starts_with(rest);
-                    return if is_part { Beginning::Part } else { Beginning::Different };
-                }
+                    other => return other,
+                },
                 Piece::Number => (len(&char::is_ascii_digit), NUMBER_LEN),
                 Piece::Id => (len(&is_id), ID_LEN),
             };
@@ -191,6 +207,29 @@ impl Marked {
             }
         }
     }
+}
+
+/// Compares the start of `text` with `expected`, in which white space may be missing. After a tag, `text`
+/// may have more white space.
+pub(crate) fn begins_loosely(text: &str, expected: &str) -> Beginning {
+    let mut rest = text;
+    let mut after_tag = false;
+    for c in expected.chars() {
+        if c.is_whitespace() {
+            rest = rest.strip_prefix(c).unwrap_or(rest);
+            continue;
+        }
+        if after_tag {
+            rest = rest.trim_start();
+        }
+        let Some(next) = rest.chars().next() else { return Beginning::Part };
+        if next != c {
+            return Beginning::Different;
+        }
+        rest = &rest[c.len_utf8()..];
+        after_tag = c == '>';
+    }
+    Beginning::Whole(text.len() - rest.len())
 }
 
 /// Returns the control tokens of a vocabulary with their spellings. Tokens without a spelling are

@@ -334,6 +334,14 @@ impl GrammarError {
         }
     }
 
+    /// Returns the reason why rules cannot express a schema, if this is the error.
+    pub(crate) const fn only_rules(&self) -> Option<&'static str> {
+        match self.0 {
+            Kind::NotGbnf { reason } => Some(reason),
+            _ => None,
+        }
+    }
+
     pub(crate) fn notation(reason: impl Into<String>) -> Self {
         Kind::Notation { reason: reason.into() }.into()
     }

@@ -219,7 +219,7 @@ impl Served {
             self.check_known(&own, compiling)?;
             let own_calls = self.constraints.get(own.clone(), self.vocabulary(), compiling);
             match own_calls {
-                Err(error) if error.is_notation() => self.constraints.refuse(own),
+                Err(error) if self.needs_json(&error, compiling) => self.constraints.refuse(own),
                 own_calls => compiled = Some(own_calls),
             }
         }
@@ -247,6 +247,13 @@ impl Served {
                 (None, None) => Kind::Constraint { field: "tools", source }.into(),
             }
         })
+    }
+
+    /// Returns true if calls may be possible as JSON although they are not in the model's own format. A
+    /// format that is not JSON also needs more states.
+    fn needs_json(&self, error: &GrammarError, compiling: Compiling) -> bool {
+        let is_too_large = compiling == Compiling::Allowed && error.is_over_limit();
+        error.is_notation() || (is_too_large && self.format.has_own_arguments())
     }
 
     /// Returns the constraint of a response format without the rest of the answer.

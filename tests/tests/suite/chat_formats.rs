@@ -62,6 +62,7 @@ fn templates() -> Vec<(&'static str, String)> {
         ("python", joined(tools, &format!("{words}{PYTHON}"))),
         ("numbered", joined(tools, &format!("{words}{NUMBERED}"))),
         ("ids", joined(tools, &format!("{words}{IDS}"))),
+        ("ids first", joined(tools, &format!("{words}{IDS_FIRST}"))),
     ]
 }
 
@@ -78,6 +79,8 @@ const BRACES: &str = "{% for c in m.tool_calls %}<|tool_call>call:{{ c.function.
 const PYTHON: &str = "{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={% if v is string %}'{{ v }}'{% elif v is mapping or v is sequence %}{{ v | tojson }}{% else %}{{ v | string }}{% endif %}{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]<|tool_call_end|>{% endif %}";
 /// JSON calls that are counted, like Kimi K2's.
 const NUMBERED: &str = "{% if m.tool_calls %}<|calls|>{% for c in m.tool_calls %}<|name|>functions.{{ c.function.name }}:{{ loop.index0 }}<|arguments|>{{ c.function.arguments | tojson }}<|done|>{% endfor %}<|all|>{% endif %}";
+/// JSON calls with an id before the name, like Solar's.
+const IDS_FIRST: &str = "{% if m.tool_calls %}<|tool_calls|>{% for c in m.tool_calls %}<|begin|>{{ c.id }}<|name|>{{ c.function.name }}<|args|>{{ c.function.arguments | tojson }}<|done|>{% endfor %}<|calls|>{% endif %}";
 /// JSON calls with an id before the arguments, like those of Mistral Small 3.2.
 const IDS: &str = "{% for c in m.tool_calls %}[TOOL_CALLS]{{ c.function.name }}[CALL_ID]{{ c.id }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}";
 
@@ -123,9 +126,19 @@ fn arguments_of_all_types_are_read_as_they_were_written() {
     for (name, source) in templates() {
         let format = format_of(&source);
         let tools = typed_tools();
-        let own =
-            !["none", "hermes", "thinking", "mistral", "llama", "functionary", "harmony", "numbered", "ids"]
-                .contains(&name);
+        let own = ![
+            "none",
+            "hermes",
+            "thinking",
+            "mistral",
+            "llama",
+            "functionary",
+            "harmony",
+            "numbered",
+            "ids",
+            "ids first",
+        ]
+        .contains(&name);
         assert_eq!(format.has_own_arguments(), own, "{name}");
         let part = format.answer(&Content::Free, &tools, Thoughts::None).expect("bounded");
         let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect(name);
@@ -515,4 +528,75 @@ fn calls_of_real_templates() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Text of other servers may have other white space, literals of Python and JSON, and may lack closing
+/// tags. What cannot be a call stays content.
+#[test]
+fn calls_of_other_servers_are_read_tolerantly() {
+    let tools = Tools {
+        tools: vec![
+            tool(
+                "save",
+                &json!({ "path": { "type": "string" }, "more": { "type": ["array", "boolean", "null"] } }),
+            ),
+            tool("now", &json!({})),
+        ],
+        required: false,
+        parallel: true,
+    };
+    let mut random = Random::new(63);
+    let mut check = |template: &str, text: &str, expected: &[(&str, Value)]| {
+        let (_, source) = templates().into_iter().find(|(name, _)| *name == template).expect("a template");
+        let format = format_of(&source);
+        for cut in [0, 20, 100] {
+            let symbols: Vec<_> = text.chars().map(Ok).collect();
+            let reader = Reader::new(&format, &Content::Free, &tools, Thoughts::None);
+            let mut found: Vec<(String, String)> = Vec::new();
+            for delta in read(reader, &symbols, &mut random, cut) {
+                match delta {
+                    Delta::Call(name) => found.push((name, String::new())),
+                    Delta::Arguments(text) => found.last_mut().expect("a call").1.push_str(&text),
+                    Delta::Content(_) | Delta::Thought(_) => {}
+                }
+            }
+            let found: Vec<(&str, Value)> = found
+                .iter()
+                .map(|(name, text)| (name.as_str(), serde_json::from_str(text).unwrap_or(json!(text))))
+                .collect();
+            assert_eq!(found, expected, "{template}: {text}");
+        }
+    };
+    let both = json!({ "path": "a", "more": [true, null] });
+    let calls = [("save", both.clone()), ("now", json!({}))];
+    for text in [
+        "<tool_call>\n<function=save>\n<parameter=path>\na\n</parameter>\n<parameter=more>\n[true, null]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "<tool_call><function=save><parameter=path>a</parameter><parameter=more>[True, None]</parameter></function></tool_call><tool_call><function=now></function></tool_call>",
+        "<tool_call>\n<function=save>\n<parameter=path>\na\n</parameter>\n\n<parameter=more>\n[True, None]</parameter>\n</tool_call>\n\n<tool_call>\n<function=now>\n</tool_call>",
+    ] {
+        check("tags", text, &calls);
+    }
+    check("tags", "<tool_call>\n<function=save>\n<parameter=path>\na", &[("save", json!("{\"path\": \"a"))]);
+    check(
+        "keys",
+        "<tool_call>save\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n<arg_key>more</arg_key>\n<arg_value>[true,null]</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call>",
+        &calls,
+    );
+    check(
+        "braces",
+        "<|tool_call>call:save{path: \"a\", \"more\": [True, null]}<tool_call|><|tool_call>call:now{}<tool_call|>",
+        &calls,
+    );
+    check(
+        "braces",
+        "<|tool_call>call:save{path:<|\"|>\\n<|\"|>}<tool_call|>",
+        &[("save", json!({ "path": "\\n" }))],
+    );
+    check("python", "<|tool_call_start|>[save(path=\"a\",more=[True,None]),now()]<|tool_call_end|>", &calls);
+    check(
+        "python",
+        "<|tool_call_start|>[save(path='\\ud83d\\ude00\\x41')]<|tool_call_end|>",
+        &[("save", json!({ "path": "😀A" }))],
+    );
+    check("tags", "<tool_call>\n<function=other>\n<parameter=path>\na\n</parameter>", &[]);
 }

@@ -155,7 +155,7 @@ impl Members {
     }
 }
 
-/// Sorts the declared properties of all subschemas by name.
+/// Sorts the declared properties of all subschemas by name, as the filter `dictsort` of templates does.
 fn sort_properties(schema: &mut Value) {
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
@@ -163,9 +163,13 @@ fn sort_properties(schema: &mut Value) {
             Value::Array(items) => open.extend(items),
             Value::Object(members) => {
                 if let Some(Value::Object(properties)) = members.get_mut("properties") {
-                    properties.sort_keys();
+                    let mut sorted: Vec<_> = std::mem::take(properties).into_iter().collect();
+                    sorted.sort_by_key(|(name, _)| name.to_lowercase());
+                    *properties = sorted.into_iter().collect();
                 }
-                open.extend(members.values_mut());
+                // Values are no schemas.
+                let is_schema = |name: &str| !["const", "default", "enum", "examples"].contains(&name);
+                open.extend(members.iter_mut().filter(|(name, _)| is_schema(name)).map(|(_, value)| value));
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ impl Members {
         let members = arguments.as_object().unwrap_or(&none);
         let mut members: Vec<(&String, &Value)> = members.iter().collect();
         if self.sorted {
-            members.sort_by_key(|(name, _)| *name);
+            members.sort_by_key(|(name, _)| name.to_lowercase());
         }
         if members.is_empty() {
             return self.empty.clone();
@@ -60,7 +60,7 @@ impl Members {
             Value::Object(members) => {
                 let mut members: Vec<(&String, &Value)> = members.iter().collect();
                 if self.sorted {
-                    members.sort_by_key(|(name, _)| *name);
+                    members.sort_by_key(|(name, _)| name.to_lowercase());
                 }
                 let before = |value| &self.around(ValueType::of(value)).0;
                 let members: Vec<String> = members

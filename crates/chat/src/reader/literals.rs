@@ -36,18 +36,22 @@ impl LiteralReader {
 
     /// Reads as much of `held` as possible, and removes what was read.
     pub(super) fn read(&mut self, held: &mut String, deltas: &mut Deltas) -> Progress {
-        loop {
+        let mut at = 0;
+        let progress = loop {
+            let text = &held[at..];
             let read = match self.place {
-                Place::Value(may_close) => self.value(held, may_close, deltas),
-                Place::Name => self.name(held, deltas),
-                Place::Escaped(quote) => self.escaped(held, quote, deltas),
-                Place::Plain => self.plain(held, deltas),
-                Place::After if self.open.is_empty() => return Progress::Done,
-                Place::After => self.after(held, deltas),
+                Place::Value(may_close) => self.value(text, may_close, deltas),
+                Place::Name => self.name(text, deltas),
+                Place::Escaped(quote) => self.escaped(text, quote, deltas),
+                Place::Plain => self.plain(text, deltas),
+                Place::After if self.open.is_empty() => break Progress::Done,
+                Place::After => self.after(text, deltas),
             };
-            let Some(read) = read else { return Progress::Wait };
-            held.drain(..read);
-        }
+            let Some(read) = read else { break Progress::Wait };
+            at += read;
+        };
+        held.drain(..at);
+        progress
     }
 
     /// Reads the start of a value. Returns the number of bytes read. `None` if more text is needed.
@@ -195,15 +199,32 @@ pub(super) fn escaped(text: &str) -> String {
 fn escape(text: &str) -> Option<(Option<char>, usize)> {
     let c = text.chars().next()?;
     let simple = |c| Some((Some(c), 1));
+    let code = |at: usize, digits: usize| {
+        let code = text.get(at..at + digits)?;
+        let is_hexadecimal = code.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u32::from_str_radix(code, 16).ok().filter(|_| is_hexadecimal)
+    };
+    let backslash = Some((Some('\\'), 0));
     let hexadecimal = |digits: usize| {
-        let Some(code) = text.get(1..=digits) else {
-            return (text.len() > digits).then_some((Some('\\'), 0));
-        };
-        let code = u32::from_str_radix(code, 16).ok();
-        match code.and_then(char::from_u32) {
-            Some(c) => Some((Some(c), 1 + digits)),
-            None => Some((Some('\\'), 0)),
+        if text.len() <= digits {
+            return None;
         }
+        let Some(first) = code(1, digits) else { return backslash };
+        if let Some(c) = char::from_u32(first) {
+            return Some((Some(c), 1 + digits));
+        }
+        // The first half of a surrogate pair needs the second one.
+        let rest = &text[1 + digits..];
+        if digits != 4 || !(0xd800..0xdc00).contains(&first) {
+            return backslash;
+        }
+        if rest.len() < 6 && ("\\u".starts_with(rest) || rest.starts_with("\\u")) {
+            return None;
+        }
+        let second = code(7, 4).filter(|second| rest.starts_with("\\u") && (0xdc00..0xe000).contains(second));
+        let pair =
+            second.and_then(|second| char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + second - 0xdc00));
+        pair.map_or(backslash, |c| Some((Some(c), 11)))
     };
     match c {
         'n' => simple('\n'),

@@ -1,5 +1,6 @@
 //! Reads arguments that are members with texts around them, and writes them as JSON.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use formwork_grammar::{ArgumentTypes, ValueType, ValueTypes};
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::literals::{self, LiteralReader, escaped};
 use super::{Deltas, held_back};
 use crate::arguments::{Members, StringForm};
-use crate::tags::{Beginning, Marked};
+use crate::tags::{Beginning, Marked, begins_loosely};
 
 /// Incremental reader of the arguments of one call.
 ///
@@ -20,17 +21,19 @@ pub(super) struct MembersReader {
     /// Texts that may follow the arguments.
     ends: Vec<Marked>,
     place: Place,
-    /// Number of members so far.
-    members: usize,
+    /// Names of the members so far.
+    names: BTreeSet<String>,
+    /// True in a member whose name was there before, which is left out.
+    skips: bool,
 }
 
 enum Place {
     /// Before a member, or at the end.
     Member,
     Name,
-    /// In a raw value that may have one of these types. True once the opening quote of a string was
-    /// written.
-    Raw(ValueTypes, bool),
+    /// In a raw value that may have one of these types. The flag is true once the opening quote of a
+    /// string was written, and the number of bytes was searched for the end of the value.
+    Raw(ValueTypes, bool, usize),
     /// In a value that shows where it ends.
     Literal(LiteralReader),
     /// After a value, before this text.
@@ -54,28 +57,33 @@ impl MembersReader {
             types: schema.map(ArgumentTypes::of).unwrap_or_default(),
             ends,
             place: Place::Member,
-            members: 0,
+            names: BTreeSet::new(),
+            skips: false,
         }
     }
 
     /// Reads as much of `held` as possible, and removes what was read.
     pub(super) fn read(&mut self, held: &mut String, deltas: &mut Deltas) -> Progress {
         loop {
+            // What a member that is left out has.
+            let mut skipped = Deltas::default();
             let progress = match &mut self.place {
                 Place::Member => self.member(held),
                 Place::Name => self.name(held, deltas),
-                Place::Raw(types, begun) => {
-                    let (types, begun) = (*types, *begun);
-                    self.raw(held, types, begun, deltas)
+                Place::Raw(types, begun, searched) => {
+                    let (types, begun, searched) = (*types, *begun, *searched);
+                    let deltas = if self.skips { &mut skipped } else { &mut *deltas };
+                    self.raw(held, types, (begun, searched), deltas)
                 }
-                Place::Literal(reader) => match reader.read(held, deltas) {
-                    Progress::Wait => Some(Progress::Wait),
-                    Progress::Done => {
+                Place::Literal(reader) => {
+                    let deltas = if self.skips { &mut skipped } else { &mut *deltas };
+                    let progress = reader.read(held, deltas);
+                    if progress == Progress::Done {
                         self.place = Place::Member;
-                        None
                     }
-                },
-                Place::After(rest) => match begins(held.trim_start(), rest) {
+                    (progress == Progress::Wait).then_some(Progress::Wait)
+                }
+                Place::After(rest) => match begins_loosely(held.trim_start(), rest) {
                     Beginning::Part => Some(Progress::Wait),
                     beginning => {
                         if let Beginning::Whole(len) = beginning {
@@ -90,7 +98,7 @@ impl MembersReader {
                 None => {}
                 Some(Progress::Wait) => return Progress::Wait,
                 Some(Progress::Done) => {
-                    deltas.arguments(if self.members == 0 { "{}" } else { "}" });
+                    deltas.arguments(if self.names.is_empty() { "{}" } else { "}" });
                     return Progress::Done;
                 }
             }
@@ -104,10 +112,10 @@ impl MembersReader {
         if text.is_empty() {
             return Some(Progress::Wait);
         }
-        let before = if self.members == 0 { layout.open.trim() } else { layout.separator.trim() };
-        let expected = format!("{before}{}", layout.name_open.trim());
-        if !expected.is_empty() {
-            return match begins(text, &expected) {
+        let before = if self.names.is_empty() { &layout.open } else { &layout.separator };
+        let expected = format!("{before}{}", layout.name_open);
+        if !expected.trim().is_empty() {
+            return match begins_loosely(text, expected.trim_start()) {
                 Beginning::Part => Some(Progress::Wait),
                 Beginning::Different => Some(Progress::Done),
                 Beginning::Whole(len) => {
@@ -118,9 +126,9 @@ impl MembersReader {
             };
         }
         // Nothing announces the first name, so everything but the end is a name.
-        let ends: Vec<Beginning> = self.ends.iter().map(|end| end.begins(text)).collect();
+        let ends: Vec<Beginning> = self.ends.iter().map(|end| end.begins_loosely(text)).collect();
         let is_whole = ends.iter().any(|end| matches!(end, Beginning::Whole(_)));
-        if is_whole || self.members > 0 && !ends.contains(&Beginning::Part) {
+        if is_whole || !self.names.is_empty() && !ends.contains(&Beginning::Part) {
             return Some(Progress::Done);
         }
         if ends.contains(&Beginning::Part) {
@@ -133,30 +141,45 @@ impl MembersReader {
     fn name(&mut self, held: &mut String, deltas: &mut Deltas) -> Option<Progress> {
         let layout = Arc::clone(&self.layout);
         let texts: Vec<&str> = layout.around.iter().map(|(before, _)| before.trim()).collect();
-        let found =
-            ValueType::ALL.into_iter().zip(&texts).filter_map(|(kind, text)| Some((held.find(text)?, kind)));
-        let Some(at) = found.clone().map(|(at, _)| at).min() else { return Some(Progress::Wait) };
-        let kinds: ValueTypes = found.filter(|(place, _)| *place == at).map(|(_, kind)| kind).collect();
-        let len = ValueType::ALL
-            .into_iter()
-            .find(|&kind| kinds.has(kind))
-            .map_or(0, |kind| texts[kind as usize].len());
+        let Some(at) = texts.iter().filter_map(|text| held.find(first_tag(text))).min() else {
+            return Some(Progress::Wait);
+        };
+        let rest = &held[at..];
+        let found: Vec<Beginning> = texts.iter().map(|text| begins_loosely(rest, text)).collect();
+        let whole = |kind: ValueType| match found[kind as usize] {
+            Beginning::Whole(len) => Some(len),
+            Beginning::Part | Beginning::Different => None,
+        };
+        let kinds: ValueTypes = ValueType::ALL.into_iter().filter(|&kind| whole(kind).is_some()).collect();
+        let len = ValueType::ALL.into_iter().filter_map(whole).max();
+        let Some(len) =
+            len.or_else(|| (!found.contains(&Beginning::Part)).then(|| first_tag(texts[0]).len()))
+        else {
+            return Some(Progress::Wait);
+        };
         let name = bare(held[..at].trim(), &layout.strings).to_owned();
-        held.drain(..at + len);
+        held.drain(..at + len.min(held.len() - at));
         let types = self.types.get(&name);
-        deltas.arguments(if self.members == 0 { "{" } else { ", " });
-        deltas.arguments(&format!("\"{}\": ", escaped(&name)));
-        self.members += 1;
+        let is_first = self.names.is_empty();
+        self.skips = !self.names.insert(name.clone());
+        if !self.skips {
+            deltas.arguments(if is_first { "{" } else { ", " });
+            deltas.arguments(&format!("\"{}\": ", escaped(&name)));
+        }
         self.place = match &layout.strings {
             StringForm::Raw { .. } => {
                 // Where the text before the value tells strings from other values, it decides.
                 let string = ValueTypes::NONE.with(ValueType::String);
                 let types = match kinds {
-                    ValueTypes::ALL => types,
+                    ValueTypes::ALL | ValueTypes::NONE => types,
                     kinds if kinds == string => string,
-                    kinds => kinds.without(ValueType::String),
+                    kinds if !kinds.has(ValueType::String) => kinds,
+                    kinds => ValueType::ALL
+                        .into_iter()
+                        .filter(|&kind| types.has(kind) && kinds.has(kind))
+                        .collect(),
                 };
-                Place::Raw(types, false)
+                Place::Raw(types, false, 0)
             }
             StringForm::Quoted { open, close } => {
                 Place::Literal(LiteralReader::new(Some((open.clone(), close.clone()))))
@@ -170,14 +193,18 @@ impl MembersReader {
         &mut self,
         held: &mut String,
         types: ValueTypes,
-        begun: bool,
+        (begun, searched): (bool, usize),
         deltas: &mut Deltas,
     ) -> Option<Progress> {
         let layout = Arc::clone(&self.layout);
         let StringForm::Raw { end } = &layout.strings else { return Some(Progress::Done) };
         let (before, after) = layout.around(ValueType::String);
         let is_string = types == ValueTypes::NONE.with(ValueType::String);
-        let found = held.find(end.as_str());
+        let mut start = searched.saturating_sub(end.len());
+        while !held.is_char_boundary(start) {
+            start -= 1;
+        }
+        let found = held[start..].find(end.as_str()).map(|at| start + at);
         if !begun && is_string {
             if held.is_empty() {
                 return Some(Progress::Wait);
@@ -190,7 +217,7 @@ impl MembersReader {
                 held.remove(0);
             }
             deltas.arguments("\"");
-            self.place = Place::Raw(types, true);
+            self.place = Place::Raw(types, true, 0);
             return None;
         }
         let ends_line = after.starts_with('\n');
@@ -203,6 +230,7 @@ impl MembersReader {
                 deltas.arguments(&escaped(&held[..shown]));
                 held.drain(..shown);
             }
+            self.place = Place::Raw(types, begun, held.len());
             return Some(Progress::Wait);
         };
         let mut text = &held[..at];
@@ -224,21 +252,9 @@ impl MembersReader {
     }
 }
 
-/// Compares the start of `text` with `expected`, in which white space may be missing.
-fn begins(text: &str, expected: &str) -> Beginning {
-    let mut rest = text;
-    for c in expected.chars() {
-        if c.is_whitespace() {
-            rest = rest.strip_prefix(c).unwrap_or(rest);
-            continue;
-        }
-        let Some(next) = rest.chars().next() else { return Beginning::Part };
-        if next != c {
-            return Beginning::Different;
-        }
-        rest = &rest[c.len_utf8()..];
-    }
-    Beginning::Whole(text.len() - rest.len())
+/// Returns the first tag of a text, or the text itself if it does not start with a whole tag.
+fn first_tag(text: &str) -> &str {
+    text.find('>').map_or(text, |at| &text[..=at])
 }
 
 /// Returns a name without quotes.

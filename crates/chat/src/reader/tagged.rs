@@ -31,9 +31,9 @@ enum Place {
     /// Before content or calls.
     Body,
     Content,
-    /// In the opening of a call: text still expected, and text read so far.
+    /// In the opening of a call, after the text `read`.
     Opening {
-        expected: String,
+        opening: Marked,
         read: String,
     },
     /// In a name. Has the text of the call so far if the call is the first.
@@ -144,22 +144,22 @@ impl Tagged {
             }
             Place::Body => self.body(),
             Place::Content => self.content(deltas),
-            Place::Opening { expected, read } => {
-                let same = common(expected, &self.held);
-                read.push_str(&self.held[..same]);
-                self.held.drain(..same);
-                expected.drain(..same);
-                if expected.is_empty() {
-                    self.place = Place::Name(std::mem::take(read));
-                    return Step::Again;
+            Place::Opening { opening, read } => {
+                let text = format!("{read}{}", self.held);
+                let is_json = self.calls.arguments == Arguments::Json;
+                match if is_json { opening.begins(&text) } else { opening.begins_loosely(&text) } {
+                    Beginning::Part => return Step::Wait,
+                    Beginning::Whole(len) => {
+                        self.held = text[len..].to_owned();
+                        self.place = Place::Name(text[..len].to_owned());
+                    }
+                    Beginning::Different => {
+                        // The text is not an opening after all, so it is content.
+                        self.held = text;
+                        self.in_content = false;
+                        self.place = Place::Content;
+                    }
                 }
-                if self.held.is_empty() {
-                    return Step::Wait;
-                }
-                // The text is not an opening after all, so it is content.
-                self.held.insert_str(0, read);
-                self.in_content = false;
-                self.place = Place::Content;
                 Step::Again
             }
             Place::Name(opened) => {
@@ -270,11 +270,10 @@ impl Tagged {
     /// Starts an opening, with `read` as the part that is already read.
     fn open(&mut self, read: &str) {
         let opening = match &self.calls.separator {
-            Some(separator) if self.calls.open.0.is_empty() => separator.text(),
-            _ => self.calls.open.text(),
+            Some(separator) if self.calls.open.0.is_empty() => separator,
+            _ => &self.calls.open,
         };
-        let expected = opening.strip_prefix(read).unwrap_or_default().to_owned();
-        self.place = Place::Opening { expected, read: read.to_owned() };
+        self.place = Place::Opening { opening: opening.clone(), read: read.to_owned() };
     }
 
     fn content(&mut self, deltas: &mut Deltas) -> Step {
@@ -364,7 +363,9 @@ impl Tagged {
         }
         if let Some(separator) = &self.calls.separator {
             let separator = if is_json { separator.clone() } else { separator.trimmed_start() };
-            match separator.begins(&self.held) {
+            let begins =
+                if is_json { separator.begins(&self.held) } else { separator.begins_loosely(&self.held) };
+            match begins {
                 Beginning::Whole(len) => {
                     self.held.drain(..len);
                     self.place = Place::Name(String::new());
@@ -389,7 +390,7 @@ impl Tagged {
     fn next_call(&mut self) -> Option<Step> {
         let open = self.calls.open.text();
         let last = open.rfind('<').map_or(open.as_str(), |at| &open[at..]);
-        for opening in [open.trim(), last] {
+        for opening in [open.trim(), last].into_iter().filter(|opening| !opening.is_empty()) {
             if self.held.starts_with(opening) {
                 self.held.drain(..opening.len());
                 self.place = Place::Name(String::new());
@@ -411,9 +412,4 @@ impl Tagged {
         }
         None
     }
-}
-
-/// Returns the length of the common prefix of two texts in bytes. Counts whole characters only.
-fn common(a: &str, b: &str) -> usize {
-    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }

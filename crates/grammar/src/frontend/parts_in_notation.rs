@@ -37,10 +37,15 @@ impl Composer<'_> {
         self.add_level(notation, &mut levels)?;
         let types = ArgumentTypes::of(schema);
         let written = program.to_rules_in(&levels, &types, self.limits, schemas.ledger);
-        let Written { mut rules, embedded } = written.map_err(|error| {
-            let is_own = error.is_limit() && !schemas.ledger.is_over();
-            if is_own { GrammarError::notation(error.to_string()) } else { error }
-        })?;
+        // What rules cannot express, or only with too many states, may still be possible as JSON.
+        let own = |error: GrammarError| match error.only_rules() {
+            Some(reason) => GrammarError::notation(reason),
+            None if error.is_limit() && !schemas.ledger.is_over() => {
+                GrammarError::notation(error.to_string())
+            }
+            None => error,
+        };
+        let Written { mut rules, embedded } = written.map_err(own)?;
         let mut roots = FxHashMap::default();
         for part in &embedded {
             let key = (part.node, part.kinds);
@@ -56,7 +61,7 @@ impl Composer<'_> {
         }
         rules.tokens.clone_from(&self.builder.rules.tokens);
         self.builder.rules.warnings.extend(compiled.warnings);
-        self.builder.include(&format!("arguments-{number}"), rules)
+        self.builder.include(&format!("arguments-{number}"), rules).map_err(own)
     }
 
     /// Appends the level of `notation` and the levels inside of it. Returns its index.

@@ -229,6 +229,25 @@ fn refuses_what_a_notation_cannot_write() {
         let error = compiled(&schema, tagged()).unwrap_err();
         assert!(error.is_notation() && error.to_string().contains(reason), "{error}");
     }
+    // These have no rules, or words whose type cannot be told: as JSON, all of them compile.
+    let words = json!({ "$id": "l", "enum": ["1", "auto"] });
+    let by_id =
+        json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/l" } }, "$defs": { "l": words } });
+    let sets = json!({ "a": { "type": "array", "items": { "type": "string" }, "uniqueItems": true } });
+    let long = json!({ "a": { "type": "string", "maxLength": 4000 } });
+    for (schema, notation) in [
+        (by_id, tagged()),
+        (object(&sets, &[]), braced()),
+        (object(&long, &[]), tagged()),
+        (object(&json!({ " a": {} }), &[]), tagged()),
+    ] {
+        let error = compiled(&schema, notation).unwrap_err();
+        assert!(error.is_notation(), "{schema}: {error}");
+        assert!(Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default()).is_ok());
+    }
+    // Names do not begin or end with white space, because readers remove it.
+    let open = json!({ "type": "object", "additionalProperties": { "type": "null" } });
+    check(&open, tagged(), &["<p=a b>\nNone\n</p>\n"], &["<p= a>\nNone\n</p>\n", "<p=a >\nNone\n</p>\n"]);
     let huge = object(&json!({ "a": { "type": "string", "maxLength": 1_000_000 } }), &[]);
     assert!(compiled(&huge, tagged()).unwrap_err().is_notation());
     // A string that is not between other values needs no such care.

@@ -72,6 +72,10 @@ pub(crate) struct Embedded {
 /// Maximum number of states of the automaton of the strings that a place may have.
 const STATES: usize = 1 << 14;
 
+/// Maximum number of states and transitions of an automaton of strings with a length or a pattern. Each
+/// takes about a kilobyte as rules, so that more are better written as JSON.
+const PARTS: usize = 1 << 15;
+
 /// State of a [`Writer`] that writes a notation.
 pub(super) struct Notated<'p> {
     pub(super) levels: &'p [Level],
@@ -148,8 +152,8 @@ impl<'p> Writer<'p> {
 
     /// Returns an expression for an undeclared member with the label `label` and the value `node`.
     ///
-    /// Rules cannot forbid that a name is repeated. The last of such members counts, so the number of
-    /// members must not matter.
+    /// Rules cannot forbid that a name is repeated. A reader keeps one of such members, so their number
+    /// must not matter.
     pub(super) fn other_in(
         &mut self,
         level: &'p Level,
@@ -303,12 +307,14 @@ impl<'p> Writer<'p> {
                 continue;
             }
             let TextRule { min, max } = program.texts[text as usize];
-            let lengths = Automaton::of_length(min, max, self.limit)?;
+            let lengths = Automaton::of_length(min, max, self.limit.min(PARTS))?;
             ways.push(self.strings_of(&lengths, rivals, lead, rule)?);
         }
         if let Some(words) = node.words {
+            let kinds = ValueType::ALL.into_iter().filter(|&kind| rivals.has(kind) && has(node, kind));
+            let present = kinds.collect();
             for (_, word) in program.words[words as usize].words() {
-                ways.extend(self.word(level, &word, rivals, lead)?);
+                ways.extend(self.word(level, &word, (rivals, present), lead)?);
             }
         }
         for &language in &node.languages {
@@ -357,7 +363,7 @@ impl<'p> Writer<'p> {
     ) -> Result<Expr, GrammarError> {
         let level = self.level.unwrap_or_default();
         let allowed = self.allowed(level, rivals, None)?;
-        let both = automaton.intersection(&allowed, self.limit)?.trimmed();
+        let both = automaton.intersection(&allowed, self.limit.min(PARTS))?.trimmed();
         if !both.can_end() {
             return Err(GrammarError::notation(
                 "every string of a pattern contains the text after the value",
@@ -369,12 +375,12 @@ impl<'p> Writer<'p> {
     }
 
     /// Returns an expression for one string followed by `lead`. `None` if it reads like a value of
-    /// another type.
+    /// another type in `present`, the types in `rivals` of which there are values.
     fn word(
         &mut self,
         level: &Level,
         word: &str,
-        rivals: ValueTypes,
+        (rivals, present): (ValueTypes, ValueTypes),
         lead: &str,
     ) -> Result<Option<Expr>, GrammarError> {
         let index = self.level.unwrap_or_default();
@@ -383,8 +389,11 @@ impl<'p> Writer<'p> {
                 "the string {word:?} contains the text after the value"
             )));
         }
-        if !self.allowed(index, rivals, None)?.accepts(word) {
+        if !self.allowed(index, present, None)?.accepts(word) {
             return Ok(None);
+        }
+        if !self.allowed(index, rivals, None)?.accepts(word) {
+            return Err(GrammarError::notation(format!("the string {word:?} may be read as another value")));
         }
         let text = match level.strings {
             Strings::Python => super::automata::python(word),
@@ -449,7 +458,9 @@ pub(super) const fn has(node: &Node, kind: ValueType) -> bool {
 fn is_writable(name: &str, names: &crate::Names) -> bool {
     match names {
         crate::Names::Without(reserved) => {
-            !name.is_empty() && !name.chars().any(|c| c.is_control() || reserved.contains(c))
+            let is_refused =
+                |c: char| c.is_control() || reserved.contains(c) || (c.is_whitespace() && c != ' ');
+            !name.is_empty() && name.trim() == name && !name.chars().any(is_refused)
         }
         crate::Names::Identifiers => {
             let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
@@ -518,25 +529,31 @@ fn number(regular: &mut Expressions) -> ExprId {
 }
 
 impl Automaton {
-    /// Returns the automaton of the names that a notation can write.
+    /// Returns the automaton of the names that a notation can write. Spaces occur only inside of names.
     fn of_names(names: &crate::Names) -> Self {
-        let ascii = |is_allowed: &dyn Fn(char) -> bool| {
-            let allowed = ('\0'..='\u{7f}').filter(|&c| is_allowed(c));
-            allowed.map(|c| (1, (c.into(), c.into()))).collect::<Vec<_>>()
+        let allowed = |low: u32, high: u32, is_allowed: &dyn Fn(char) -> bool| {
+            let chars = (low..=high).filter_map(char::from_u32).filter(|&c| is_allowed(c));
+            chars.map(|c| (1, (c.into(), c.into()))).collect::<Vec<_>>()
         };
-        let (first, rest) = match names {
+        match names {
             crate::Names::Without(reserved) => {
-                let mut edges = ascii(&|c| !c.is_control() && !reserved.contains(c));
-                edges.extend([(0xa0, 0xd7ff), (0xe000, 0x10_ffff)].map(|range| (1, range)));
-                (edges.clone(), edges)
+                let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !reserved.contains(c);
+                // The last white space of Unicode is U+3000.
+                let mut edges = allowed(0, 0x3000, &is_plain);
+                edges.extend([(0x3001, 0xd7ff), (0xe000, 0x10_ffff)].map(|range| (1, range)));
+                let space = (!reserved.contains(' ')).then_some((2, (0x20, 0x20)));
+                let inside: Vec<_> = edges.iter().copied().chain(space).collect();
+                let states = [(edges, false), (inside.clone(), true), (inside, false)];
+                Self { states: states.map(|(edges, ends)| State { edges, ends }).into(), start: 0 }
             }
             crate::Names::Identifiers => {
                 let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
-                (ascii(&is_letter), ascii(&|c| is_letter(c) || c.is_ascii_digit()))
+                let first = allowed(0, 0x7f, &is_letter);
+                let rest = allowed(0, 0x7f, &|c| is_letter(c) || c.is_ascii_digit());
+                let states = vec![State { edges: first, ends: false }, State { edges: rest, ends: true }];
+                Self { states, start: 0 }
             }
-        };
-        let states = vec![State { edges: first, ends: false }, State { edges: rest, ends: true }];
-        Self { states, start: 0 }
+        }
     }
 
     /// Returns the automaton of all texts of `min` to `max` characters.
