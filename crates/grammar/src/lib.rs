@@ -37,6 +37,7 @@
 //! probability. No input makes this crate panic. A grammar that cannot be enforced exactly is
 //! refused with an error that names the place.
 
+mod argument_types;
 mod byte_set;
 mod constraint;
 mod error;
@@ -53,13 +54,13 @@ mod regular;
 mod tokens;
 mod warning;
 
+pub use argument_types::{ArgumentTypes, Names, ValueType, ValueTypes};
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::argument_types::{ArgumentTypes, ValueType, ValueTypes};
 pub use frontend::gbnf::spelling as gbnf;
 pub use frontend::json_schema::Remotes;
-pub use frontend::notation::{Around, Brackets, Literals, Names, Nested, Notation, Strings};
+pub use frontend::notation::{Around, Brackets, Literals, Nested, Notation, Strings};
 pub use frontend::parts::{Part, Trigger};
 pub use frontend::schema::Schema;
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};

@@ -1,6 +1,5 @@
 //! Front ends, which translate grammar sources into the rules or JSON programs that machines run.
 
-pub(crate) mod argument_types;
 mod builder;
 pub(crate) mod choice;
 pub(crate) mod gbnf;

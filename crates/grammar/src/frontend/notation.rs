@@ -1,7 +1,7 @@
 //! Notations: how the arguments of a call are written where they are not one JSON text.
 
 use super::parts::Part;
-use crate::frontend::argument_types::ValueType;
+use crate::argument_types::{Names, ValueType};
 
 /// The way in which a format of calls writes an object and the values in it.
 ///
@@ -55,15 +55,6 @@ pub struct Around {
     pub before: Part,
     /// Text after the value.
     pub after: Part,
-}
-
-/// Names of members that a notation can write.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Names {
-    /// Names without control characters and without these characters.
-    Without(String),
-    /// Identifiers of Python: letters, digits and `_`.
-    Identifiers,
 }
 
 /// Strings in a notation.

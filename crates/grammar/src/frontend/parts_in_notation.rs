@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::argument_types::{ArgumentTypes, ValueType, ValueTypes};
 use super::notation::{self, Brackets, Nested, Notation};
 use super::parts::{Composer, Part};
+use crate::argument_types::{ArgumentTypes, ValueType, ValueTypes};
 use crate::ir::expr::{EmbeddedSchema, Expr};
 use crate::ir::json::JsonProgram;
 use crate::ir::json::cost::Cost;

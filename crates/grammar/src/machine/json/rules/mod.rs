@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use notation::Notated;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::argument_types::{ValueType, ValueTypes};
 use crate::error::GrammarError;
-use crate::frontend::argument_types::{ValueType, ValueTypes};
 use crate::ir::expr::{Expr, RuleId, Rules, next_char, normalise};
 use crate::ir::json::layout::Gap;
 use crate::ir::json::program::{JsonProgram, NodeId};

@@ -84,6 +84,15 @@ impl FromIterator<ValueType> for ValueTypes {
     }
 }
 
+/// Names of members that a notation can write.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Names {
+    /// Names without control characters and without these characters.
+    Without(String),
+    /// Identifiers of Python: letters, digits and `_`.
+    Identifiers,
+}
+
 /// The types that each argument of a tool may have.
 ///
 /// Some formats write a string as raw text, so that `5` may stand for the string or the number.
