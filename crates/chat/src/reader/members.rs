@@ -209,11 +209,7 @@ impl MembersReader {
             if held.is_empty() {
                 return Some(Progress::Wait);
             }
-            if before.ends_with('\n') && held.starts_with('\n') && found != Some(0) {
-                // A value without text may have one line break for both sides.
-                if found.is_none() && held.len() == 1 {
-                    return Some(Progress::Wait);
-                }
+            if before.ends_with('\n') && held.starts_with('\n') {
                 held.remove(0);
             }
             deltas.arguments("\"");
@@ -252,8 +248,8 @@ impl MembersReader {
     }
 }
 
-/// Returns the first tag of a text, or the text itself if it does not start with a whole tag.
-fn first_tag(text: &str) -> &str {
+/// Returns `text` up to the end of its first tag, or the whole text if it has no tag.
+pub(super) fn first_tag(text: &str) -> &str {
     text.find('>').map_or(text, |at| &text[..=at])
 }
 

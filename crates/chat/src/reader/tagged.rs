@@ -2,7 +2,7 @@ use formwork_grammar::Trigger;
 use formwork_vocab::TokenId;
 
 use super::json::ObjectEnd;
-use super::members::{MembersReader, Progress};
+use super::members::{MembersReader, Progress, first_tag};
 use super::{Deltas, held_back};
 use crate::answer::Content;
 use crate::arguments::{Arguments, Members};
@@ -14,6 +14,8 @@ use crate::tool::{Tool, Tools};
 pub(super) struct Tagged {
     calls: CallFormat,
     thoughts: Option<Tags>,
+    has_tools: bool,
+    /// The tools, if their schemas tell how arguments are read.
     tools: Vec<Tool>,
     /// True if calls may start inside content.
     in_content: bool,
@@ -66,15 +68,12 @@ impl Tagged {
         Self {
             calls: format.calls_beside(shaped && !tools.required),
             thoughts: format.thoughts.clone(),
-            tools: tools.tools.clone(),
+            has_tools,
+            tools: if format.has_own_arguments() { tools.tools.clone() } else { Vec::new() },
             in_content: has_tools && !shaped && !tools.required,
             place,
             held: String::new(),
         }
-    }
-
-    const fn has_tools(&self) -> bool {
-        !self.tools.is_empty()
     }
 
     pub(super) fn text(&mut self, text: &str, deltas: &mut Deltas) {
@@ -84,7 +83,7 @@ impl Tagged {
 
     pub(super) fn control(&mut self, token: TokenId, spelling: &str, deltas: &mut Deltas) {
         let triggers = matches!(self.place, Place::Start(_) | Place::Gap | Place::Body | Place::Content)
-            && self.has_tools()
+            && self.has_tools
             && matches!(self.calls.trigger(), Some((Trigger::Token(trigger), _)) if trigger == token);
         if triggers {
             self.show_content(deltas);
@@ -238,10 +237,10 @@ impl Tagged {
             if content_open.starts_with(&self.held) {
                 return Step::Wait;
             }
-            self.place = if self.has_tools() { Place::Name(String::new()) } else { Place::Content };
+            self.place = if self.has_tools { Place::Name(String::new()) } else { Place::Content };
             return Step::Again;
         }
-        if !self.has_tools() {
+        if !self.has_tools {
             self.place = Place::Content;
             return Step::Again;
         }
@@ -345,15 +344,10 @@ impl Tagged {
         if !between.0.is_empty() {
             return between.find(&self.held);
         }
-        let first = |text: &str| {
-            let text = text.trim();
-            let end = text.find('>').map_or(text.len(), |at| at + 1);
-            Some(text[..end].to_owned()).filter(|tag| !tag.is_empty())
-        };
-        let close = self.calls.close.text();
-        let tags = [format!("{}{}", members.open.trim(), members.name_open), close];
-        let found = tags.iter().filter_map(|text| self.held.find(&first(text)?));
-        found.min().map(|at| at..at)
+        let texts = [format!("{}{}", members.open, members.name_open), self.calls.close.text()];
+        let tags = texts.iter().map(|text| first_tag(text.trim())).filter(|tag| !tag.is_empty());
+        let at = tags.filter_map(|tag| self.held.find(tag)).min()?;
+        Some(at..at)
     }
 
     fn between(&mut self) -> Step {

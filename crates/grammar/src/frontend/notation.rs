@@ -27,11 +27,11 @@ pub struct Notation {
     /// Texts around the value of a member, by the type of the value in the order of
     /// [`ValueType::ALL`].
     pub around: [Around; 6],
-    /// The way in which strings are written.
+    /// Form of strings.
     pub strings: Strings,
-    /// The way in which `null` and booleans are written.
+    /// Texts of `null` and booleans.
     pub literals: Literals,
-    /// The way in which arrays and objects inside of this object are written.
+    /// Form of the arrays and objects inside of this object.
     pub nested: Nested,
 }
 

@@ -105,6 +105,7 @@ async fn the_grammar_holds_arguments_in_tags_to_their_schema() {
         let fields = json!({"tools": tools, "tool_choice": "required", "seed": seed, "max_tokens": 400});
         let answer = chat(&app(babbles(CONTEXT)), &fields).await;
         let calls = calls(&answer);
+        assert_ne!(calls, json!([]));
         for call in calls.as_array().unwrap() {
             let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
             assert!([json!("a"), json!(1), json!(null)].contains(&arguments["kind"]), "{arguments}");
