@@ -5,5 +5,6 @@ mod distribution;
 pub mod grammars;
 pub mod masks;
 pub mod throughput;
+pub mod tool_sets;
 
 pub use distribution::Distribution;

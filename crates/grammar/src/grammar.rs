@@ -4,10 +4,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::frontend::json_schema::Schemas;
+use crate::frontend::part_cache::PartCache;
 use crate::frontend::parts::{self, Part};
+use crate::frontend::pieces::Composed;
 use crate::frontend::tags::StructuralTags;
 use crate::frontend::{choice, gbnf, lark, regex, tags};
-use crate::ir::expr::Rules;
 use crate::ir::json::JsonProgram;
 use crate::ledger::Ledger;
 use crate::machine::automaton::Automaton;
@@ -43,7 +44,7 @@ pub struct Grammar {
 
 #[derive(Clone, Debug)]
 enum AnyProgram {
-    Cfg { program: Arc<Program>, rules: Arc<Rules> },
+    Cfg { program: Arc<Program>, rules: Arc<Composed> },
     Json(Arc<JsonProgram>),
 }
 
@@ -93,7 +94,7 @@ impl Grammar {
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
         let ledger = &Ledger::new(limits);
-        let compiled = Schemas { options: *options, remotes, ledger }.compile(schema, limits)?;
+        let compiled = Schemas { options: *options, remotes, ledger, cache: None }.compile(schema, limits)?;
         let program = AnyProgram::Json(compiled.program);
         let (bytes, warnings) = (ledger.held(), compiled.warnings.into());
         let grammar = Self { program, bytes, limits: limits.clone(), warnings };
@@ -154,7 +155,7 @@ impl Grammar {
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |ledger| {
-            gbnf::parse(source, Schemas { options: *options, remotes, ledger }, limits)
+            gbnf::parse(source, Schemas { options: *options, remotes, ledger, cache: None }, limits)
         })
     }
 
@@ -199,7 +200,7 @@ impl Grammar {
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |ledger| {
-            lark::parse(source, Schemas { options: *options, remotes, ledger }, limits)
+            lark::parse(source, Schemas { options: *options, remotes, ledger, cache: None }, limits)
         })
     }
 
@@ -262,7 +263,7 @@ impl Grammar {
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
         Self::from_rules(limits, |ledger| {
-            tags::parse(tags, Schemas { options: *options, remotes, ledger }, limits)
+            tags::parse(tags, Schemas { options: *options, remotes, ledger, cache: None }, limits)
         })
     }
 
@@ -274,6 +275,32 @@ impl Grammar {
     /// starts with their `place` prefixes, outermost first.
     pub fn of_parts(part: &Part, options: &SchemaOptions, limits: &Limits) -> Result<Self, GrammarError> {
         Self::of_parts_with_remotes(part, &Remotes::new(), options, limits)
+    }
+
+    /// Compiles a grammar that is composed of parts like
+    /// [`of_parts_with_remotes`](Self::of_parts_with_remotes), and keeps the compiled schemas in `cache` for
+    /// later grammars.
+    ///
+    /// A schema from the cache costs memory, but no [work](Limits::work).
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`of_parts_with_remotes`](Self::of_parts_with_remotes).
+    pub fn of_parts_in(
+        part: &Part,
+        cache: &PartCache,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        match part {
+            Part::Sequence(_) | Part::OneOf(_) | Part::List { .. } | Part::Text { .. } | Part::At { .. } => {
+                Self::from_rules(limits, |ledger| {
+                    let remotes = cache.remotes();
+                    let schemas = Schemas { options: *options, remotes, ledger, cache: Some(cache) };
+                    parts::parse(part, schemas, limits)
+                })
+            }
+            single => Self::of_parts_with_remotes(single, cache.remotes(), options, limits),
+        }
     }
 
     /// Compiles a grammar that is composed of parts, and the JSON Schemas in it with the given
@@ -310,22 +337,23 @@ impl Grammar {
             | Part::List { .. }
             | Part::Text { .. }
             | Part::At { .. } => Self::from_rules(limits, |ledger| {
-                parts::parse(part, Schemas { options: *options, remotes, ledger }, limits)
+                parts::parse(part, Schemas { options: *options, remotes, ledger, cache: None }, limits)
             }),
         }
     }
 
-    fn from_rules(
+    fn from_rules<R: Into<Composed>>(
         limits: &Limits,
-        read: impl FnOnce(&Rc<Ledger>) -> Result<Rules, GrammarError>,
+        read: impl FnOnce(&Rc<Ledger>) -> Result<R, GrammarError>,
     ) -> Result<Self, GrammarError> {
         let ledger = Ledger::new(limits);
-        let rules = read(&ledger)?;
-        let program = Arc::new(Program::new(&rules, limits, &ledger)?);
+        let composed: Composed = read(&ledger)?.into();
+        let program = Arc::new(composed.program(limits, &ledger)?);
         CfgMachine::check(&program)?;
+        let rules = &composed.rules;
         let of_schemas = rules.schemas.values().flat_map(|schema| &schema.warnings);
         let warnings = rules.warnings.iter().chain(of_schemas).cloned().collect();
-        let program = AnyProgram::Cfg { program, rules: Arc::new(rules) };
+        let program = AnyProgram::Cfg { program, rules: Arc::new(composed) };
         Ok(Self { program, bytes: ledger.held(), limits: limits.clone(), warnings })
     }
 
@@ -370,7 +398,7 @@ impl Grammar {
     /// spellings of a value, indentation, items that must differ, and bytes that are not UTF-8.
     pub fn to_gbnf(&self) -> Result<String, GrammarError> {
         match &self.program {
-            AnyProgram::Cfg { rules, .. } => gbnf::print(rules),
+            AnyProgram::Cfg { rules, .. } => gbnf::print(&rules.flattened()),
             AnyProgram::Json(program) => {
                 let (rules, repeats) = program.to_rules(&self.limits)?;
                 Ok(format!("{}{}", if repeats { REPEATED_NAMES } else { "" }, gbnf::print(&rules)?))

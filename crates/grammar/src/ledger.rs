@@ -61,6 +61,11 @@ impl Ledger {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
 
+    /// Returns the number of steps that are charged so far.
+    pub(crate) fn worked(&self) -> usize {
+        self.work.get()
+    }
+
     /// Returns the number of bytes that are charged at the moment.
     pub(crate) fn held(&self) -> usize {
         self.bytes.get()

@@ -61,6 +61,7 @@ pub use error::GrammarError;
 pub use frontend::gbnf::spelling as gbnf;
 pub use frontend::json_schema::Remotes;
 pub use frontend::notation::{Around, Brackets, Literals, Nested, Notation, Strings};
+pub use frontend::part_cache::PartCache;
 pub use frontend::parts::{Part, Trigger};
 pub use frontend::schema::Schema;
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use formwork_grammar::{Constraint, Grammar, GrammarError, Limits, Part, Remotes, SchemaOptions, Undeclared};
+use formwork_grammar::{
+    Constraint, Grammar, GrammarError, Limits, Part, PartCache, Remotes, SchemaOptions, Undeclared,
+};
 use formwork_vocab::Vocabulary;
 
 /// Maximum number of cached constraints. Lookups and measurements scan all of them.
@@ -16,8 +18,8 @@ const REFUSED: usize = 32;
 /// The most recently used constraints, so that a later request can reuse their masks.
 pub(crate) struct Constraints {
     limits: Limits,
-    /// Documents that schemas may reference.
-    remotes: Arc<Remotes>,
+    /// Compiled schemas of tools and formats, which several constraints contain.
+    parts: PartCache,
     /// Maximum size of the cached constraints in bytes, including their caches.
     max_bytes: usize,
     /// Least recently used first.
@@ -38,10 +40,10 @@ pub(crate) struct Key {
 }
 
 impl Constraints {
-    pub(crate) const fn new(max_bytes: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
+    pub(crate) fn new(max_bytes: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
         Self {
             limits,
-            remotes,
+            parts: PartCache::new(remotes, max_bytes / 4),
             max_bytes,
             recent: Mutex::new(VecDeque::new()),
             refused: Mutex::new(VecDeque::new()),
@@ -81,7 +83,7 @@ impl Constraints {
         }
         // Compiles without the lock, so that a large schema does not block other requests.
         let limits = compiling.limits(&self.limits);
-        let grammar = compile(&key.part, key.undeclared, &limits, &self.remotes)?;
+        let grammar = Grammar::of_parts_in(&key.part, &self.parts, &options(key.undeclared), &limits)?;
         let compiled = Constraint::new(&grammar, Arc::clone(vocabulary))?;
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
@@ -104,7 +106,7 @@ impl Constraints {
 
     /// Compiles a grammar without the cache.
     pub(crate) fn compile(&self, part: &Part, undeclared: Undeclared) -> Result<Grammar, GrammarError> {
-        compile(part, undeclared, &self.limits, &self.remotes)
+        Grammar::of_parts_in(part, &self.parts, &options(undeclared), &self.limits)
     }
 
     /// Builds the data that all constraints of a vocabulary share, so that no request has to wait
@@ -162,15 +164,18 @@ fn touch(recent: &mut VecDeque<(Key, Constraint)>, key: &Key) -> Option<Constrai
     Some(constraint)
 }
 
-/// Compiles the grammar of a response format or of a whole answer.
+/// Compiles the grammar of a response format, without a cache.
 pub(crate) fn compile(
     part: &Part,
     undeclared: Undeclared,
     limits: &Limits,
     remotes: &Remotes,
 ) -> Result<Grammar, GrammarError> {
-    let options = SchemaOptions { undeclared, ..SchemaOptions::default() };
-    Grammar::of_parts_with_remotes(part, remotes, &options, limits)
+    Grammar::of_parts_with_remotes(part, remotes, &options(undeclared), limits)
+}
+
+fn options(undeclared: Undeclared) -> SchemaOptions {
+    SchemaOptions { undeclared, ..SchemaOptions::default() }
 }
 
 /// Work that may go into compiling an unknown constraint.

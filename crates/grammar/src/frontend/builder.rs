@@ -1,10 +1,12 @@
 //! Composes a grammar from other grammars, JSON Schemas, token terminals and free text.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::json_schema::Schemas;
+use super::json_schema::{Compiled, Schemas};
+use super::pieces::{Composed, Piece};
 use super::triggers::{Next, Triggers};
 use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
 use crate::machine::cfg::Program;
@@ -17,6 +19,7 @@ const EDGES: usize = 1 << 17;
 /// Builds one grammar from several parts. Rule 0 of the grammar is the root.
 pub(super) struct Builder<'a> {
     pub(super) rules: Rules,
+    pieces: Vec<(RuleId, Arc<Piece>)>,
     schemas: Schemas<'a>,
     limits: &'a Limits,
 }
@@ -34,7 +37,7 @@ pub(super) struct Ends {
 impl<'a> Builder<'a> {
     /// Creates a builder whose root is empty. The caller replaces the root expression.
     pub(super) fn new(schemas: Schemas<'a>, limits: &'a Limits) -> Self {
-        Self { rules: Rules::of(Expr::empty()), schemas, limits }
+        Self { rules: Rules::of(Expr::empty()), pieces: Vec::new(), schemas, limits }
     }
 
     /// Adds a rule to the grammar and returns its id.
@@ -97,12 +100,38 @@ impl<'a> Builder<'a> {
     /// accepts. Returns a reference to the rule.
     pub(super) fn schema(&mut self, name: String, schema: &Value) -> Result<Expr, GrammarError> {
         let compiled = self.schemas.compile(schema, self.limits)?;
-        let (source, program) = (schema.to_string(), compiled.program);
+        Ok(self.compiled_schema(name, schema, &compiled))
+    }
+
+    /// Adds a rule called `name` like [`Builder::schema`], for a schema that is compiled. Returns a
+    /// reference to the rule.
+    pub(super) fn compiled_schema(&mut self, name: String, schema: &Value, compiled: &Compiled) -> Expr {
         let rule = self.rule(name, Expr::empty());
-        let embedded =
-            EmbeddedSchema { source: Some(source), root: program.root, program, warnings: compiled.warnings };
+        let Compiled { program, warnings } = compiled;
+        let embedded = EmbeddedSchema {
+            source: Some(schema.to_string()),
+            root: program.root,
+            program: Arc::clone(program),
+            warnings: warnings.clone(),
+        };
         self.rules.schemas.insert(rule, embedded);
-        Ok(Expr::Rule(rule))
+        Expr::Rule(rule)
+    }
+
+    /// Adds a rule called `name` that stands for `piece`. Returns a reference to the rule. The token
+    /// terminals of the piece must begin with those of the grammar.
+    pub(super) fn link(&mut self, name: String, piece: Arc<Piece>) -> Expr {
+        let rule = self.rule(name, Expr::empty());
+        self.rules.linked.insert(rule);
+        self.rules.tokens.clone_from(&piece.rules.tokens);
+        self.rules.warnings.extend(piece.rules.warnings.iter().cloned());
+        self.pieces.push((rule, piece));
+        Expr::Rule(rule)
+    }
+
+    /// Returns the grammar.
+    pub(super) fn finish(self) -> Composed {
+        Composed { rules: self.rules, pieces: self.pieces }
     }
 
     /// Returns an expression that matches the token with the given id, whatever the token's text
@@ -131,6 +160,9 @@ impl<'a> Builder<'a> {
         for (rule, schema) in other.schemas {
             self.rules.schemas.insert(RuleId(rule.0 + offset), schema);
         }
+        let texts = other.texts.into_iter().map(|(rule, text)| (RuleId(rule.0 + offset), text));
+        self.rules.texts.extend(texts);
+        self.rules.sealed.extend(other.sealed.into_iter().map(|rule| RuleId(rule.0 + offset)));
         Ok(Expr::Rule(RuleId(other.root.0 + offset)))
     }
 
@@ -152,7 +184,7 @@ impl<'a> Builder<'a> {
 /// Rewrites an expression of another grammar for this one. Adds `offset` to each rule id, and
 /// replaces the token terminal with index `i` by `terminals[i]`. Recursion is safe, because the
 /// front ends limit the nesting depth.
-fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
+pub(super) fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
     let all = |parts: Vec<Expr>| parts.into_iter().map(|part| moved(part, offset, terminals)).collect();
     match expr {
         Expr::Rule(rule) => Expr::Rule(RuleId(rule.0 + offset)),

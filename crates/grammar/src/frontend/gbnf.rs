@@ -141,15 +141,8 @@ impl<'s> Parser<'s> {
         let names = self.rules.iter().map(|rule| rule.name.to_owned()).collect();
         let lines = self.lines_of_rules();
         let warnings = self.unreachable(&reached(&exprs, root), &lines);
-        Ok(Rules {
-            exprs,
-            names,
-            root,
-            lines,
-            schemas: std::mem::take(&mut self.schemas),
-            tokens: std::mem::take(&mut self.tokens),
-            warnings,
-        })
+        let (schemas, tokens) = (std::mem::take(&mut self.schemas), std::mem::take(&mut self.tokens));
+        Ok(Rules { lines, schemas, tokens, warnings, ..Rules::new(exprs, names, root) })
     }
 
     /// Returns the line of each rule's definition, counted from 1.

@@ -159,7 +159,8 @@ impl<'s> Parser<'s> {
             unreachable.map(|rule| (lines[rule], warning(rule))).collect();
         warnings.sort_by_key(|(line, _)| *line);
         let warnings = warnings.into_iter().map(|(_, warning)| warning).collect();
-        Ok(Rules { exprs, names, root, lines, schemas: self.schemas, tokens: self.tokens, warnings })
+        let (schemas, tokens) = (self.schemas, self.tokens);
+        Ok(Rules { lines, schemas, tokens, warnings, ..Rules::new(exprs, names, root) })
     }
 
     /// Returns `base`, with a number if a definition has that name.

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use super::builder::{Builder, Ends};
 use super::json_schema::Schemas;
 use super::notation::Notation;
+use super::part_cache::{CompiledPart, Context, PartCache};
+use super::pieces::Composed;
 use super::schema::Schema;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
 use super::{choice, gbnf, json_string, lark, regex};
 use crate::error::{Kind, TagProblem};
-use crate::ir::expr::{Expr, Rules};
+use crate::ir::expr::Expr;
 use crate::{GrammarError, Limits};
 
 /// A part of an output, for [`Grammar::of_parts`](crate::Grammar::of_parts).
@@ -132,11 +134,11 @@ pub(crate) fn any_object() -> Value {
     json!({ "type": "object" })
 }
 
-pub(crate) fn parse(part: &Part, schemas: Schemas<'_>, limits: &Limits) -> Result<Rules, GrammarError> {
+pub(crate) fn parse(part: &Part, schemas: Schemas<'_>, limits: &Limits) -> Result<Composed, GrammarError> {
     let mut composer = Composer { builder: Builder::new(schemas, limits), schemas, limits };
     let root = composer.part(part)?;
     composer.builder.rules.exprs[0] = root;
-    Ok(composer.builder.rules)
+    Ok(composer.builder.finish())
 }
 
 pub(super) struct Composer<'a> {
@@ -152,8 +154,23 @@ impl Composer<'_> {
             Part::Literal(text) => Expr::Literal(text.clone().into()),
             Part::Token(token) => self.builder.token(token.0)?,
             Part::JsonObject => self.builder.schema(format!("json-{number}"), &any_object())?,
-            Part::Json(schema) => self.builder.schema(format!("json-{number}"), schema.as_value())?,
-            Part::Arguments { schema, notation } => self.arguments(schema.as_value(), notation)?,
+            Part::Json(schema) => {
+                let name = format!("json-{number}");
+                match self.schemas.cache {
+                    Some(cache) => self.cached(part, name, cache)?,
+                    None => self.builder.schema(name, schema.as_value())?,
+                }
+            }
+            Part::Arguments { schema, notation } => {
+                let name = format!("arguments-{number}");
+                match self.schemas.cache {
+                    Some(cache) => self.cached(part, name, cache)?,
+                    None => {
+                        let piece = self.arguments(schema.as_value(), notation)?;
+                        self.builder.link(name, Arc::new(piece))
+                    }
+                }
+            }
             Part::Gbnf(source) => {
                 let rules = gbnf::parse(source, self.schemas, self.limits)?;
                 self.builder.include(&format!("grammar-{number}"), rules)?
@@ -175,8 +192,9 @@ impl Composer<'_> {
                 self.builder.include(&format!("tags-{number}"), rules)?
             }
             Part::JsonString(text) => {
-                let rules =
-                    json_string::quoted(parse(text, self.schemas, self.limits)?, self.schemas.ledger)?;
+                let composed = parse(text, self.schemas, self.limits)?;
+                let rules = composed.flattened().into_owned();
+                let rules = json_string::quoted(rules, self.schemas.ledger)?;
                 self.builder.include(&format!("string-{number}"), rules)?
             }
             Part::Sequence(parts) => Expr::Sequence(self.all(parts)?),
@@ -185,14 +203,50 @@ impl Composer<'_> {
                 let item = self.part(item)?;
                 let item = Expr::Rule(self.builder.rule(format!("item-{number}"), item));
                 let more = Expr::Sequence(vec![self.part(separator)?, item.clone()]);
+                let more = self.builder.rule(format!("more-{number}"), more);
+                // A copy of the separator for each item would be most of a grammar of calls.
+                self.builder.rules.sealed.insert(more);
                 let max = max.map(|max| max.saturating_sub(1));
-                Expr::Sequence(vec![item, Expr::Repeat { expr: Box::new(more), min: 0, max }])
+                let more = Expr::Repeat { expr: Box::new(Expr::Rule(more)), min: 0, max };
+                Expr::Sequence(vec![item, more])
             }
             Part::Text { triggers, may_end } => self.text(triggers, *may_end)?,
             Part::At { place, part } => self.part(part).map_err(|error| {
                 let problem = TagProblem::Content { error: Box::new(error) };
                 GrammarError::from(Kind::Tags { place: place.clone(), problem })
             })?,
+        })
+    }
+
+    /// Adds a rule called `name` for a JSON Schema or for arguments, and compiles them only if they are
+    /// not in `cache`. Returns a reference to the rule.
+    fn cached(&mut self, part: &Part, name: String, cache: &PartCache) -> Result<Expr, GrammarError> {
+        let ledger = self.schemas.ledger;
+        let terminals = self.builder.rules.tokens.clone();
+        let context = Context { options: self.schemas.options, limits: self.limits, terminals: &terminals };
+        let held = ledger.held();
+        let (compiled, bytes) = cache.get(part, context, || {
+            let compiled = match part {
+                Part::Arguments { schema, notation } => {
+                    CompiledPart::Arguments(Arc::new(self.arguments(schema.as_value(), notation)?))
+                }
+                Part::Json(schema) => {
+                    CompiledPart::Schema(Arc::new(self.schemas.compile(schema.as_value(), self.limits)?))
+                }
+                _ => CompiledPart::Schema(Arc::new(self.schemas.compile(&any_object(), self.limits)?)),
+            };
+            Ok((compiled, ledger.held().saturating_sub(held)))
+        })?;
+        ledger.release_to(held);
+        ledger.hold(bytes)?;
+        Ok(match (compiled, part) {
+            (CompiledPart::Arguments(piece), _) => self.builder.link(name, piece),
+            (CompiledPart::Schema(compiled), Part::Json(schema)) => {
+                self.builder.compiled_schema(name, schema.as_value(), &compiled)
+            }
+            (CompiledPart::Schema(compiled), _) => {
+                self.builder.compiled_schema(name, &any_object(), &compiled)
+            }
         })
     }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::notation::{self, Brackets, Nested, Notation};
 use super::parts::{Composer, Part};
+use super::pieces::Piece;
 use crate::argument_types::{ArgumentTypes, ValueType, ValueTypes};
 use crate::ir::expr::{EmbeddedSchema, Expr};
 use crate::ir::json::JsonProgram;
@@ -17,9 +18,8 @@ use crate::machine::json::rules::notation::{Around, Level, MemberTexts, Strings,
 use crate::{GrammarError, Layout, Order, Profile, SchemaOptions};
 
 impl Composer<'_> {
-    /// Adds rules for the objects of `schema` in a notation. Returns a reference to their root.
-    pub(super) fn arguments(&mut self, schema: &Value, notation: &Notation) -> Result<Expr, GrammarError> {
-        let number = self.builder.rules.exprs.len();
+    /// Compiles rules for the objects of `schema` in a notation.
+    pub(super) fn arguments(&mut self, schema: &Value, notation: &Notation) -> Result<Piece, GrammarError> {
         let mut schemas = self.schemas;
         schemas.options = SchemaOptions {
             profile: Profile::Generate,
@@ -45,7 +45,8 @@ impl Composer<'_> {
             }
             None => error,
         };
-        let Written { mut rules, embedded } = written.map_err(own)?;
+        let Written { mut rules, embedded, texts } = written.map_err(own)?;
+        rules.texts = texts;
         let mut roots = FxHashMap::default();
         for part in &embedded {
             let key = (part.node, part.kinds);
@@ -60,8 +61,8 @@ impl Composer<'_> {
             rules.schemas.insert(part.rule, schema);
         }
         rules.tokens.clone_from(&self.builder.rules.tokens);
-        self.builder.rules.warnings.extend(compiled.warnings);
-        self.builder.include(&format!("arguments-{number}"), rules).map_err(own)
+        rules.warnings.extend(compiled.warnings);
+        Piece::new(rules, self.limits, schemas.ledger).map_err(own)
     }
 
     /// Appends the level of `notation` and the levels inside of it. Returns its index.

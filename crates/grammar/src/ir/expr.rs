@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Warning;
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::NodeId;
+use crate::ir::text::TextProgram;
 use crate::tokens::TokenTerminal;
 
 /// Index of a rule in [`Rules`].
@@ -60,6 +61,13 @@ pub(crate) struct Rules {
     /// The JSON Schemas of the rules that match JSON text. The entries of these rules in `exprs`
     /// are placeholders and must not be used.
     pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
+    /// The texts of bounded length of the rules that match such texts. Their entries in `exprs` are
+    /// placeholders, too.
+    pub(crate) texts: FxHashMap<RuleId, Arc<TextProgram>>,
+    /// Rules that are compiled separately. Their entries in `exprs` are placeholders, too.
+    pub(crate) linked: FxHashSet<RuleId>,
+    /// Rules that keep an automaton of their own, instead of a copy in each of their callers.
+    pub(crate) sealed: FxHashSet<RuleId>,
     /// The token terminals. An expression refers to a terminal by a literal that has the
     /// [spelling](crate::tokens::spelling) of the terminal's index in this list.
     pub(crate) tokens: Vec<TokenTerminal>,
@@ -106,9 +114,17 @@ impl Rules {
             root,
             lines: Vec::new(),
             schemas: FxHashMap::default(),
+            texts: FxHashMap::default(),
+            linked: FxHashSet::default(),
+            sealed: FxHashSet::default(),
             tokens: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Reports whether the expression of `rule` is a placeholder.
+    pub(crate) fn is_placeholder(&self, rule: RuleId) -> bool {
+        self.schemas.contains_key(&rule) || self.texts.contains_key(&rule) || self.linked.contains(&rule)
     }
 
     /// Creates a grammar with a single rule, which is named `root` and matches `expr`.

@@ -239,6 +239,27 @@ impl Automaton {
         probe::tolerance(self, config)
     }
 
+    /// Returns a config from which almost all bytes lead to the same configs as from `config`, and the
+    /// bytes that do not. `None` if no such config is known.
+    ///
+    /// Inside the beginning of a closing text, such as `</`, all characters but one lead back into the
+    /// text, just as from a place in the middle of the text.
+    pub(crate) fn counterpart(&mut self, config: Config) -> Option<(Config, ByteSet)> {
+        /// Maximum number of bytes that lead elsewhere.
+        const MOST: usize = 8;
+        let other = self.machine.counterpart(config)?;
+        let mut different = ByteSet::default();
+        for byte in (self.plausible(config) | self.plausible(other)).iter() {
+            if self.step(config, byte) != self.step(other, byte) {
+                different.insert(byte);
+                if different.len() > MOST {
+                    return None;
+                }
+            }
+        }
+        Some((other, different))
+    }
+
     /// Like [`Automaton::tolerance`], but without probing.
     pub(crate) fn known_tolerance(&mut self, config: Config) -> Option<Tolerance> {
         self.machine.tolerance(config)

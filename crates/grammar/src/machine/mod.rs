@@ -13,6 +13,7 @@ pub(crate) mod cfg;
 mod hashed;
 pub(crate) mod json;
 pub(crate) mod probe;
+pub(crate) mod text;
 
 /// The id of an interned machine state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -201,6 +202,13 @@ pub(crate) trait Machine: Send {
     /// Returns the counterpart of a config in a string that may still turn out to be special.
     /// `None` after the end of the string, and for all other configs.
     fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
+        let _ = config;
+        None
+    }
+
+    /// Returns a config from which most bytes probably lead to the same configs as from `config`. `None`
+    /// if the machine knows no such config.
+    fn counterpart(&mut self, config: Config) -> Option<Config> {
         let _ = config;
         None
     }

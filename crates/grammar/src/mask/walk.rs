@@ -191,7 +191,7 @@ impl<'a> Walk<'a> {
 
     fn part(&mut self, strings: &'a Strings, part: ConfigPart) -> Arc<TokenSet> {
         match part {
-            ConfigPart::Plain(config) => Arc::new(self.plain(config)),
+            ConfigPart::Plain(config) => self.plain_like(strings, config),
             ConfigPart::Text(text) => self.text(strings, text),
             ConfigPart::Special { config, text } => {
                 self.undecided.names = true;
@@ -239,6 +239,25 @@ impl<'a> Walk<'a> {
     /// Returns the view for walking all tokens from their first byte.
     fn tokens(&self) -> TrieView<'a> {
         TrieView { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: TokenFilter::All }
+    }
+
+    /// Returns the tokens that may follow `config`, without looking at the parts of the config. Derives
+    /// them from the tokens of a counterpart, if there is one.
+    fn plain_like(&mut self, strings: &'a Strings, config: Config) -> Arc<TokenSet> {
+        let Some((other, bytes)) = self.automaton.counterpart(config) else {
+            return Arc::new(self.plain(config));
+        };
+        let ordinary = self.like(strings, other);
+        let mut mask = self.pool.copy(&ordinary);
+        let trie = self.vocabulary.trie();
+        for (_, node) in trie.children(TrieNode::ROOT).filter(|&(byte, _)| bytes.contains(byte)) {
+            for &token in trie.tokens_below(node) {
+                mask.remove(token);
+            }
+        }
+        self.expand(self.tokens(), (TrieNode::ROOT, config), bytes, &mut mask);
+        self.run(self.tokens(), &mut mask);
+        Arc::new(mask)
     }
 
     /// Computes the tokens that may follow `config` with tolerances and steps, without looking at

@@ -28,7 +28,7 @@ pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
     let printer = Printer { rules, names: &names(rules) };
     let mut text = String::new();
     let others = (0..rules.exprs.len() as u32).map(RuleId);
-    let others = others.filter(|rule| *rule != rules.root && !rules.schemas.contains_key(rule));
+    let others = others.filter(|rule| *rule != rules.root && !rules.is_placeholder(*rule));
     for rule in [rules.root].into_iter().chain(others) {
         let expr = &rules.exprs[rule.index()];
         let name = &printer.names[rule.index()];
@@ -124,6 +124,9 @@ impl Printer<'_> {
                     let _ = write!(text, "{JSON} {source}");
                 }
                 Some(_) => return Err(GrammarError::not_gbnf("it has values of a part of a schema")),
+                None if self.rules.is_placeholder(*rule) => {
+                    return Err(GrammarError::not_gbnf("it has raw strings"));
+                }
                 None => text.push_str(&self.names[rule.index()]),
             },
             Expr::Sequence(parts) if parts.is_empty() => text.push_str("\"\""),

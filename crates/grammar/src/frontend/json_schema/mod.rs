@@ -97,6 +97,7 @@ use solve::Solved;
 
 pub use document::Remotes;
 
+use super::part_cache::PartCache;
 use crate::Warning;
 use crate::error::{GrammarError, Kind, SchemaProblem};
 use crate::ir::json::JsonProgram;
@@ -120,6 +121,8 @@ pub(crate) struct Schemas<'a> {
     pub(crate) remotes: &'a Remotes,
     /// The ledger that compilation charges.
     pub(crate) ledger: &'a Rc<Ledger>,
+    /// Compiled schemas of earlier grammars.
+    pub(crate) cache: Option<&'a PartCache>,
 }
 
 #[cfg(test)]
@@ -130,7 +133,7 @@ impl Schemas<'_> {
     #[cfg(test)]
     pub(crate) fn alone(options: SchemaOptions) -> Self {
         let ledger = Box::leak(Box::new(Ledger::new(&Limits::default())));
-        Self { options, remotes: &NO_REMOTES, ledger }
+        Self { options, remotes: &NO_REMOTES, ledger, cache: None }
     }
 
     /// Compiles one schema. An error about a limit without a place names the root of the schema.

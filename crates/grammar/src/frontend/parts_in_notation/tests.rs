@@ -253,3 +253,45 @@ fn refuses_what_a_notation_cannot_write() {
     // A string that is not between other values needs no such care.
     assert!(compiled(&object(&json!({ "a>b": { "enum": ["x</p>"] } }), &[]), braced()).is_ok());
 }
+
+/// A raw string with a maximum length cannot contain the text after the value, however long it may be.
+#[test]
+fn bounds_the_length_of_raw_strings() {
+    for max in [0, 1, 7, 300, 20_000] {
+        let schema =
+            object(&json!({ "m": { "type": "string", "minLength": 1.min(max), "maxLength": max } }), &["m"]);
+        let grammar = compiled(&schema, tagged()).expect("a grammar");
+        let accepts = |value: &str| grammar.accepts(format!("<p=m>\n{value}\n</p>\n!").as_bytes());
+        for c in ["a", "é", "€", "😀", "\n", "<"] {
+            assert!(accepts(&c.repeat(max)), "{max} of {c:?}");
+            assert!(!accepts(&c.repeat(max + 1)), "{} of {c:?}", max + 1);
+        }
+        assert_eq!(accepts(""), max == 0);
+        assert!(!accepts("</p>"));
+        assert_eq!(accepts("</p"), max >= 3);
+    }
+}
+
+#[test]
+fn a_bounded_raw_string_is_not_read_as_another_type() {
+    let schema = object(&json!({ "u": { "type": ["string", "null"], "maxLength": 5 } }), &["u"]);
+    check(
+        &schema,
+        tagged(),
+        &["<p=u>\nnull\n</p>\n", "<p=u>\nnulls\n</p>\n", "<p=u>\nnul\n</p>\n"],
+        &["<p=u>\nnullnull\n</p>\n"],
+    );
+}
+
+#[test]
+fn raw_strings_have_no_gbnf() {
+    let schema = |kind: &str| object(&json!({ "m": { "type": kind } }), &["m"]);
+    let error =
+        compiled(&schema("string"), tagged()).expect("a grammar").to_gbnf().expect_err("a raw string");
+    assert!(error.to_string().contains("it has raw strings"), "{error}");
+    let number = compiled(&schema("integer"), tagged()).expect("a grammar");
+    let gbnf = Grammar::gbnf(&number.to_gbnf().expect("rules"), &Limits::default()).expect("GBNF");
+    for (text, accepted) in [("<p=m>\n5\n</p>\n!", true), ("<p=m>\nx\n</p>\n!", false)] {
+        assert_eq!((number.accepts(text.as_bytes()), gbnf.accepts(text.as_bytes())), (accepted, accepted));
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) struct JsonProgram {
     pub(crate) nodes: Vec<Node>,
     pub(crate) root: NodeId,
     /// Automata of numbers.
-    pub(crate) numbers: Vec<NumberDfa>,
+    pub(crate) numbers: Vec<Arc<NumberDfa>>,
     /// Rules for strings by length. The first rule is [`FREE`].
     pub(crate) texts: Vec<TextRule>,
     /// Sets of strings, from `enum` and `const`.

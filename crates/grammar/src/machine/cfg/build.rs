@@ -13,12 +13,11 @@ use super::collapse::collapsed;
 use super::endless::endless;
 use super::merge::merged;
 use super::nfa::Nfa;
-use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
+use super::program::{ByteEdge, CallEdge, Dot, EmbeddedProgram, Program, Shortest, State};
 use super::simplify::{simplified, size};
 use crate::error::Kind;
 use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::ledger::Ledger;
-use crate::machine::Machine;
 use crate::{GrammarError, Limits};
 
 /// Determinisation may multiply the number of states of a rule by this factor, and may always
@@ -39,21 +38,28 @@ const NODE_BYTES: usize = 256;
 /// Memory charged for each state during the search for shortest texts, in bytes.
 const SEARCH_BYTES: usize = 96;
 
+const NEVER: Shortest = Shortest { len: Shortest::NEVER, first: 0 };
+
 /// Number of steps for each allowed edge that determinisation may spend on splitting byte ranges.
 const STEPS: usize = 8;
 
-pub(super) fn build(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Program, GrammarError> {
+pub(super) fn build(
+    rules: &Rules,
+    linked: &[(RuleId, &Program)],
+    limits: &Limits,
+    ledger: &Ledger,
+) -> Result<Program, GrammarError> {
     let parts: usize = rules.exprs.iter().map(parts).sum();
     ledger.spend(PART * parts)?;
     ledger.hold(2 * size_of::<Expr>() * parts)?;
     let exprs = collapsed(rules, limits);
     let held = ledger.held();
-    let built = build_from(&exprs, rules, limits, ledger);
+    let built = build_from(&exprs, rules, linked, limits, ledger);
     match built {
         // The rules may be smaller without inlining.
         Err(error) if error.is_limit() && !ledger.is_over() && exprs != rules.exprs => {
             ledger.release_to(held);
-            build_from(&rules.exprs, rules, limits, ledger)
+            build_from(&rules.exprs, rules, linked, limits, ledger)
         }
         built => built,
     }
@@ -62,17 +68,27 @@ pub(super) fn build(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<P
 fn build_from(
     exprs: &[Expr],
     rules: &Rules,
+    linked: &[(RuleId, &Program)],
     limits: &Limits,
     ledger: &Ledger,
 ) -> Result<Program, GrammarError> {
     let mut states: Vec<State> = Vec::new();
     let mut starts = Vec::with_capacity(exprs.len());
-    let mut schemas = Vec::with_capacity(rules.schemas.len());
+    let mut embedded = Vec::with_capacity(rules.schemas.len() + rules.texts.len());
     for (index, expr) in exprs.iter().enumerate() {
-        if let Some(embedded) = rules.schemas.get(&RuleId(index as u32)) {
+        let rule = RuleId(index as u32);
+        let schema = rules.schemas.get(&rule);
+        let schema = schema.map(|schema| EmbeddedProgram::Json(Arc::clone(&schema.program), schema.root));
+        let text = || rules.texts.get(&rule).map(|text| EmbeddedProgram::Text(Arc::clone(text)));
+        if let Some(program) = schema.or_else(text) {
             starts.push(Dot(states.len() as u32));
-            states.push(State { schema: Some(schemas.len() as u32), ..State::default() });
-            schemas.push((Arc::clone(&embedded.program), embedded.root));
+            states.push(State { embedded: Some(embedded.len() as u32), ..State::default() });
+            embedded.push(program);
+            continue;
+        }
+        if rules.linked.contains(&rule) {
+            // `append` replaces it.
+            starts.push(Dot(0));
             continue;
         }
         if *expr == Expr::empty() {
@@ -109,14 +125,50 @@ fn build_from(
         states.extend(automaton.into_iter().map(|state| shifted(state, offset)));
     }
     let (root, tokens) = (rules.root, rules.tokens.clone());
-    let (shortest, ranks) = (Vec::new(), Vec::new());
-    let mut program = Program { states, shortest, ranks, starts, root, schemas, tokens };
-    (program.shortest, program.ranks) = search(&program, limits, ledger)?;
+    let own = states.len();
+    let (shortest, ranks) = (vec![NEVER; own], vec![u32::MAX; own]);
+    let mut program = Program { states, shortest, ranks, starts, root, embedded, tokens };
+    for (rule, other) in linked {
+        append(&mut program, *rule, other, limits, ledger)?;
+    }
+    search(&mut program, own, limits, ledger)?;
     if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
         return Err(Kind::EmptyLanguage { rules: endless(rules) }.into());
     }
-    prune(&mut program);
+    prune(&mut program, own);
     Ok(program)
+}
+
+/// Appends the states and rules of `other`, whose root becomes the rule `rule`.
+fn append(
+    program: &mut Program,
+    rule: RuleId,
+    other: &Program,
+    limits: &Limits,
+    ledger: &Ledger,
+) -> Result<(), GrammarError> {
+    let len = program.states.len() + other.states.len();
+    if len > limits.states {
+        return Err(GrammarError::limit("automaton states", len, limits.states));
+    }
+    ledger.spend(other.states.len())?;
+    ledger.hold(bytes(&other.states) + SEARCH_BYTES / 2 * other.states.len())?;
+    let (first, rules) = (program.states.len() as u32, program.starts.len() as u32);
+    let (embedded, ranks) = (program.embedded.len() as u32, program.ranks.len() as u32);
+    program.states.extend(other.states.iter().map(|state| {
+        let mut state = shifted(state.clone(), first);
+        state.embedded = state.embedded.map(|index| index + embedded);
+        for edge in &mut state.calls {
+            edge.rule.0 += rules;
+        }
+        state
+    }));
+    program.starts.extend(other.starts.iter().map(|start| Dot(start.0 + first)));
+    program.starts[rule.index()] = Dot(other.start(other.root).0 + first);
+    program.embedded.extend(other.embedded.iter().cloned());
+    program.shortest.extend(&other.shortest);
+    program.ranks.extend(other.ranks.iter().map(|&rank| if rank == u32::MAX { rank } else { rank + ranks }));
+    Ok(())
 }
 
 fn shifted(mut state: State, offset: u32) -> State {
@@ -129,40 +181,35 @@ fn shifted(mut state: State, offset: u32) -> State {
     state
 }
 
-/// Removes the edges after which the end of the rule cannot be reached.
-fn prune(program: &mut Program) {
+/// Removes the edges of the first `own` states after which the end of the rule cannot be reached.
+fn prune(program: &mut Program, own: usize) {
     let dead: Vec<bool> = program.shortest.iter().map(|shortest| shortest.len == Shortest::NEVER).collect();
     let starts = &program.starts;
-    for state in &mut program.states {
+    for state in &mut program.states[..own] {
         state.bytes.retain(|edge| !dead[edge.target.index()]);
         state.calls.retain(|edge| !dead[edge.target.index()] && !dead[starts[edge.rule.index()].index()]);
     }
 }
 
-/// Finds the shortest text from every dot to the end of its rule. Returns these texts
-/// ([`Program::shortest`]), and the order in which they are found ([`Program::ranks`]).
+/// Finds the shortest text from each of the first `own` dots to the end of its rule. Sets these texts
+/// ([`Program::shortest`]), and the order in which they are found ([`Program::ranks`]). The texts of the
+/// other dots must be known.
 ///
 /// This is Knuth's generalisation of Dijkstra's algorithm. It settles each dot once, in order of
 /// the length of the text. A call edge is followed once the start of the called rule and the dot
 /// after the call are both settled.
-fn search(
-    program: &Program,
-    limits: &Limits,
-    ledger: &Ledger,
-) -> Result<(Vec<Shortest>, Vec<u32>), GrammarError> {
-    ledger.hold(program.states.len() * SEARCH_BYTES)?;
-    let never = Shortest { len: Shortest::NEVER, first: 0 };
-    let mut settled = vec![never; program.states.len()];
-    let mut ranks = vec![u32::MAX; program.states.len()];
-    let mut rank = 0;
-    let waiting = Waiting::new(program);
+fn search(program: &mut Program, own: usize, limits: &Limits, ledger: &Ledger) -> Result<(), GrammarError> {
+    ledger.hold(own * SEARCH_BYTES)?;
+    let mut settled = std::mem::take(&mut program.shortest);
+    let mut ranks = std::mem::take(&mut program.ranks);
+    let mut rank = ranks.len() as u32;
+    let waiting = Waiting::new(program, own);
     let mut open: BinaryHeap<Reverse<(u32, u32, u8)>> = BinaryHeap::new();
-    for (index, state) in program.states.iter().enumerate() {
+    for (index, state) in program.states[..own].iter().enumerate() {
         if state.accepting {
             open.push(Reverse((0, index as u32, 0)));
-        } else if let Some(schema) = state.schema {
-            let (schema, root) = &program.schemas[schema as usize];
-            let mut machine = schema.machine_of(*root);
+        } else if let Some(embedded) = state.embedded {
+            let mut machine = program.embedded[embedded as usize].machine();
             let start = machine.start();
             let (len, first) = (machine.closing_len(start), machine.closing_byte(start));
             open.push(Reverse((len, index as u32, first)));
@@ -196,7 +243,8 @@ fn search(
             }
         }
     }
-    Ok((settled, ranks))
+    (program.shortest, program.ranks) = (settled, ranks);
+    Ok(())
 }
 
 /// The edges that become usable when a dot is settled.
@@ -210,17 +258,21 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(program: &Program) -> Self {
-        let mut bytes = vec![Vec::new(); program.states.len()];
-        let mut calls = vec![Vec::new(); program.states.len()];
-        for (index, state) in program.states.iter().enumerate() {
+    /// Collects the edges among the first `own` states.
+    fn new(program: &Program, own: usize) -> Self {
+        let mut bytes = vec![Vec::new(); own];
+        let mut calls = vec![Vec::new(); own];
+        for (index, state) in program.states[..own].iter().enumerate() {
             let from = index as u32;
             for edge in &state.bytes {
                 bytes[edge.target.index()].push((from, edge.low));
             }
             for edge in &state.calls {
                 calls[edge.target.index()].push((from, *edge));
-                calls[program.start(edge.rule).index()].push((from, *edge));
+                // The text of a linked rule is known from the start.
+                if let Some(calls) = calls.get_mut(program.start(edge.rule).index()) {
+                    calls.push((from, *edge));
+                }
             }
         }
         Self { bytes, calls }

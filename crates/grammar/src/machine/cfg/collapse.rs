@@ -60,9 +60,8 @@ pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
 /// Removes the calls of rules that match only the empty text. Each such call would otherwise be an
 /// item in the rows of the machine.
 fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
-    let is_empty = |(at, expr): (usize, &Expr)| {
-        !rules.schemas.contains_key(&RuleId(at as u32)) && matches_empty_only(expr)
-    };
+    let is_empty =
+        |(at, expr): (usize, &Expr)| !rules.is_placeholder(RuleId(at as u32)) && matches_empty_only(expr);
     let empty: Vec<bool> = exprs.iter().enumerate().map(is_empty).collect();
     if empty.contains(&true) {
         for expr in exprs {
@@ -106,7 +105,7 @@ struct Collapser<'a> {
     depths: Vec<usize>,
     /// For each rule, the number of its calls. A call in a repetition counts once for each round.
     calls: Vec<usize>,
-    /// For each rule, whether it may be inlined, because it reaches no recursion.
+    /// For each rule, whether it may be inlined, because it reaches no recursion and is not sealed.
     regular: Vec<bool>,
     /// Number of states that inlining may still add. `tree_room` is the number of expression nodes
     /// that inlining may still add.
@@ -152,10 +151,10 @@ impl<'a> Collapser<'a> {
     /// processed before. `is_regular` is true if `rule` reaches no recursion.
     fn write_out(&mut self, rule: RuleId, is_regular: bool) {
         let at = rule.index();
-        if self.rules.schemas.contains_key(&rule) {
+        if self.rules.is_placeholder(rule) {
             return;
         }
-        self.regular[at] = is_regular;
+        self.regular[at] = is_regular && !self.rules.sealed.contains(&rule);
         let everything = |callee: usize| self.regular[callee];
         let mut often = FxHashSet::default();
         called(&self.exprs[at], 1, &mut |callee, times| {

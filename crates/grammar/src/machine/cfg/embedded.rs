@@ -1,39 +1,44 @@
-//! JSON texts inside a context-free grammar.
+//! Texts of other machines inside a context-free grammar.
 //!
-//! If a rule stands for the JSON texts of a schema, the JSON machine reads these texts. Each config
-//! of the JSON machine gets a [`Dot`], as if it were a state of an automaton. Rows handle such a
+//! If a rule stands for the JSON texts of a schema or for texts of bounded length, another machine reads
+//! these texts. Each config of that machine gets a [`Dot`], as if it were a state of an automaton. Rows handle such a
 //! dot like any other dot: an item combines the dot with a return.
 
-use std::sync::Arc;
+use std::cell::LazyCell;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::program::{Dot, Shortest};
+use super::program::{Dot, EmbeddedProgram, Shortest};
 use crate::ByteSet;
-use crate::ir::json::JsonProgram;
-use crate::ir::json::program::NodeId;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 
-/// The JSON machines of a grammar, one for each schema, and the dots that stand for their configs.
+/// The other machines of a grammar, one for each embedded program, and the dots that stand for their configs.
 pub(super) struct Embedded {
-    machines: Vec<Box<dyn Machine>>,
+    machines: Vec<LazyMachine>,
+    /// Indices of the machines that are created.
+    started: FxHashSet<u32>,
     /// `(machine, config)` of each dot, starting with dot [`FIRST`]. `machine` is an index into
     /// `machines`.
     places: Vec<(u32, Config)>,
     dots: FxHashMap<(u32, Config), Dot>,
 }
 
-/// The first dot that stands for a config of a JSON machine. The automata of a grammar have fewer
+/// A machine that is created when the first text begins. A grammar may have hundreds of schemas, and most
+/// outputs have texts of one or two.
+type LazyMachine = LazyCell<Box<dyn Machine>, Box<dyn FnOnce() -> Box<dyn Machine> + Send>>;
+
+/// The first dot that stands for a config of another machine. The automata of a grammar have fewer
 /// states than this.
 const FIRST: u32 = 1 << 31;
 
 impl Embedded {
-    pub(super) fn new(schemas: &[(Arc<JsonProgram>, NodeId)]) -> Self {
-        let machine = |(schema, root): &(Arc<JsonProgram>, NodeId)| -> Box<dyn Machine> {
-            Box::new(schema.machine_of(*root))
-        };
-        let machines = schemas.iter().map(machine);
-        Self { machines: machines.collect(), places: Vec::new(), dots: FxHashMap::default() }
+    pub(super) fn new(programs: &[EmbeddedProgram]) -> Self {
+        let machines = programs.iter().map(|program| -> LazyMachine {
+            let program = program.clone();
+            LazyCell::new(Box::new(move || program.machine()))
+        });
+        let started = FxHashSet::default();
+        Self { machines: machines.collect(), started, places: Vec::new(), dots: FxHashMap::default() }
     }
 
     pub(super) const fn holds(dot: Dot) -> bool {
@@ -42,7 +47,7 @@ impl Embedded {
 
     fn place(&self, dot: Dot) -> (&dyn Machine, Config) {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        (&*self.machines[machine as usize], config)
+        (&**self.machines[machine as usize], config)
     }
 
     fn dot(&mut self, machine: u32, config: Config) -> Option<Dot> {
@@ -55,11 +60,12 @@ impl Embedded {
         }))
     }
 
-    /// Returns the dot at the start of the JSON texts of a schema. `None` if the schema has no
+    /// Returns the dot at the start of the texts of an embedded program. `None` if there are no
     /// texts.
-    pub(super) fn start(&mut self, schema: u32) -> Option<Dot> {
-        let config = self.machines[schema as usize].start();
-        self.dot(schema, config)
+    pub(super) fn start(&mut self, index: u32) -> Option<Dot> {
+        self.started.insert(index);
+        let config = self.machines[index as usize].start();
+        self.dot(index, config)
     }
 
     pub(super) fn step(&mut self, dot: Dot, byte: u8) -> Option<Dot> {
@@ -121,6 +127,12 @@ impl Embedded {
         Some((self.dot(machine, other)?, bytes))
     }
 
+    pub(super) fn counterpart(&mut self, dot: Dot) -> Option<Dot> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        let other = self.machines[machine as usize].counterpart(config)?;
+        self.dot(machine, other)
+    }
+
     pub(super) fn without_names(&mut self, dot: Dot) -> Option<Dot> {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         let other = self.machines[machine as usize].without_names(config);
@@ -136,6 +148,6 @@ impl Embedded {
     /// Returns the approximate memory use, in bytes.
     pub(super) fn byte_len(&self) -> usize {
         let places = 3 * self.places.len() * size_of::<(u32, Config)>();
-        self.machines.iter().map(|machine| machine.byte_len()).sum::<usize>() + places
+        self.started.iter().map(|&machine| self.machines[machine as usize].byte_len()).sum::<usize>() + places
     }
 }

@@ -105,7 +105,7 @@ impl Search<'_> {
     }
 
     fn rule_ends(&mut self, rule: usize) -> Option<bool> {
-        if self.rules.schemas.contains_key(&RuleId(rule as u32)) {
+        if self.rules.is_placeholder(RuleId(rule as u32)) {
             return Some(true);
         }
         let rules = self.rules;

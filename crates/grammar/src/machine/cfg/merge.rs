@@ -46,7 +46,7 @@ pub(super) fn merged(states: Vec<State>) -> Vec<State> {
             accepting: state.accepting,
             bytes,
             calls: calls.collect(),
-            schema: state.schema,
+            embedded: state.embedded,
         });
     }
     result

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use crate::ir::expr::{RuleId, Rules};
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::NodeId;
+use crate::ir::text::TextProgram;
 use crate::ledger::Ledger;
+use crate::machine::Machine;
 use crate::machine::cfg::build;
+use crate::machine::text::TextMachine;
 use crate::tokens::TokenTerminal;
 use crate::{GrammarError, Limits};
 
@@ -18,6 +21,32 @@ pub(crate) struct Dot(pub(crate) u32);
 impl Dot {
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// A program for another machine.
+#[derive(Clone, Debug)]
+pub(crate) enum EmbeddedProgram {
+    /// JSON texts: a schema, and the node whose values the grammar contains.
+    Json(Arc<JsonProgram>, NodeId),
+    /// Texts of bounded length.
+    Text(Arc<TextProgram>),
+}
+
+impl EmbeddedProgram {
+    /// Creates the machine that reads the texts.
+    pub(crate) fn machine(&self) -> Box<dyn Machine> {
+        match self {
+            Self::Json(program, root) => Box::new(program.machine_of(*root)),
+            Self::Text(program) => Box::new(TextMachine::new(Arc::clone(program))),
+        }
+    }
+
+    fn shortest_text(&self) -> Vec<u8> {
+        match self {
+            Self::Json(program, root) => program.shortest_text_of(*root),
+            Self::Text(program) => program.shortest(),
+        }
     }
 }
 
@@ -43,9 +72,9 @@ pub(crate) struct State {
     pub(crate) accepting: bool,
     pub(crate) bytes: Vec<ByteEdge>,
     pub(crate) calls: Vec<CallEdge>,
-    /// Index into [`Program::schemas`] if the rest of the rule is a JSON text of a schema;
-    /// otherwise `None`.
-    pub(crate) schema: Option<u32>,
+    /// Index into [`Program::embedded`] if another machine reads the rest of the rule; otherwise
+    /// `None`.
+    pub(crate) embedded: Option<u32>,
 }
 
 impl State {
@@ -57,7 +86,7 @@ impl State {
 
     /// Reports whether more text of the rule may follow.
     pub(crate) const fn goes_on(&self) -> bool {
-        !self.bytes.is_empty() || !self.calls.is_empty() || self.schema.is_some()
+        !self.bytes.is_empty() || !self.calls.is_empty() || self.embedded.is_some()
     }
 }
 
@@ -86,8 +115,8 @@ pub(crate) struct Program {
     /// The start dot of each rule.
     pub(crate) starts: Vec<Dot>,
     pub(crate) root: RuleId,
-    /// Embedded schemas, each with the node whose values the grammar contains.
-    pub(crate) schemas: Vec<(Arc<JsonProgram>, NodeId)>,
+    /// Programs of the texts that other machines read.
+    pub(crate) embedded: Vec<EmbeddedProgram>,
     pub(crate) tokens: Vec<TokenTerminal>,
 }
 
@@ -97,7 +126,21 @@ impl Program {
     /// # Errors
     /// Returns an error if the root rule matches no finite text, or if the automata exceed a limit.
     pub(crate) fn new(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Self, GrammarError> {
-        build::build(rules, limits, ledger)
+        Self::with_linked(rules, &[], limits, ledger)
+    }
+
+    /// Compiles `rules`. Each rule in `linked` is the root of a compiled program, which becomes a part
+    /// of the result. Both must spell their token terminals in the same way.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`Program::new`].
+    pub(crate) fn with_linked(
+        rules: &Rules,
+        linked: &[(RuleId, &Self)],
+        limits: &Limits,
+        ledger: &Ledger,
+    ) -> Result<Self, GrammarError> {
+        build::build(rules, linked, limits, ledger)
     }
 
     pub(crate) fn state(&self, dot: Dot) -> &State {
@@ -137,9 +180,8 @@ impl Program {
             };
             if let Some(edge) = state.calls.iter().find(is_call) {
                 open.extend([edge.target, self.start(edge.rule)]);
-            } else if let Some(schema) = state.schema {
-                let (schema, root) = &self.schemas[schema as usize];
-                text.extend(schema.shortest_text_of(*root));
+            } else if let Some(embedded) = state.embedded {
+                text.extend(self.embedded[embedded as usize].shortest_text());
             }
         }
     }

@@ -27,7 +27,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::class_run::ClassRun;
 use super::embedded::Embedded;
 use super::frames::Frames;
-use super::program::{Dot, Program, Shortest};
+use super::program::{Dot, EmbeddedProgram, Program, Shortest};
 use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
 use super::worklist::Worklist;
 use crate::ir::expr::RuleId;
@@ -183,7 +183,7 @@ impl CfgMachine {
         let closing = Shortest { len: 0, first: 0 };
         let output_end = Return { callers: Box::new([]), closing, circle: OUTPUT_END };
         Self {
-            embedded: Embedded::new(&program.schemas),
+            embedded: Embedded::new(&program.embedded),
             program,
             rows: Vec::new(),
             returns: vec![output_end],
@@ -278,7 +278,7 @@ impl CfgMachine {
             }
             let program = &*self.program;
             let state = program.state(item.dot);
-            if let Some(dot) = state.schema.and_then(|schema| self.embedded.start(schema)) {
+            if let Some(dot) = state.embedded.and_then(|index| self.embedded.start(index)) {
                 items.push(Item { dot, returns: item.returns });
             }
             // A rule that ends at once and returns to this row is nullable. Its callers move past
@@ -429,7 +429,13 @@ impl Machine for CfgMachine {
     }
 
     fn strings(&self) -> Option<Profile> {
-        self.program.schemas.first().map(|(schema, _)| schema.profile)
+        let profile = |embedded: &EmbeddedProgram| match embedded {
+            EmbeddedProgram::Json(schema, _) => Some(schema.profile),
+            EmbeddedProgram::Text(_) => None,
+        };
+        let embedded = &self.program.embedded;
+        // Without JSON, the tables of any profile serve to walk over the texts.
+        embedded.iter().find_map(profile).or((!embedded.is_empty()).then_some(Profile::Generate))
     }
 
     fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
@@ -465,6 +471,17 @@ impl Machine for CfgMachine {
         let item = self.lone_embedded(config)?;
         let (other, bytes) = self.embedded.equivalent_config(item.dot)?;
         Some(EquivalentConfig { other: self.with_dot(item, Some(other)), bytes })
+    }
+
+    fn counterpart(&mut self, config: Config) -> Option<Config> {
+        if let Some(item) = self.lone_embedded(config) {
+            let other = self.embedded.counterpart(item.dot)?;
+            return Some(self.with_dot(item, Some(other)));
+        }
+        // A space leads back into a text.
+        let next = self.step(config, b' ');
+        let is_text = next != Config::DEAD && next != config && self.step(next, b' ') == next;
+        is_text.then_some(next)
     }
 
     fn without_names(&mut self, config: Config) -> Config {

@@ -137,7 +137,7 @@ impl Solver<'_> {
         if let Some(&known) = self.automata.get(&draft.numbers) {
             return Ok(known);
         }
-        let automaton = NumberDfa::new(&draft.numbers, self.program.profile, &self.ledger);
+        let automaton = NumberDfa::shared(&draft.numbers, self.program.profile, &self.ledger);
         let automaton = automaton.map_err(|error| self.number_error(error, draft))?;
         let id = automaton.as_ref().map(|_| self.program.numbers.len() as u32);
         self.program.numbers.extend(automaton);

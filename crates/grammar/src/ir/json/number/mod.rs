@@ -18,6 +18,8 @@ mod rule;
 mod scientific;
 mod walk;
 
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 pub(crate) use normal::normalize;
 pub(crate) use rule::{Bound, Multiple, NumberForm, NumberRule};
 use rustc_hash::FxHashMap;
@@ -36,6 +38,23 @@ const GENERATED_DIGITS: usize = 15;
 
 /// Maximum number of pairs of a base state and a remainder.
 const PAIRS: usize = 1 << 21;
+
+/// Maximum number of automata that are kept for later schemas. The automata take at most 16 MiB together.
+const SHARED: usize = 256;
+/// Maximum number of pairs of a kept automaton.
+const SHARED_PAIRS: usize = 1 << 10;
+/// Maximum number of rules of a kept automaton.
+const SHARED_RULES: usize = 16;
+
+type Key = (Vec<NumberRule>, Profile);
+
+/// A kept automaton, with the work and memory that building it took.
+#[derive(Clone)]
+struct Known {
+    dfa: Option<Arc<NumberDfa>>,
+    work: usize,
+    bytes: usize,
+}
 
 /// An automaton over the bytes of a number. Its states are pairs of a base state and a remainder.
 /// The index of a pair is the base state times the modulus, plus the remainder. Pair 0 is the
@@ -119,13 +138,41 @@ pub(crate) enum NumberError {
 }
 
 impl NumberDfa {
-    /// Creates the automaton of the numbers that satisfy at least one of `rules`. Returns `None` if
+    /// Returns the automaton of the numbers that satisfy at least one of `rules`. Returns `None` if
     /// there are no such numbers.
-    pub(crate) fn new(
+    ///
+    /// Schemas repeat few rules, so small automata are built once per process. Each use charges the
+    /// ledger as if the automaton was new.
+    pub(crate) fn shared(
         rules: &[NumberRule],
         profile: Profile,
         ledger: &Ledger,
-    ) -> Result<Option<Self>, NumberError> {
+    ) -> Result<Option<Arc<Self>>, NumberError> {
+        static KNOWN: LazyLock<Mutex<FxHashMap<Key, Known>>> = LazyLock::new(Mutex::default);
+        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (rules.to_vec(), profile);
+        let known = lock().get(&key).cloned();
+        if let Some(Known { dfa, work, bytes }) = known {
+            ledger.note(work);
+            return if ledger.hold(bytes).is_err() { Err(NumberError::Ledger) } else { Ok(dfa) };
+        }
+        let (work, bytes) = (ledger.worked(), ledger.held());
+        let dfa = Self::new(rules, profile, ledger)?.map(Arc::new);
+        let (work, bytes) = (ledger.worked().saturating_sub(work), ledger.held().saturating_sub(bytes));
+        let len = dfa.as_ref().map_or(0, |dfa| dfa.len().max(dfa.rows.len()));
+        if len <= SHARED_PAIRS && rules.len() <= SHARED_RULES {
+            let mut all = lock();
+            if all.len() >= SHARED {
+                all.clear();
+            }
+            all.insert(key, Known { dfa: dfa.clone(), work, bytes });
+        }
+        Ok(dfa)
+    }
+
+    /// Creates the automaton of the numbers that satisfy at least one of `rules`. Returns `None` if
+    /// there are no such numbers.
+    fn new(rules: &[NumberRule], profile: Profile, ledger: &Ledger) -> Result<Option<Self>, NumberError> {
         let (spans, residues) = spans(rules, profile, ledger)?;
         let mut base = Base::new(&spans, ledger)?;
         if residues.modulus > 1 {

@@ -1,6 +1,7 @@
 //! Rules for values in a [notation](crate::Notation) other than JSON.
 
 use std::rc::Rc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -11,6 +12,7 @@ use crate::argument_types::{ArgumentTypes, ValueType, ValueTypes};
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::ir::json::program::{FREE, JsonProgram, LanguageRule, Node, NodeId, ObjectRule, TextRule};
+use crate::ir::text::{TextProgram, TextState};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa};
@@ -59,6 +61,8 @@ pub(crate) enum Strings {
 pub(crate) struct Written {
     pub(crate) rules: Rules,
     pub(crate) embedded: Vec<Embedded>,
+    /// The rules that match raw strings.
+    pub(crate) texts: FxHashMap<RuleId, Arc<TextProgram>>,
 }
 
 /// A rule that matches the JSON texts of a node's arrays or objects.
@@ -82,8 +86,26 @@ pub(super) struct Notated<'p> {
     types: &'p ArgumentTypes,
     ledger: &'p Rc<Ledger>,
     embedded: Vec<Embedded>,
-    /// Automata of the allowed strings, by level and by the types whose texts are left out.
-    allowed: FxHashMap<(usize, ValueTypes, bool), Rc<Automaton>>,
+    /// The rules for raw strings, by what they match.
+    texts: FxHashMap<RawText, (RuleId, Arc<TextProgram>)>,
+    /// Automata of the allowed strings, by level, by the types whose texts are left out, and by the text
+    /// that follows.
+    allowed: FxHashMap<(usize, ValueTypes, Option<String>), Rc<Automaton>>,
+}
+
+/// What the program of raw strings depends on: the texts that they must not contain, the types that they
+/// must not read like, their least and greatest length, and the text after them.
+type TextKey = (Vec<String>, ValueTypes, (u32, Option<u32>), String);
+
+/// The raw strings of a level with a length within `min..=max`, followed by the text `lead`. Strings that
+/// read like a value of a type in `rivals` are left out.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct RawText {
+    level: usize,
+    rivals: ValueTypes,
+    min: u32,
+    max: Option<u32>,
+    lead: String,
 }
 
 impl JsonProgram {
@@ -100,7 +122,14 @@ impl JsonProgram {
         limits: &Limits,
         ledger: &Rc<Ledger>,
     ) -> Result<Written, GrammarError> {
-        let notated = Notated { levels, types, ledger, embedded: Vec::new(), allowed: FxHashMap::default() };
+        let notated = Notated {
+            levels,
+            types,
+            ledger,
+            embedded: Vec::new(),
+            texts: FxHashMap::default(),
+            allowed: FxHashMap::default(),
+        };
         let mut writer = Writer::new(self, limits, Some(notated));
         let root = writer.rule("arguments");
         let mut ways = Vec::new();
@@ -110,13 +139,16 @@ impl JsonProgram {
         }
         writer.define(root, alternatives(ways))?;
         writer.write_nodes()?;
-        let embedded = writer.notated.take().map(|notated| notated.embedded).unwrap_or_default();
-        let fixed = embedded.iter().map(|embedded| embedded.rule).collect();
+        let notated = writer.notated.take();
+        let (embedded, texts) = notated.map(|notated| (notated.embedded, notated.texts)).unwrap_or_default();
+        let rules_of_texts = texts.values().map(|(rule, _)| *rule);
+        let fixed = embedded.iter().map(|embedded| embedded.rule).chain(rules_of_texts).collect();
         let (rules, ids) = writer.finish(root, &fixed);
         let embedded = embedded
             .into_iter()
             .filter_map(|embedded| Some(Embedded { rule: *ids.get(&embedded.rule)?, ..embedded }));
-        Ok(Written { rules, embedded: embedded.collect() })
+        let texts = texts.into_values().filter_map(|(rule, text)| Some((*ids.get(&rule)?, text)));
+        Ok(Written { rules, embedded: embedded.collect(), texts: texts.collect() })
     }
 }
 
@@ -302,11 +334,16 @@ impl<'p> Writer<'p> {
         let program = self.program;
         let mut ways = Vec::new();
         for &text in &node.texts {
+            let TextRule { min, max } = program.texts[text as usize];
+            if matches!(level.strings, Strings::Raw { .. }) {
+                let lead = lead.to_owned();
+                ways.push(self.raw_text(RawText { level: index, rivals, min, max, lead })?);
+                continue;
+            }
             if text == FREE {
                 ways.push(self.any_string(index, rivals, lead)?);
                 continue;
             }
-            let TextRule { min, max } = program.texts[text as usize];
             let lengths = Automaton::of_length(min, max, self.limit.min(PARTS))?;
             ways.push(self.strings_of(&lengths, rivals, lead, rule)?);
         }
@@ -351,6 +388,65 @@ impl<'p> Writer<'p> {
         let expr = self.write(&automaton, rule, chars)?;
         self.define(rule, expr)?;
         Ok(Expr::Rule(rule))
+    }
+
+    /// Returns a reference to the rule for raw strings and the text after them.
+    fn raw_text(&mut self, text: RawText) -> Result<Expr, GrammarError> {
+        let known = self.notated.as_ref().and_then(|notated| notated.texts.get(&text));
+        if let Some(&(rule, _)) = known {
+            return Ok(Expr::Rule(rule));
+        }
+        let program = self.raw_program(&text)?;
+        let rule = self.rule("text");
+        self.spend(1)?;
+        if let Some(notated) = &mut self.notated {
+            notated.texts.insert(text, (rule, program));
+        }
+        Ok(Expr::Rule(rule))
+    }
+
+    /// Returns the program for raw strings and the text after them.
+    ///
+    /// The strings of most tools have the same programs, so small programs are built once per process.
+    fn raw_program(&mut self, text: &RawText) -> Result<Arc<TextProgram>, GrammarError> {
+        /// Maximum number of programs that are kept for later schemas, and their maximum size in bytes.
+        const SHARED: (usize, usize) = (256, 1 << 15);
+        static KNOWN: LazyLock<Mutex<FxHashMap<TextKey, Arc<TextProgram>>>> = LazyLock::new(Mutex::default);
+        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let RawText { level, rivals, min, max, lead } = text;
+        let avoid = self.avoided(*level).to_vec();
+        let key = (avoid, *rivals, (*min, *max), lead.clone());
+        if let Some(known) = lock().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        // One automaton for the string and the text after it decides every byte.
+        let automaton = self.allowed(*level, *rivals, Some(lead))?;
+        let states = automaton.states.iter().map(|state| TextState {
+            edges: state.edges.iter().map(|&(to, range)| (to as u32, range)).collect(),
+            ends: state.ends,
+        });
+        let len = lead.chars().count() as u32;
+        let lengths = (min.saturating_add(len), max.map(|max| max.saturating_add(len)));
+        let none = || GrammarError::notation("every string of its length contains the text after the value");
+        let ledger = self.notated.as_ref().ok_or_else(none)?.ledger;
+        let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, ledger)?;
+        let program = Arc::new(program.ok_or_else(none)?);
+        if program.byte_len() <= SHARED.1 {
+            let mut known = lock();
+            if known.len() >= SHARED.0 {
+                known.clear();
+            }
+            known.insert(key, Arc::clone(&program));
+        }
+        Ok(program)
+    }
+
+    /// Returns the texts that the strings of a level must not contain.
+    fn avoided(&self, level: usize) -> &'p [String] {
+        match self.level_at(level).map(|level| &level.strings) {
+            Some(Strings::Raw { avoid } | Strings::Quoted { avoid, .. }) => avoid,
+            Some(Strings::Python) | None => &[],
+        }
     }
 
     /// Returns an expression for the strings of an automaton that are allowed, followed by `lead`.
@@ -417,13 +513,9 @@ impl<'p> Writer<'p> {
         rivals: ValueTypes,
         lead: Option<&str>,
     ) -> Result<Rc<Automaton>, GrammarError> {
-        let none: &[String] = &[];
-        let avoid = match self.level_at(level).map(|level| &level.strings) {
-            Some(Strings::Raw { avoid } | Strings::Quoted { avoid, .. }) => avoid,
-            Some(Strings::Python) | None => none,
-        };
+        let avoid = self.avoided(level);
         let Some(notated) = &mut self.notated else { return Ok(Rc::default()) };
-        let key = (level, rivals, lead.is_some());
+        let key = (level, rivals, lead.map(str::to_owned));
         if let Some(known) = notated.allowed.get(&key) {
             return Ok(Rc::clone(known));
         }

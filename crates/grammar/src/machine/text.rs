@@ -1,0 +1,350 @@
+//! The machine for the texts of an automaton.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Config, Machine, Tolerance};
+use crate::ByteSet;
+use crate::ir::text::{NONE, TextProgram};
+
+/// Maximum number of characters for which a [`Tolerance`] is told. Few tokens are longer.
+const LONG: u32 = 24;
+
+/// A machine that reads one text of a [`TextProgram`].
+pub(crate) struct TextMachine {
+    program: Arc<TextProgram>,
+    places: Vec<Place>,
+    ids: FxHashMap<Place, Config>,
+}
+
+/// A place in a text, possibly inside of a character.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    state: u32,
+    /// Number of characters so far.
+    length: u32,
+    /// The bits of a character's bytes so far. Zero between two characters.
+    bits: u32,
+    /// Number of bytes of the character that are still to come.
+    left: u8,
+    /// Number of bytes of the character. Zero between two characters.
+    bytes: u8,
+}
+
+impl TextMachine {
+    pub(crate) fn new(program: Arc<TextProgram>) -> Self {
+        Self { program, places: Vec::new(), ids: FxHashMap::default() }
+    }
+
+    fn intern(&mut self, place: Place) -> Config {
+        *self.ids.entry(place).or_insert_with(|| {
+            self.places.push(place);
+            Config(self.places.len() as u32 - 1)
+        })
+    }
+
+    fn place(&self, config: Config) -> Place {
+        self.places[config.index()]
+    }
+
+    /// Returns the place after the code point `c`.
+    fn after(&self, place: Place, c: u32) -> Option<Place> {
+        let (state, length) = self.program.step(place.state, place.length, char::from_u32(c)?)?;
+        Some(Place::between(state, length))
+    }
+}
+
+impl Place {
+    const fn between(state: u32, length: u32) -> Self {
+        Self { state, length, bits: 0, left: 0, bytes: 0 }
+    }
+
+    /// Returns the place after `byte` if the character is not complete then. `None` if no character has
+    /// such bytes.
+    fn within(self, byte: u8) -> Option<Self> {
+        if self.left > 0 {
+            let is_more = byte & 0xc0 == 0x80;
+            return is_more.then_some(Self {
+                bits: self.bits << 6 | u32::from(byte & 0x3f),
+                left: self.left - 1,
+                ..self
+            });
+        }
+        let (bits, left) = match byte {
+            0xc2..=0xdf => (byte & 0x1f, 1),
+            0xe0..=0xef => (byte & 0x0f, 2),
+            0xf0..=0xf4 => (byte & 0x07, 3),
+            _ => return None,
+        };
+        Some(Self { bits: bits.into(), left, bytes: left + 1, ..self })
+    }
+
+    /// Returns the range of the code points that begin with the bytes so far.
+    const fn range(self) -> (u32, u32) {
+        let shift = 6 * self.left as u32;
+        let (low, high) = (self.bits << shift, (self.bits << shift) + ((1 << shift) - 1));
+        // Longer spellings of a code point are not UTF-8.
+        let least = match self.bytes {
+            0 => 0,
+            2 => 0x80,
+            3 => 0x800,
+            _ => 0x1_0000,
+        };
+        (if low > least { low } else { least }, high)
+    }
+}
+
+impl Machine for TextMachine {
+    fn start(&mut self) -> Config {
+        let place = Place::between(self.program.start, 0);
+        self.intern(place)
+    }
+
+    fn step(&mut self, config: Config, byte: u8) -> Config {
+        let place = self.place(config);
+        let next = if place.left == 0 && byte.is_ascii() {
+            self.after(place, byte.into())
+        } else {
+            // Inside of a character, states with the same wide characters are one.
+            let state = self.program.beyond_ascii(place.state);
+            Place { state, ..place }.within(byte).and_then(|within| match within.left {
+                0 if within.range().0 == within.bits => self.after(place, within.bits),
+                0 => None,
+                _ => self.program.nearest(within.state, within.length, within.range()).map(|_| within),
+            })
+        };
+        next.map_or(Config::DEAD, |next| self.intern(next))
+    }
+
+    fn accepting(&self, config: Config) -> bool {
+        let place = self.place(config);
+        place.left == 0 && self.program.ends(place.state, place.length)
+    }
+
+    fn closing_len(&self, config: Config) -> u32 {
+        let place = self.place(config);
+        if place.left == 0 {
+            return self.program.closing(place.state, place.length);
+        }
+        let nearest = self.program.nearest(place.state, place.length, place.range());
+        nearest.map_or(NONE, |(_, rest)| rest + u32::from(place.left))
+    }
+
+    fn closing_byte(&self, config: Config) -> u8 {
+        let place = self.place(config);
+        let within = if place.left == 0 { (0, u32::MAX) } else { place.range() };
+        let Some((first, _)) = self.program.nearest(place.state, place.length, within) else { return 0 };
+        let mut buffer = [0; 4];
+        let bytes = first.encode_utf8(&mut buffer).as_bytes();
+        bytes[usize::from(place.bytes - place.left)]
+    }
+
+    fn closing(&mut self, config: Config) -> Vec<u8> {
+        let place = self.place(config);
+        if place.left == 0 {
+            return self.program.rest(place.state, place.length);
+        }
+        let mut text = Vec::new();
+        let nearest = self.program.nearest(place.state, place.length, place.range());
+        if let Some((first, _)) = nearest
+            && let Some((state, length)) = self.program.step(place.state, place.length, first)
+        {
+            let mut buffer = [0; 4];
+            let bytes = first.encode_utf8(&mut buffer).as_bytes();
+            text.extend(&bytes[usize::from(place.bytes - place.left)..]);
+            text.extend(self.program.rest(state, length));
+        }
+        text
+    }
+
+    fn plausible(&self, config: Config) -> ByteSet {
+        let place = self.place(config);
+        let mut bytes = ByteSet::default();
+        if place.left > 0 {
+            bytes.insert_range(0x80, 0xbf);
+            return bytes;
+        }
+        for edge in &self.program.state(place.state).edges {
+            if self.program.closing_over(edge, place.length) == NONE {
+                continue;
+            }
+            let (low, high) = edge.1;
+            if low < 0x80 {
+                bytes.insert_range(low as u8, high.min(0x7f) as u8);
+            }
+            if high >= 0x80 {
+                bytes.insert_range(lead(low.max(0x80)), lead(high));
+            }
+        }
+        bytes
+    }
+
+    fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
+        let Place { state: at, length, left, .. } = self.place(config);
+        let state = self.program.state(at);
+        if left > 0 || state.ends {
+            return None;
+        }
+        let mut class = ByteSet::default();
+        let mut wide = 0;
+        for &(_, (low, high)) in state.edges.iter().filter(|edge| edge.0 == at) {
+            if low < 0x80 {
+                class.insert_range(low as u8, high.min(0x7f) as u8);
+            }
+            wide += (high + 1).saturating_sub(low.max(0x80));
+        }
+        if wide >= WIDE {
+            class.insert_range(0x80, u8::MAX);
+        }
+        let (mut chars, mut last) = (0, length);
+        while chars < LONG {
+            let Some(next) = self.program.next_length(last) else { break };
+            if self.program.closing(at, next) == NONE {
+                break;
+            }
+            (chars, last) = (chars + 1, next);
+        }
+        if chars == 0 || class.is_empty() {
+            return None;
+        }
+        let exits = self.plausible(config) & !class;
+        let ends = chars < LONG;
+        let chars = if self.program.is_endless() { u32::MAX } else { chars };
+        Some(Tolerance { class, chars, exits, ends, accepting: Some(false) })
+    }
+
+    fn counterpart(&mut self, config: Config) -> Option<Config> {
+        let place = self.place(config);
+        let next =
+            self.after(place, ' '.into()).filter(|next| place.left == 0 && next.state != place.state)?;
+        let returns = self.program.step(next.state, place.length, ' ')?.0 == next.state;
+        returns.then(|| self.intern(Place::between(next.state, place.length)))
+    }
+
+    fn tells_tolerance(&self, _config: Config) -> bool {
+        true
+    }
+
+    fn byte_len(&self) -> usize {
+        self.places.len() * 4 * size_of::<Place>()
+    }
+}
+
+/// Number of characters beyond ASCII.
+const WIDE: u32 = 0x11_0000 - 0x80 - 0x800;
+
+/// Returns the first byte of the code point `c` in UTF-8, which is not ASCII.
+const fn lead(c: u32) -> u8 {
+    match c {
+        0..0x800 => 0xc0 | (c >> 6) as u8,
+        0x800..0x1_0000 => 0xe0 | (c >> 12) as u8,
+        _ => 0xf0 | (c >> 18) as u8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::ir::text::TextState;
+    use crate::ledger::Ledger;
+
+    /// Bytes that occur in the texts of the tests, and bytes that do not.
+    const BYTES: [u8; 12] = [b'a', b'<', b'x', 0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xed, 0xa0, 0xf0, 0x80];
+
+    /// Texts of `a`, `é`, `€` and `<` in which no `<` follows a `<`, and after which an `x` follows.
+    fn states() -> Vec<TextState> {
+        let of = |c: char| (c.into(), c.into());
+        let text = |others: &[(u32, (u32, u32))]| {
+            let edges =
+                [(0, of('a')), (0, of('é')), (0, (0x20a0, 0xd7ff)), (0, (0xe000, 0xffff)), (2, of('x'))];
+            TextState { edges: edges.into_iter().chain(others.iter().copied()).collect(), ends: false }
+        };
+        vec![text(&[(1, of('<'))]), text(&[]), TextState { edges: Vec::new(), ends: true }]
+    }
+
+    fn is_text(bytes: &[u8], (min, max): (u32, Option<u32>)) -> bool {
+        let Ok(text) = std::str::from_utf8(bytes) else { return false };
+        let length = text.chars().count() as u32;
+        let Some(text) = text.strip_suffix('x') else { return false };
+        length >= min
+            && max.is_none_or(|max| length <= max)
+            && !text.contains("<<")
+            && text.chars().all(|c| matches!(c, 'a' | 'é' | '<' | '\u{20a0}'..='\u{ffff}'))
+    }
+
+    /// Walks all texts of `BYTES` up to a length, and checks the machine against `is_text`.
+    fn walk(machine: &mut TextMachine, config: Config, text: &mut Vec<u8>, bounds: (u32, Option<u32>)) {
+        assert_eq!(machine.accepting(config), is_text(text, bounds), "{text:x?}");
+        let closing = machine.closing(config);
+        assert_eq!(closing.len() as u32, machine.closing_len(config), "{text:x?}");
+        assert!(is_text(&[text.as_slice(), &closing].concat(), bounds), "{text:x?} and {closing:x?}");
+        assert!(closing.is_empty() || closing[0] == machine.closing_byte(config), "{text:x?}");
+        if text.len() == 5 {
+            return;
+        }
+        for byte in BYTES {
+            let next = machine.step(config, byte);
+            text.push(byte);
+            if next == Config::DEAD {
+                // Nothing of the right length and within the bytes of the test follows.
+                assert!(!extends(text, 3, bounds), "{text:x?}");
+            } else {
+                assert!(machine.plausible(config).contains(byte), "{text:x?}");
+                walk(machine, next, text, bounds);
+            }
+            text.pop();
+        }
+    }
+
+    fn extends(text: &mut Vec<u8>, more: usize, bounds: (u32, Option<u32>)) -> bool {
+        is_text(text, bounds)
+            || more > 0
+                && BYTES.into_iter().any(|byte| {
+                    text.push(byte);
+                    let found = extends(text, more - 1, bounds);
+                    text.pop();
+                    found
+                })
+    }
+
+    #[test]
+    fn reads_exactly_the_texts_of_the_right_length() {
+        let limits = Limits::default();
+        for bounds in [(0, None), (0, Some(1)), (2, Some(3)), (3, None), (0, Some(4)), (4, Some(4))] {
+            let ledger = Ledger::new(&limits);
+            let program = TextProgram::new(states(), 0, bounds, &ledger).expect("small").expect("a text");
+            assert!(is_text(&program.shortest(), bounds));
+            let mut machine = TextMachine::new(Arc::new(program));
+            let start = machine.start();
+            walk(&mut machine, start, &mut Vec::new(), bounds);
+        }
+        let ledger = Ledger::new(&limits);
+        let none = TextProgram::new(states(), 0, (0, Some(0)), &ledger).expect("small");
+        assert!(none.is_none());
+        assert!(TextProgram::new(states(), 0, (0, Some(1 << 30)), &ledger).is_err());
+    }
+
+    #[test]
+    fn tells_the_characters_that_keep_a_state() {
+        let limits = Limits::default();
+        let any = |c: char| (c.into(), c.into());
+        let states = vec![
+            TextState { edges: vec![(0, (0, 0x3b)), (1, any('<')), (0, (0x3d, 0x10_ffff))], ends: false },
+            TextState { edges: vec![(2, any('/')), (0, (0, 0x2e)), (0, (0x30, 0x10_ffff))], ends: false },
+            TextState { edges: Vec::new(), ends: true },
+        ];
+        let ledger = Ledger::new(&limits);
+        for (max, chars, ends) in [(Some(7), 5, true), (Some(100), LONG, false), (None, u32::MAX, false)] {
+            let program =
+                TextProgram::new(states.clone(), 0, (0, max), &ledger).expect("small").expect("a text");
+            let mut machine = TextMachine::new(Arc::new(program));
+            let start = machine.start();
+            let tolerance = machine.tolerance(start).expect("most characters");
+            assert_eq!((tolerance.chars, tolerance.ends), (chars, ends));
+            assert!(tolerance.class.contains(b'a') && tolerance.class.contains(0xff));
+            assert!(!tolerance.class.contains(b'<') && tolerance.exits.contains(b'<'));
+        }
+    }
+}
