@@ -6,11 +6,13 @@
 
 use std::cell::LazyCell;
 
+use formwork_vocab::TokenId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::program::{Dot, EmbeddedProgram, Shortest};
 use crate::ByteSet;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
+use crate::mask::named_tokens::NamedTokens;
 
 /// The other machines of a grammar, one for each embedded program, and the dots that stand for their configs.
 pub(super) struct Embedded {
@@ -137,6 +139,11 @@ impl Embedded {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         let other = self.machines[machine as usize].without_names(config);
         self.dot(machine, other)
+    }
+
+    pub(super) fn add_repeating(&self, dot: Dot, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        let (machine, config) = self.place(dot);
+        machine.add_repeating(config, named, tokens);
     }
 
     /// Returns a shortest completion of the JSON text.

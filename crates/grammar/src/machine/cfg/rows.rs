@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use formwork_vocab::TokenId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::class_run::ClassRun;
@@ -33,6 +34,7 @@ use super::worklist::Worklist;
 use crate::ir::expr::RuleId;
 use crate::machine::hashed::Hashed;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Text, Tolerance};
+use crate::mask::named_tokens::NamedTokens;
 use crate::{ByteSet, GrammarError, Profile};
 
 /// A position in a rule, and the callers that resume when the rule ends.
@@ -490,6 +492,19 @@ impl Machine for CfgMachine {
             Some(dot) if dot != item.dot => self.with_dot(item, Some(dot)),
             _ => config,
         }
+    }
+
+    fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        for item in &self.rows[config.index()].items {
+            if Embedded::holds(item.dot) {
+                self.embedded.add_repeating(item.dot, named, tokens);
+            } else {
+                // A JSON text may begin within a token.
+                tokens.extend(named.whole.all());
+            }
+        }
+        tokens.sort_unstable();
+        tokens.dedup();
     }
 
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
