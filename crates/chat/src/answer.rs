@@ -44,14 +44,16 @@ impl ChatFormat {
         let gaps = Part::Choices(["", "\n", "\n\n"].map(str::to_owned).to_vec());
         let until_closed = || {
             let (trigger, rest) = tags.close.trigger()?;
-            let then = Part::sequence([rest.part(), gaps]);
+            let then = Part::sequence([rest.part(), gaps.clone()]);
             Some(Part::Text { triggers: vec![(trigger, then)], may_end: false })
         };
         let thinks = match thoughts {
             Thoughts::None => return Some(body),
             Thoughts::Begun => until_closed()?,
             Thoughts::Possible => {
-                Part::OneOf(vec![Part::literal(""), Part::sequence([tags.open.part(), until_closed()?])])
+                let mut ways = vec![Part::literal(""), Part::sequence([tags.open.part(), until_closed()?])];
+                ways.extend(tags.closes_alone.then(|| Part::sequence([tags.close.part(), gaps.clone()])));
+                Part::OneOf(ways)
             }
         };
         Some(Part::sequence([thinks, body]))
@@ -105,7 +107,7 @@ impl CallFormat {
         let item = tools.tools.iter().map(|tool| {
             let arguments = match &self.arguments {
                 Arguments::Json => arguments(tool),
-                Arguments::Members(members) => members.part(tool),
+                Arguments::Members { layout, notation } => layout.part(notation, tool),
             };
             Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments])
         });

@@ -41,6 +41,8 @@ pub(crate) struct CallFormat {
 pub(crate) struct Tags {
     pub(crate) open: Marked,
     pub(crate) close: Marked,
+    /// True if an answer without thoughts begins with the closing tag.
+    pub(crate) closes_alone: bool,
 }
 
 /// Presence of thoughts at the start of an answer.
@@ -62,6 +64,15 @@ impl ChatFormat {
         let ends: Vec<String> =
             vocabulary.ends().iter().map(spelling).filter(|end| !end.is_empty()).collect();
         let probe = Probe::new(template, &ends);
+        let mut thoughts = thoughts(&probe, template.source(), &controls);
+        let before_words = probe.before_words().unwrap_or_default();
+        let closes_alone = |tags: &&mut Tags| before_words.trim() == tags.close.text();
+        let alone = thoughts.as_mut().filter(closes_alone);
+        let no_thoughts = alone.map(|tags| {
+            tags.closes_alone = true;
+            before_words.clone()
+        });
+        let probe = probe.without_thoughts(no_thoughts);
         let before_words = probe.before_words().unwrap_or_default();
         let harmony = Harmony::of(&before_words, vocabulary);
         let calls =
@@ -71,7 +82,6 @@ impl ChatFormat {
             Some((format, calls)) => (format, Some(calls.native)),
             None => (CallFormat::fallback(), None),
         };
-        let thoughts = thoughts(&probe, template.source(), &controls);
         Self { calls: format, native, system: probe.has_system(), thoughts, harmony }
     }
 
@@ -184,6 +194,7 @@ fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, Strin
     let tags = |open: &str, close: &str| Tags {
         open: Marked::new(open, controls),
         close: Marked::new(close, controls),
+        closes_alone: false,
     };
     let around = probe.around_thought();
     let around = around.as_ref().and_then(|(open, close)| Some((opening_tag(open)?, first_tag(close)?)));

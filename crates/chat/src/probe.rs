@@ -4,7 +4,7 @@ use formwork_lm::{ChatInput, ChatTemplate, Message};
 use formwork_vocab::TokenId;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{self, Arguments};
+use crate::arguments::{self, Arguments, Members};
 use crate::tags::{ID, NUMBER};
 
 const QUESTION: &str = "probequestion";
@@ -56,11 +56,19 @@ pub(crate) struct Probe<'a> {
     template: &'a dyn ChatTemplate,
     /// Spellings of the end-of-sequence tokens.
     ends: &'a [String],
+    /// Text with which answers without thoughts begin.
+    no_thoughts: Option<String>,
 }
 
 impl<'a> Probe<'a> {
     pub(crate) const fn new(template: &'a dyn ChatTemplate, ends: &'a [String]) -> Self {
-        Self { template, ends }
+        Self { template, ends, no_thoughts: None }
+    }
+
+    /// Sets the text with which answers without thoughts begin. It belongs neither to the content nor to
+    /// the calls.
+    pub(crate) fn without_thoughts(self, text: Option<String>) -> Self {
+        Self { no_thoughts: text, ..self }
     }
 
     fn render(&self, messages: Vec<Message>, prompt: bool, tools: bool) -> Option<String> {
@@ -130,7 +138,8 @@ impl<'a> Probe<'a> {
             if let Some(one) = self.one_call(native) {
                 return Some((native, Arguments::Json, one));
             }
-            let (arguments, one) = self.one_call_in_members(native, controls)?;
+            let (members, one) = self.one_call_in_members(native)?;
+            let arguments = Arguments::of(members, controls);
             Some((native, arguments, one))
         })?;
         let result = self.continuation(vec![call(&NAMES[..1], native), result()], true)?;
@@ -189,11 +198,7 @@ impl<'a> Probe<'a> {
 
     /// Returns the layout of arguments that are members with texts around them, and the texts around a
     /// call.
-    fn one_call_in_members(
-        &self,
-        native: Native,
-        controls: &[(TokenId, String)],
-    ) -> Option<(Arguments, OneCall)> {
+    fn one_call_in_members(&self, native: Native) -> Option<(Members, OneCall)> {
         let text = |arguments: Value| {
             let text = self.continuation(vec![call_with(NAMES[0], arguments, native)], true)?;
             let (open, rest) = text.split_once(NAMES[0])?;
@@ -202,10 +207,10 @@ impl<'a> Probe<'a> {
         if native.arguments_as_text {
             return None;
         }
-        let found = arguments::found(&|arguments| text(arguments).map(|(_, rest)| rest), controls)?;
+        let found = arguments::found(&|arguments| text(arguments).map(|(_, rest)| rest))?;
         let (open, _) = text(json!({}))?;
         let one = OneCall { open, between: found.between, close: found.close };
-        (!one.open.is_empty()).then(|| (Arguments::Members(found.members.into()), one))
+        (!one.open.is_empty()).then_some((found.members, one))
     }
 
     /// Returns the texts of three calls, if the template writes several calls.
@@ -243,6 +248,7 @@ impl<'a> Probe<'a> {
         let starts = [header, header.trim_end(), shorter, shorter.trim_end(), same];
         let start = starts.into_iter().find_map(|start| text.strip_prefix(start));
         let text = start.unwrap_or(text);
+        let text = self.no_thoughts.as_deref().and_then(|start| text.strip_prefix(start)).unwrap_or(text);
         let thought = text.split_once("</think>").filter(|(before, _)| !before.contains(THOUGHT));
         Some(thought.map_or(text, |(_, rest)| rest.trim_start_matches('\n')).to_owned())
     }
@@ -340,7 +346,7 @@ fn after_call(text: &str, arguments: &Arguments, close: &str) -> Option<String> 
 fn forms(arguments: &Arguments, nth: usize) -> Vec<String> {
     match arguments {
         Arguments::Json => json_forms(nth),
-        Arguments::Members(members) => vec![members.written(&probe_arguments(nth))],
+        Arguments::Members { layout, .. } => vec![layout.written(&probe_arguments(nth))],
     }
 }
 

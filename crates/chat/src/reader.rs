@@ -4,6 +4,7 @@ mod harmony;
 mod json;
 mod literals;
 mod members;
+mod nested;
 mod tagged;
 
 use formwork_vocab::{TokenId, Vocabulary};

@@ -91,9 +91,30 @@ pub enum Names {
     Without(String),
     /// Identifiers of Python: letters, digits and `_`.
     Identifiers,
+    /// Names of tags: letters, digits, `_`, `-`, `.` and characters outside of ASCII. They start with
+    /// a letter or `_`.
+    Tags,
 }
 
-/// The types that each argument of a tool may have.
+impl Names {
+    /// Reports whether `c` may stand in the name of a tag, as its first character if `is_first` is true.
+    pub(crate) fn is_in_tags(c: char, is_first: bool) -> bool {
+        let is_letter = c == '_' || c.is_ascii_alphabetic();
+        let is_inner = c.is_ascii_digit() || matches!(c, '-' | '.');
+        is_letter || (is_inner && !is_first) || !(c.is_ascii() || c.is_control() || c.is_whitespace())
+    }
+}
+
+/// A form of raw strings that marks them as strings, such as `<![CDATA[` and `]]>`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RawSection {
+    /// Text before the string.
+    pub open: String,
+    /// Text after the string, which the string must not contain.
+    pub close: String,
+}
+
+/// The types that each argument of a tool, and each value in it, may have.
 ///
 /// Some formats write a string as raw text, so that `5` may stand for the string or the number.
 /// These types decide: a text is read as a string only if no other admitted type has this text.
@@ -101,33 +122,215 @@ pub enum Names {
 /// The types are found in the keywords that state them, without solving the schema. A set may
 /// therefore have a type that no valid value has, but never lacks a type that some valid value has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ArgumentTypes(BTreeMap<String, ValueTypes>);
+pub struct ArgumentTypes(Vec<PlaceTypes>);
 
-/// Maximum number of subschemas that are visited for one schema. Types that are not found by then
-/// are unrestricted.
+/// A place of values in the arguments of a tool. Values that the same subschemas describe have the same
+/// place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ValuePlace(u32);
+
+/// The types of the values at a place, and the places inside of these values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct PlaceTypes {
+    types: ValueTypes,
+    members: BTreeMap<String, ValuePlace>,
+    others: ValuePlace,
+    items: ValuePlace,
+}
+
+impl PlaceTypes {
+    const fn new(types: ValueTypes) -> Self {
+        let any = ValuePlace::ANY;
+        Self { types, members: BTreeMap::new(), others: any, items: any }
+    }
+}
+
+/// Maximum number of subschemas that are visited for the arguments of one tool. Types that are not found
+/// by then are unrestricted.
 const VISITS: usize = 4096;
+
+/// Maximum number of subschemas that are visited for all values in the arguments of one tool.
+const DEEP_VISITS: usize = 1 << 14;
 
 /// Maximum nesting depth of the visits.
 const DEPTH: usize = 64;
 
+impl ValuePlace {
+    /// The place of values that no schema describes.
+    pub const ANY: Self = Self(0);
+    /// The place of the arguments as a whole.
+    pub const ROOT: Self = Self(1);
+}
+
 impl ArgumentTypes {
-    /// Finds the types of the properties that `schema`, the schema of a tool's arguments, describes.
+    /// Finds the types of the arguments that `schema` describes. Values inside of the arguments have
+    /// unrestricted types.
     pub fn of(schema: &Value) -> Self {
-        let mut reader = TypeReader { root: schema, visits: VISITS, has_ids: has_ids(schema, DEPTH) };
-        let mut names = BTreeSet::new();
-        reader.names(schema, &mut names, DEPTH);
-        let types = names.into_iter().map(|name| {
-            let types = reader.property(schema, name, DEPTH);
-            (name.to_owned(), types)
-        });
-        Self(types.collect())
+        Self::found(schema, VISITS, |place| place == ValuePlace::ROOT)
+    }
+
+    /// Finds the types of the arguments that `schema` describes, and of all values inside of them.
+    pub fn of_all_values(schema: &Value) -> Self {
+        Self::found(schema, DEEP_VISITS, |place| place != ValuePlace::ANY)
+    }
+
+    /// Finds the types of all places. `enters` reports whether the places inside of a place are found.
+    fn found(schema: &Value, visits: usize, enters: impl Fn(ValuePlace) -> bool) -> Self {
+        let mut reader = TypeReader { root: schema, visits, has_ids: has_ids(schema, DEPTH) };
+        let mut queue = vec![Applied::Any, Applied::Schema(Subschema(schema))];
+        let mut ids: BTreeMap<Applied<'_>, ValuePlace> =
+            queue.iter().cloned().zip([ValuePlace::ANY, ValuePlace::ROOT]).collect();
+        let mut places = Vec::new();
+        while let Some(applied) = queue.get(places.len()).cloned() {
+            let mut place = PlaceTypes::new(reader.types_of(&applied));
+            if enters(ValuePlace(places.len() as u32)) {
+                let mut names = BTreeSet::new();
+                reader.names_of(&applied, &mut names);
+                let members = names.iter().map(|name| Step::Member(name));
+                let steps = members.chain([Step::Other, Step::Item]);
+                let found = steps.map(|step| {
+                    let next = ValuePlace(queue.len() as u32);
+                    let inner = reader.step(&applied, step);
+                    *ids.entry(inner).or_insert_with_key(|inner| {
+                        queue.push(inner.clone());
+                        next
+                    })
+                });
+                let mut found = found.collect::<Vec<_>>().into_iter();
+                let names = names.into_iter().map(str::to_owned);
+                place.members = names.zip(found.by_ref()).collect();
+                place.others = found.next().unwrap_or_default();
+                place.items = found.next().unwrap_or_default();
+            }
+            places.push(place);
+        }
+        Self(places)
     }
 
     /// Returns the types that the argument `name` may have. All types if the schema does not mention
     /// the name.
     pub fn get(&self, name: &str) -> ValueTypes {
-        self.0.get(name).copied().unwrap_or(ValueTypes::ALL)
+        self.types(self.member(ValuePlace::ROOT, name))
     }
+
+    /// Returns the types that values at `place` may have.
+    pub fn types(&self, place: ValuePlace) -> ValueTypes {
+        self.at(place).map_or(ValueTypes::ALL, |place| place.types)
+    }
+
+    /// Returns the place of the member `name` of objects at `place`.
+    pub fn member(&self, place: ValuePlace, name: &str) -> ValuePlace {
+        let member = |place: &PlaceTypes| place.members.get(name).copied();
+        self.at(place).and_then(member).unwrap_or_else(|| self.other(place))
+    }
+
+    /// Returns the place of members of objects at `place` whose names the schema does not mention.
+    pub fn other(&self, place: ValuePlace) -> ValuePlace {
+        self.at(place).map_or(ValuePlace::ANY, |place| place.others)
+    }
+
+    /// Returns the place of the items of arrays at `place`.
+    pub fn item(&self, place: ValuePlace) -> ValuePlace {
+        self.at(place).map_or(ValuePlace::ANY, |place| place.items)
+    }
+
+    fn at(&self, place: ValuePlace) -> Option<&PlaceTypes> {
+        self.0.get(place.0 as usize)
+    }
+}
+
+/// A subschema, compared by its place in the schema.
+#[derive(Clone, Copy)]
+struct Subschema<'s>(&'s Value);
+
+impl Subschema<'_> {
+    const fn address(self) -> *const Value {
+        std::ptr::from_ref(self.0)
+    }
+}
+
+impl PartialEq for Subschema<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Subschema<'_> {}
+
+impl PartialOrd for Subschema<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Subschema<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.address().cmp(&other.address())
+    }
+}
+
+/// The subschemas that apply to the values at a place.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Applied<'s> {
+    /// No subschema applies.
+    Any,
+    Schema(Subschema<'s>),
+    /// All of these apply.
+    All(Vec<Self>),
+    /// At least one of these applies.
+    Some(Vec<Self>),
+}
+
+/// Maximum number of subschemas in an [`Applied`]. Beyond it, the types are unrestricted.
+const APPLIED: usize = 64;
+
+impl Applied<'_> {
+    fn all(parts: Vec<Self>) -> Self {
+        let parts = parts.into_iter().filter(|part| *part != Self::Any);
+        let parts = parts.flat_map(|part| match part {
+            Self::All(parts) => parts,
+            other => vec![other],
+        });
+        Self::joined(parts.collect(), Self::All)
+    }
+
+    fn some(parts: Vec<Self>) -> Self {
+        if parts.contains(&Self::Any) {
+            return Self::Any;
+        }
+        let parts = parts.into_iter().flat_map(|part| match part {
+            Self::Some(parts) => parts,
+            other => vec![other],
+        });
+        Self::joined(parts.collect(), Self::Some)
+    }
+
+    fn joined(mut parts: Vec<Self>, join: impl Fn(Vec<Self>) -> Self) -> Self {
+        parts.sort();
+        parts.dedup();
+        match parts.len() {
+            0 => Self::Any,
+            1 => parts.swap_remove(0),
+            _ if parts.iter().map(Self::len).sum::<usize>() > APPLIED => Self::Any,
+            _ => join(parts),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Any | Self::Schema(_) => 1,
+            Self::All(parts) | Self::Some(parts) => parts.iter().map(Self::len).sum(),
+        }
+    }
+}
+
+/// A step from a value to a value inside of it.
+#[derive(Clone, Copy)]
+enum Step<'n> {
+    Member(&'n str),
+    /// A member whose name no subschema mentions.
+    Other,
+    Item,
 }
 
 /// Reports whether a subschema has a URI of its own, which changes the meaning of references in it.
@@ -181,18 +384,57 @@ impl<'s> TypeReader<'s> {
         }
     }
 
-    /// Returns the types that the property `name` of an object with `schema` may have.
-    fn property(&mut self, schema: &'s Value, name: &str, depth: usize) -> ValueTypes {
-        let Some(object) = schema.as_object().filter(|_| self.visits(depth)) else { return ValueTypes::ALL };
+    fn names_of(&mut self, applied: &Applied<'s>, names: &mut BTreeSet<&'s str>) {
+        match applied {
+            Applied::Any => {}
+            Applied::Schema(schema) => self.names(schema.0, names, DEPTH),
+            Applied::All(parts) | Applied::Some(parts) => {
+                for part in parts {
+                    self.names_of(part, names);
+                }
+            }
+        }
+    }
+
+    fn types_of(&mut self, applied: &Applied<'s>) -> ValueTypes {
+        match applied {
+            Applied::Any => ValueTypes::ALL,
+            Applied::Schema(schema) => self.types(schema.0, DEPTH),
+            Applied::All(parts) => {
+                parts.iter().fold(ValueTypes::ALL, |all, part| all.and(self.types_of(part)))
+            }
+            Applied::Some(parts) => {
+                parts.iter().fold(ValueTypes::NONE, |any, part| any.or(self.types_of(part)))
+            }
+        }
+    }
+
+    /// Returns the subschemas that apply after a step.
+    fn step(&mut self, applied: &Applied<'s>, step: Step<'_>) -> Applied<'s> {
+        match applied {
+            Applied::Any => Applied::Any,
+            Applied::Schema(schema) => self.below(schema.0, step, DEPTH),
+            Applied::All(parts) => Applied::all(parts.iter().map(|part| self.step(part, step)).collect()),
+            Applied::Some(parts) => Applied::some(parts.iter().map(|part| self.step(part, step)).collect()),
+        }
+    }
+
+    /// Returns the subschemas that apply one step below values with `schema`.
+    fn below(&mut self, schema: &'s Value, step: Step<'_>, depth: usize) -> Applied<'s> {
+        let Some(object) = schema.as_object().filter(|_| self.visits(depth)) else { return Applied::Any };
         if object.contains_key("$ref") {
             return match self.target(object) {
-                Some(target) => self.property(target, name, depth - 1),
-                None => ValueTypes::ALL,
+                Some(target) => self.below(target, step, depth - 1),
+                None => Applied::Any,
             };
         }
-        let declared = object.get("properties").and_then(|properties| properties.get(name));
-        let own = declared.map_or(ValueTypes::ALL, |schema| self.types(schema, depth - 1));
-        self.combined(object, own, |reader, part| reader.property(part, name, depth - 1))
+        let list = |key: &str| object.get(key).and_then(Value::as_array);
+        let mut all = vec![own(object, step)];
+        all.extend(list("allOf").into_iter().flatten().map(|part| self.below(part, step, depth - 1)));
+        for ways in ["anyOf", "oneOf"].into_iter().filter_map(list) {
+            all.push(Applied::some(ways.iter().map(|part| self.below(part, step, depth - 1)).collect()));
+        }
+        Applied::all(all)
     }
 
     /// Returns the types that a value with `schema` may have.
@@ -239,6 +481,38 @@ impl<'s> TypeReader<'s> {
         let pointer = object.get("$ref")?.as_str()?.strip_prefix('#').filter(|_| !self.has_ids)?;
         let is_plain = !pointer.contains('%') && (pointer.is_empty() || pointer.starts_with('/'));
         self.root.pointer(pointer).filter(|_| is_plain)
+    }
+}
+
+/// Returns the subschemas that the keywords of `object` itself apply one step below.
+fn own<'s>(object: &'s Map<String, Value>, step: Step<'_>) -> Applied<'s> {
+    let applied =
+        |value: Option<&'s Value>| value.map_or(Applied::Any, |value| Applied::Schema(Subschema(value)));
+    let rest = |key: &str| applied(object.get(key));
+    match step {
+        Step::Item => match object.get("items") {
+            Some(Value::Array(first)) => {
+                let first = first.iter().map(|item| applied(Some(item)));
+                Applied::some(first.chain([rest("additionalItems")]).collect())
+            }
+            items => {
+                let first = object.get("prefixItems").and_then(Value::as_array).into_iter().flatten();
+                let first = first.map(|item| applied(Some(item)));
+                Applied::some(first.chain([applied(items)]).collect())
+            }
+        },
+        Step::Member(_) | Step::Other => {
+            let declared = match step {
+                Step::Member(name) => object.get("properties").and_then(|properties| properties.get(name)),
+                _ => None,
+            };
+            match declared {
+                Some(schema) => applied(Some(schema)),
+                // A pattern may match the name.
+                None if object.contains_key("patternProperties") => Applied::Any,
+                None => rest("additionalProperties"),
+            }
+        }
     }
 }
 
@@ -310,5 +584,47 @@ mod tests {
             schema = json!({ "allOf": [{ "$ref": "#" }, { "$ref": "#" }], "properties": { "a": schema } });
         }
         assert_eq!(ArgumentTypes::of(&schema).get("a"), ValueTypes::ALL);
+        assert!(ArgumentTypes::of_all_values(&schema).0.len() <= DEEP_VISITS);
+    }
+
+    #[test]
+    fn finds_the_types_of_nested_values() {
+        let schema = json!({
+            "type": "object",
+            "$defs": { "tree": { "type": "object", "properties": {
+                "label": { "type": "string" },
+                "children": { "type": "array", "items": { "$ref": "#/$defs/tree" } },
+            } } },
+            "properties": {
+                "tree": { "$ref": "#/$defs/tree" },
+                "pair": { "type": "array", "prefixItems": [{ "type": "string" }], "items": { "type": "null" } },
+                "map": { "type": "object", "additionalProperties": { "type": "number" } },
+                "either": { "anyOf": [
+                    { "type": "object", "properties": { "a": { "type": "string" } }, "additionalProperties": false },
+                    { "type": "object", "properties": { "a": { "type": "boolean" } } },
+                ] },
+            },
+        });
+        let types = ArgumentTypes::of_all_values(&schema);
+        let set = |types: &[ValueType]| types.iter().copied().collect::<ValueTypes>();
+        let at = |path: &[&str]| {
+            path.iter().fold(ValuePlace::ROOT, |place, step| match *step {
+                "[]" => types.item(place),
+                name => types.member(place, name),
+            })
+        };
+        let deep = ["tree", "children", "[]", "children", "[]"];
+        assert_eq!(at(&deep[..3]), at(&deep));
+        for (path, expected) in [
+            (&["tree", "label"][..], set(&[String])),
+            (&["tree", "children", "[]", "label"], set(&[String])),
+            (&["pair", "[]"], set(&[String, Null])),
+            (&["map", "x"], set(&[Number])),
+            (&["either", "a"], set(&[String, Boolean])),
+            (&["either", "b"], ValueTypes::ALL),
+            (&["tree", "other"], ValueTypes::ALL),
+        ] {
+            assert_eq!(types.types(at(path)), expected, "{path:?}");
+        }
     }
 }

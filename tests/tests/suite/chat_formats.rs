@@ -32,7 +32,7 @@ fn vocabulary() -> Vocabulary {
 const TAIL: &str = "{% if add_generation_prompt %}\nassistant: {% endif %}";
 
 /// Returns small templates that write calls like the families of models do.
-fn templates() -> Vec<(&'static str, String)> {
+pub(crate) fn templates() -> Vec<(&'static str, String)> {
     let user = "{% for m in messages %}{% if m.role != 'assistant' %}\n{{ m.role }}: {{ m.content }}</s>{% else %}\nassistant: ";
     let tools = "{% if tools %}tools: {{ tools | tojson }}{% endif %}";
     let joined = |head: &str, call: &str| format!("{head}{user}{call}</s>{{% endif %}}{{% endfor %}}{TAIL}");
@@ -60,6 +60,8 @@ fn templates() -> Vec<(&'static str, String)> {
         ("marked types", joined(tools, &format!("{words}{MARKED_TYPES}"))),
         ("braces", format!("{BRACES_VALUE}{}", joined(tools, &format!("{words}{BRACES}")))),
         ("python", joined(tools, &format!("{words}{PYTHON}"))),
+        ("nested tags", format!("{NESTED_VALUE}{}", joined(tools, &format!("{NO_THOUGHT}{words}{NESTED}")))),
+        ("sections", joined(tools, &format!("{words}{SECTIONS}"))),
         ("numbered", joined(tools, &format!("{words}{NUMBERED}"))),
         ("ids", joined(tools, &format!("{words}{IDS}"))),
         ("ids first", joined(tools, &format!("{words}{IDS_FIRST}"))),
@@ -77,6 +79,13 @@ const BRACES_VALUE: &str = "{% macro value(v) %}{% if v is string %}<|\"|>{{ v }
 const BRACES: &str = "{% for c in m.tool_calls %}<|tool_call>call:{{ c.function.name }}{{ value(c.function.arguments) }}<tool_call|>{% endfor %}";
 /// Calls of functions in Python, like LFM2's.
 const PYTHON: &str = "{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={% if v is string %}'{{ v }}'{% elif v is mapping or v is sequence %}{{ v | tojson }}{% else %}{{ v | string }}{% endif %}{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]<|tool_call_end|>{% endif %}";
+/// Thoughts before each answer; without them, only their end, as in `MiniMax` M3's template.
+const NO_THOUGHT: &str = "{% if m.reasoning_content %}<mm:think>{{ m.reasoning_content }}</mm:think>{% else %}</mm:think>{% endif %}";
+/// Tags at every depth that are named after members, like `MiniMax` M3's.
+const NESTED_VALUE: &str = "{% macro value(v) %}{% if v is mapping %}{% for k, w in v | items if w is not none %}~|<{{ k }}>{{ value(w) }}~|</{{ k }}>{% endfor %}{% elif v is string %}{{ v }}{% elif v is sequence %}{% for w in v %}~|<item>{{ value(w) }}~|</item>{% endfor %}{% elif v is none %}{% else %}{{ v | tojson }}{% endif %}{% endmacro %}";
+const NESTED: &str = "{% if m.tool_calls %}~|<calls>\n{% for c in m.tool_calls %}~|<invoke name=\"{{ c.function.name }}\">{{ value(c.function.arguments) }}~|</invoke>\n{% endfor %}~|</calls>{% endif %}";
+/// Strings with some characters in sections, like `MiniCPM5`'s.
+const SECTIONS: &str = "{% for c in m.tool_calls %}<function name=\"{{ c.function.name }}\">{% for k, v in c.function.arguments | items %}<param name=\"{{ k }}\">{% if v is string and ('<' in v or '&' in v or '\\n' in v) %}<![CDATA[{{ v }}]]>{% else %}{{ v }}{% endif %}</param>{% endfor %}</function>{% if not loop.last %}\n{% endif %}{% endfor %}";
 /// JSON calls that are counted, like Kimi K2's.
 const NUMBERED: &str = "{% if m.tool_calls %}<|calls|>{% for c in m.tool_calls %}<|name|>functions.{{ c.function.name }}:{{ loop.index0 }}<|arguments|>{{ c.function.arguments | tojson }}<|done|>{% endfor %}<|all|>{% endif %}";
 /// JSON calls with an id before the name, like Solar's.
@@ -84,7 +93,7 @@ const IDS_FIRST: &str = "{% if m.tool_calls %}<|tool_calls|>{% for c in m.tool_c
 /// JSON calls with an id before the arguments, like those of Mistral Small 3.2.
 const IDS: &str = "{% for c in m.tool_calls %}[TOOL_CALLS]{{ c.function.name }}[CALL_ID]{{ c.id }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}";
 
-fn format_of(source: &str) -> ChatFormat {
+pub(crate) fn format_of(source: &str) -> ChatFormat {
     ChatFormat::of(&JinjaTemplate::new(source, None, None).expect("a template"), &vocabulary())
 }
 
@@ -101,13 +110,16 @@ fn tool(name: &str, properties: &Value) -> Tool {
 }
 
 /// Tools whose arguments have all types.
-fn typed_tools() -> Tools {
+pub(crate) fn typed_tools() -> Tools {
     let all = json!({
         "any": { "type": ["string", "number", "boolean", "null", "array"], "maxItems": 2, "items": { "type": "string" } },
         "deep": { "type": "object", "properties": { "a": { "type": "array", "items": { "enum": ["it's", "\"", 1.5, null] } } },
             "required": ["a"], "additionalProperties": false },
         "flag": { "type": "boolean" },
         "pick": { "enum": ["one", "two\nlines", 5, "5", null] },
+        "rows": { "type": "array", "maxItems": 2, "items": { "type": "object", "additionalProperties": false,
+            "properties": { "label": { "type": "string" }, "note": { "type": ["string", "null"] },
+                "next": { "$ref": "#/properties/rows" } }, "required": ["label"] } },
         "shape": { "type": "string", "pattern": "^[<a-c'\"]{1,4}$" },
         "text": { "type": "string", "minLength": 1, "maxLength": 12 },
         "words": { "type": "string" },
@@ -327,6 +339,34 @@ fn thoughts_come_before_the_rest() {
 }
 
 #[test]
+fn an_answer_without_thoughts_may_begin_with_their_end() {
+    let (_, source) = templates().into_iter().find(|(name, _)| *name == "nested tags").expect("a template");
+    let format = format_of(&source);
+    let part = format.answer(&Content::Free, &tools(), Thoughts::Possible).expect("bounded");
+    let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect("good");
+    let call = "~|<calls>\n~|<invoke name=\"add\">~|<a>1~|</a>~|<more>~|</more>~|</invoke>\n~|</calls>";
+    let expected = [Delta::Call("add".to_owned()), Delta::Arguments("{\"a\": 1, \"more\": []}".to_owned())];
+    let thought = [Delta::Thought("So.".to_owned())];
+    for (start, before) in [("", &[][..]), ("</mm:think>", &[]), ("<mm:think>So.</mm:think>", &thought)] {
+        let text = format!("{start}{call}");
+        assert!(grammar.accepts(text.as_bytes()), "{text}");
+        for cuts in [0, 30, 100] {
+            let symbols: Vec<_> = text.chars().map(Ok).collect();
+            let reader = Reader::new(&format, &Content::Free, &tools(), Thoughts::Possible);
+            assert_eq!(
+                read(reader, &symbols, &mut Random::new(5), cuts),
+                [before, &expected].concat(),
+                "{text}"
+            );
+        }
+    }
+    let prompt = |end: &str| format.thoughts(&format!("user: Hi\nassistant: {end}"));
+    assert_eq!(prompt("</mm:think>"), Thoughts::None);
+    assert_eq!(prompt("<mm:think>"), Thoughts::Begun);
+    assert_eq!(prompt(""), Thoughts::Possible);
+}
+
+#[test]
 fn a_prompt_may_end_inside_the_thoughts_of_gpt_oss() {
     let (_, source) = templates().into_iter().find(|(name, _)| *name == "harmony").expect("a template");
     let format = format_of(&source);
@@ -381,6 +421,8 @@ fn a_conversation_with_calls_reaches_every_template() {
             "\"a\" string=\"false\">1<",
             "{a:1}",
             "add(a=1)",
+            "~|<a>1~|</a>",
+            "<param name=\"a\">1</param>",
         ];
         assert!(calls.iter().any(|call| text.contains(call)), "{name}: {text}");
     }
@@ -426,14 +468,11 @@ fn formats_of_real_templates() {
 
 /// Real templates whose calls are not written as the model writes them, or not in the template's way:
 ///
-/// - `MiniMax` M3 and Kimi K2.5 have forms that probing does not find; Kimi K2 calls `append` on a list.
-/// - `MiniCPM5` writes some strings in `CDATA` sections.
+/// - Kimi K2.5 has a form that probing does not find; Kimi K2 calls `append` on a list.
 /// - LFM2.5 writes strings without escapes, and lists in Python.
 /// - Gemma writes text after calls, Kimi K3 has sections, and gpt-oss writes one call only.
-const CALLS_ELSEWHERE: [&str; 8] = [
-    "minimax-m3.jinja",
+const CALLS_ELSEWHERE: [&str; 6] = [
     "kimi-k2",
-    "minicpm5.jinja",
     "lfm2.5.jinja, \"raw text",
     "lfm2.5.jinja, \"nested",
     "gemma-4-2026-07.jinja, \"text",
@@ -521,6 +560,15 @@ fn calls_of_real_templates() {
                 .iter()
                 .map(|call| json!([call["function"]["name"], call["function"]["arguments"]]))
                 .collect();
+            // A template may leave out members that are `null`.
+            let shown = |call: &Value| {
+                let mut call = call.clone();
+                if let Some(arguments) = call[1].as_object_mut() {
+                    arguments.retain(|name, value| !value.is_null() || text.contains(name));
+                }
+                call
+            };
+            let expected: Vec<Value> = expected.iter().map(shown).collect();
             if found != expected {
                 wrong.push(format!("{name}: read {found:?} from {text:?}"));
                 break;
@@ -599,4 +647,33 @@ fn calls_of_other_servers_are_read_tolerantly() {
         &[("save", json!({ "path": "😀A" }))],
     );
     check("tags", "<tool_call>\n<function=other>\n<parameter=path>\na\n</parameter>", &[]);
+    let both = json!({ "path": "a", "more": [true, "x"] });
+    let calls = [("save", both.clone()), ("now", json!({}))];
+    for text in [
+        "~|<calls>~|<invoke name=\"save\">\n~|<path>a~|</path>\n~|<more>\n ~|<item>true~|</item> ~|<item>x~|</item>\n~|</more>~|</invoke>~|<invoke name=\"now\">~|</invoke>~|</calls>",
+        // Closing tags are missing.
+        "~|<calls>\n~|<invoke name=\"save\">~|<path>a~|</path>~|<more>~|<item>true~|</item>~|<item>x~|</invoke>\n~|<invoke name=\"now\">~|</invoke>\n~|</calls>",
+        "~|<calls>\n~|<invoke name=\"save\">~|<path>a~|</path>~|<more>~|<item>true~|</item>~|<item>x~|</item>~|</more>~|<invoke name=\"now\">~|</invoke>",
+        // A member in JSON, and a member that occurs twice.
+        "~|<calls>\n~|<invoke name=\"save\">~|<path>a~|</path>~|<path>b~|</path>~|<more>[true, \"x\"]~|</more>~|</invoke>\n~|<invoke name=\"now\">~|</invoke>\n~|</calls>",
+    ] {
+        check("nested tags", text, &calls);
+    }
+    check(
+        "nested tags",
+        "~|<calls>\n~|<invoke name=\"save\">~|<path>a~|<b>",
+        &[("save", json!("{\"path\": \"a~|<b>"))],
+    );
+    check("nested tags", "~|<calls>\n~|<invoke name=\"other\">~|<path>a~|</path>~|</invoke>", &[]);
+    for text in [
+        "<function name=\"save\"><param name=\"path\">a</param><param name=\"more\">[True, 'x']</param></function>\n<function name=\"now\"></function>",
+        "<function name=\"save\">\n<param name=\"path\"> <![CDATA[a]]> </param>\n<param name=\"more\"><![CDATA[[true, \"x\"]]]></param>\n</function>\n<function name=\"now\">\n</function>",
+    ] {
+        check("sections", text, &calls);
+    }
+    check(
+        "sections",
+        "<function name=\"save\"><param name=\"path\"><![CDATA[]]></param><param name=\"more\">None</param></function>",
+        &[("save", json!({ "path": "", "more": null }))],
+    );
 }

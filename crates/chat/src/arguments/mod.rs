@@ -5,7 +5,9 @@ mod write;
 
 use std::sync::Arc;
 
-use formwork_grammar::{Around, Brackets, Literals, Names, Nested, Notation, Part, Strings, ValueType};
+use formwork_grammar::{
+    Around, Brackets, Literals, Names, Nested, Notation, Part, RawSection, Strings, ValueType,
+};
 use formwork_vocab::TokenId;
 use serde_json::Value;
 
@@ -20,7 +22,12 @@ pub(crate) enum Arguments {
     /// One JSON object.
     Json,
     /// Members with texts around them.
-    Members(Arc<Members>),
+    Members {
+        /// The layout for the reader.
+        layout: Arc<Members>,
+        /// The layout for the grammar.
+        notation: Arc<Notation>,
+    },
 }
 
 /// Layout of arguments as members with texts around them.
@@ -37,25 +44,38 @@ pub(crate) struct Members {
     /// Texts between the name and the value, and after the value, by [`ValueType`]. The quotes of
     /// strings do not belong to these texts.
     pub(crate) around: [(String, String); 6],
+    /// Text after the name that is repeated after the value. `None` if names are not repeated.
+    pub(crate) name_close: Option<String>,
     pub(crate) strings: StringForm,
     /// The template's texts of `null`, `false` and `true`.
     pub(crate) literals: [String; 3],
+    /// True if the template leaves out members that are `null`.
+    pub(crate) omits_null: bool,
     pub(crate) nested: NestedForm,
+    /// Name with which items of arrays are written, for [`NestedForm::Tags`].
+    pub(crate) item_name: String,
     /// True if the template sorts members by name.
     pub(crate) sorted: bool,
-    /// The layout for the grammar.
-    pub(crate) notation: Arc<Notation>,
 }
 
 /// Form of strings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StringForm {
     /// Raw text that does not contain `end`, the start of the text after the value.
-    Raw { end: String },
+    Raw { end: String, section: Option<Section> },
     /// Raw text between two quotes.
     Quoted { open: String, close: String },
     /// A literal of Python.
     Python,
+}
+
+/// A form of raw text for strings with special characters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Section {
+    pub(crate) open: String,
+    pub(crate) close: String,
+    /// The special characters.
+    pub(crate) special: Vec<char>,
 }
 
 /// Form of arrays and objects inside of the arguments.
@@ -68,16 +88,25 @@ pub(crate) enum NestedForm {
     Same,
     /// Literals of Python.
     Python,
+    /// Like the arguments, with items as members of one name.
+    Tags,
+}
+
+impl Arguments {
+    /// Creates arguments with a layout. `controls` are the control tokens of the vocabulary.
+    pub(crate) fn of(layout: Members, controls: &[(TokenId, String)]) -> Self {
+        Self::Members { notation: Arc::new(layout.notation(controls)), layout: Arc::new(layout) }
+    }
 }
 
 impl Members {
-    /// Returns the grammar of the arguments of `tool`.
-    pub(crate) fn part(&self, tool: &Tool) -> Part {
+    /// Returns the grammar of the arguments of `tool` in `notation`, which is that of this layout.
+    pub(crate) fn part(&self, notation: &Arc<Notation>, tool: &Tool) -> Part {
         let mut schema = tool.parameters.clone();
         if self.sorted {
             sort_properties(&mut schema);
         }
-        let part = Part::Arguments { schema: schema.into(), notation: Arc::clone(&self.notation) };
+        let part = Part::Arguments { schema: schema.into(), notation: Arc::clone(notation) };
         Part::at(tool.place.as_str(), part)
     }
 
@@ -86,13 +115,29 @@ impl Members {
         &self.around[kind as usize]
     }
 
-    /// Sets [`notation`](Self::notation), with the control tokens of the vocabulary.
-    fn with_notation(mut self, controls: &[(TokenId, String)]) -> Self {
+    /// Returns the text that ends raw strings. Empty if strings are not raw.
+    pub(crate) fn end_of_text(&self) -> &str {
+        match &self.strings {
+            StringForm::Raw { end, .. } => end,
+            StringForm::Quoted { .. } | StringForm::Python => "",
+        }
+    }
+
+    /// Returns the layout for the grammar, with the control tokens of the vocabulary.
+    fn notation(&self, controls: &[(TokenId, String)]) -> Notation {
         let part = |text: &str| Marked::new(text, controls).part();
         let around =
             self.around.clone().map(|(before, after)| Around { before: part(&before), after: part(&after) });
         let strings = match &self.strings {
-            StringForm::Raw { end } => Strings::Raw { avoid: vec![end.clone()] },
+            StringForm::Raw { end, section } => {
+                let special = section.iter().flat_map(|section| &section.special).map(char::to_string);
+                let section = section.clone().map(|Section { open, close, .. }| RawSection { open, close });
+                Strings::Raw {
+                    avoid: std::iter::once(end.clone()).chain(special).collect(),
+                    nested_open: (self.nested == NestedForm::Tags).then(|| self.name_open.clone()),
+                    section,
+                }
+            }
             StringForm::Quoted { open, close } => {
                 Strings::Quoted { open: part(open), close: part(close), avoid: vec![close.clone()] }
             }
@@ -108,6 +153,7 @@ impl Members {
             Literals { null: texts(null, "null"), no: texts(no, "false"), yes: texts(yes, "true") };
         let names = match self.strings {
             StringForm::Python => Names::Identifiers,
+            _ if self.name_close.is_some() => Names::Tags,
             _ => Names::Without(self.reserved()),
         };
         let brackets = |open: &str, separator: &str, close: &str, empty: &str| Brackets {
@@ -118,30 +164,32 @@ impl Members {
         };
         let nested = match self.nested {
             NestedForm::Json | NestedForm::CompactJson => Nested::Json,
-            NestedForm::Same => Nested::Other(Box::new(Notation {
-                object: brackets("{", ",", "}", "{}"),
-                array: brackets("[", ",", "]", "[]"),
-                name_open: part(&self.name_open),
-                names: names.clone(),
-                around: around.clone(),
-                strings: strings.clone(),
-                literals: literals.clone(),
-                nested: Nested::Same,
-            })),
+            NestedForm::Same | NestedForm::Tags => Nested::Same,
             NestedForm::Python => Nested::Other(Box::new(python())),
         };
-        let notation = Notation {
+        let mut notation = Notation {
             object: brackets(&self.open, &self.separator, "", &self.empty),
             array: brackets("[", ",", "]", "[]"),
             name_open: part(&self.name_open),
+            name_close: self.name_close.as_deref().map(part),
+            item_name: None,
             names,
             around,
             strings,
             literals,
             nested,
         };
-        self.notation = Arc::new(notation);
-        self
+        let inside = match self.nested {
+            NestedForm::Same => Notation { object: brackets("{", ",", "}", "{}"), ..notation.clone() },
+            NestedForm::Tags => {
+                let texts = || brackets("", &self.separator, "", "");
+                let item_name = Some(self.item_name.clone());
+                Notation { object: texts(), array: texts(), item_name, ..notation.clone() }
+            }
+            NestedForm::Json | NestedForm::CompactJson | NestedForm::Python => return notation,
+        };
+        notation.nested = Nested::Other(Box::new(inside));
+        notation
     }
 
     /// Returns the characters that a name must not contain, because they may end the name.
@@ -190,6 +238,8 @@ fn python() -> Notation {
         object: brackets("{", "}"),
         array: brackets("[", "]"),
         name_open: text("'"),
+        name_close: None,
+        item_name: None,
         names: Names::Without("'\\".to_owned()),
         around: std::array::from_fn(|_| Around { before: text("': "), after: text("") }),
         strings: Strings::Python,

@@ -1,28 +1,33 @@
-use std::fmt::Write as _;
-
-use formwork_grammar::ValueType;
+use formwork_grammar::{ValueType, python_string};
 use serde_json::Value;
 
-use super::{Members, NestedForm, StringForm};
+use super::{Members, NestedForm, Section, StringForm};
 
 impl Members {
     /// Returns the text of arguments. The result is the text that a template with this layout writes.
     pub(crate) fn written(&self, arguments: &Value) -> String {
         let none = serde_json::Map::new();
         let members = arguments.as_object().unwrap_or(&none);
-        let mut members: Vec<(&String, &Value)> = members.iter().collect();
+        let is_written = |(_, value): &(&String, &Value)| !(self.omits_null && value.is_null());
+        let mut members: Vec<(&String, &Value)> = members.iter().filter(is_written).collect();
         if self.sorted {
             members.sort_by_key(|(name, _)| name.to_lowercase());
         }
         if members.is_empty() {
             return self.empty.clone();
         }
-        let members = members.into_iter().map(|(name, value)| {
-            let (before, after) = self.around(ValueType::of(value));
-            format!("{}{name}{before}{}{after}", self.name_open, self.value(value))
-        });
+        let members = members.into_iter().map(|(name, value)| self.member(name, value));
         let members: Vec<String> = members.collect();
         format!("{}{}", self.open, members.join(&self.separator))
+    }
+
+    fn member(&self, name: &str, value: &Value) -> String {
+        let (before, after) = self.around(ValueType::of(value));
+        let member = format!("{}{name}{before}{}{after}", self.name_open, self.value(value));
+        match &self.name_close {
+            Some(close) => format!("{member}{name}{close}"),
+            None => member,
+        }
     }
 
     pub(super) fn value(&self, value: &Value) -> String {
@@ -38,16 +43,36 @@ impl Members {
                 NestedForm::CompactJson => value.to_string(),
                 NestedForm::Python => python(value),
                 NestedForm::Same => self.nested_value(value),
+                NestedForm::Tags => self.tags(value),
             },
         }
     }
 
     fn string(&self, text: &str) -> String {
         match &self.strings {
+            StringForm::Raw { section: Some(Section { open, close, special }), .. }
+                if text.contains(special.as_slice()) =>
+            {
+                format!("{open}{text}{close}")
+            }
             StringForm::Raw { .. } => text.to_owned(),
             StringForm::Quoted { open, close } => format!("{open}{text}{close}"),
             StringForm::Python => python_string(text),
         }
+    }
+
+    /// Returns an array or object as tags.
+    fn tags(&self, value: &Value) -> String {
+        let is_written = |(_, value): &(&String, &Value)| !(self.omits_null && value.is_null());
+        let parts: Vec<String> = match value {
+            Value::Array(items) => items.iter().map(|item| self.member(&self.item_name, item)).collect(),
+            Value::Object(members) => {
+                let members = members.iter().filter(is_written);
+                members.map(|(name, value)| self.member(name, value)).collect()
+            }
+            _ => Vec::new(),
+        };
+        parts.join(&self.separator)
     }
 
     fn nested_value(&self, value: &Value) -> String {
@@ -113,23 +138,4 @@ pub(super) fn python(value: &Value) -> String {
             format!("{{{}}}", members.join(", "))
         }
     }
-}
-
-fn python_string(text: &str) -> String {
-    let mut written = String::with_capacity(text.len() + 2);
-    written.push('\'');
-    for c in text.chars() {
-        match c {
-            '\'' | '\\' => written.extend(['\\', c]),
-            '\n' => written.push_str("\\n"),
-            '\r' => written.push_str("\\r"),
-            '\t' => written.push_str("\\t"),
-            c if c.is_ascii_control() => {
-                let _ = write!(written, "\\x{:02x}", u32::from(c));
-            }
-            c => written.push(c),
-        }
-    }
-    written.push('\'');
-    written
 }

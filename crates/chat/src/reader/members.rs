@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::literals::{self, LiteralReader, escaped};
 use super::{Deltas, held_back};
-use crate::arguments::{Members, StringForm};
+use crate::arguments::{Members, Section, StringForm};
 use crate::tags::{Beginning, Marked, begins_loosely};
 
 /// Incremental reader of the arguments of one call.
@@ -34,6 +34,8 @@ enum Place {
     /// In a raw value that may have one of these types. The flag is true once the opening quote of a
     /// string was written, and the number of bytes was searched for the end of the value.
     Raw(ValueTypes, bool, usize),
+    /// In a section of raw text, with the fields of [`Raw`](Self::Raw).
+    Section(ValueTypes, bool, usize),
     /// In a value that shows where it ends.
     Literal(LiteralReader),
     /// After a value, before this text.
@@ -74,6 +76,11 @@ impl MembersReader {
                     let (types, begun, searched) = (*types, *begun, *searched);
                     let deltas = if self.skips { &mut skipped } else { &mut *deltas };
                     self.raw(held, types, (begun, searched), deltas)
+                }
+                Place::Section(types, begun, searched) => {
+                    let (types, begun, searched) = (*types, *begun, *searched);
+                    let deltas = if self.skips { &mut skipped } else { &mut *deltas };
+                    self.section(held, types, (begun, searched), deltas)
                 }
                 Place::Literal(reader) => {
                     let deltas = if self.skips { &mut skipped } else { &mut *deltas };
@@ -197,13 +204,21 @@ impl MembersReader {
         deltas: &mut Deltas,
     ) -> Option<Progress> {
         let layout = Arc::clone(&self.layout);
-        let StringForm::Raw { end } = &layout.strings else { return Some(Progress::Done) };
+        let StringForm::Raw { end, section } = &layout.strings else { return Some(Progress::Done) };
+        if let Some(section) = section.as_ref().filter(|_| !begun) {
+            let text = held.trim_start();
+            if let Some(rest) = text.strip_prefix(&section.open) {
+                *held = rest.to_owned();
+                self.place = Place::Section(types, false, 0);
+                return None;
+            }
+            if section.open.starts_with(text) {
+                return Some(Progress::Wait);
+            }
+        }
         let (before, after) = layout.around(ValueType::String);
         let is_string = types == ValueTypes::NONE.with(ValueType::String);
-        let mut start = searched.saturating_sub(end.len());
-        while !held.is_char_boundary(start) {
-            start -= 1;
-        }
+        let start = search_start(held, searched, end);
         let found = held[start..].find(end.as_str()).map(|at| start + at);
         if !begun && is_string {
             if held.is_empty() {
@@ -246,6 +261,54 @@ impl MembersReader {
         self.place = Place::After(rest.to_owned());
         None
     }
+
+    /// Reads a section of raw text after its opening.
+    fn section(
+        &mut self,
+        held: &mut String,
+        types: ValueTypes,
+        (begun, searched): (bool, usize),
+        deltas: &mut Deltas,
+    ) -> Option<Progress> {
+        let layout = Arc::clone(&self.layout);
+        let StringForm::Raw { section: Some(Section { close, .. }), .. } = &layout.strings else {
+            return Some(Progress::Done);
+        };
+        let is_string = types.has(ValueType::String);
+        if is_string && !begun {
+            deltas.arguments("\"");
+            self.place = Place::Section(types, true, 0);
+            return None;
+        }
+        let start = search_start(held, searched, close);
+        let Some(at) = held[start..].find(close.as_str()).map(|at| start + at) else {
+            if is_string {
+                let shown = held.len() - held_back(held, close);
+                deltas.arguments(&escaped(&held[..shown]));
+                held.drain(..shown);
+            }
+            self.place = Place::Section(types, begun, held.len());
+            return Some(Progress::Wait);
+        };
+        if is_string {
+            deltas.arguments(&format!("{}\"", escaped(&held[..at])));
+        } else {
+            deltas.arguments(&literals::typed(&held[..at], types));
+        }
+        held.drain(..at + close.len());
+        self.place = Place::After(layout.around(ValueType::String).1.trim().to_owned());
+        None
+    }
+}
+
+/// Returns the place from which `marker` must be searched in `text`, of which the first `searched` bytes do
+/// not contain it.
+pub(super) fn search_start(text: &str, searched: usize, marker: &str) -> usize {
+    let mut start = searched.saturating_sub(marker.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    start
 }
 
 /// Returns `text` up to the end of its first tag, or the whole text if it has no tag.

@@ -3,6 +3,7 @@ use formwork_vocab::TokenId;
 
 use super::json::ObjectEnd;
 use super::members::{MembersReader, Progress, first_tag};
+use super::nested::NestedReader;
 use super::{Deltas, held_back};
 use crate::answer::Content;
 use crate::arguments::{Arguments, Members};
@@ -43,6 +44,8 @@ enum Place {
     Arguments(ObjectEnd),
     /// In arguments that are not JSON.
     Members(MembersReader),
+    /// In arguments whose members repeat their names.
+    Nested(NestedReader),
     /// After a call's arguments.
     Between,
     /// After the last call, or after the text left the format.
@@ -121,6 +124,7 @@ impl Tagged {
             | Place::Name(_)
             | Place::Arguments(_)
             | Place::Members(_)
+            | Place::Nested(_)
             | Place::Between
             | Place::Rest => {}
         }
@@ -165,13 +169,14 @@ impl Tagged {
                 let opened = std::mem::take(opened);
                 self.name(opened, deltas)
             }
-            Place::Members(reader) => match reader.read(&mut self.held, deltas) {
-                Progress::Wait => Step::Wait,
-                Progress::Done => {
-                    self.place = Place::Between;
-                    Step::Again
-                }
-            },
+            Place::Members(reader) => {
+                let progress = reader.read(&mut self.held, deltas);
+                self.after_arguments(progress)
+            }
+            Place::Nested(reader) => {
+                let progress = reader.read(&mut self.held, deltas);
+                self.after_arguments(progress)
+            }
             Place::Arguments(end) => {
                 let Some(at) = end.find(&self.held) else {
                     deltas.arguments(&std::mem::take(&mut self.held));
@@ -190,6 +195,14 @@ impl Tagged {
         }
     }
 
+    fn after_arguments(&mut self, progress: Progress) -> Step {
+        if progress == Progress::Wait {
+            return Step::Wait;
+        }
+        self.place = Place::Between;
+        Step::Again
+    }
+
     fn start(&mut self, may_think: bool) -> Step {
         let text = self.held.trim_start();
         if let (true, Some(tags)) = (may_think, &self.thoughts) {
@@ -199,7 +212,14 @@ impl Tagged {
                 self.place = Place::Thoughts;
                 return Step::Again;
             }
-            if open.starts_with(text) {
+            let close = tags.close.text();
+            if let Some(rest) = text.strip_prefix(&close).filter(|_| tags.closes_alone) {
+                self.held = rest.to_owned();
+                self.thoughts = None;
+                self.place = Place::Gap;
+                return Step::Again;
+            }
+            if open.starts_with(text) || tags.closes_alone && close.starts_with(text) {
                 return Step::Wait;
             }
         }
@@ -309,7 +329,7 @@ impl Tagged {
     fn name(&mut self, opened: String, deltas: &mut Deltas) -> Step {
         let end = match &self.calls.arguments {
             Arguments::Json => self.calls.between.find(&self.held),
-            Arguments::Members(members) => self.name_end(members),
+            Arguments::Members { layout, .. } => self.name_end(layout),
         };
         let Some(end) = end else {
             self.place = Place::Name(opened);
@@ -328,10 +348,14 @@ impl Tagged {
         self.held.drain(..end.end);
         self.place = match &self.calls.arguments {
             Arguments::Json => Place::Arguments(ObjectEnd::default()),
-            Arguments::Members(members) => {
+            Arguments::Members { layout, .. } => {
                 let schema = self.tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters);
                 let ends = self.calls.separator.iter().chain([&self.calls.close]).map(Marked::trimmed_start);
-                Place::Members(MembersReader::new(members, schema, ends.collect()))
+                if layout.name_close.is_some() {
+                    Place::Nested(NestedReader::new(layout, schema, ends.collect()))
+                } else {
+                    Place::Members(MembersReader::new(layout, schema, ends.collect()))
+                }
             }
         };
         Step::Again
@@ -383,7 +407,12 @@ impl Tagged {
     /// Looks for another call after closing tags that differ from the format.
     fn next_call(&mut self) -> Option<Step> {
         let open = self.calls.open.text();
-        let last = open.rfind('<').map_or(open.as_str(), |at| &open[at..]);
+        // A tag may begin with a text of its own.
+        let start = match &self.calls.arguments {
+            Arguments::Members { layout, .. } if layout.name_close.is_some() => layout.name_open.as_str(),
+            _ => "<",
+        };
+        let last = open.rfind(start).map_or(open.as_str(), |at| &open[at..]);
         for opening in [open.trim(), last].into_iter().filter(|opening| !opening.is_empty()) {
             if self.held.starts_with(opening) {
                 self.held.drain(..opening.len());

@@ -1,7 +1,7 @@
 //! Notations: how the arguments of a call are written where they are not one JSON text.
 
 use super::parts::Part;
-use crate::argument_types::{Names, ValueType};
+use crate::argument_types::{Names, RawSection, ValueType};
 
 /// The way in which a format of calls writes an object and the values in it.
 ///
@@ -10,18 +10,28 @@ use crate::argument_types::{Names, ValueType};
 /// JSON.
 ///
 /// # Limitations
-/// A notation cannot write every schema. Examples are names that contain the text after a name,
-/// `enum` strings that contain the text after a value, and bounds on the number of undeclared members
-/// outside of nested JSON. Compilation fails for such schemas, with an error for which
+/// A notation cannot write every schema. Examples are names that contain the text after a name, and
+/// `enum` strings that contain the text after a value. Another one is a bound on the number of
+/// undeclared members outside of nested JSON.
+///
+/// If several types have the empty text, it stands for the first of an empty string, array, object and
+/// `null` that a value may be; the others cannot be written. If names are repeated, rules cannot
+/// require that an undeclared name is repeated exactly.
+/// Compilation fails for such schemas, with an error for which
 /// [`GrammarError::is_notation`](crate::GrammarError::is_notation) is true.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Notation {
     /// Texts around the members of an object.
     pub object: Brackets,
-    /// Texts around the items of an array. Only used below the first level.
+    /// Texts around all items of an array. Only used below the first level.
     pub array: Brackets,
     /// Text before the name of a member.
     pub name_open: Part,
+    /// Text after the name that is repeated after the value, as in `<name>value</name>`. `None` if names
+    /// are not repeated.
+    pub name_close: Option<Part>,
+    /// Name with which an item of an array is written like a member. `None` if items have no names.
+    pub item_name: Option<String>,
     /// Names that members may have.
     pub names: Names,
     /// Texts around the value of a member, by the type of the value in the order of
@@ -53,7 +63,7 @@ pub struct Brackets {
 pub struct Around {
     /// Text between the name and the value.
     pub before: Part,
-    /// Text after the value.
+    /// Text after the value. A repeated name comes after this text.
     pub after: Part,
 }
 
@@ -68,6 +78,10 @@ pub enum Strings {
     Raw {
         /// Texts that strings must not contain. The first one begins or is the text after the value.
         avoid: Vec<String>,
+        /// Text with which arrays and objects begin. `None` if they begin with a bracket of JSON.
+        nested_open: Option<String>,
+        /// Another form, which all strings may have.
+        section: Option<RawSection>,
     },
     /// The characters of the string, without escapes, between two texts.
     Quoted {

@@ -35,7 +35,9 @@ impl Composer<'_> {
         let mut program = compiled.program;
         let mut levels = Vec::new();
         self.add_level(notation, &mut levels)?;
-        let types = ArgumentTypes::of(schema);
+        let has_deep_text = levels.iter().skip(1).any(Level::has_raw_text);
+        let types =
+            if has_deep_text { ArgumentTypes::of_all_values(schema) } else { ArgumentTypes::of(schema) };
         let written = program.to_rules_in(&levels, &types, self.limits, schemas.ledger);
         // What rules cannot express, or only with too many states, may still be possible as JSON.
         let own = |error: GrammarError| match error.only_rules() {
@@ -80,7 +82,11 @@ impl Composer<'_> {
         let around = <[MemberTexts; 6]>::try_from(around).ok();
         let around = around.ok_or_else(|| GrammarError::notation("it has no texts for some types"))?;
         let strings = match &notation.strings {
-            notation::Strings::Raw { avoid } => Strings::Raw { avoid: avoid.clone() },
+            notation::Strings::Raw { avoid, nested_open, section } => Strings::Raw {
+                avoid: avoid.clone(),
+                nested_open: nested_open.clone(),
+                section: section.clone(),
+            },
             notation::Strings::Quoted { open, close, avoid } => {
                 Strings::Quoted { open: self.part(open)?, close: self.part(close)?, avoid: avoid.clone() }
             }
@@ -89,7 +95,20 @@ impl Composer<'_> {
         let notation::Literals { null, no, yes } = notation.literals.clone();
         let names = notation.names.clone();
         let literals = [null, no, yes];
-        levels.push(Level { object, array, name_open, around, strings, literals, nested: None, names });
+        let name_close = notation.name_close.as_ref().map(|close| self.part(close)).transpose()?;
+        let item_name = notation.item_name.clone();
+        levels.push(Level {
+            object,
+            array,
+            name_open,
+            name_close,
+            item_name,
+            around,
+            strings,
+            literals,
+            nested: None,
+            names,
+        });
         levels[index].nested = match &notation.nested {
             Nested::Json => None,
             Nested::Same => Some(index),

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    Around, Brackets, Grammar, Limits, Literals, Names, Nested, Notation, Part, SchemaOptions, Strings,
+    Around, Brackets, Grammar, Limits, Literals, Names, Nested, Notation, Part, RawSection, SchemaOptions,
+    Strings,
 };
 
 fn text(text: &str) -> Part {
@@ -23,9 +24,11 @@ fn tagged() -> Notation {
         object: brackets(["", "", "", ""]),
         array: brackets(["[", ", ", "]", "[]"]),
         name_open: text("<p="),
+        name_close: None,
+        item_name: None,
         names: Names::Without(">".to_owned()),
         around: std::array::from_fn(|_| around.clone()),
-        strings: Strings::Raw { avoid: vec!["</p>".to_owned()] },
+        strings: Strings::Raw { avoid: vec!["</p>".to_owned()], nested_open: None, section: None },
         literals: Literals {
             null: vec!["None".to_owned(), "null".to_owned()],
             no: no.map(str::to_owned).to_vec(),
@@ -42,6 +45,8 @@ fn braced() -> Notation {
         object: brackets(["{", ",", "}", "{}"]),
         array: brackets(["[", ",", "]", "[]"]),
         name_open: text(""),
+        name_close: None,
+        item_name: None,
         names: Names::Without(":,{}[]<".to_owned()),
         around: std::array::from_fn(|_| around.clone()),
         strings: Strings::Quoted {
@@ -60,6 +65,8 @@ fn python() -> Notation {
         object: brackets(["{", ", ", "}", "{}"]),
         array: brackets(["[", ", ", "]", "[]"]),
         name_open: text("'"),
+        name_close: None,
+        item_name: None,
         names: Names::Without("'\\".to_owned()),
         around: std::array::from_fn(|_| Around { before: text("': "), after: text("") }),
         strings: Strings::Python,
@@ -77,6 +84,42 @@ fn python() -> Notation {
         around: std::array::from_fn(|_| Around { before: text("="), after: text("") }),
         nested: Nested::Other(Box::new(values.clone())),
         ..values
+    }
+}
+
+/// The notation of `~<name>value~</name>` at every depth, with items as `~<item>`.
+fn nested() -> Notation {
+    let around = Around { before: text(">"), after: text("~</") };
+    let inside = Notation {
+        object: brackets(["", "", "", ""]),
+        array: brackets(["", "", "", ""]),
+        name_open: text("~<"),
+        name_close: Some(text(">")),
+        item_name: Some("item".to_owned()),
+        names: Names::Tags,
+        around: std::array::from_fn(|_| around.clone()),
+        strings: Strings::Raw {
+            avoid: vec!["~</".to_owned()],
+            nested_open: Some("~<".to_owned()),
+            section: None,
+        },
+        literals: Literals { null: vec![String::new()], ..Literals::json() },
+        nested: Nested::Same,
+    };
+    Notation { nested: Nested::Other(Box::new(inside.clone())), ..inside }
+}
+
+/// The notation of `<p=NAME>value</p>`, with sections for strings.
+fn sections() -> Notation {
+    let around = Around { before: text(">"), after: text("</p>") };
+    Notation {
+        around: std::array::from_fn(|_| around.clone()),
+        strings: Strings::Raw {
+            avoid: ["<", "&", "\n"].map(str::to_owned).to_vec(),
+            nested_open: None,
+            section: Some(RawSection { open: "<![".to_owned(), close: "]]>".to_owned() }),
+        },
+        ..tagged()
     }
 }
 
@@ -252,6 +295,130 @@ fn refuses_what_a_notation_cannot_write() {
     assert!(compiled(&huge, tagged()).unwrap_err().is_notation());
     // A string that is not between other values needs no such care.
     assert!(compiled(&object(&json!({ "a>b": { "enum": ["x</p>"] } }), &[]), braced()).is_ok());
+}
+
+#[test]
+fn writes_tags_at_every_depth() {
+    let item = json!({ "type": "object", "properties": { "k": { "type": "string" } }, "additionalProperties": { "type": "number" } });
+    let schema = object(
+        &json!({
+            "s": { "type": "string" },
+            "l": { "type": "array", "items": { "type": "string" } },
+            "o": item,
+            "u": { "type": ["string", "null", "array", "number"], "items": { "type": ["boolean", "null"] } },
+            "n": { "type": ["null", "integer"] },
+            "e": { "enum": ["", null, "null", [], {}] },
+            "t": { "type": ["array", "object"], "maxItems": 1, "additionalProperties": { "type": "null" } },
+            "r": { "$ref": "#/properties/l" },
+        }),
+        &[],
+    );
+    let whole = |name: &str, inside: &str| format!("~<{name}>{inside}~</{name}>");
+    let written = |parts: &[(&str, &str)]| -> Vec<String> {
+        parts.iter().map(|(name, inside)| whole(name, inside)).collect()
+    };
+    let good = written(&[
+        ("s", ""),
+        ("s", "5"),
+        ("s", "~<k>"),
+        ("s", "null\n<b>"),
+        ("l", ""),
+        ("l", "~<item>5~</item>~<item>~</item>"),
+        ("r", "~<item>true~</item>"),
+        ("o", ""),
+        ("o", "~<k>~</k>~<x>1~</x>"),
+        ("u", ""),
+        ("u", "null"),
+        ("u", "-1.5"),
+        ("u", "[]"),
+        ("u", "~<item>true~</item>~<item>~</item>"),
+        ("n", ""),
+        ("n", "5"),
+        ("e", ""),
+        ("e", "null"),
+        ("t", ""),
+        ("t", "~<item>~<x>~</x>~</item>"),
+        ("t", "~<items>~</items>"),
+    ]);
+    let bad = written(&[
+        ("s", "a~</b"),
+        ("l", "a"),
+        ("l", "[]"),
+        ("l", "~<it>a~</it>"),
+        ("o", "~<k>a~</x>"),
+        ("o", "~<x>a~</x>"),
+        ("u", "~<it"),
+        ("n", "null"),
+        ("n", "a"),
+        ("e", "a"),
+        ("t", "~<item>~</item>~<x>~</x>"),
+    ]);
+    let both = [good[1].clone() + &good[5]];
+    let good: Vec<&str> = good.iter().chain(&both).map(String::as_str).collect();
+    check(&schema, nested(), &good, &bad.iter().map(String::as_str).collect::<Vec<_>>());
+    for (properties, required, reason) in [
+        (json!({ "a b": {} }), vec![], "the name \"a b\""),
+        (json!({ "a": { "enum": ["x~</"] } }), vec![], "the string \"x~</\""),
+        (json!({ "a": { "type": ["array", "object"], "properties": { "item": {} } } }), vec![], "\"item\""),
+        (json!({ "a": { "$ref": "#/$defs/b" } }), vec!["a"], "cannot be told from other values"),
+    ] {
+        let mut schema = object(&properties, &required);
+        // The types are not found behind a URI.
+        schema["$defs"] = json!({ "b": { "$id": "https://example.com/b", "type": "null" } });
+        let error = compiled(&schema, nested()).unwrap_err();
+        assert!(error.is_notation() && error.to_string().contains(reason), "{reason}: {error}");
+    }
+    // A schema that contains itself.
+    let tree = object(&json!({ "v": { "type": "string" }, "t": { "$ref": "#" } }), &[]);
+    check(
+        &tree,
+        nested(),
+        &["", "~<v>5~</v>", "~<t>~<v>5~</v>~<t>~</t>~</t>"],
+        &["~<t>5~</t>", "~<t>~<v>5~</t>"],
+    );
+}
+
+#[test]
+fn writes_special_characters_in_sections() {
+    let schema = object(
+        &json!({
+            "s": { "type": "string" },
+            "u": { "type": ["string", "number"] },
+            "m": { "type": "string", "pattern": "^<?[a-c]{1,3}$" },
+            "e": { "enum": ["x", "a\nb", "5", 5] },
+            "n": { "type": "integer" },
+        }),
+        &[],
+    );
+    check(
+        &schema,
+        sections(),
+        &[
+            "<p=s>a]]>b</p>",
+            "<p=s><![a<b></p>\n&]]></p>",
+            "<p=s></p><p=u>5</p>",
+            "<p=u><![5]]></p>",
+            "<p=m>abc</p>",
+            "<p=m><![<abc]]></p>",
+            "<p=m><![abc]]></p>",
+            "<p=e><![a\nb]]></p>",
+            "<p=e><![5]]></p>",
+            "<p=e>5</p>",
+            "<p=n>5</p>",
+        ],
+        &[
+            "<p=s>a<b</p>",
+            "<p=s>a&b</p>",
+            "<p=s>a\nb</p>",
+            "<p=s><![a]]>b]]></p>",
+            "<p=m><abc</p>",
+            "<p=m><![abcd]]></p>",
+            "<p=e>a\nb</p>",
+            "<p=n><![5]]></p>",
+        ],
+    );
+    let only_marked = object(&json!({ "a": { "enum": ["<]]>"] } }), &[]);
+    assert!(compiled(&only_marked, sections()).unwrap_err().is_notation());
 }
 
 /// A raw string with a maximum length cannot contain the text after the value, however long it may be.

@@ -5,8 +5,6 @@
 //! becomes a repetition. A chain of states that read digits or letters becomes a counted
 //! repetition.
 
-use std::fmt::Write as _;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Shared, Writer, alternatives, class, possibly, sequence};
@@ -232,31 +230,13 @@ fn plain(ranges: &[(u32, u32)]) -> Expr {
     class(ranges.iter().filter_map(chars).collect())
 }
 
-/// Returns `text` as in a literal of Python between single quotes.
-pub(super) fn python(text: &str) -> String {
-    let mut written = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\'' | '\\' => written.extend(['\\', c]),
-            '\n' => written.push_str("\\n"),
-            '\r' => written.push_str("\\r"),
-            '\t' => written.push_str("\\t"),
-            c if c.is_ascii_control() => {
-                let _ = write!(written, "\\x{:02x}", u32::from(c));
-            }
-            c => written.push(c),
-        }
-    }
-    written
-}
-
 /// Returns an expression for one character in `ranges`, spelt as in a literal of Python.
 fn python_class(ranges: &[(u32, u32)]) -> Expr {
     let mut bare = Vec::new();
     let mut ways = Vec::new();
     for &(low, high) in ranges {
         for c in (low..=high.min(0x7f)).filter_map(char::from_u32) {
-            let text = python(c.encode_utf8(&mut [0; 4]));
+            let text = crate::python::escaped(c.encode_utf8(&mut [0; 4]));
             if text.len() == 1 {
                 bare.push((c.into(), c.into()));
             } else {

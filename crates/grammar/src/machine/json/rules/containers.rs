@@ -77,9 +77,10 @@ impl Writer<'_> {
         if let Some(level) = self.current() {
             let Around { open, close, empty: nothing, .. } = container.around(level);
             return Ok(match inside {
-                Expr::Alternatives(ways) if ways.is_empty() => nothing.clone(),
+                Expr::Alternatives(ways) if ways.is_empty() && !self.is_filled => nothing.clone(),
                 inside => {
                     let whole = sequence([open.clone(), inside, close.clone()]);
+                    let empty = empty && !self.is_filled;
                     if empty { alternatives(vec![nothing.clone(), whole]) } else { whole }
                 }
             });
@@ -102,7 +103,8 @@ impl Writer<'_> {
     /// the name `name`.
     fn ways(&mut self, ways: &[NodeChoice], name: &str) -> Result<Expr, GrammarError> {
         self.spend(ways.len())?;
-        Ok(alternatives(ways.iter().map(|way| Expr::Rule(self.node(way.node, name))).collect()))
+        let rules = ways.iter().map(|way| Expr::Rule(self.item_or_value(way.node, name)));
+        Ok(alternatives(rules.collect()))
     }
 
     pub(super) fn array(&mut self, array: u32, name: RuleId) -> Result<Expr, GrammarError> {

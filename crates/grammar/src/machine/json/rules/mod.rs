@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use notation::Notated;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::argument_types::{ValueType, ValueTypes};
+use crate::argument_types::{ValuePlace, ValueType, ValueTypes};
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules, next_char, normalise};
 use crate::ir::json::layout::Gap;
@@ -60,18 +60,46 @@ struct Writer<'p> {
     names: FxHashSet<String>,
     /// For each name, the last number that was appended to it.
     numbers: FxHashMap<String, usize>,
-    /// The rule of each node, by its level.
-    nodes: FxHashMap<(NodeId, Option<usize>), RuleId>,
+    /// The rule of each place.
+    places: FxHashMap<Place, RuleId>,
     shared: FxHashMap<Shared, RuleId>,
-    /// Nodes that have a rule but no expression yet, with their levels.
-    todo: VecDeque<(NodeId, Option<usize>, RuleId)>,
+    /// Places that have a rule but no expression yet.
+    todo: VecDeque<(Place, RuleId)>,
     /// The levels of a notation. `None` if all values are JSON.
     notated: Option<Notated<'p>>,
     /// Index of the level of the array or object that is being written. `None` if it is JSON.
     level: Option<usize>,
+    /// Place of the array or object that is being written, for a level whose strings are raw text.
+    types: ValuePlace,
+    /// True if the array or object that is being written must not be empty.
+    is_filled: bool,
+    /// True while the arguments as a whole are being written.
+    is_root: bool,
     size: usize,
     /// True if some object may have several undeclared members.
     repeats: bool,
+}
+
+/// Values that have a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    node: NodeId,
+    /// Index of a level. `None` for JSON.
+    level: Option<usize>,
+    /// Place of the values, for a level whose strings are raw text.
+    types: ValuePlace,
+    what: What,
+}
+
+/// Part of a node, and texts around it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    /// All values.
+    Values,
+    /// All values, written as items of an array at a level that names items.
+    Item,
+    /// The arrays or the objects. If the flag is true, without empty ones.
+    Filled(ValueType, bool),
 }
 
 /// Identifies a rule that several nodes share.
@@ -84,9 +112,15 @@ enum Shared {
     Language(u32),
     /// The arrays or objects of a node as JSON.
     Json(NodeId, ValueType),
-    /// The strings that may be written at a level, without those that read like values of the given
-    /// types.
+    /// The strings that may be written at a level, without those that read like values of the
+    /// given types.
     Strings(usize, ValueTypes),
+}
+
+impl What {
+    const fn is_filled(self) -> bool {
+        matches!(self, Self::Filled(_, true))
+    }
 }
 
 impl<'p> Writer<'p> {
@@ -97,34 +131,50 @@ impl<'p> Writer<'p> {
             rules: Vec::new(),
             names: FxHashSet::default(),
             numbers: FxHashMap::default(),
-            nodes: FxHashMap::default(),
+            places: FxHashMap::default(),
             shared: FxHashMap::default(),
             todo: VecDeque::new(),
             notated,
             level: None,
+            types: ValuePlace::ANY,
+            is_filled: false,
+            is_root: false,
             size: 0,
             repeats: false,
         }
     }
 
-    /// Writes the expressions of all nodes that have a rule.
+    /// Writes the expressions of all places that have a rule.
     fn write_nodes(&mut self) -> Result<(), GrammarError> {
-        while let Some((node, level, rule)) = self.todo.pop_front() {
-            self.level = level;
-            let expr = if level.is_some() { self.value_in(node, rule) } else { self.value(node, rule) }?;
-            self.define(rule, expr)?;
+        while let Some((place, rule)) = self.todo.pop_front() {
+            let Place { node, level, types, what } = place;
+            (self.level, self.types, self.is_filled) = (level, types, what.is_filled());
+            let expr = match what {
+                What::Values if level.is_some() => self.value_in(node, rule),
+                What::Values => self.value(node, rule),
+                What::Item => self.item_in(node, rule),
+                What::Filled(kind, _) => self.containers_in(node, kind, rule),
+            };
+            self.define(rule, expr?)?;
         }
         Ok(())
     }
 
-    /// Returns the rule of a node at the current level. If the node has no rule yet, creates one with the name `name`.
+    /// Returns the rule of a node at the current level. If the node has no rule yet, creates one with the
+    /// name `name`.
     fn node(&mut self, node: NodeId, name: &str) -> RuleId {
-        if let Some(&known) = self.nodes.get(&(node, self.level)) {
+        let what = What::Values;
+        self.place(Place { node, level: self.level, types: ValuePlace::ANY, what }, name)
+    }
+
+    /// Returns the rule of a place. If the place has no rule yet, creates one with the name `name`.
+    fn place(&mut self, place: Place, name: &str) -> RuleId {
+        if let Some(&known) = self.places.get(&place) {
             return known;
         }
         let rule = self.rule(name);
-        self.nodes.insert((node, self.level), rule);
-        self.todo.push_back((node, self.level, rule));
+        self.places.insert(place, rule);
+        self.todo.push_back((place, rule));
         rule
     }
 

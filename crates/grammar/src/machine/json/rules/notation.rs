@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::automata::{Automaton, Chars, State};
 use super::strings::{ALL, of_language, outside};
-use super::{Shared, Writer, alternatives, sequence};
-use crate::argument_types::{ArgumentTypes, ValueType, ValueTypes};
+use super::{Place, Shared, What, Writer, alternatives, sequence};
+use crate::argument_types::{ArgumentTypes, Names, RawSection, ValuePlace, ValueType, ValueTypes};
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::ir::json::program::{FREE, JsonProgram, LanguageRule, Node, NodeId, ObjectRule, TextRule};
@@ -22,6 +22,10 @@ pub(crate) struct Level {
     pub(crate) object: Around,
     pub(crate) array: Around,
     pub(crate) name_open: Expr,
+    /// Text after the name that is repeated after a value.
+    pub(crate) name_close: Option<Expr>,
+    /// Name with which an item of an array is written like a member.
+    pub(crate) item_name: Option<String>,
     /// Texts around a value, by type.
     pub(crate) around: [MemberTexts; 6],
     pub(crate) strings: Strings,
@@ -29,7 +33,7 @@ pub(crate) struct Level {
     pub(crate) literals: [Vec<String>; 3],
     /// Index of the level inside of this one. `None` if nested values are JSON.
     pub(crate) nested: Option<usize>,
-    pub(crate) names: crate::Names,
+    pub(crate) names: Names,
 }
 
 /// Texts around the parts of an array or object.
@@ -52,7 +56,7 @@ pub(crate) struct MemberTexts {
 
 /// Strings of a level.
 pub(crate) enum Strings {
-    Raw { avoid: Vec<String> },
+    Raw { avoid: Vec<String>, nested_open: Option<String>, section: Option<RawSection> },
     Quoted { open: Expr, close: Expr, avoid: Vec<String> },
     Python,
 }
@@ -80,6 +84,39 @@ const STATES: usize = 1 << 14;
 /// takes about a kilobyte as rules, so that more are better written as JSON.
 const PARTS: usize = 1 << 15;
 
+/// Form of the strings of a level.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    Plain,
+    /// In a [`RawSection`].
+    Section,
+}
+
+impl Level {
+    /// Reports whether strings are raw text, so that the text of a value may have several types.
+    pub(crate) const fn has_raw_text(&self) -> bool {
+        matches!(self.strings, Strings::Raw { .. })
+    }
+
+    /// Returns the forms of strings.
+    const fn forms(&self) -> &'static [Form] {
+        match self.strings {
+            Strings::Raw { section: Some(_), .. } => &[Form::Plain, Form::Section],
+            _ => &[Form::Plain],
+        }
+    }
+}
+
+impl Form {
+    /// Returns the types in `rivals` whose texts may equal strings of this form.
+    const fn rivals(self, rivals: ValueTypes) -> ValueTypes {
+        match self {
+            Self::Plain => rivals,
+            Self::Section => ValueTypes::NONE,
+        }
+    }
+}
+
 /// State of a [`Writer`] that writes a notation.
 pub(super) struct Notated<'p> {
     pub(super) levels: &'p [Level],
@@ -88,25 +125,27 @@ pub(super) struct Notated<'p> {
     embedded: Vec<Embedded>,
     /// The rules for raw strings, by what they match.
     texts: FxHashMap<RawText, (RuleId, Arc<TextProgram>)>,
-    /// Automata of the allowed strings, by level, by the types whose texts are left out, and by the text
-    /// that follows.
-    allowed: FxHashMap<(usize, ValueTypes, Option<String>), Rc<Automaton>>,
+    /// Automata of the allowed strings, by level, by form, by the types whose texts are left out, and by
+    /// the text that follows.
+    allowed: FxHashMap<(usize, ValueTypes, Form, Option<String>), Rc<Automaton>>,
 }
 
-/// What the program of raw strings depends on: the texts that they must not contain, the types that they
-/// must not read like, their least and greatest length, and the text after them.
-type TextKey = (Vec<String>, ValueTypes, (u32, Option<u32>), String);
-
-/// The raw strings of a level with a length within `min..=max`, followed by the text `lead`. Strings that
-/// read like a value of a type in `rivals` are left out.
+/// The raw strings of a level and form with a length within `min..=max`, followed by the text `lead`.
+/// Strings that read like a value of a type in `rivals` are left out.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct RawText {
     level: usize,
+    form: Form,
     rivals: ValueTypes,
     min: u32,
     max: Option<u32>,
     lead: String,
 }
+
+/// What the program of raw strings depends on: the texts that they must not contain, the text with which
+/// arrays and objects begin, the types that they must not read like, their least and greatest length, and
+/// the text after them.
+type TextKey = (Vec<String>, Option<String>, ValueTypes, (u32, Option<u32>), String);
 
 impl JsonProgram {
     /// Returns rules for the objects of the root, written in `levels`. The first level is that of the
@@ -134,9 +173,11 @@ impl JsonProgram {
         let root = writer.rule("arguments");
         let mut ways = Vec::new();
         writer.level = Some(0);
+        (writer.types, writer.is_root) = (ValuePlace::ROOT, true);
         for &object in &self.nodes[self.root as usize].objects {
             ways.push(writer.object(object, root)?);
         }
+        writer.is_root = false;
         writer.define(root, alternatives(ways))?;
         writer.write_nodes()?;
         let notated = writer.notated.take();
@@ -173,13 +214,14 @@ impl<'p> Writer<'p> {
         if !is_writable(name, &level.names) {
             return Err(GrammarError::notation(format!("it cannot contain the name {name:?}")));
         }
-        // Types whose texts cannot be told from strings.
-        let rivals = match (&self.notated, self.level) {
-            (Some(notated), Some(0)) => notated.types.get(name),
-            _ => ValueTypes::ALL,
-        };
+        if self.is_like_an_item(level) && level.item_name.as_deref() == Some(name) {
+            return Err(GrammarError::notation(format!(
+                "objects with the name {name:?} cannot be told from arrays"
+            )));
+        }
+        let types = self.notated.as_ref().map_or(ValuePlace::ANY, |all| all.types.member(self.types, name));
         let part = self.name_in(rule, name);
-        self.member_in(level, (Expr::Literal(name.into()), &part), (node, rivals), rule)
+        self.member_in(level, (Expr::Literal(name.into()), &part), (node, types), rule)
     }
 
     /// Returns an expression for an undeclared member with the label `label` and the value `node`.
@@ -203,22 +245,64 @@ impl<'p> Writer<'p> {
             }
             None => outside(&object.names),
         };
-        let names = names.intersection(&Automaton::of_names(&level.names), self.limit)?.trimmed();
+        let mut names = names.intersection(&Automaton::of_names(&level.names), self.limit)?;
+        if let Some(item) = level.item_name.as_deref().filter(|_| self.is_like_an_item(level)) {
+            names = names.intersection(&self.all_except(item)?, self.limit)?;
+        }
+        let names = names.trimmed();
         if !names.can_end() {
             return Err(GrammarError::notation("it cannot contain the names of undeclared members"));
         }
         let key = self.write(&names, rule, Chars::Plain)?;
         let part = self.name_in(rule, "value");
-        self.member_in(level, (key, &part), (node, ValueTypes::ALL), rule)
+        let types = self.notated.as_ref().map_or(ValuePlace::ANY, |all| all.types.other(self.types));
+        self.member_in(level, (key, &part), (node, types), rule)
+    }
+
+    /// Reports whether a reader may expect an array where an object is being written. None of the members
+    /// may then have the name of an item.
+    fn is_like_an_item(&self, level: &Level) -> bool {
+        let types = self.notated.as_ref().map_or(ValueTypes::NONE, |all| all.types.types(self.types));
+        level.item_name.is_some() && !self.is_root && types.has(ValueType::Array)
+    }
+
+    /// Returns the automaton of all texts except `text`.
+    fn all_except(&self, text: &str) -> Result<Automaton, GrammarError> {
+        let Some(notated) = &self.notated else { return Ok(Automaton::default()) };
+        let mut regular = Expressions::with_ledger(notated.ledger);
+        let text = regular.literal(text);
+        let others = regular.not(text);
+        let dfa = TextDfa::new(&mut regular, &[others], STATES)?;
+        Ok(of_language(&dfa, |label| label != 0))
+    }
+
+    /// Returns the rule of the values of `node` as items of the array that is being written, or as values of
+    /// undeclared members in JSON. A new rule gets the name `name`.
+    pub(super) fn item_or_value(&mut self, node: NodeId, name: &str) -> RuleId {
+        let names_items = self.current().is_some_and(|level| level.item_name.is_some());
+        let types = self.notated.as_ref().map_or(ValuePlace::ANY, |all| all.types.item(self.types));
+        if names_items {
+            self.place(Place { node, level: self.level, types, what: What::Item }, name)
+        } else {
+            self.node(node, name)
+        }
+    }
+
+    /// Returns an expression for the item of an array whose items are written like members.
+    pub(super) fn item_in(&mut self, node: NodeId, rule: RuleId) -> Result<Expr, GrammarError> {
+        let Some(level) = self.current() else { return Ok(Expr::empty()) };
+        let name = Expr::Literal(level.item_name.as_deref().unwrap_or_default().into());
+        self.member_in(level, (name, "item"), (node, self.types), rule)
     }
 
     /// Returns an expression for a member with the name `name` and the value `node`. New rules get the
-    /// name `part`. A raw string must not read like a value of a type in `rivals`.
+    /// name `part`. A reader expects the types of the place `types`, so that a raw string must not read
+    /// like a value of another one of them.
     fn member_in(
         &mut self,
         level: &'p Level,
         (name, part): (Expr, &str),
-        (node, rivals): (NodeId, ValueTypes),
+        (node, types): (NodeId, ValuePlace),
         rule: RuleId,
     ) -> Result<Expr, GrammarError> {
         let program = self.program;
@@ -226,32 +310,68 @@ impl<'p> Writer<'p> {
         let found = ValueType::ALL.into_iter().filter(|&kind| has(values, kind));
         let found: ValueTypes = found.collect();
         let is_raw = matches!(level.strings, Strings::Raw { .. });
+        let again = level.name_close.clone().map(|close| [name.clone(), close]);
+        let again: Vec<Expr> = again.into_iter().flatten().collect();
         let start = [level.name_open.clone(), name];
         let texts = &level.around[0];
         if !is_raw && level.around.iter().all(|around| around == texts) {
             let value = Expr::Rule(self.node(node, part));
             let end = [Expr::Literal(texts.lead.clone().into()), texts.after.clone()];
-            return Ok(sequence(start.into_iter().chain([texts.before.clone(), value]).chain(end)));
+            let member = start.into_iter().chain([texts.before.clone(), value]).chain(end).chain(again);
+            return Ok(sequence(member));
         }
-        if !found.is_subset(rivals) {
+        let expected = self.notated.as_ref().map_or(ValueTypes::ALL, |all| all.types.types(types));
+        if !found.is_subset(expected) {
             return Err(GrammarError::notation(format!("the types of {part:?} depend on other members")));
         }
+        // Types whose texts cannot be told from strings.
         let string = &level.around[ValueType::String as usize];
         let rivals = ValueType::ALL.into_iter().filter(|&kind| {
-            kind != ValueType::String && rivals.has(kind) && level.around[kind as usize] == *string
+            let has_text = kind != ValueType::Null || level.literals[0].iter().any(|text| !text.is_empty());
+            let is_alike = level.around[kind as usize] == *string;
+            kind != ValueType::String && expected.has(kind) && is_alike && has_text
         });
         let rivals: ValueTypes = rivals.collect();
         let mut ways = Vec::new();
         for kind in ValueType::ALL.into_iter().filter(|&kind| found.has(kind)) {
             let MemberTexts { before, lead, after } = level.around[kind as usize].clone();
-            let value = if kind == ValueType::String {
-                self.strings(values, rivals, &lead, rule)?
-            } else {
-                sequence([self.typed(node, kind, rule)?, Expr::Literal(lead.into())])
+            let is_filled = self.empty_text_is_taken(level, kind, expected);
+            let value = match kind {
+                ValueType::String => self.strings(values, rivals, &lead, rule)?,
+                ValueType::Null if is_filled => continue,
+                _ => {
+                    let value = self.typed(node, kind, (types, is_filled), rule)?;
+                    sequence([value, Expr::Literal(lead.into())])
+                }
             };
             ways.push(sequence([before, value, after]));
         }
-        Ok(sequence(start.into_iter().chain([alternatives(ways)])))
+        if ways.is_empty() {
+            return Err(GrammarError::notation(format!(
+                "`null` at {part:?} cannot be told from other values"
+            )));
+        }
+        Ok(sequence(start.into_iter().chain([alternatives(ways)]).chain(again)))
+    }
+
+    /// Reports whether the empty text of the type `kind` stands for a value of another type in
+    /// `expected`.
+    fn empty_text_is_taken(&self, level: &Level, kind: ValueType, expected: ValueTypes) -> bool {
+        let nested = level.nested.and_then(|nested| self.level_at(nested));
+        let is_empty = |kind: ValueType| match kind {
+            ValueType::String => level.has_raw_text(),
+            ValueType::Array => nested.is_some_and(|level| is_nothing(&level.array.empty)),
+            ValueType::Object => nested.is_some_and(|level| is_nothing(&level.object.empty)),
+            ValueType::Null => level.literals[0].iter().any(String::is_empty),
+            ValueType::Boolean | ValueType::Number => false,
+        };
+        let order = [ValueType::String, ValueType::Array, ValueType::Object, ValueType::Null];
+        let mut before = order.into_iter().take_while(|&other| other != kind);
+        let around = &level.around[kind as usize];
+        let takes = |other: ValueType| {
+            expected.has(other) && is_empty(other) && level.around[other as usize] == *around
+        };
+        is_empty(kind) && before.any(takes)
     }
 
     /// Returns an expression for the values of `node` at the current level, whose rule is `rule`.
@@ -262,7 +382,7 @@ impl<'p> Writer<'p> {
         for kind in ValueType::ALL.into_iter().filter(|&kind| has(values, kind)) {
             ways.push(match kind {
                 ValueType::String => self.strings(values, ValueTypes::NONE, "", rule)?,
-                _ => self.typed(node, kind, rule)?,
+                _ => self.typed(node, kind, (ValuePlace::ANY, false), rule)?,
             });
         }
         self.spend(ways.len())?;
@@ -270,8 +390,15 @@ impl<'p> Writer<'p> {
     }
 
     /// Returns an expression for the values of `node` that have the type `kind`, which is not
-    /// [`ValueType::String`].
-    fn typed(&mut self, node: NodeId, kind: ValueType, rule: RuleId) -> Result<Expr, GrammarError> {
+    /// [`ValueType::String`]. The values are at the place `types`. If `is_filled` is true, arrays and
+    /// objects must not be empty.
+    fn typed(
+        &mut self,
+        node: NodeId,
+        kind: ValueType,
+        (types, is_filled): (ValuePlace, bool),
+        rule: RuleId,
+    ) -> Result<Expr, GrammarError> {
         let program = self.program;
         let values = &program.nodes[node as usize];
         let Some(level) = self.current() else { return Ok(Expr::empty()) };
@@ -289,21 +416,36 @@ impl<'p> Writer<'p> {
             ValueType::String => Expr::empty(),
             ValueType::Array | ValueType::Object => {
                 let Some(nested) = level.nested else { return self.embedded(node, kind) };
-                let outer = self.level.replace(nested);
-                let mut ways = Vec::new();
-                if kind == ValueType::Array {
-                    for &array in &values.arrays {
-                        ways.push(self.array(array, rule)?);
-                    }
-                } else {
-                    for &object in &values.objects {
-                        ways.push(self.object(object, rule)?);
-                    }
-                }
-                self.level = outer;
-                alternatives(ways)
+                let is_raw = self.level_at(nested).is_some_and(Level::has_raw_text);
+                let types = if is_raw { types } else { ValuePlace::ANY };
+                let what = What::Filled(kind, is_filled);
+                let name = self.name_in(rule, if kind == ValueType::Array { "array" } else { "object" });
+                Expr::Rule(self.place(Place { node, level: Some(nested), types, what }, &name))
             }
         })
+    }
+
+    /// Returns an expression for the arrays or objects of `node` at the current level.
+    pub(super) fn containers_in(
+        &mut self,
+        node: NodeId,
+        kind: ValueType,
+        rule: RuleId,
+    ) -> Result<Expr, GrammarError> {
+        let program = self.program;
+        let values = &program.nodes[node as usize];
+        let mut ways = Vec::new();
+        if kind == ValueType::Array {
+            for &array in &values.arrays {
+                ways.push(self.array(array, rule)?);
+            }
+        } else {
+            for &object in &values.objects {
+                ways.push(self.object(object, rule)?);
+            }
+        }
+        self.spend(ways.len())?;
+        Ok(alternatives(ways))
     }
 
     /// Returns a reference to a rule for the arrays or objects of `node` as JSON.
@@ -330,22 +472,21 @@ impl<'p> Writer<'p> {
         lead: &str,
         rule: RuleId,
     ) -> Result<Expr, GrammarError> {
-        let (Some(level), Some(index)) = (self.current(), self.level) else { return Ok(Expr::empty()) };
+        let Some(level) = self.current() else { return Ok(Expr::empty()) };
         let program = self.program;
         let mut ways = Vec::new();
         for &text in &node.texts {
             let TextRule { min, max } = program.texts[text as usize];
-            if matches!(level.strings, Strings::Raw { .. }) {
-                let lead = lead.to_owned();
-                ways.push(self.raw_text(RawText { level: index, rivals, min, max, lead })?);
+            if level.has_raw_text() {
+                ways.extend(self.raw_texts(level, (min, max), rivals, lead)?);
                 continue;
             }
             if text == FREE {
-                ways.push(self.any_string(index, rivals, lead)?);
+                ways.push(self.any_string(rivals, lead)?);
                 continue;
             }
             let lengths = Automaton::of_length(min, max, self.limit.min(PARTS))?;
-            ways.push(self.strings_of(&lengths, rivals, lead, rule)?);
+            ways.extend(self.strings_of(level, &lengths, (rivals, lead), rule)?);
         }
         if let Some(words) = node.words {
             let kinds = ValueType::ALL.into_iter().filter(|&kind| rivals.has(kind) && has(node, kind));
@@ -361,7 +502,7 @@ impl<'p> Writer<'p> {
                 None => of_language(dfa, |label| label != 0),
                 Some(max) => self.bounded(dfa, max)?,
             };
-            ways.push(self.strings_of(&automaton, rivals, lead, rule)?);
+            ways.extend(self.strings_of(level, &automaton, (rivals, lead), rule)?);
         }
         let strings = alternatives(ways);
         Ok(match &level.strings {
@@ -374,8 +515,9 @@ impl<'p> Writer<'p> {
         })
     }
 
-    /// Returns a reference to the rule for any allowed string followed by `lead`.
-    fn any_string(&mut self, level: usize, rivals: ValueTypes, lead: &str) -> Result<Expr, GrammarError> {
+    /// Returns a reference to the rule for any allowed string followed by `lead`. The strings are not raw.
+    fn any_string(&mut self, rivals: ValueTypes, lead: &str) -> Result<Expr, GrammarError> {
+        let Some(level) = self.level else { return Ok(Expr::empty()) };
         let shared = Shared::Strings(level, rivals);
         if let Some(&known) = self.shared.get(&shared) {
             return Ok(Expr::Rule(known));
@@ -384,53 +526,79 @@ impl<'p> Writer<'p> {
         self.shared.insert(shared, rule);
         let chars = self.chars_at(level);
         // One automaton for the string and the text after it decides every byte.
-        let automaton = self.allowed(level, rivals, Some(lead))?;
-        let expr = self.write(&automaton, rule, chars)?;
-        self.define(rule, expr)?;
+        let automaton = self.allowed(rivals, Form::Plain, Some(lead))?;
+        let text = self.write(&automaton, rule, chars)?;
+        self.define(rule, text)?;
         Ok(Expr::Rule(rule))
     }
 
-    /// Returns a reference to the rule for raw strings and the text after them.
-    fn raw_text(&mut self, text: RawText) -> Result<Expr, GrammarError> {
+    /// Returns expressions for raw strings with a length within `min..=max`, followed by `lead`, in each
+    /// form that has some of them.
+    fn raw_texts(
+        &mut self,
+        level: &'p Level,
+        (min, max): (u32, Option<u32>),
+        rivals: ValueTypes,
+        lead: &str,
+    ) -> Result<Vec<Expr>, GrammarError> {
+        let mut ways = Vec::new();
+        for &form in level.forms() {
+            let (open, close) = self.around_form(form);
+            let (rivals, lead) = (form.rivals(rivals), close + lead);
+            let text = RawText { level: self.level.unwrap_or_default(), form, rivals, min, max, lead };
+            if let Some(rule) = self.raw_text(text)? {
+                ways.push(sequence([Expr::Literal(open.into()), Expr::Rule(rule)]));
+            }
+        }
+        if ways.is_empty() {
+            return Err(GrammarError::notation(
+                "every string of its length contains the text after the value",
+            ));
+        }
+        Ok(ways)
+    }
+
+    /// Returns the rule for raw strings and the text after them. Returns `None` if there are no such
+    /// strings.
+    fn raw_text(&mut self, text: RawText) -> Result<Option<RuleId>, GrammarError> {
         let known = self.notated.as_ref().and_then(|notated| notated.texts.get(&text));
         if let Some(&(rule, _)) = known {
-            return Ok(Expr::Rule(rule));
+            return Ok(Some(rule));
         }
-        let program = self.raw_program(&text)?;
+        let Some(program) = self.raw_program(&text)? else { return Ok(None) };
         let rule = self.rule("text");
         self.spend(1)?;
         if let Some(notated) = &mut self.notated {
             notated.texts.insert(text, (rule, program));
         }
-        Ok(Expr::Rule(rule))
+        Ok(Some(rule))
     }
 
     /// Returns the program for raw strings and the text after them.
     ///
     /// The strings of most tools have the same programs, so small programs are built once per process.
-    fn raw_program(&mut self, text: &RawText) -> Result<Arc<TextProgram>, GrammarError> {
+    fn raw_program(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
         /// Maximum number of programs that are kept for later schemas, and their maximum size in bytes.
         const SHARED: (usize, usize) = (256, 1 << 15);
         static KNOWN: LazyLock<Mutex<FxHashMap<TextKey, Arc<TextProgram>>>> = LazyLock::new(Mutex::default);
         let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let RawText { level, rivals, min, max, lead } = text;
-        let avoid = self.avoided(*level).to_vec();
-        let key = (avoid, *rivals, (*min, *max), lead.clone());
+        let &RawText { form, rivals, min, max, ref lead, .. } = text;
+        let (avoid, nested_open) = self.avoided(form);
+        let key = (avoid.to_vec(), nested_open.map(str::to_owned), rivals, (min, max), lead.clone());
         if let Some(known) = lock().get(&key) {
-            return Ok(Arc::clone(known));
+            return Ok(Some(Arc::clone(known)));
         }
         // One automaton for the string and the text after it decides every byte.
-        let automaton = self.allowed(*level, *rivals, Some(lead))?;
+        let automaton = self.allowed(rivals, form, Some(lead))?;
         let states = automaton.states.iter().map(|state| TextState {
             edges: state.edges.iter().map(|&(to, range)| (to as u32, range)).collect(),
             ends: state.ends,
         });
         let len = lead.chars().count() as u32;
         let lengths = (min.saturating_add(len), max.map(|max| max.saturating_add(len)));
-        let none = || GrammarError::notation("every string of its length contains the text after the value");
-        let ledger = self.notated.as_ref().ok_or_else(none)?.ledger;
-        let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, ledger)?;
-        let program = Arc::new(program.ok_or_else(none)?);
+        let Some(notated) = &self.notated else { return Ok(None) };
+        let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, notated.ledger)?;
+        let Some(program) = program.map(Arc::new) else { return Ok(None) };
         if program.byte_len() <= SHARED.1 {
             let mut known = lock();
             if known.len() >= SHARED.0 {
@@ -438,36 +606,59 @@ impl<'p> Writer<'p> {
             }
             known.insert(key, Arc::clone(&program));
         }
-        Ok(program)
+        Ok(Some(program))
     }
 
-    /// Returns the texts that the strings of a level must not contain.
-    fn avoided(&self, level: usize) -> &'p [String] {
-        match self.level_at(level).map(|level| &level.strings) {
-            Some(Strings::Raw { avoid } | Strings::Quoted { avoid, .. }) => avoid,
-            Some(Strings::Python) | None => &[],
+    /// Returns the texts that the strings of the current level must not contain in a form, and the text
+    /// with which arrays and objects begin if they are not JSON.
+    fn avoided(&self, form: Form) -> (&'p [String], Option<&'p str>) {
+        match (self.current().map(|level| &level.strings), form) {
+            (Some(Strings::Raw { section: Some(section), .. }), Form::Section) => {
+                (std::slice::from_ref(&section.close), None)
+            }
+            (Some(Strings::Raw { avoid, nested_open, .. }), _) => (avoid, nested_open.as_deref()),
+            (Some(Strings::Quoted { avoid, .. }), _) => (avoid, None),
+            (Some(Strings::Python) | None, _) => (&[], None),
         }
     }
 
-    /// Returns an expression for the strings of an automaton that are allowed, followed by `lead`.
+    /// Returns expressions for the strings of an automaton in each form that allows some of them, followed
+    /// by `lead`.
     fn strings_of(
         &mut self,
+        level: &'p Level,
         automaton: &Automaton,
-        rivals: ValueTypes,
-        lead: &str,
+        (rivals, lead): (ValueTypes, &str),
         rule: RuleId,
-    ) -> Result<Expr, GrammarError> {
-        let level = self.level.unwrap_or_default();
-        let allowed = self.allowed(level, rivals, None)?;
-        let both = automaton.intersection(&allowed, self.limit.min(PARTS))?.trimmed();
-        if !both.can_end() {
+    ) -> Result<Vec<Expr>, GrammarError> {
+        let mut ways = Vec::new();
+        for &form in level.forms() {
+            let allowed = self.allowed(form.rivals(rivals), form, None)?;
+            let both = automaton.intersection(&allowed, self.limit.min(PARTS))?.trimmed();
+            if both.can_end() {
+                let chars = self.chars_at(self.level.unwrap_or_default());
+                let (open, close) = self.around_form(form);
+                let strings = self.write(&both, rule, chars)?;
+                let end = Expr::Literal((close + lead).into());
+                ways.push(sequence([Expr::Literal(open.into()), strings, end]));
+            }
+        }
+        if ways.is_empty() {
             return Err(GrammarError::notation(
                 "every string of a pattern contains the text after the value",
             ));
         }
-        let chars = self.chars_at(level);
-        let strings = self.write(&both, rule, chars)?;
-        Ok(sequence([strings, Expr::Literal(lead.into())]))
+        Ok(ways)
+    }
+
+    /// Returns the texts before and after strings of a form.
+    fn around_form(&self, form: Form) -> (String, String) {
+        match (form, self.current().map(|level| &level.strings)) {
+            (Form::Section, Some(Strings::Raw { section: Some(section), .. })) => {
+                (section.open.clone(), section.close.clone())
+            }
+            _ => Default::default(),
+        }
     }
 
     /// Returns an expression for one string followed by `lead`. `None` if it reads like a value of
@@ -479,20 +670,29 @@ impl<'p> Writer<'p> {
         (rivals, present): (ValueTypes, ValueTypes),
         lead: &str,
     ) -> Result<Option<Expr>, GrammarError> {
-        let index = self.level.unwrap_or_default();
-        if !self.allowed(index, ValueTypes::NONE, None)?.accepts(word) {
+        let plain = |writer: &mut Self, rivals| -> Result<bool, GrammarError> {
+            Ok(writer.allowed(rivals, Form::Plain, None)?.accepts(word))
+        };
+        if level.forms().contains(&Form::Section)
+            && !plain(self, rivals)?
+            && self.allowed(ValueTypes::NONE, Form::Section, None)?.accepts(word)
+        {
+            let (open, close) = self.around_form(Form::Section);
+            return Ok(Some(Expr::Literal(format!("{open}{word}{close}{lead}").into())));
+        }
+        if !plain(self, ValueTypes::NONE)? {
             return Err(GrammarError::notation(format!(
                 "the string {word:?} contains the text after the value"
             )));
         }
-        if !self.allowed(index, present, None)?.accepts(word) {
+        if !plain(self, present)? {
             return Ok(None);
         }
-        if !self.allowed(index, rivals, None)?.accepts(word) {
+        if !plain(self, rivals)? {
             return Err(GrammarError::notation(format!("the string {word:?} may be read as another value")));
         }
         let text = match level.strings {
-            Strings::Python => super::automata::python(word),
+            Strings::Python => crate::python::escaped(word),
             Strings::Raw { .. } | Strings::Quoted { .. } => word.to_owned(),
         };
         Ok(Some(Expr::Literal((text + lead).into())))
@@ -505,23 +705,25 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Returns the automaton of the strings that may be written at a level, without those that read
-    /// like a value of a type in `rivals`. With `lead`, each string is followed by this text.
+    /// Returns the automaton of the strings that may be written in a form at the current level, without
+    /// those that read like a value of a type in `rivals`. With `lead`, each string is followed by this
+    /// text.
     fn allowed(
         &mut self,
-        level: usize,
         rivals: ValueTypes,
+        form: Form,
         lead: Option<&str>,
     ) -> Result<Rc<Automaton>, GrammarError> {
-        let avoid = self.avoided(level);
+        let (avoid, nested_open) = self.avoided(form);
+        let level = self.level.unwrap_or_default();
         let Some(notated) = &mut self.notated else { return Ok(Rc::default()) };
-        let key = (level, rivals, lead.map(str::to_owned));
+        let key = (level, rivals, form, lead.map(str::to_owned));
         if let Some(known) = notated.allowed.get(&key) {
             return Ok(Rc::clone(known));
         }
         let mut regular = Expressions::with_ledger(notated.ledger);
         let mut forbidden: Vec<ExprId> = avoid.iter().map(|text| containing(&mut regular, text)).collect();
-        forbidden.extend(rivals_of(&mut regular, rivals));
+        forbidden.extend(rivals_of(&mut regular, rivals, nested_open));
         let forbidden = regular.any_of(forbidden);
         let mut allowed = regular.not(forbidden);
         if let Some(lead) = lead {
@@ -547,14 +749,27 @@ pub(super) const fn has(node: &Node, kind: ValueType) -> bool {
     }
 }
 
-fn is_writable(name: &str, names: &crate::Names) -> bool {
+/// Reports whether an expression is the empty text.
+fn is_nothing(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(text) => text.is_empty(),
+        Expr::Sequence(parts) => parts.iter().all(is_nothing),
+        _ => false,
+    }
+}
+
+fn is_writable(name: &str, names: &Names) -> bool {
     match names {
-        crate::Names::Without(reserved) => {
+        Names::Without(reserved) => {
             let is_refused =
                 |c: char| c.is_control() || reserved.contains(c) || (c.is_whitespace() && c != ' ');
             !name.is_empty() && name.trim() == name && !name.chars().any(is_refused)
         }
-        crate::Names::Identifiers => {
+        Names::Tags => {
+            let is_allowed = |(at, c): (usize, char)| Names::is_in_tags(c, at == 0);
+            !name.is_empty() && name.char_indices().all(is_allowed)
+        }
+        Names::Identifiers => {
             let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
             name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
         }
@@ -568,8 +783,9 @@ fn containing(regular: &mut Expressions, text: &str) -> ExprId {
     regular.concat(Expressions::EVERYTHING, rest)
 }
 
-/// Returns the languages of the texts that read like a value of a type in `rivals`.
-fn rivals_of(regular: &mut Expressions, rivals: ValueTypes) -> Vec<ExprId> {
+/// Returns the languages of the texts that read like a value of a type in `rivals`. `nested_open` is the
+/// text with which arrays and objects begin if they are not JSON.
+fn rivals_of(regular: &mut Expressions, rivals: ValueTypes, nested_open: Option<&str>) -> Vec<ExprId> {
     let mut languages = Vec::new();
     for kind in ValueType::ALL.into_iter().filter(|&kind| rivals.has(kind)) {
         match kind {
@@ -578,17 +794,17 @@ fn rivals_of(regular: &mut Expressions, rivals: ValueTypes) -> Vec<ExprId> {
                 languages.extend(["true", "True", "false", "False"].map(|text| regular.literal(text)));
             }
             ValueType::Number => languages.push(number(regular)),
-            ValueType::Array => languages.push(beginning(regular, '[')),
-            ValueType::Object => languages.push(beginning(regular, '{')),
+            ValueType::Array => languages.push(beginning(regular, nested_open.unwrap_or("["))),
+            ValueType::Object => languages.push(beginning(regular, nested_open.unwrap_or("{"))),
             ValueType::String => {}
         }
     }
     languages
 }
 
-/// Returns the language of all texts that begin with `c`.
-fn beginning(regular: &mut Expressions, c: char) -> ExprId {
-    let first = regular.class(CharSet::single(c));
+/// Returns the language of all texts that begin with `text`.
+fn beginning(regular: &mut Expressions, text: &str) -> ExprId {
+    let first = regular.literal(text);
     regular.concat(first, Expressions::EVERYTHING)
 }
 
@@ -622,13 +838,13 @@ fn number(regular: &mut Expressions) -> ExprId {
 
 impl Automaton {
     /// Returns the automaton of the names that a notation can write. Spaces occur only inside of names.
-    fn of_names(names: &crate::Names) -> Self {
+    fn of_names(names: &Names) -> Self {
         let allowed = |low: u32, high: u32, is_allowed: &dyn Fn(char) -> bool| {
             let chars = (low..=high).filter_map(char::from_u32).filter(|&c| is_allowed(c));
             chars.map(|c| (1, (c.into(), c.into()))).collect::<Vec<_>>()
         };
         match names {
-            crate::Names::Without(reserved) => {
+            Names::Without(reserved) => {
                 let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !reserved.contains(c);
                 // The last white space of Unicode is U+3000.
                 let mut edges = allowed(0, 0x3000, &is_plain);
@@ -638,7 +854,17 @@ impl Automaton {
                 let states = [(edges, false), (inside.clone(), true), (inside, false)];
                 Self { states: states.map(|(edges, ends)| State { edges, ends }).into(), start: 0 }
             }
-            crate::Names::Identifiers => {
+            Names::Tags => {
+                // The last white space of Unicode is U+3000.
+                let chars = |is_first: bool| {
+                    let mut edges = allowed(0, 0x3000, &|c| Names::is_in_tags(c, is_first));
+                    edges.extend([(0x3001, 0xd7ff), (0xe000, 0x10_ffff)].map(|range| (1, range)));
+                    edges
+                };
+                let states = [(chars(true), false), (chars(false), true)];
+                Self { states: states.map(|(edges, ends)| State { edges, ends }).into(), start: 0 }
+            }
+            Names::Identifiers => {
                 let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
                 let first = allowed(0, 0x7f, &is_letter);
                 let rest = allowed(0, 0x7f, &|c| is_letter(c) || c.is_ascii_digit());
