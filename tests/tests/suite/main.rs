@@ -14,6 +14,7 @@ mod json_schema;
 mod likelihood;
 mod masks;
 mod matcher;
+mod notation_masks;
 mod parts;
 mod real_models;
 mod standard_budgets;
