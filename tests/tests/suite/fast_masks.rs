@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use formwork_grammar::{
-    Constraint, Grammar, Layout, Limits, Matcher, Order, Profile, SchemaOptions, Undeclared,
+    Constraint, Grammar, Layout, Limits, Matcher, Order, Part, Profile, SchemaOptions, Undeclared,
 };
 use formwork_model::{Model, OpenOptions};
 use formwork_tests::random::Random;
@@ -385,6 +385,34 @@ fn masks_of_lifelike_schemas_equal_single_tokens() {
         let mut random = Random::new(90 + seed);
         let vocabulary = vocabulary(&mut random);
         assert!(compare(&vocabulary, &mut random, 800, random_schema) >= 800);
+    }
+}
+
+/// Tokens that complete a name must not repeat one, also in objects inside of a larger grammar.
+#[test]
+fn no_mask_repeats_a_name_in_a_larger_grammar() {
+    let pieces: [&[u8]; 4] = [b"b\"", b"\"ab\"", b"{\"ab\": 1, \"ab\"", b"c\""];
+    let bytes = (0..=255).map(|byte| vec![byte]).chain(pieces.map(<[u8]>::to_vec));
+    let mut tokens: Vec<Token> = bytes.map(|bytes| Token { bytes, kind: TokenKind::Text }).collect();
+    tokens.push(Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control });
+    let vocabulary = Arc::new(Vocabulary::new(tokens, vec![TokenId(260)]).expect("small"));
+    let json = Part::Json(json!({ "type": "object", "additionalProperties": { "type": "integer" } }).into());
+    let part =
+        Part::sequence([Part::literal("f("), json.clone(), Part::literal(", "), json, Part::literal(")")]);
+    let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect("good");
+    let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("no tokens");
+    for text in ["", "f", "f(", "f({\"ab\": 1, ", "f({\"ab\": 1, \"a", "f({\"ab\": 1}, {\"a"] {
+        let mut matcher = constraint.matcher();
+        for byte in text.bytes() {
+            matcher.commit(TokenId(byte.into())).expect(text);
+        }
+        let mask = matcher.mask();
+        for token in vocabulary.ids() {
+            let allowed = matcher.commit(token).is_ok();
+            matcher.rollback(usize::from(allowed));
+            let bytes = String::from_utf8_lossy(vocabulary.bytes(token));
+            assert_eq!(mask.contains(token), allowed, "{bytes:?} after {text:?}");
+        }
     }
 }
 
