@@ -125,8 +125,7 @@ fn compare(
     compared
 }
 
-/// Creates a vocabulary of all bytes and of pieces of calls, cut at places of which every one in `cut` is
-/// chosen at random.
+/// Creates a vocabulary of all bytes and of pieces of calls, with a mean length of `cut` bytes.
 fn pieces_of_calls(random: &mut Random, cut: usize) -> Vocabulary {
     let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     for name in NOTATIONS {

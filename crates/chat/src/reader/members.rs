@@ -301,8 +301,8 @@ impl MembersReader {
     }
 }
 
-/// Returns the place from which `marker` must be searched in `text`, of which the first `searched` bytes do
-/// not contain it.
+/// Returns the place from which `marker` must be searched in `text`. The first `searched` bytes do not
+/// contain the marker.
 pub(super) fn search_start(text: &str, searched: usize, marker: &str) -> usize {
     let mut start = searched.saturating_sub(marker.len());
     while !text.is_char_boundary(start) {
