@@ -174,3 +174,78 @@ fn rejects_variables_that_replace_the_conversation() {
 fn without_a_clock_the_date_stands_still() {
     assert_eq!(render("{{ strftime_now('%d %b %Y') }}").unwrap(), "01 Jan 2025");
 }
+
+#[test]
+fn lists_of_a_template_can_change() {
+    let cases = [
+        ("{% set a = [1] %}{% for x in [2, 3] %}{% set _ = a.append(x) %}{% endfor %}{{ a }}", "[1, 2, 3]"),
+        (
+            "{% set n = namespace(ids=[]) %}{% set _ = n.ids.append('x') %}{{ n.ids.pop(0) }}{{ n.ids | length }}",
+            "x0",
+        ),
+        (
+            "{% macro add(a) %}{% set _ = a.append(5) %}{% endmacro %}{% set b = [] %}{{ add(b) }}{{ add(b) }}{{ b | join('-') }}",
+            "5-5",
+        ),
+        (
+            "{% set a = [1, 2, 3, 4] %}{{ a.pop() }}{{ a.pop(-2) }}{% set _ = a.insert(1, 9) %}{% set _ = a.insert(-9, 0) %}{{ a }}",
+            "42[0, 1, 9, 3]",
+        ),
+        (
+            "{% set a = [1, 2, 1] %}{% set _ = a.remove(1) %}{% set _ = a.extend(a) %}{% set _ = a.reverse() %}{{ a | tojson }}",
+            "[1, 2, 1, 2]",
+        ),
+        (
+            "{% set a = messages | list %}{% set _ = a.append({'role': 'x'}) %}{{ a | length }}{{ messages | length }}{{ a[-1].role }}",
+            "21x",
+        ),
+        (
+            "{% set a = ['y'] %}{% set b = a %}{% set _ = b.append('z') %}{{ a[1:] + ['w'] }}{{ 'z' in a }}{{ a == ['y', 'z'] }}",
+            "['z', 'w']TrueTrue",
+        ),
+        (
+            "{% set a = [1, 2] %}{% set _ = a.clear() %}{% if not a %}empty{% endif %}{{ a is sequence }}{{ a is iterable }}{{ a.count(1) }}",
+            "emptyTrueTrue0",
+        ),
+    ];
+    for (source, expected) in cases {
+        // A second rendering starts with new lists.
+        let template = compile(source);
+        let input = || ChatInput { messages: vec![Message::new("user", "Hello")], ..ChatInput::default() };
+        for _ in 0..2 {
+            assert_eq!(template.render(&input()).unwrap(), expected, "{source}");
+        }
+    }
+}
+
+#[test]
+fn changes_of_lists_are_bounded() {
+    let cases = [
+        ("{% set a = [1] %}{% for x in range(99) %}{% set _ = a.extend(a) %}{% endfor %}", "limit"),
+        ("{% set a = [] %}{% set _ = a.append(a) %}", "into itself"),
+        ("{% set a = [] %}{% set b = [{'x': a}] %}{% set _ = a.append(b) %}", "into itself"),
+        ("{% set n = namespace(a=[]) %}{% set _ = n.a.append(n) %}", "namespace"),
+        ("{% set a = [] %}{{ a.pop() }}", "out of range"),
+        ("{% set a = [] %}{{ a.pop(0, 1) }}", "argument"),
+        (
+            "{% set a = [] %}{% set _ = a.append(1) %}{% set _ = messages.append(1) %}",
+            "only lists that the template makes",
+        ),
+        (
+            "{% set a = [] %}{% set n = namespace(b=[]) %}{% for x in range(999) %}{% set n.b = [n.b] %}{% endfor %}{% set _ = a.append(n.b) %}",
+            "deeply",
+        ),
+        (
+            "{% set a = [] %}{% set b = range(90000) | list %}{% for x in range(9999) %}{% set _ = a.append(b) %}{% endfor %}",
+            "too much work",
+        ),
+        (
+            "{% set a = range(99999) | list %}{% for x in range(9999) %}{% set _ = a.insert(50000, 1) %}{% endfor %}",
+            "too much work",
+        ),
+    ];
+    for (source, expected) in cases {
+        let error = render(source).unwrap_err();
+        assert!(error.message.contains(expected), "{source}: {error}");
+    }
+}

@@ -8,7 +8,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use super::{clock, json, python};
+use super::{clock, json, lists, python};
 
 /// Maximum number of steps of minijinja in one rendering. This number takes about one second.
 ///
@@ -70,6 +70,13 @@ impl JinjaTemplate {
         }
         let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
         let mut environment = Environment::new();
+        let source = match lists::with_lists(&source) {
+            Some(source) => {
+                lists::add_to(&mut environment);
+                source
+            }
+            None => source,
+        };
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| described(&error, &source))?);
         environment.set_unknown_method_callback(python::method);
@@ -94,7 +101,7 @@ impl JinjaTemplate {
     }
 
     /// Returns the source that was compiled. Compared to the original source, line endings are
-    /// normalised and `generation` tags are replaced.
+    /// normalised, `generation` tags are replaced, and lists may be wrapped in calls.
     pub fn source(&self) -> &str {
         &self.source
     }

@@ -4,7 +4,7 @@
 //! `transformers`. [`JinjaTemplate`] provides the same environment:
 //!
 //! - The rules for whitespace are the same.
-//! - Strings, lists and dictionaries have Python's methods.
+//! - Strings, lists and dictionaries have Python's methods. A template can change the lists that it makes.
 //! - The functions `raise_exception` and `strftime_now` exist. The filter `tojson` uses Python's
 //!   layout.
 //! - The variables `tools` and `documents` are `none` by default.
@@ -18,6 +18,7 @@
 mod clock;
 mod jinja;
 mod json;
+mod lists;
 mod python;
 
 pub use jinja::JinjaTemplate;

@@ -2,8 +2,10 @@
 //! layer.
 
 use minijinja::value::ValueKind;
-use minijinja::{Error, State, Value};
+use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
+
+use super::lists;
 
 /// Calls the method `name` of a value as Python does, for values of built-in types.
 pub(super) fn method(
@@ -14,7 +16,10 @@ pub(super) fn method(
 ) -> Result<Value, Error> {
     match (name, value.as_str()) {
         ("title", Some(text)) if arguments.is_empty() => Ok(Value::from(title(text))),
-        _ => unknown_method_callback(state, value, name, arguments),
+        _ => unknown_method_callback(state, value, name, arguments).map_err(|error| {
+            let is_unknown = error.kind() == ErrorKind::UnknownMethod;
+            lists::unknown_method(value, name).filter(|_| is_unknown).unwrap_or(error)
+        }),
     }
 }
 
