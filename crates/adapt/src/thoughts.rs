@@ -1,7 +1,7 @@
 //! A model's reasoning in a text: the tags around it, and its removal.
 
 /// Opening and closing tags in which model families write their thoughts.
-pub const TAGS: [(&str, &str); 12] = [
+pub const TAGS: [(&str, &str); 13] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
@@ -14,6 +14,7 @@ pub const TAGS: [(&str, &str); 12] = [
     ("<|channel>thought", "<channel|>"),
     ("<|channel|>analysis<|message|>", "<|end|>"),
     ("◁think▷", "◁/think▷"),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
 ];
 
 /// Returns the text after a model's reasoning, which some servers leave in the text.

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 use formwork_protocol::directives::presets::PROVIDERS;
+use formwork_protocol::tools::TextCallFormat;
 use serde_json::Value;
 
 use crate::backend::BackendArgs;
@@ -153,6 +154,11 @@ pub(super) struct OptionArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) response_transform: Vec<String>,
 
+    /// Format of calls in the text of answers, such as hermes or qwen3_coder. With auto, the opening of a
+    /// call decides, and calls are read only with a transform or preset for them.
+    #[arg(long, value_name = "FORMAT", value_parser = text_call_format)]
+    pub(super) text_call_format: Option<TextCallFormat>,
+
     /// Transform of a call; repeat for several.
     #[arg(long, value_name = "NAME")]
     pub(super) tool_call_transform: Vec<String>,
@@ -200,6 +206,11 @@ fn field(given: &str) -> Result<(String, Value), String> {
         given.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected FIELD=JSON")?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
     Ok((name.to_owned(), value))
+}
+
+/// Reads the name of a format of calls. The error lists the known names.
+fn text_call_format(name: &str) -> Result<TextCallFormat, String> {
+    serde_json::from_value(Value::from(name)).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

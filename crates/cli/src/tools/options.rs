@@ -107,6 +107,7 @@ fn own(args: &OptionArgs) -> Value {
         ("message_transforms", list(&args.message_transform)),
         ("tool_transforms", list(&args.tool_transform)),
         ("response_transforms", list(&args.response_transform)),
+        ("text_call_format", args.text_call_format.map(|format| json!(format))),
         ("tool_call_transforms", list(&args.tool_call_transform)),
         ("tool_result_transforms", list(&args.tool_result_transform)),
     ];
@@ -174,6 +175,7 @@ mod tests {
             "--message-transform=tool_messages_name_if_missing",
             "--tool-transform=tools_without_descriptions",
             "--response-transform=assistant_content_tool_call_tags_to_tool_calls",
+            "--text-call-format=glm",
             "--tool-call-transform=tool_call_name_without_namespace",
             "--tool-result-transform=tool_result_compact_envelope",
             "--temperature=0.5",

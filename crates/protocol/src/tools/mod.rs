@@ -91,4 +91,4 @@ pub use registry::{FilteredToolRegistry, Lookup, Tool, ToolDefinition, ToolRegis
 pub use replay::replay;
 pub use runner::ToolLoopRunner;
 pub use shapes::ToolCall;
-pub use transforms::{Pipeline, Transforms};
+pub use transforms::{Pipeline, TextCallFormat, Transforms};

@@ -3,6 +3,7 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::transforms::TextCallFormat;
 use crate::Body;
 
 /// Names of the request fields that only the loop sets. They are ignored in
@@ -137,6 +138,10 @@ pub struct ToolCallingOptions {
     /// Names of the transforms to apply, in order, to the message of an answer before its calls are
     /// parsed.
     pub response_transforms: Vec<String>,
+    /// Format of calls in the text of answers; `auto` by default. With `auto`, calls in the text are read
+    /// only if `response_transforms` has `assistant_content_tool_call_tags_to_tool_calls`. A named format
+    /// is read without the transform as well, and other formats stay text.
+    pub text_call_format: TextCallFormat,
     /// Names of the transforms to apply, in order, to each call before it is executed.
     pub tool_call_transforms: Vec<String>,
     /// Names of the transforms to apply, in order, to each result before it is sent.
@@ -165,6 +170,7 @@ impl Default for ToolCallingOptions {
             message_transforms: Vec::new(),
             tool_transforms: Vec::new(),
             response_transforms: Vec::new(),
+            text_call_format: TextCallFormat::default(),
             tool_call_transforms: Vec::new(),
             tool_result_transforms: Vec::new(),
         }
@@ -220,6 +226,7 @@ mod tests {
           "message_transforms": [],
           "tool_transforms": [],
           "response_transforms": [],
+          "text_call_format": "auto",
           "tool_call_transforms": [],
           "tool_result_transforms": []
         }
@@ -233,6 +240,10 @@ mod tests {
         assert!(fault(json!({ "max_turn": 1 })).starts_with("unknown field `max_turn`"));
         assert!(fault(json!({ "tool_use_mode": "always" })).starts_with("unknown variant `always`"));
         assert!(fault(json!({ "max_tool_calls_per_turn": 0 })).contains("nonzero"));
+        let format = fault(json!({ "text_call_format": "qwen" }));
+        let known =
+            "unknown variant `qwen`, expected one of `auto`, `hermes`, `qwen3_coder`, `seed_oss`, `glm`";
+        assert!(format.starts_with(known), "{format}");
     }
 
     #[test]

@@ -292,7 +292,7 @@ impl<'a> Loop<'a> {
             turn.warnings.push(Problem::new("TRUNCATED", "the answer was cut off at its token limit"));
         }
         if self.mode() != ToolUseMode::Disabled {
-            self.pipeline.response(&mut message, self.dispatcher.tools());
+            self.pipeline.response(&mut message, self.dispatcher.tools(), turn.is_truncated());
         }
         let mut shaped = shape(&message, number, &mut self.ids);
         turn.warnings.append(&mut shaped.warnings);

@@ -9,6 +9,7 @@ mod modes;
 mod quirks;
 mod replays;
 mod requests;
+mod text_formats;
 mod transcripts;
 
 use std::sync::Arc;

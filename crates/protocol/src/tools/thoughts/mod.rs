@@ -11,10 +11,11 @@ use std::borrow::Cow;
 pub(super) use scan::{Event, Scanner};
 
 /// Openings and endings of the final message in formats that mark it.
-const FINAL: [(&str, &str); 3] = [
+const FINAL: [(&str, &str); 4] = [
     ("<|channel|>final<|message|>", "<|return|>"),
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|START_TEXT|>", "<|END_TEXT|>"),
+    ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
 ];
 
 /// Maximum number of thoughts in a text, which bounds the time.

@@ -33,6 +33,13 @@ impl Event {
             Self::Open(tag) | Self::Close(tag) => tag.range.start,
         }
     }
+
+    pub(in crate::tools) const fn end(&self) -> usize {
+        match self {
+            Self::Literal(range) => range.end,
+            Self::Open(tag) | Self::Close(tag) => tag.range.end,
+        }
+    }
 }
 
 /// Finds thoughts and code from left to right. A segment is the text between two thoughts.
@@ -70,7 +77,7 @@ impl<'a> Scanner<'a> {
         let tags = families.flat_map(|(family, (open, close))| {
             let open = Some(Needle { family, word: open, is_closing: false, next: Some(0) });
             // `<|end|>` and `<channel|>` end other messages as well.
-            let is_own = close.contains('/') || close.contains("THINKING");
+            let is_own = ["/", "THINKING", "close"].iter().any(|word| close.contains(word));
             let close = is_own.then_some(Needle { family, word: close, is_closing: true, next: Some(0) });
             open.into_iter().chain(close)
         });

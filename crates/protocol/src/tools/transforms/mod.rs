@@ -16,13 +16,18 @@ use super::options::ToolCallingOptions;
 use super::registry::ToolSource;
 use super::shapes::ToolCall;
 use crate::Body;
+use text::Answer;
+pub use text::TextCallFormat;
 
 /// Change of a value in place.
 type Change<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
-/// Change of the message of an answer, for a run with these tools.
-type Response = Arc<dyn Fn(&mut Body, &dyn ToolSource) + Send + Sync>;
+/// Change of the message of an answer.
+type Response = Arc<dyn Fn(&mut Body, &Answer<'_>) + Send + Sync>;
 /// Changes of one kind by name.
 type Named<T> = BTreeMap<String, T>;
+
+/// Name of the transform that reads calls in the text.
+const TEXT_CALLS: &str = "assistant_content_tool_call_tags_to_tool_calls";
 
 /// Set of available transforms, of five kinds. Applications can add their own.
 ///
@@ -40,7 +45,7 @@ type Named<T> = BTreeMap<String, T>;
 ///
 /// `assistant_content_tool_call_tags_to_tool_calls` reads calls that a server left in the text, in
 /// the formats of all families: JSON, elements and Python calls in tags, between control tokens, or
-/// as the whole text.
+/// as the whole text. [`ToolCallingOptions::text_call_format`] can name one format.
 ///
 /// Common variations that affect every model need no transform: `function_call`, objects instead of
 /// arrays, and missing IDs are always handled.
@@ -69,6 +74,7 @@ pub struct Pipeline {
     message: Vec<Change<Vec<Value>>>,
     tool: Vec<Change<Vec<Value>>>,
     response: Vec<Response>,
+    format: TextCallFormat,
     call: Vec<Change<ToolCall>>,
     result: Vec<Change<Value>>,
 }
@@ -80,7 +86,7 @@ impl Default for Transforms {
         let none = Self {
             message: Named::new(),
             tool: Named::new(),
-            response: [("assistant_content_tool_call_tags_to_tool_calls".to_owned(), tags)].into(),
+            response: [(TEXT_CALLS.to_owned(), tags)].into(),
             call: Named::new(),
             result: Named::new(),
         };
@@ -145,10 +151,17 @@ impl Transforms {
     /// # Errors
     /// Returns an error if a name is unknown. The error lists the known names.
     pub fn resolve(&self, options: &ToolCallingOptions) -> Result<Pipeline, ToolsError> {
+        let format = options.text_call_format;
+        let mut responses = options.response_transforms.clone();
+        let is_named = responses.iter().any(|name| name == TEXT_CALLS);
+        if format != TextCallFormat::Auto && !is_named {
+            responses.push(TEXT_CALLS.to_owned());
+        }
         Ok(Pipeline {
+            format,
             message: find("message", &self.message, &options.message_transforms)?,
             tool: find("tool", &self.tool, &options.tool_transforms)?,
-            response: find("response", &self.response, &options.response_transforms)?,
+            response: find("response", &self.response, &responses)?,
             call: find("tool_call", &self.call, &options.tool_call_transforms)?,
             result: find("tool_result", &self.result, &options.tool_result_transforms)?,
         })
@@ -174,8 +187,9 @@ impl Pipeline {
         self.tool.iter().for_each(|change| change(tools));
     }
 
-    pub(super) fn response(&self, message: &mut Body, tools: &dyn ToolSource) {
-        self.response.iter().for_each(|change| change(message, tools));
+    pub(super) fn response(&self, message: &mut Body, tools: &dyn ToolSource, is_truncated: bool) {
+        let answer = Answer { tools, format: self.format, is_truncated };
+        self.response.iter().for_each(|change| change(message, &answer));
     }
 
     pub(super) fn call(&self, call: &mut ToolCall) {

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::super::super::registry::ToolSource;
 use super::Call;
+use super::values::may_be_text;
 
 /// Maximum depth of nested values.
 const DEPTH: usize = 64;
@@ -11,6 +13,12 @@ const QUOTES: [&str; 3] = ["<|\"|>", "<escape>", "\""];
 
 /// Parses one call at the start of `text`. Returns the call and the number of bytes read.
 pub(super) fn call(text: &str) -> Option<(Call, usize)> {
+    let (name, arguments, len) = members(text)?;
+    Some((Call::of_object(name, arguments), len))
+}
+
+/// Parses one call at the start of `text`. Returns its name, its arguments and the number of bytes read.
+fn members(text: &str) -> Option<(&str, Map<String, Value>, usize)> {
     let mut reader = Reader { text, at: 0 };
     reader.expect("call:")?;
     let rest = reader.rest();
@@ -18,7 +26,26 @@ pub(super) fn call(text: &str) -> Option<(Call, usize)> {
     let name = rest[..end].trim();
     reader.at += end;
     let Value::Object(arguments) = reader.object(0)? else { return None };
-    (!name.is_empty() && !name.contains(['<', '\n'])).then(|| (Call::of_object(name, arguments), reader.at))
+    (!name.is_empty() && !name.contains(['<', '\n'])).then_some((name, arguments, reader.at))
+}
+
+/// Parses calls as the whole text whose tokens a server removed. A string has lost its quotes, so the
+/// arguments must be scalars that the schema does not admit as strings.
+pub(super) fn stripped(text: &str, tools: &dyn ToolSource) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (name, arguments, len) = members(rest)?;
+        let is_clear = |(key, value): (&String, &Value)| {
+            matches!(value, Value::Null | Value::Bool(_) | Value::Number(_)) && !may_be_text(tools, name, key)
+        };
+        if !arguments.iter().all(is_clear) {
+            return None;
+        }
+        calls.push(Call::of_object(name, arguments));
+        rest = rest[len..].trim_start();
+    }
+    (!calls.is_empty()).then_some(calls)
 }
 
 struct Reader<'a> {

@@ -27,8 +27,10 @@ enum Form {
     Kimi,
     /// `id<|tool_call:name|>f<|tool_call:args|>{…}<|tool_call:end|>`.
     Solar,
-    /// `<|open|>call …`, of which the marker is the beginning.
+    /// `<|open|>call …`, repeated. The marker is the beginning of the first call.
     KimiK3,
+    /// `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke …>…`.
+    Step,
     /// `to=functions.f …<|message|>{…}<|call|>`, of which the marker is the beginning.
     Harmony,
 }
@@ -38,11 +40,12 @@ const fn marker(open: &'static str, close: &'static str, form: Form) -> Marker {
 }
 
 /// All markers. A marker that begins with another one is before it.
-pub(super) const MARKERS: [Marker; 18] = [
+pub(super) const MARKERS: [Marker; 23] = [
     marker("<|tool_call_start|>", "<|tool_call_end|>", Form::Values),
     marker("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", Form::Kimi),
     marker("<|tool_call_begin|>", "", Form::Kimi),
-    marker("<|tool_call:begin|>", "", Form::Solar),
+    marker("<|tool_calls|>", "<|calls|>", Form::Solar),
+    marker("<|tool_call:begin|>", "<|calls|>", Form::Solar),
     marker("<|tool_call|>", "<|/tool_call|>", Form::Values),
     marker("<|tool_call>", "<tool_call|>", Form::Gemma),
     marker("<start_function_call>", "<end_function_call>", Form::Gemma),
@@ -50,11 +53,15 @@ pub(super) const MARKERS: [Marker; 18] = [
     marker("<|START_ACTION|>", "<|END_ACTION|>", Form::Values),
     marker("<|action_start|><|plugin|>", "<|action_end|>", Form::Values),
     marker("<|function_call|>", "", Form::Values),
+    marker("function call<|role_sep|>", "", Form::Values),
     marker("<|python_tag|>", "<|eom_id|>", Form::Python),
     marker("<|python_start|>", "<|python_end|>", Form::Python),
     marker("functools", "", Form::Values),
     marker("[TOOL_CALLS]", "", Form::Mistral),
     marker("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", Form::DeepSeek),
+    marker("<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>", Form::DeepSeek),
+    marker("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>", Form::Step),
+    marker("<｜tool_call_begin｜>", "<｜tool_calls_end｜>", Form::Step),
     marker("<|open|>call ", "", Form::KimiK3),
     marker("to=functions.", "", Form::Harmony),
 ];
@@ -90,21 +97,50 @@ impl Marker {
                 }
             },
             Form::Solar => {
-                let (_, rest) = input.rest().split_once("<|tool_call:name|>")?;
-                let (name, rest) = rest.split_once("<|tool_call:args|>")?;
-                input.at = text.len() - rest.len();
-                calls.push(input.with_arguments(name)?);
-                input.accept("<|tool_call:end|>");
+                while input.accept("<|tool_call:begin|>") || calls.is_empty() {
+                    let short = |(head, _): &(&str, &str)| head.len() < 200;
+                    let (_, rest) = input.rest().split_once("<|tool_call:name|>").filter(short)?;
+                    let (name, rest) = rest.split_once("<|tool_call:args|>").filter(short)?;
+                    input.at = text.len() - rest.len();
+                    calls.push(input.with_arguments(name)?);
+                    input.accept("<|tool_call:end|>");
+                }
+            }
+            Form::Step => {
+                while input.accept("<｜tool_call_begin｜>") || calls.is_empty() {
+                    let _ = input.accept("function") && input.accept("<｜tool_sep｜>");
+                    let start = text.len() - input.rest().trim_start().len();
+                    let (call, len) = tagged::element(&text[start..], tools)?;
+                    calls.push(call);
+                    input.at = start + len;
+                    input.accept("<｜tool_call_end｜>");
+                }
             }
             Form::KimiK3 => {
-                let (call, len) = tagged::kimi(text)?;
-                calls.push(call);
-                input.at = len;
+                loop {
+                    let (call, len) = tagged::kimi(input.rest())?;
+                    calls.push(call);
+                    input.at += len;
+                    if !input.accept(self.open) {
+                        break;
+                    }
+                }
+                for end in ["tools", "message"] {
+                    input.accept(&format!("<|close|>{end}<|sep|>"));
+                }
             }
             Form::Harmony => {
-                let name = text.split(|c: char| c == '<' || c.is_whitespace()).next()?;
-                let (head, rest) = text.split_once("<|message|>").filter(|(head, _)| head.len() < 200)?;
-                input.at = head.len() + (text.len() - head.len() - rest.len());
+                let name = text.split(|c: char| "<{".contains(c) || c.is_whitespace()).next()?;
+                let head = text.split_once("<|message|>").filter(|(head, _)| head.len() < 200);
+                if let Some((head, _)) = head.filter(|(head, _)| !head.contains('{')) {
+                    input.at = head.len() + "<|message|>".len();
+                } else {
+                    // A server that removes the tokens leaves the words between them.
+                    input.at = name.len();
+                    for word in ["commentary", "json", "code"] {
+                        input.accept(word);
+                    }
+                }
                 calls.push(input.with_arguments(name)?);
                 input.accept("<|call|>");
             }
@@ -116,20 +152,35 @@ impl Marker {
     }
 }
 
-/// Parses Mistral's calls without their marker as the whole text, such as `f[ARGS]{…}` or `f{…}`.
-/// Servers strip control tokens from the text.
+/// Parses calls without their tokens as the whole text: a name and JSON, such as `f{…}` or `f[ARGS]{…}` of
+/// Mistral, `functions.f:0{…}` of Kimi K2, or `functionf` and a fence of `DeepSeek` V3. Servers may remove
+/// control tokens from the text.
 pub(super) fn stripped(text: &str) -> Option<Vec<Call>> {
     let mut input = Input { text, at: 0 };
     let mut calls = Vec::new();
     while !input.rest().trim().is_empty() {
-        let name = input.name()?;
+        let name = input.name()?.trim_end_matches('>');
+        let (name, is_fenced) = match name.strip_suffix("```json") {
+            Some(name) => (name.trim_end().strip_prefix("function")?, true),
+            None => (name, false),
+        };
+        // Kimi K2 counts its calls.
+        let name =
+            name.rsplit_once(':').filter(|(_, number)| is_number(number)).map_or(name, |(name, _)| name);
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         if !name.chars().all(is_name) {
             return None;
         }
-        calls.push(input.with_arguments(name)?);
+        calls.push(input.with_arguments(name.strip_prefix("functions.").unwrap_or(name))?);
+        if is_fenced && !input.accept("```") {
+            return None;
+        }
     }
     (!calls.is_empty()).then_some(calls)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 struct Input<'a> {

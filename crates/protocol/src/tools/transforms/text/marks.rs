@@ -1,8 +1,9 @@
 //! Places in a text where calls may begin.
 
 use super::super::super::registry::ToolSource;
+use super::formats::TextCallFormat;
 use super::markers::{self, MARKERS};
-use super::{Call, WRAPPERS, is_known, json, python, short, tagged, wrapped};
+use super::{Call, WRAPPERS, are_named, is_known, json, python, short, tagged, wrapped};
 
 /// Beginning of a fence that has calls, such as ` ```tool_code ` of Gemma.
 const FENCE: &str = "```tool_c";
@@ -28,6 +29,7 @@ enum Kind<'a> {
 /// Finds marks from left to right.
 pub(super) struct Marks<'a> {
     text: &'a str,
+    format: TextCallFormat,
     /// Next mark of each marker, of elements and of fences. The place of a mark that is passed is
     /// searched again.
     next: Vec<(Search, Option<Mark<'a>>)>,
@@ -41,18 +43,18 @@ enum Search {
 }
 
 impl<'a> Marks<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str, format: TextCallFormat) -> Self {
         // Of markers at one place, the first of the list is the longest.
         let searches = MARKERS.iter().map(Search::Marker).chain([Search::Element, Search::Fence]);
-        let next = searches.filter_map(|search| Some((search, Some(search.find(text, 0)?))));
-        Self { text, next: next.collect() }
+        let next = searches.filter_map(|search| Some((search, Some(search.find(text, 0, format)?))));
+        Self { text, format, next: next.collect() }
     }
 
     /// Returns the first mark at `from` or after it. `from` never decreases.
     pub(super) fn next(&mut self, from: usize) -> Option<Mark<'a>> {
         for (search, next) in &mut self.next {
             if next.is_some_and(|mark| mark.at < from) {
-                *next = search.find(self.text, from);
+                *next = search.find(self.text, from, self.format);
             }
         }
         self.next.iter().filter_map(|(_, mark)| *mark).min_by_key(|mark| mark.at)
@@ -60,23 +62,27 @@ impl<'a> Marks<'a> {
 }
 
 impl Search {
-    fn find(self, text: &str, from: usize) -> Option<Mark<'_>> {
+    fn find(self, text: &str, from: usize, format: TextCallFormat) -> Option<Mark<'_>> {
         let rest = &text[from..];
+        let opens = |at: &usize| format.opens(&text[*at..]);
         match self {
-            Self::Marker(marker) => rest.match_indices(marker.open).map(|(at, _)| from + at).find_map(|at| {
-                // `functools` is also a word.
-                let is_call = marker.open != "functools" || text[at + marker.open.len()..].starts_with('[');
-                is_call.then_some(Mark { at, kind: Kind::Marker(marker) })
-            }),
-            Self::Element => rest.match_indices('<').find_map(|(at, _)| {
-                let tag = tagged::tag(&rest[at..])?;
+            Self::Marker(marker) => {
+                rest.match_indices(marker.open).map(|(at, _)| from + at).filter(opens).find_map(|at| {
+                    // `functools` is also a word.
+                    let is_call =
+                        marker.open != "functools" || text[at + marker.open.len()..].starts_with('[');
+                    is_call.then_some(Mark { at, kind: Kind::Marker(marker) })
+                })
+            }
+            Self::Element => rest.match_indices('<').map(|(at, _)| from + at).filter(opens).find_map(|at| {
+                let tag = tagged::tag(&text[at..])?;
                 if tag.opens_call() {
-                    return Some(Mark { at: from + at, kind: Kind::Element });
+                    return Some(Mark { at, kind: Kind::Element });
                 }
                 let is_wrapper = !tag.is_closing && WRAPPERS.contains(&tag.name);
-                is_wrapper.then_some(Mark { at: from + at, kind: Kind::Wrapper(tag.name, tag.len) })
+                is_wrapper.then_some(Mark { at, kind: Kind::Wrapper(tag.name, tag.len) })
             }),
-            Self::Fence => rest.match_indices(FENCE).map(|(at, _)| from + at).find_map(|at| {
+            Self::Fence => rest.match_indices(FENCE).map(|(at, _)| from + at).filter(opens).find_map(|at| {
                 let is_line = at == 0 || text[..at].trim_end_matches([' ', '\t']).ends_with(['\n', '>']);
                 is_line.then_some(Mark { at, kind: Kind::Fence })
             }),
@@ -91,9 +97,13 @@ impl Mark<'_> {
         match self.kind {
             Kind::Marker(marker) => {
                 let (calls, end) = marker.read(&text[marker.open.len()..], tools)?;
-                Some((calls, marker.open.len() + end))
+                are_named(tools, &calls).then(|| (calls, marker.open.len() + end))
             }
-            Kind::Element => tagged::element(text, tools).map(|(call, end)| (vec![call], end)),
+            Kind::Element => {
+                let (call, end) = tagged::element(text, tools)?;
+                let calls = vec![call];
+                are_named(tools, &calls).then_some((calls, end))
+            }
             Kind::Wrapper(name, len) => {
                 let (calls, end) = wrapped(&text[len..], name, tools, 0)?;
                 Some((calls, len + end))

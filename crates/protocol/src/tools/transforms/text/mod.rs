@@ -4,6 +4,7 @@
 //! control tokens. A format without any marker is a call only if it is the whole text and names a
 //! known tool.
 
+mod formats;
 mod gemma;
 mod json;
 mod markers;
@@ -13,6 +14,7 @@ mod reading;
 mod tagged;
 mod values;
 
+pub use formats::TextCallFormat;
 use serde_json::{Value, json};
 
 use super::super::registry::{Lookup, ToolSource};
@@ -26,8 +28,21 @@ const WRAPPERS: [&str; 7] =
 const BYTES: usize = 4 << 20;
 /// Maximum depth of wrappers in wrappers.
 const WRAPPED: usize = 4;
+/// Fields in which servers send thoughts.
+const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 /// Token before each tag of `MiniMax` M3.
 const MINIMAX: &str = "]<]minimax[>[";
+
+/// The answer that a text is from.
+#[derive(Clone, Copy)]
+pub(in crate::tools) struct Answer<'a> {
+    /// Tools of the run.
+    pub(in crate::tools) tools: &'a dyn ToolSource,
+    /// Format of the calls.
+    pub(in crate::tools) format: TextCallFormat,
+    /// True if the answer was cut off at its token limit.
+    pub(in crate::tools) is_truncated: bool,
+}
 
 /// Call found in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +65,15 @@ pub(super) struct Call {
 /// - a last tag that is not closed,
 /// - `parameters` instead of `arguments`.
 ///
-/// Calls in thoughts, in thoughts that were cut off, and in Markdown code stay in the text: a text may
-/// show a call without making it. A fence is a call if it is the whole text outside thoughts, or if
-/// its info string is `tool_call` or `tool_code`.
-pub(super) fn tags(message: &mut Body, tools: &dyn ToolSource) {
+/// Calls in thoughts and in Markdown code stay in the text: a text may show a call without making it. A
+/// fence is a call if it is the whole text outside thoughts, or if its info string is `tool_call` or
+/// `tool_code`.
+///
+/// Some models call inside their first thought. A call that ends the text ends this thought, unless the
+/// answer was cut off. The same applies to thoughts in a field of their own if the content is empty.
+///
+/// Names that are not tools stay text, except in JSON in tags: there, the model learns of its mistake.
+pub(super) fn tags(message: &mut Body, answer: &Answer<'_>) {
     let has_calls = |name: &str| {
         message.get(name).is_some_and(|calls| match calls {
             Value::Array(calls) => !calls.is_empty(),
@@ -64,21 +84,49 @@ pub(super) fn tags(message: &mut Body, tools: &dyn ToolSource) {
     if has_calls("tool_calls") || has_calls("function_call") {
         return;
     }
-    let Some(content) = shapes::text(message.get("content")).filter(|text| text.len() <= BYTES) else {
+    let content = shapes::text(message.get("content")).unwrap_or_default();
+    if content.trim().is_empty() {
+        in_thoughts(message, answer);
         return;
-    };
+    }
+    if content.len() > BYTES {
+        return;
+    }
     let said = content.replace(MINIMAX, "");
-    let Some((calls, rest)) = reading::read(&said, tools) else { return };
-    let calls: Vec<Value> = calls.into_iter().map(Call::entry).collect();
+    let Some((calls, rest)) = reading::read(&said, answer) else { return };
     let content = rest.trim().to_owned();
     message.insert("content".to_owned(), if content.is_empty() { Value::Null } else { content.into() });
-    message.insert("tool_calls".to_owned(), calls.into());
+    message.insert("tool_calls".to_owned(), calls.into_iter().map(Call::entry).collect());
+}
+
+/// Converts calls at the end of thoughts that the server put into a field of their own.
+fn in_thoughts(message: &mut Body, answer: &Answer<'_>) {
+    let thoughts = |name: &str| {
+        let text = message.get(name)?.as_str()?;
+        (!text.trim().is_empty() && text.len() <= BYTES).then(|| text.to_owned())
+    };
+    let Some(given) = THOUGHTS.iter().find_map(|name| thoughts(name)) else { return };
+    let said = given.replace(MINIMAX, "");
+    let Some((calls, end)) = reading::at_end(&said, answer) else { return };
+    // Some servers send the same thoughts in two fields.
+    for name in THOUGHTS {
+        if let Some(text) = message.get_mut(name).filter(|text| **text == given) {
+            *text = said[..end].trim_end().into();
+        }
+    }
+    message.insert("tool_calls".to_owned(), calls.into_iter().map(Call::entry).collect());
 }
 
 impl Call {
     fn entry(self) -> Value {
         json!({ "type": "function", "function": { "name": self.name, "arguments": self.arguments } })
     }
+}
+
+/// Reports whether all calls name tools of the run, possibly masked ones or with a namespace.
+fn are_named(tools: &dyn ToolSource, calls: &[Call]) -> bool {
+    let is_named = |name: &str| !matches!(tools.find(name), Lookup::Unknown);
+    calls.iter().all(|call| is_named(&call.name) || is_named(short(&call.name)))
 }
 
 /// Reports whether `name` is a tool of the run.
@@ -127,20 +175,52 @@ fn wrapped(text: &str, name: &str, tools: &dyn ToolSource, depth: usize) -> Opti
     }
     if !calls.is_empty() {
         // Some models leave out the closing tag.
-        return Some((calls, end(at).unwrap_or(at)));
+        return are_named(tools, &calls).then(|| (calls, end(at).unwrap_or(at)));
     }
     let (inside, end) = match tagged::closing(text, name) {
         Some((at, len)) => (&text[..at], at + len),
         None => (text, text.len()),
     };
-    let calls = json::whole(inside, tools)
-        .or_else(|| tagged::pairs(inside, tools).map(|call| vec![call]))
-        .or_else(|| {
+    let named = |calls: &Vec<Call>| are_named(tools, calls);
+    let others = || {
+        let pairs = tagged::pairs(inside, tools).map(|call| vec![call]);
+        pairs.or_else(|| markers::stripped(inside)).or_else(|| {
             let inside = inside.trim();
             let listed = python::calls(inside).filter(|(_, end)| *end == inside.len());
             listed.map(|read| read.0).or_else(|| python::bare_calls(inside))
-        })?;
+        })
+    };
+    let calls = json::whole(inside, tools).or_else(|| others().filter(named))?;
     Some((calls, end))
+}
+
+/// Control tokens that end a turn. Servers that keep control tokens leave them in the text.
+const ENDS: [&str; 16] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eot|>",
+    "<|end|>",
+    "</s>",
+    "<|end_of_text|>",
+    "<|end_of_msg|>",
+    "<|observation|>",
+    "<|role_end|>",
+    "<|tool_response>",
+    "<start_function_response>",
+    "<turn|>",
+    "<｜end▁of▁sentence｜>",
+    "<|END_OF_TURN_TOKEN|>",
+    "[e~[",
+];
+
+/// Removes white space and tokens that end a turn from the end of a text.
+fn without_ends(text: &str) -> &str {
+    let mut text = text.trim_end();
+    while let Some(rest) = ENDS.iter().find_map(|end| text.strip_suffix(end)) {
+        text = rest.trim_end();
+    }
+    text
 }
 
 /// Returns the name of a call without a namespace, such as `functions.`.

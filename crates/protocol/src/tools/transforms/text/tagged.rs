@@ -36,7 +36,7 @@ pub(super) fn tag(text: &str) -> Option<Tag<'_>> {
     let end = inner.bytes().take(TAG).position(|byte| byte == b'>')?;
     let inner = &inner[..end];
     let (is_closing, inner) = inner.strip_prefix('/').map_or((false, inner), |inner| (true, inner));
-    let inner = inner.strip_prefix("｜DSML｜").map_or(inner, str::trim_start);
+    let inner = inner.strip_prefix("｜DSML｜").map_or_else(|| without_space(inner), str::trim_start);
     let split = inner.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(inner.len());
     let (qualified, attributes) = inner.split_at(split);
     let name = match qualified.rsplit_once(':') {
@@ -45,6 +45,13 @@ pub(super) fn tag(text: &str) -> Option<Tag<'_>> {
     };
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some(Tag { name, attributes, is_closing, len: end + 2 })
+}
+
+/// Removes the space before the names of `DeepSeek` V4.1, whose token before the space a server removed.
+fn without_space(inner: &str) -> &str {
+    let name = inner.strip_prefix(' ').unwrap_or(inner);
+    let is_own = ["invoke", "parameter", "calls"].iter().any(|own| name.starts_with(own));
+    if is_own { name } else { inner }
 }
 
 impl<'a> Tag<'a> {
@@ -134,7 +141,9 @@ pub(super) fn element(text: &str, tools: &dyn ToolSource) -> Option<(Call, usize
             return None;
         }
         let (end, close) = closing(&rest[next.len..], next.name)?;
-        let value = raw(&rest[next.len..next.len + end]);
+        // Of the families, only Qwen has layout around values.
+        let has_layout = next.attributes.starts_with('=');
+        let value = raw(&rest[next.len..next.len + end], has_layout);
         let value = match next.attribute("string") {
             Some("true") => value.into(),
             Some("false") => literal(value).unwrap_or_else(|| value.into()),
@@ -196,7 +205,7 @@ pub(super) fn pairs(text: &str, tools: &dyn ToolSource) -> Option<Call> {
         let (key, after) = child(rest, "arg_key")?;
         let (value, after) = child(after.trim_start(), "arg_value")?;
         let key = key.trim();
-        let value = typed(tools, name, key, raw(value));
+        let value = typed(tools, name, key, raw(value, false));
         if key.is_empty() || arguments.insert(key.to_owned(), value).is_some() {
             return None;
         }
@@ -213,13 +222,15 @@ fn child<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     Some((&inside[..end], &inside[end + close..]))
 }
 
-/// Returns the text of a value without one newline of layout on each side, and without `CDATA`.
-fn raw(text: &str) -> &str {
+/// Returns the text of a value without `CDATA`. With `has_layout`, a newline before the text is layout,
+/// and a newline after such a text as well.
+fn raw(text: &str, has_layout: bool) -> &str {
     let data = text.trim().strip_prefix("<![CDATA[").and_then(|text| text.strip_suffix("]]>"));
-    data.unwrap_or_else(|| {
-        let text = text.strip_prefix('\n').unwrap_or(text);
-        text.strip_suffix('\n').unwrap_or(text)
-    })
+    let inner = || {
+        let inner = text.strip_prefix('\n').filter(|_| has_layout)?;
+        Some(inner.strip_suffix('\n').unwrap_or(inner))
+    };
+    data.or_else(inner).unwrap_or(text)
 }
 
 /// Parses the call of a Kimi K3 message: `<|open|>call tool="f" index="1"<|sep|>…`, of which the

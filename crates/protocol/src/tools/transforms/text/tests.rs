@@ -16,10 +16,14 @@ fn tools() -> ToolRegistry {
     tools
 }
 
+fn answer(tools: &ToolRegistry) -> Answer<'_> {
+    Answer { tools, format: TextCallFormat::Auto, is_truncated: false }
+}
+
 /// Returns the calls as name and arguments, and the remaining content.
 fn after(content: &str) -> (Vec<(String, String)>, Value) {
     let mut message = json!({ "role": "assistant", "content": content, "tool_calls": [] });
-    tags(message.as_object_mut().expect("an object"), &tools());
+    tags(message.as_object_mut().expect("an object"), &answer(&tools()));
     let text = |call: &Value, name: &str| call["function"][name].as_str().unwrap_or_default().to_owned();
     let calls = message["tool_calls"].as_array().expect("calls").iter();
     (calls.map(|call| (text(call, "name"), text(call, "arguments"))).collect(), message["content"].clone())
@@ -74,7 +78,7 @@ fn keeps_existing_calls_unchanged() {
         json!({ "content": null }),
     ] {
         let mut after = message.clone();
-        tags(after.as_object_mut().expect("an object"), &tools());
+        tags(after.as_object_mut().expect("an object"), &answer(&tools()));
         assert_eq!(after, message);
     }
 }

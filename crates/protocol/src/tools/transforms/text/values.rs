@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::super::members::Tree;
 use super::super::super::registry::{Lookup, ToolSource};
-use super::python;
+use super::{python, short};
 
 /// Types that a schema admits, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,54 +41,83 @@ impl Types {
         self.0 & other.0 != 0
     }
 
-    /// Returns the types that `schema` admits at its top level, or all types if this is not clear.
-    fn of_schema(schema: &Value, depth: usize) -> Self {
+    /// Returns the types that `schema` admits. Keywords that are not clear admit all types.
+    ///
+    /// `budget` bounds the number of schemas that are visited.
+    fn of_schema(root: &Value, schema: &Value, budget: &mut usize) -> Self {
+        let Some(left) = budget.checked_sub(1) else { return Self::ALL };
+        *budget = left;
         let union = |types: &mut dyn Iterator<Item = Self>| Self(types.fold(0, |bits, types| bits | types.0));
-        if depth == 0 {
-            return Self::ALL;
-        }
-        match schema.get("type") {
-            Some(Value::String(name)) => return Self::of_name(name),
+        let mut types = match schema.get("type") {
+            Some(Value::String(name)) => Self::of_name(name),
             Some(Value::Array(names)) => {
-                return union(&mut names.iter().filter_map(Value::as_str).map(Self::of_name));
+                union(&mut names.iter().filter_map(Value::as_str).map(Self::of_name))
             }
-            _ => {}
-        }
+            _ => Self::ALL,
+        };
         if let Some(value) = schema.get("const") {
-            return Self::of_value(value);
+            types.0 &= Self::of_value(value).0;
         }
-        if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-            return union(&mut values.iter().map(Self::of_value));
+        let list = |name: &str| schema.get(name).and_then(Value::as_array);
+        if let Some(values) = list("enum") {
+            types.0 &= union(&mut values.iter().map(Self::of_value)).0;
         }
-        for name in ["anyOf", "oneOf"] {
-            if let Some(branches) = schema.get(name).and_then(Value::as_array) {
-                return union(&mut branches.iter().map(|branch| Self::of_schema(branch, depth - 1)));
-            }
+        for branches in ["anyOf", "oneOf"].into_iter().filter_map(list) {
+            types.0 &= union(&mut branches.iter().map(|branch| Self::of_schema(root, branch, budget))).0;
         }
-        Self::ALL
+        for branch in list("allOf").into_iter().flatten() {
+            types.0 &= Self::of_schema(root, branch, budget).0;
+        }
+        let reference = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
+        if let Some(target) = reference.and_then(|path| root.pointer(path)) {
+            types.0 &= Self::of_schema(root, target, budget).0;
+        }
+        types
     }
+
+    /// Returns the types of the argument `name` of a tool with these `parameters`.
+    fn of_argument(parameters: &Value, name: &str) -> Self {
+        let declared = parameters.get("properties").and_then(|properties| properties.get(name));
+        let schema = declared.or_else(|| parameters.get("additionalProperties"));
+        schema.map_or(Self::ALL, |schema| Self::of_schema(parameters, schema, &mut 64))
+    }
+}
+
+/// Reports whether the argument `name` of `tool` may be a string.
+pub(super) fn may_be_text(tools: &dyn ToolSource, tool: &str, name: &str) -> bool {
+    types(tools, tool, name).has(Types::STRING)
+}
+
+/// Returns the types of the argument `name` of `tool`.
+fn types(tools: &dyn ToolSource, tool: &str, name: &str) -> Types {
+    let found = [tool, short(tool)].iter().find_map(|tool| match tools.find(tool) {
+        Lookup::Found(found) => Some(Types::of_argument(&found.definition().parameters, name)),
+        Lookup::Masked | Lookup::Unknown => None,
+    });
+    found.unwrap_or(Types::ALL)
 }
 
 /// Returns the value of the argument `name` of `tool` that was written as `text`.
 ///
 /// If the schema admits a type other than string and `text` is the JSON or Python spelling of such a
-/// value, the result is this value. Any other text is a string.
+/// value, the result is this value. Any other text is a string. Beside strings, the spelling must be exact.
 pub(super) fn typed(tools: &dyn ToolSource, tool: &str, name: &str, text: &str) -> Value {
-    let types = match tools.find(tool) {
-        Lookup::Found(found) => found
-            .definition()
-            .parameters
-            .get("properties")
-            .and_then(|properties| properties.get(name))
-            .map_or(Types::ALL, |schema| Types::of_schema(schema, 8)),
-        _ => Types::ALL,
-    };
+    let types = types(tools, tool, name);
     if types == Types::STRING {
         return text.into();
     }
-    let other = literal(text).filter(|value| !value.is_string());
-    match other {
-        Some(value) if types.has(Types::of_value(&value)) || !types.has(Types::STRING) => value,
+    let may_be_text = types.has(Types::STRING);
+    if may_be_text && text.trim().len() < text.len() {
+        return text.into();
+    }
+    let other = literal(text).or_else(|| {
+        // Some models write booleans in capitals.
+        let word = text.trim();
+        let of = |value: bool| word.eq_ignore_ascii_case(&value.to_string()).then(|| value.into());
+        (!may_be_text).then(|| of(true).or_else(|| of(false))).flatten()
+    });
+    match other.filter(|value| !value.is_string()) {
+        Some(value) if types.has(Types::of_value(&value)) || !may_be_text => value,
         _ => text.into(),
     }
 }
