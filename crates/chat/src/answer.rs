@@ -4,8 +4,9 @@ use formwork_grammar::{Part, Trigger};
 use formwork_vocab::TokenId;
 
 use crate::arguments::Arguments;
-use crate::format::{CallFormat, ChatFormat, Thoughts};
+use crate::format::{CallFormat, ChatFormat, Section, Tags, Thoughts};
 use crate::harmony::{Harmony, RECIPIENT};
+use crate::tags::Marked;
 use crate::tool::{Tool, Tools};
 
 /// Maximum number of messages before the last one in an answer of gpt-oss.
@@ -31,6 +32,20 @@ impl ChatFormat {
     /// content may also be followed by a call. If [`Tools::required`] is true, only calls are
     /// allowed.
     pub fn answer(&self, content: &Content, tools: &Tools, thoughts: Thoughts) -> Option<Part> {
+        self.answer_after(0, content, tools, thoughts)
+    }
+
+    /// Returns the grammar of an [answer](Self::answer) in a conversation that has `calls` calls so far.
+    ///
+    /// Some formats number the calls. Then the first call has the next number. The numbers of the calls
+    /// after it are free, because a grammar would need one copy of the tools for each number.
+    pub fn answer_after(
+        &self,
+        calls: u32,
+        content: &Content,
+        tools: &Tools,
+        thoughts: Thoughts,
+    ) -> Option<Part> {
         // Without a grammar, gpt-oss could think again after its thoughts were ended.
         let is_bounded = self.harmony.is_some() && thoughts == Thoughts::Begun;
         if tools.tools.is_empty() && *content == Content::Free && !is_bounded {
@@ -39,16 +54,21 @@ impl ChatFormat {
         if let Some(harmony) = &self.harmony {
             return Some(harmony.answer(content, tools, thoughts));
         }
-        let body = self.body(content, tools);
+        let body = self.body(calls, content, tools, thoughts == Thoughts::InContent);
         let Some(tags) = &self.thoughts else { return Some(body) };
         let gaps = Part::Choices(["", "\n", "\n\n"].map(str::to_owned).to_vec());
         let until_closed = || {
             let (trigger, rest) = tags.close.trigger()?;
             let then = Part::sequence([rest.part(), gaps.clone()]);
-            Some(Part::Text { triggers: vec![(trigger, then)], may_end: false })
+            let mut triggers = vec![(trigger, then)];
+            // A control token is never part of a text. A marker that is text must not be there either,
+            // because a call in the thoughts would not be read.
+            let marker = self.call_marker(content, tools);
+            triggers.extend(marker.map(|marker| (Trigger::Text(marker), Part::OneOf(Vec::new()))));
+            Some(Part::Text { triggers, may_end: false })
         };
         let thinks = match thoughts {
-            Thoughts::None => return Some(body),
+            Thoughts::None | Thoughts::InContent => return Some(body),
             Thoughts::Begun => until_closed()?,
             Thoughts::Possible => {
                 let mut ways = vec![Part::literal(""), Part::sequence([tags.open.part(), until_closed()?])];
@@ -59,14 +79,33 @@ impl ChatFormat {
         Some(Part::sequence([thinks, body]))
     }
 
-    /// Returns true if an answer without tools consists of its content only.
-    pub fn is_plain(&self, thoughts: Thoughts) -> bool {
-        self.harmony.is_none() && thoughts == Thoughts::None && self.calls.content_open.is_empty()
+    /// Returns the text that starts a call, if there are tools and the text is not a control token.
+    fn call_marker(&self, content: &Content, tools: &Tools) -> Option<String> {
+        let shaped = matches!(content, Content::Shaped(_));
+        match self.calls_beside(shaped && !tools.required).trigger()? {
+            (Trigger::Text(marker), _) if !tools.tools.is_empty() => Some(marker),
+            _ => None,
+        }
     }
 
-    fn body(&self, content: &Content, tools: &Tools) -> Part {
+    /// Returns true if an answer without tools consists of its content only.
+    pub fn is_plain(&self, thoughts: Thoughts) -> bool {
+        self.harmony.is_none()
+            && thoughts == Thoughts::None
+            && self.calls.content_open.is_empty()
+            && self.calls.section.is_none()
+    }
+
+    fn body(&self, calls: u32, content: &Content, tools: &Tools, in_content: bool) -> Part {
         let shaped = matches!(content, Content::Shaped(_));
-        let format = self.calls_beside(shaped && !tools.required);
+        let mut format = self.calls_beside(shaped && !tools.required);
+        let number = self.numbering.after(calls);
+        format.open = format.open.numbered(number);
+        if let Some(section) = &format.section {
+            let calls = (!tools.tools.is_empty())
+                .then(|| Part::sequence([format.open.part(), format.list(number, tools)]));
+            return section.body(content, calls, tools.required, in_content);
+        }
         let content_open = Part::literal(format.content_open.as_str());
         if tools.tools.is_empty() {
             return match content {
@@ -74,7 +113,7 @@ impl ChatFormat {
                 Content::Free => Part::any_text(),
             };
         }
-        let list = format.list(tools);
+        let list = format.list(number, tools);
         let whole = || Part::sequence([format.open.part(), list.clone()]);
         if tools.required {
             return whole();
@@ -100,29 +139,70 @@ impl ChatFormat {
     }
 }
 
+impl Section {
+    /// Returns the grammar of a section of content, and the `calls` after the section. If `in_content` is
+    /// true, the prompt ends inside the section.
+    fn body(&self, content: &Content, calls: Option<Part>, required: bool, in_content: bool) -> Part {
+        let Tags { open, close, .. } = &self.tags;
+        let open = if in_content { Part::literal("") } else { open.part() };
+        let end = Part::OneOf(vec![Part::literal(""), self.end.part()]);
+        match (content, calls) {
+            (_, Some(calls)) if required => Part::sequence([open, close.part(), calls]),
+            (Content::Shaped(part), calls) => {
+                let shaped = Part::sequence([part.clone(), close.part(), end]);
+                let calls = calls.map(|calls| Part::sequence([close.part(), calls]));
+                let ways = std::iter::once(shaped).chain(calls).collect();
+                Part::sequence([open, Part::OneOf(ways)])
+            }
+            (Content::Free, calls) => {
+                let after = Part::OneOf(std::iter::once(end).chain(calls).collect());
+                let triggers =
+                    close.trigger().map(|(trigger, rest)| (trigger, Part::sequence([rest.part(), after])));
+                Part::sequence([
+                    open,
+                    Part::Text { triggers: triggers.into_iter().collect(), may_end: false },
+                ])
+            }
+        }
+    }
+}
+
 impl CallFormat {
     /// Returns the grammar of calls after their opening: names, arguments, separators and the
-    /// closing.
-    fn list(&self, tools: &Tools) -> Part {
-        let item = tools.tools.iter().map(|tool| {
-            let arguments = match &self.arguments {
-                Arguments::Json => arguments(tool),
-                Arguments::Members { layout, notation } => layout.part(notation, tool),
-            };
-            Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments])
-        });
+    /// closing. The first call has the number `number`.
+    fn list(&self, number: u32, tools: &Tools) -> Part {
         let (separator, max) = match &self.separator {
             Some(separator) if tools.parallel => (separator.part(), MAX_CALLS),
             _ => (Part::literal(""), 1),
         };
-        let list = Part::List {
-            item: Box::new(Part::OneOf(item.collect())),
-            separator: Box::new(separator),
+        let list = |max: u32| Part::List {
+            item: Box::new(self.call(&self.between, tools)),
+            separator: Box::new(separator.clone()),
             max: Some(max),
+        };
+        let list = if self.between.has_number() {
+            let first = self.call(&self.between.numbered(number), tools);
+            let more = (max > 1).then(|| Part::sequence([separator.clone(), list(max - 1)]));
+            let ways = std::iter::once(Part::literal("")).chain(more);
+            Part::sequence([first, Part::OneOf(ways.collect())])
+        } else {
+            list(max)
         };
         let ways = [Part::literal(""), self.turn_end.part()];
         let turn_end = if self.turn_end.0.is_empty() { Part::literal("") } else { Part::OneOf(ways.into()) };
         Part::sequence([list, self.close.part(), turn_end])
+    }
+
+    /// Returns the grammar of one call, with the text `between` after its name.
+    fn call(&self, between: &Marked, tools: &Tools) -> Part {
+        let call = |tool: &Tool| {
+            let arguments = match &self.arguments {
+                Arguments::Json => arguments(tool),
+                Arguments::Members { layout, notation } => layout.part(notation, tool),
+            };
+            Part::sequence([Part::literal(tool.name.as_str()), between.part(), arguments])
+        };
+        Part::OneOf(tools.tools.iter().map(call).collect())
     }
 }
 

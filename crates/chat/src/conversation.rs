@@ -1,11 +1,12 @@
 //! Conversion of a conversation to a template's input.
 
+use std::collections::HashMap;
+
 use formwork_lm::{ChatInput, Message};
 use serde_json::{Map, Value, json};
 
-use crate::format::{CallFormat, ChatFormat};
+use crate::format::ChatFormat;
 use crate::probe::Native;
-use crate::tags::Marked;
 use crate::tool::Tool;
 
 impl ChatFormat {
@@ -22,9 +23,16 @@ impl ChatFormat {
         tools: &[Tool],
         mut variables: Map<String, Value>,
     ) -> ChatInput {
-        let mut messages: Vec<Message> = match self.native {
-            Some(native) => messages.iter().map(|message| adapted(message, native)).collect(),
-            None => plain(messages),
+        let mut messages: Vec<Message> = match (self.native, self.written) {
+            (Some(native), _) => {
+                let mut messages: Vec<Message> =
+                    messages.iter().map(|message| adapted(message, native)).collect();
+                results_in_order(&mut messages);
+                self.rename_calls(&mut messages);
+                messages
+            }
+            (None, Some(written)) => written.messages(messages, &self.calls),
+            (None, None) => plain(messages),
         };
         if !tools.is_empty() {
             if self.declares_tools() {
@@ -39,16 +47,69 @@ impl ChatFormat {
         ChatInput { messages, add_generation_prompt: true, variables }
     }
 
+    /// Gives calls and their results the ids of the format, if it has ids of its own. Ids may come from
+    /// other servers.
+    fn rename_calls(&self, messages: &mut [Message]) {
+        let mut count = 0;
+        let mut new_ids: HashMap<String, String> = HashMap::new();
+        for message in messages {
+            if let Some(id) = message.fields.get_mut("tool_call_id")
+                && let Some(new) = id.as_str().and_then(|id| new_ids.get(id))
+            {
+                *id = new.as_str().into();
+            }
+            let Some(Value::Array(calls)) = message.fields.get_mut("tool_calls") else { continue };
+            for call in calls {
+                let name = call.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
+                let Some(new) = self.call_id(name, count) else { return };
+                count += 1;
+                // A later call may have the id of an earlier one.
+                if let Some(old) = call["id"].as_str() {
+                    new_ids.insert(old.to_owned(), new.clone());
+                }
+                if call.is_object() {
+                    call["id"] = new.into();
+                }
+            }
+        }
+    }
+
     /// Returns a description of the tools for a template that does not declare them.
     fn described(&self, tools: &[Tool]) -> String {
         let list: Vec<String> = tools.iter().map(|tool| tool.declaration().to_string()).collect();
-        let CallFormat { open, between, close, .. } = &self.calls;
-        let [open, between, close] = [open, between, close].map(Marked::text);
-        let list = list.join("\n");
+        let (list, example) = (list.join("\n"), self.calls.example());
+        let arguments =
+            if self.has_own_arguments() { "its arguments" } else { "a JSON object with its arguments" };
         format!(
-            "You can call these functions:\n<tools>\n{list}\n</tools>\n\nTo call one, write its name and a JSON object with \
-             its arguments in this way:\n{open}NAME{between}{{…}}{close}"
+            "You can call these functions:\n<tools>\n{list}\n</tools>\n\nTo call one, write its name and {arguments} in this \
+             way:\n{example}"
         )
+    }
+}
+
+/// Puts the results after a message with calls into the order of the calls, since many templates do not
+/// write ids. Results without a name get the name of the function.
+fn results_in_order(messages: &mut [Message]) {
+    let mut rest = messages;
+    while let Some(at) = rest.iter().position(|message| message.fields.contains_key("tool_calls")) {
+        let (with_calls, after) = rest[at..].split_at_mut(1);
+        let calls = with_calls[0].fields["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let calls: HashMap<&str, (usize, &Value)> = calls
+            .iter()
+            .enumerate()
+            .filter_map(|(place, call)| Some((call["id"].as_str()?, (place, &call["function"]["name"]))))
+            .collect();
+        let call_of = |message: &Message| calls.get(message.fields.get("tool_call_id")?.as_str()?);
+        let len = after.iter().take_while(|message| message.role == "tool").count();
+        let (results, after) = after.split_at_mut(len);
+        results.sort_by_key(|result| call_of(result).map_or(usize::MAX, |(place, _)| *place));
+        for result in results {
+            let name = call_of(result).map(|(_, name)| (*name).clone());
+            if let Some(name) = name.filter(Value::is_string) {
+                result.fields.entry("name").or_insert(name);
+            }
+        }
+        rest = after;
     }
 }
 
@@ -122,7 +183,7 @@ fn short_id(id: &Value) -> Value {
 ///
 /// A result and the result or user message after it become one message, because such templates
 /// often require user and assistant to alternate.
-fn plain(messages: &[Message]) -> Vec<Message> {
+pub(crate) fn plain(messages: &[Message]) -> Vec<Message> {
     let mut plain: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
         let mut message = message.clone();

@@ -4,7 +4,9 @@ use formwork_vocab::{TokenId, Vocabulary};
 
 use crate::arguments::Arguments;
 use crate::harmony::Harmony;
-use crate::probe::{Calls, Native, Probe};
+use crate::named::{self, WrittenCalls};
+use crate::numbering::Numbering;
+use crate::probe::{Calls, JsonReason, Native, Probe};
 use crate::tags::{self, Marked};
 use crate::tool::{CustomInput, Tool, Tools};
 
@@ -15,10 +17,17 @@ pub struct ChatFormat {
     /// The template's own format for tools, calls and results. If `None`, this crate writes them as
     /// text.
     pub(crate) native: Option<Native>,
+    /// The reason why calls have no native format.
+    pub(crate) reason: Option<JsonReason>,
+    pub(crate) numbering: Numbering,
+    /// Form of earlier calls in a conversation with a named format. `None` if the template writes calls.
+    pub(crate) written: Option<WrittenCalls>,
     /// True if the template renders system messages. If false, they go into the first user message.
     pub(crate) system: bool,
     pub(crate) thoughts: Option<Tags>,
     pub(crate) harmony: Option<Harmony>,
+    /// Spellings of the end-of-sequence tokens.
+    pub(crate) ends: Vec<String>,
 }
 
 /// Layout of calls: `open name between arguments (separator name between arguments)* close`.
@@ -34,6 +43,16 @@ pub(crate) struct CallFormat {
     /// Text that the template writes before content, which distinguishes content from calls. Empty
     /// unless `open` is empty.
     pub(crate) content_open: String,
+    /// The section of content, if content stands in a section. Such a section precedes calls, too.
+    pub(crate) section: Option<Section>,
+}
+
+/// A section with content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Section {
+    pub(crate) tags: Tags,
+    /// Text between the section and the end of an answer without calls.
+    pub(crate) end: Marked,
 }
 
 /// Tags around thoughts.
@@ -54,6 +73,8 @@ pub enum Thoughts {
     Possible,
     /// The prompt ends inside the thoughts.
     Begun,
+    /// The prompt ends inside the content, so the answer has no thoughts.
+    InContent,
 }
 
 impl ChatFormat {
@@ -75,14 +96,20 @@ impl ChatFormat {
         let probe = probe.without_thoughts(no_thoughts);
         let before_words = probe.before_words().unwrap_or_default();
         let harmony = Harmony::of(&before_words, vocabulary);
-        let calls =
-            probe.calls(&controls).map(|calls| (CallFormat::of(&calls, &before_words, &controls), calls));
-        let calls = calls.filter(|(format, _)| format.is_usable());
-        let (format, native) = match calls {
-            Some((format, calls)) => (format, Some(calls.native)),
-            None => (CallFormat::fallback(), None),
+        let calls = probe.calls(&controls).and_then(|calls| {
+            let format = CallFormat::of(&calls, &before_words, &controls).with_section(&probe, &controls);
+            if format.is_usable() { Ok((format, calls)) } else { Err(JsonReason::LikeText) }
+        });
+        let found = calls.as_ref().ok().map(|(format, _)| format);
+        let named = named::of(&probe, template.source(), &controls, found);
+        let system = probe.has_system();
+        let none = Numbering::default();
+        let (calls, native, written, numbering, reason) = match (calls, named) {
+            (_, Some((format, written))) => (format, None, Some(written), none, None),
+            (Ok((format, calls)), None) => (format, Some(calls.native), None, calls.numbering, None),
+            (Err(reason), None) => (CallFormat::fallback(), None, None, none, Some(reason)),
         };
-        Self { calls: format, native, system: probe.has_system(), thoughts, harmony }
+        Self { calls, native, written, reason, numbering, system, thoughts, harmony, ends }
     }
 
     /// Determines whether the answer to `prompt` has no thoughts, may start with thoughts, or
@@ -91,8 +118,11 @@ impl ChatFormat {
         if self.harmony.is_some() {
             return Thoughts::Possible;
         }
-        let Some(tags) = &self.thoughts else { return Thoughts::None };
         let end = prompt.trim_end();
+        if self.calls.section.as_ref().is_some_and(|section| end.ends_with(&section.tags.open.text())) {
+            return Thoughts::InContent;
+        }
+        let Some(tags) = &self.thoughts else { return Thoughts::None };
         if end.ends_with(tags.open.text().trim()) {
             Thoughts::Begun
         } else if end.ends_with(tags.close.text().trim()) {
@@ -146,6 +176,7 @@ impl ChatFormat {
     /// false, [`input`](Self::input) describes the tools in the system message.
     pub fn declares_tools(&self) -> bool {
         self.native.is_some_and(|native| native.declares_tools)
+            || self.written.is_some_and(|written| written.declares_tools)
     }
 
     /// Returns the same format with calls as JSON in `<tool_call>` tags.
@@ -153,7 +184,8 @@ impl ChatFormat {
     /// Used for tools whose arguments the model's own format cannot express.
     #[must_use]
     pub fn with_json_calls(&self) -> Self {
-        Self { calls: CallFormat::fallback(), ..self.clone() }
+        let calls = CallFormat { section: self.calls.section.clone(), ..CallFormat::fallback() };
+        Self { calls, ..self.clone() }
     }
 
     /// Returns true if the arguments of calls are not JSON.
@@ -166,6 +198,15 @@ impl ChatFormat {
     pub fn can_write(&self, tools: &Tools) -> bool {
         let has_grammar = |tool: &Tool| matches!(tool.custom, Some(CustomInput::Grammar { .. }));
         !self.has_own_arguments() || !tools.tools.iter().any(has_grammar)
+    }
+
+    /// Returns the id of a call after `calls` earlier calls of the conversation. Returns `None` if the
+    /// format has no ids of its own.
+    ///
+    /// Models copy the ids of earlier calls, so calls should get the ids that the template writes.
+    pub fn call_id(&self, name: &str, calls: u32) -> Option<String> {
+        let ids = self.numbering.ids.as_ref()?;
+        Some(ids.id(name, self.numbering.after(calls)))
     }
 
     /// Returns the layout of calls in an answer that may have content as well. `shaped` is true if
@@ -197,6 +238,14 @@ fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, Strin
         closes_alone: false,
     };
     let around = probe.around_thought();
+    // The prompt may have the opening of the section.
+    let section = around.as_ref().and_then(|(open, close)| {
+        let header = probe.header().unwrap_or_default();
+        section_tags(&format!("{header}{open}"), close)
+    });
+    if let Some((open, close)) = section {
+        return Some(tags(&open, close));
+    }
     let around = around.as_ref().and_then(|(open, close)| Some((opening_tag(open)?, first_tag(close)?)));
     let begun = probe.header().filter(|header| header.contains("<think>"));
     let written = probe.before_words().filter(|before| before.contains("</think>"));
@@ -211,6 +260,21 @@ fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, Strin
         }
         None => THOUGHT_TAGS.into_iter().find(is_mentioned).map(|(open, close)| tags(open, close)),
     }
+}
+
+/// Returns the opening and the closing of a section between `before` and `after`. Both have the name of the
+/// section between two tags, as in `<|open|>response<|sep|>` and `<|close|>response<|sep|>`.
+fn section_tags<'t>(before: &str, after: &'t str) -> Option<(String, &'t str)> {
+    let last = |text: &str| text.rfind('<').filter(|_| text.ends_with('>'));
+    let before = before.trim_end();
+    let separator = last(before)?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name = before[..separator].trim_end_matches(is_name).len();
+    let start = last(&before[..name])?;
+    let rest = after.trim_start();
+    let len = first_tag(rest)?.len() + before.len() - name;
+    let is_closed = name < separator && rest[first_tag(rest)?.len()..].starts_with(&before[name..]);
+    is_closed.then(|| (before[start..].to_owned(), &rest[..len]))
 }
 
 /// Returns the tag that `text` consists of, possibly followed by the name of a channel.
@@ -246,11 +310,31 @@ impl CallFormat {
             turn_end: Marked::new(&calls.turn_end, controls).only_tokens(),
             arguments: calls.arguments.clone(),
             content_open,
+            section: None,
         }
     }
 
+    /// Returns the same layout with the section of content, if the template has one.
+    fn with_section(mut self, probe: &Probe<'_>, controls: &[(TokenId, String)]) -> Self {
+        let Some((before, after)) = probe.around_words() else { return self };
+        let Some((open, close)) = section_tags(&before, &after) else { return self };
+        // Before calls, the section is empty.
+        let all = self.open.text();
+        let empty = format!("{open}{close}");
+        let Some((_, calls)) = all.rsplit_once(&empty).filter(|(_, calls)| !calls.is_empty()) else {
+            return self;
+        };
+        let at = all.len() - calls.len();
+        let end = after.trim_start().strip_prefix(close).unwrap_or_default();
+        let marked = |text: &str| Marked::new(text, controls);
+        self.open = self.open.without_start(at);
+        let tags = Tags { open: marked(&open), close: marked(close), closes_alone: false };
+        self.section = Some(Section { tags, end: marked(end) });
+        self
+    }
+
     /// Returns the layout for templates that do not support calls: a JSON object in tags.
-    fn fallback() -> Self {
+    pub(crate) fn fallback() -> Self {
         let text = |text: &str| Marked::new(text, &[]);
         Self {
             open: text("<tool_call>\n{\"name\": \""),
@@ -260,6 +344,7 @@ impl CallFormat {
             turn_end: Marked::default(),
             arguments: Arguments::Json,
             content_open: String::new(),
+            section: None,
         }
     }
 

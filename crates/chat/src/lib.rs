@@ -20,8 +20,11 @@
 mod answer;
 mod arguments;
 mod conversation;
+mod describe;
 mod format;
 mod harmony;
+mod named;
+mod numbering;
 mod probe;
 mod reader;
 mod tags;
@@ -29,7 +32,9 @@ mod tool;
 mod turns;
 
 pub use answer::Content;
+pub use describe::Description;
 pub use format::{ChatFormat, Thoughts};
+pub use probe::JsonReason;
 pub use reader::{Delta, Reader};
 pub use tool::{CustomInput, Tool, Tools};
 pub use turns::{BegunPrompt, render, render_begun};

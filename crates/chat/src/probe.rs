@@ -1,10 +1,13 @@
 //! Detects a template's formats by rendering marker texts that are easy to find in the output.
 
+use std::fmt;
+
 use formwork_lm::{ChatInput, ChatTemplate, Message};
 use formwork_vocab::TokenId;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{self, Arguments, Members};
+use crate::numbering::{Numbering, named_id};
 use crate::tags::{ID, NUMBER};
 
 const QUESTION: &str = "probequestion";
@@ -33,6 +36,8 @@ pub(crate) struct Calls {
     /// Text after `close` if results follow, up to the next turn. Empty if the template ends the turn
     /// with an end-of-sequence token there.
     pub(crate) turn_end: String,
+    /// Numbers of calls.
+    pub(crate) numbering: Numbering,
     /// Requirements of the template.
     pub(crate) native: Native,
 }
@@ -47,8 +52,37 @@ pub(crate) struct Native {
     pub(crate) arguments_as_text: bool,
     /// True if the template requires ids of nine letters and digits.
     pub(crate) short_ids: bool,
+    /// True if the template writes the ids of calls as the names of their functions.
+    pub(crate) named_ids: bool,
     /// True if a message with only calls must have no content, instead of empty content.
     pub(crate) null_content: bool,
+}
+
+/// Reason why calls are JSON in tags instead of the template's own format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JsonReason {
+    /// The template does not render a conversation with tools.
+    NoPrompt,
+    /// The template does not write calls.
+    NoCalls,
+    /// The template writes calls in a way that is not known.
+    UnknownLayout,
+    /// The template does not write the results of calls.
+    NoResults,
+    /// Calls look like other text.
+    LikeText,
+}
+
+impl fmt::Display for JsonReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPrompt => "the chat template does not render a conversation with tools",
+            Self::NoCalls => "the chat template does not write calls",
+            Self::UnknownLayout => "the chat template writes calls in an unknown layout",
+            Self::NoResults => "the chat template does not write the results of calls",
+            Self::LikeText => "the chat template writes calls that look like other text",
+        })
+    }
 }
 
 /// A template under test.
@@ -86,6 +120,18 @@ impl<'a> Probe<'a> {
         self.render(messages, true, false).is_some_and(|text| text.contains(WORDS))
     }
 
+    /// Returns true if the template writes the declarations of tools into the prompt.
+    pub(crate) fn declares_tools(&self) -> bool {
+        let prompt = self.render(vec![Message::new("user", QUESTION)], true, true);
+        prompt.is_some_and(|prompt| NAMES[..2].iter().all(|name| prompt.contains(name)))
+    }
+
+    /// Returns true if the template writes messages with results, after a message without calls.
+    pub(crate) fn writes_results(&self) -> bool {
+        let messages = vec![Message::new("assistant", WORDS), result(0, Native::default())];
+        self.continuation(messages, true).is_some_and(|text| text.contains(RESULT))
+    }
+
     /// Returns the text that the template adds to the end of a prompt to start the assistant's
     /// answer, such as `<|im_start|>assistant`.
     pub(crate) fn header(&self) -> Option<String> {
@@ -112,6 +158,13 @@ impl<'a> Probe<'a> {
         text.split_once(WORDS).map(|(before, _)| before.to_owned())
     }
 
+    /// Returns the texts that the template writes before and after the words of the assistant.
+    pub(crate) fn around_words(&self) -> Option<(String, String)> {
+        let text = self.continuation(vec![Message::new("assistant", WORDS)], true)?;
+        let (before, after) = text.split_once(WORDS)?;
+        Some((before.to_owned(), self.until_end(after).to_owned()))
+    }
+
     /// Returns the texts before and after a thought, if the template writes thoughts.
     ///
     /// Some templates write thoughts only in messages with calls.
@@ -129,34 +182,81 @@ impl<'a> Probe<'a> {
     }
 
     /// Returns the layout of calls, if the template writes calls and results.
-    pub(crate) fn calls(&self, controls: &[(TokenId, String)]) -> Option<Calls> {
-        let prompt = self.render(vec![Message::new("user", QUESTION)], true, true)?;
+    ///
+    /// # Errors
+    /// Returns the reason if the format has to be JSON in tags instead.
+    pub(crate) fn calls(&self, controls: &[(TokenId, String)]) -> Result<Calls, JsonReason> {
+        let prompt = self.render(vec![Message::new("user", QUESTION)], true, true);
+        let prompt = prompt.ok_or(JsonReason::NoPrompt)?;
         let declares_tools = NAMES[..2].iter().all(|name| prompt.contains(name));
         let ways = [(false, false), (false, true), (true, false), (true, true)];
-        let (native, arguments, one) = ways.into_iter().find_map(|(arguments_as_text, null_content)| {
-            let native = Native { declares_tools, arguments_as_text, short_ids: false, null_content };
+        let ways = [false, true].into_iter().flat_map(|named_ids| ways.map(|way| (named_ids, way)));
+        let mut ways = ways.map(|(named_ids, (arguments_as_text, null_content))| Native {
+            declares_tools,
+            arguments_as_text,
+            short_ids: false,
+            named_ids,
+            null_content,
+        });
+        let found = ways.find_map(|native| {
             if let Some(one) = self.one_call(native) {
                 return Some((native, Arguments::Json, one));
             }
             let (members, one) = self.one_call_in_members(native)?;
             let arguments = Arguments::of(members, controls);
             Some((native, arguments, one))
-        })?;
-        let result = self.continuation(vec![call(&NAMES[..1], native), result()], true)?;
-        if !result.contains(RESULT) {
-            return None;
-        }
+        });
+        let (native, arguments, one) = found.ok_or_else(|| self.why_unknown())?;
+        let result = self.continuation(vec![call(&NAMES[..1], native), result(0, native)], true);
+        let result = result.filter(|text| text.contains(RESULT)).ok_or(JsonReason::NoResults)?;
         let turn_end = after_call(&result, &arguments, &one.close).map(|text| self.turn_end(&text));
         let turn_end = turn_end.unwrap_or_default();
-        let texts = self.several(native, &arguments).and_then(|several| several.counted(&one));
+        let several = self.several(native, &arguments);
+        let texts = several.as_ref().and_then(|several| several.counted(&one));
         let (open, between, separator) = match texts {
             Some((open, between, separator)) => (open, between, Some(separator)),
             None => (one.open.clone(), one.between.clone(), None),
         };
-        let short_ids = !self.takes_long_ids(native);
+        let first = number_in(&open, &one.open).or_else(|| {
+            let first = several.as_ref()?.between.first()?;
+            number_in(&between, first)
+        });
+        let first = first.unwrap_or_default();
+        let goes_on = self.number_later(native, &open, &between).is_some_and(|later| later == first + 2);
+        let numbering = Numbering::of(&open, &between, first, goes_on);
+        let short_ids = !native.named_ids && !self.takes_long_ids(native);
         let native = Native { short_ids, ..native };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));
-        Some(Calls { arguments, open, between, separator, close: one.close, turn_end, native })
+        Ok(Calls { arguments, open, between, separator, close: one.close, turn_end, numbering, native })
+    }
+
+    /// Returns the reason why the layout of calls was not found.
+    fn why_unknown(&self) -> JsonReason {
+        let has_calls = |arguments_as_text: bool| {
+            let native = Native { arguments_as_text, ..Native::default() };
+            let text = self.continuation(vec![call(&NAMES[..1], native)], true);
+            text.is_some_and(|text| text.contains(NAMES[0]) || text.contains(IDS[0]))
+        };
+        if has_calls(false) || has_calls(true) { JsonReason::UnknownLayout } else { JsonReason::NoCalls }
+    }
+
+    /// Returns the number of a call in a turn after another turn with two calls.
+    fn number_later(&self, native: Native, open: &str, between: &str) -> Option<u32> {
+        let turns = vec![
+            call(&NAMES[..2], native),
+            result(0, native),
+            result(1, native),
+            calls_from(2, &NAMES[2..], native),
+        ];
+        let text = self.continuation(turns, true)?;
+        let (before, after) = text.rsplit_once(NAMES[2])?;
+        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+        if let Some((start, _)) = between.split_once(NUMBER) {
+            return digits(after.strip_prefix(start)?).parse().ok();
+        }
+        let (_, end) = open.rsplit_once(NUMBER)?;
+        let before = before.strip_suffix(end)?;
+        before[before.trim_end_matches(|c: char| c.is_ascii_digit()).len()..].parse().ok()
     }
 
     /// Returns the control text at the start of `text`, the text between a call and its result. Empty if
@@ -170,7 +270,7 @@ impl<'a> Probe<'a> {
 
     /// Returns true if the template accepts ids of more than nine characters.
     fn takes_long_ids(&self, native: Native) -> bool {
-        let mut messages = vec![call(&NAMES[..1], native), result()];
+        let mut messages = vec![call(&NAMES[..1], native), result(0, native)];
         for message in &mut messages {
             for place in ["/tool_call_id", "/tool_calls/0/id"] {
                 let mut fields = Value::Object(std::mem::take(&mut message.fields));
@@ -377,17 +477,23 @@ fn declaration(name: &str) -> Value {
         "type": "object", "properties": {}, "required": [] } } })
 }
 
+/// Returns a message with calls of the functions `names`. The first call is number 0.
 fn call(names: &[&str], native: Native) -> Message {
-    let calls = names.iter().enumerate().map(|(nth, name)| (*name, probe_arguments(nth)));
+    calls_from(0, names, native)
+}
+
+fn calls_from(start: usize, names: &[&str], native: Native) -> Message {
+    let calls = names.iter().zip(start..).map(|(name, nth)| (nth, *name, probe_arguments(nth)));
     message_with(calls, native)
 }
 
 fn call_with(name: &str, arguments: Value, native: Native) -> Message {
-    message_with([(name, arguments)].into_iter(), native)
+    message_with([(0, name, arguments)].into_iter(), native)
 }
 
-fn message_with<'n>(calls: impl Iterator<Item = (&'n str, Value)>, native: Native) -> Message {
-    let calls = calls.zip(IDS).map(|((name, arguments), id)| {
+fn message_with<'n>(calls: impl Iterator<Item = (usize, &'n str, Value)>, native: Native) -> Message {
+    let calls = calls.map(|(nth, name, arguments)| {
+        let id = id(nth, name, native);
         let arguments = if native.arguments_as_text { json!(arguments.to_string()) } else { arguments };
         json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
     });
@@ -397,9 +503,20 @@ fn message_with<'n>(calls: impl Iterator<Item = (&'n str, Value)>, native: Nativ
     message
 }
 
-fn result() -> Message {
+fn result(nth: usize, native: Native) -> Message {
     let mut message = Message::new("tool", RESULT);
-    message.fields.insert("tool_call_id".to_owned(), IDS[0].into());
-    message.fields.insert("name".to_owned(), NAMES[0].into());
+    message.fields.insert("tool_call_id".to_owned(), id(nth, NAMES[nth], native).into());
+    message.fields.insert("name".to_owned(), NAMES[nth].into());
     message
+}
+
+/// Returns the id of probe call number `nth`.
+fn id(nth: usize, name: &str, native: Native) -> String {
+    if native.named_ids { named_id(name, nth as u32) } else { IDS[nth].to_owned() }
+}
+
+/// Returns the number in `text`, which has the form of `pattern`.
+fn number_in(pattern: &str, text: &str) -> Option<u32> {
+    let (start, end) = pattern.split_once(NUMBER)?;
+    text.strip_prefix(start)?.strip_suffix(end)?.parse().ok()
 }

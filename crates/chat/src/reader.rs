@@ -50,6 +50,18 @@ impl Reader {
         Self { kind }
     }
 
+    /// Lets a call end the thoughts, for answers that were generated without the grammar. Some models
+    /// call a tool without closing their thoughts.
+    ///
+    /// `tools` must be the tools of the answer. Only calls of these tools end the thoughts.
+    #[must_use]
+    pub fn with_calls_in_thoughts(mut self, tools: &Tools) -> Self {
+        if let Kind::Tagged(reader) = &mut self.kind {
+            reader.allow_calls_in_thoughts(tools);
+        }
+        self
+    }
+
     /// Parses the next text of the answer and returns the recognized parts. Text that may belong to
     /// a tag is held back until more text decides.
     pub fn text(&mut self, text: &str) -> Vec<Delta> {

@@ -22,7 +22,7 @@ pub(crate) const NUMBER: char = '\u{f0000}';
 pub(crate) const ID: char = '\u{f0001}';
 
 /// Maximum length of the number of a call in bytes.
-const NUMBER_LEN: usize = 4;
+const NUMBER_LEN: usize = 6;
 
 /// Maximum length of the id of a call in bytes.
 const ID_LEN: usize = 64;
@@ -81,6 +81,38 @@ impl Marked {
             Piece::Id => "000000000".to_owned(),
         };
         self.0.iter().map(spelling).collect()
+    }
+
+    /// Returns this text with the number `number`.
+    pub(crate) fn numbered(&self, number: u32) -> Self {
+        let piece = |piece: &Piece| match piece {
+            Piece::Number => Piece::Text(number.to_string()),
+            piece => piece.clone(),
+        };
+        Self(self.0.iter().map(piece).collect())
+    }
+
+    /// Returns this text without the first `len` bytes of its [text](Self::text), which must end between
+    /// two pieces or in a plain text.
+    pub(crate) fn without_start(&self, len: usize) -> Self {
+        let mut left = len;
+        let mut pieces = Vec::new();
+        for piece in &self.0 {
+            let text = Self(vec![piece.clone()]).text();
+            match piece {
+                Piece::Text(text) if left < text.len() && text.is_char_boundary(left) => {
+                    pieces.push(Piece::Text(text[left..].to_owned()));
+                }
+                piece if left == 0 => pieces.push(piece.clone()),
+                _ => {}
+            }
+            left = left.saturating_sub(text.len());
+        }
+        Self(pieces)
+    }
+
+    pub(crate) fn has_number(&self) -> bool {
+        self.0.contains(&Piece::Number)
     }
 
     /// Returns this text without white space at its start.

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
+use formwork_chat::{ChatFormat, Description};
 use formwork_lm::Pooling;
 use formwork_model::gguf::TensorInfo;
 use formwork_model::spec::ModelSpec;
@@ -33,13 +34,16 @@ pub(crate) fn inspect(command: &InspectArgs, as_json: bool) -> Result<bool> {
     };
     let needs = Needs::of(&checkpoint, command.options());
     let purpose = ModelSpec::of(&checkpoint).ok().map(|spec| purpose(&spec));
+    let calls = calls(&checkpoint);
     let out = if as_json {
         let mut object = as_object(&checkpoint, &runs);
         object["purpose"] = purpose.into();
         object["memory"] = needs.as_ref().map(Needs::as_object).into();
+        object["calls"] = calls.as_ref().map(calls_object).into();
         format!("{object}\n")
     } else {
-        listing(&checkpoint, &runs, [purpose, needs.as_ref().map(Needs::to_string)])?
+        let calls = calls.as_ref().map(|calls| calls_listing(calls).trim_end().to_owned());
+        listing(&checkpoint, &runs, [purpose, needs.as_ref().map(Needs::to_string), calls])?
     };
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(true)
@@ -65,6 +69,47 @@ fn purpose(spec: &ModelSpec) -> String {
             let names: Vec<&str> = profile.prompts.keys().map(String::as_str).collect();
             let _ = write!(text, ", prompts {}", names.join(", "));
         }
+    }
+    text
+}
+
+/// Describes the format of calls that the chat template has. Returns `None` if the checkpoint has no chat
+/// template, or if the template or the tokenizer is not valid.
+fn calls(checkpoint: &Checkpoint) -> Option<Description> {
+    checkpoint.chat_template()?;
+    let tokenizer = checkpoint.tokenizer().ok()?;
+    let template = checkpoint.compile_template(&tokenizer, None).ok()?;
+    Some(ChatFormat::of(&*template, tokenizer.vocabulary()).describe())
+}
+
+fn calls_object(calls: &Description) -> Value {
+    let thoughts = calls.thoughts.as_ref().map(|(open, close)| json!({ "open": open, "close": close }));
+    json!({
+        "notation": calls.notation,
+        "sample": calls.sample,
+        "json_reason": calls.json_reason.map(|reason| reason.to_string()),
+        "thoughts": thoughts,
+        "turn_ends": calls.turn_ends,
+        "id": calls.id,
+    })
+}
+
+fn calls_listing(calls: &Description) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = match calls.json_reason {
+        Some(reason) => writeln!(text, "calls: JSON in tags, because {reason}"),
+        None => writeln!(text, "calls: {}", calls.notation),
+    };
+    let _ = writeln!(text, "  sample = {}", calls.sample.replace('\n', "\\n"));
+    if let Some((open, close)) = &calls.thoughts {
+        let _ = writeln!(text, "  thoughts = {open} … {close}");
+    }
+    if !calls.turn_ends.is_empty() {
+        let _ = writeln!(text, "  turn ends = {}", calls.turn_ends.join(" "));
+    }
+    if let Some(id) = &calls.id {
+        let _ = writeln!(text, "  first id = {id}");
     }
     text
 }
@@ -136,7 +181,7 @@ fn as_object(checkpoint: &Checkpoint, runs: &str) -> Value {
     object
 }
 
-fn listing(checkpoint: &Checkpoint, runs: &str, lines: [Option<String>; 2]) -> Result<String> {
+fn listing(checkpoint: &Checkpoint, runs: &str, lines: [Option<String>; 3]) -> Result<String> {
     let mut out = String::new();
     let (path, format, bytes) = (checkpoint.path().display(), format(checkpoint), checkpoint.byte_len());
     writeln!(out, "{path}: {format}, {bytes} bytes")?;
@@ -168,4 +213,31 @@ fn listing(checkpoint: &Checkpoint, runs: &str, lines: [Option<String>; 2]) -> R
         )?;
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_chat::JsonReason;
+
+    use super::*;
+
+    #[test]
+    fn the_format_of_calls_is_listed() {
+        let mut calls = Description {
+            notation: "raw text",
+            sample: "<call>f\n</call>".to_owned(),
+            json_reason: None,
+            thoughts: Some(("<think>".to_owned(), "</think>".to_owned())),
+            turn_ends: vec!["<|end|>".to_owned(), "</s>".to_owned()],
+            id: Some("functions.f:0".to_owned()),
+        };
+        let text = "calls: raw text\n  sample = <call>f\\n</call>\n  thoughts = <think> … </think>\n  turn ends = <|end|> </s>\n  first id = functions.f:0\n";
+        assert_eq!(calls_listing(&calls), text);
+        let object = calls_object(&calls);
+        assert_eq!(object["thoughts"], json!({ "open": "<think>", "close": "</think>" }));
+        assert_eq!((&object["json_reason"], &object["id"]), (&Value::Null, &json!("functions.f:0")));
+        calls.json_reason = Some(JsonReason::NoCalls);
+        let first = "calls: JSON in tags, because the chat template does not write calls\n";
+        assert!(calls_listing(&calls).starts_with(first));
+    }
 }

@@ -18,7 +18,6 @@ use crate::error::Kind;
 use crate::gpu;
 use crate::memory::MemoryUse;
 use crate::spec::ModelSpec;
-use crate::template::{JinjaTemplate, PlainTemplate};
 use crate::weights::{Purpose, Quantization, StoredMethod, Weights};
 use crate::{Device, LoadError};
 
@@ -336,10 +335,10 @@ impl Model {
     }
 
     /// Compiles the chat template, with the texts of the tokens that start and end a sequence. A
-    /// base model without a template gets a [`PlainTemplate`].
+    /// base model without a template gets a [`PlainTemplate`](crate::template::PlainTemplate).
     ///
     /// `now` is the time for templates that write the date. With `None` the date is fixed, so equal
-    /// messages give equal prompts ([`JinjaTemplate`]).
+    /// messages give equal prompts ([`JinjaTemplate`](crate::template::JinjaTemplate)).
     ///
     /// # Errors
     /// Returns an error if the source is larger than 1 MiB or is not a valid template.
@@ -348,16 +347,7 @@ impl Model {
         tokenizer: &Tokenizer,
         now: Option<SystemTime>,
     ) -> Result<Arc<dyn ChatTemplate>, TemplateError> {
-        let Some(source) = self.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
-        let vocabulary = tokenizer.vocabulary();
-        let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-        let bos = tokenizer.bos().map(text);
-        let eos = tokenizer.eos().or_else(|| vocabulary.ends().first().copied()).map(text);
-        let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
-        Ok(Arc::new(match now {
-            Some(now) => template.with_now(now),
-            None => template,
-        }))
+        self.checkpoint.compile_template(tokenizer, now)
     }
 
     /// Returns the number of weights.

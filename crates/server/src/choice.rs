@@ -26,6 +26,8 @@ pub(crate) struct Choice {
     /// Log-probabilities of tokens whose text has not been sent.
     likely: Vec<formwork_engine::TokenLogprob>,
     calls: usize,
+    /// Number of calls in the conversation before this output.
+    calls_before: u32,
     /// Names of the custom tools.
     custom: Vec<String>,
     /// Decoder of the last call's arguments, if the tool is a custom one.
@@ -70,7 +72,9 @@ impl Choice {
     ) -> Result<Self, ApiError> {
         let (reader, unsaid) = reading.reader(served).ok_or(Kind::NoContinuation)?;
         let (custom, is_free) = (reading.custom_tools(), reading.is_free());
-        Ok(Self { reader: Some(reader), unsaid, custom, is_free, ..Self::raw(generation, served) })
+        let calls_before = reading.calls_before();
+        let raw = Self::raw(generation, served);
+        Ok(Self { reader: Some(reader), unsaid, calls_before, custom, is_free, ..raw })
     }
 
     /// Creates an output that continues a prompt as it is, so its whole text is content.
@@ -83,6 +87,7 @@ impl Choice {
             said: VecDeque::new(),
             likely: Vec::new(),
             calls: 0,
+            calls_before: 0,
             custom: Vec::new(),
             input: None,
             is_free: false,
@@ -164,10 +169,13 @@ impl Choice {
                     Said::Content(text, std::mem::take(&mut likely))
                 }
                 Delta::Call(name) => {
+                    let index = self.calls;
                     self.calls += 1;
                     let is_custom = self.custom.contains(&name);
                     self.input = is_custom.then(InputDecoder::default);
-                    Said::Call { index: self.calls - 1, id: call_id(), name, is_custom }
+                    let calls = self.calls_before.saturating_add(index as u32);
+                    let id = self.served.format.call_id(&name, calls).unwrap_or_else(call_id);
+                    Said::Call { index, id, name, is_custom }
                 }
                 Delta::Arguments(text) => {
                     let index = self.calls.saturating_sub(1);

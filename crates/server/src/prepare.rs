@@ -38,6 +38,8 @@ pub(crate) struct Reading {
     tools: Tools,
     thoughts: Thoughts,
     begun: Begun,
+    /// Number of calls in the conversation so far.
+    calls: u32,
     /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
     json_calls: bool,
 }
@@ -87,6 +89,11 @@ impl Reading {
         custom.map(|tool| tool.name.clone()).collect()
     }
 
+    /// Returns the number of calls in the conversation before the answer.
+    pub(crate) const fn calls_before(&self) -> u32 {
+        self.calls
+    }
+
     /// Returns true if content is free text.
     pub(crate) fn is_free(&self) -> bool {
         self.content == Content::Free
@@ -111,7 +118,9 @@ impl Served {
         let Prompt { text, thoughts, begun } = self.prompt(chat)?;
         let shaped = |format: &Format| Content::Shaped(format.part.clone());
         let content = chat.format.as_ref().map_or(Content::Free, shaped);
-        let mut reading = Reading { content, tools, thoughts, begun, json_calls: false };
+        let calls = chat.messages.iter().map(|message| message.tool_calls.len()).sum::<usize>();
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        let mut reading = Reading { content, tools, thoughts, begun, calls, json_calls: false };
         let mut unsupported = Vec::new();
         let constraint = match self.answer_constraint(chat, &mut reading, compiling) {
             Err(error) if chat.any_object.unwrap_or(options.any_object) && error.is_of_tool() => {
@@ -156,7 +165,9 @@ impl Served {
             if !content.is_empty() {
                 let thoughts = self.format.thoughts_before(&before, &content);
                 let text = self.format.begun(&content).ok_or(Kind::NoContinuation)?;
-                if thoughts != Thoughts::None && chat.parameters.reasoning_budget.is_some() {
+                if matches!(thoughts, Thoughts::Begun | Thoughts::Possible)
+                    && chat.parameters.reasoning_budget.is_some()
+                {
                     return Err(Kind::BegunThoughts { field: "reasoning_budget" }.into());
                 }
                 let is_constrained = chat.format.is_some() || !chat.tools.tools.is_empty();
@@ -203,13 +214,13 @@ impl Served {
         reading: &mut Reading,
         compiling: Compiling,
     ) -> Result<Option<Constraint>, ApiError> {
-        let Reading { content, tools, thoughts, json_calls, .. } = reading;
+        let Reading { content, tools, thoughts, calls, json_calls, .. } = reading;
         let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);
         if tools.tools.is_empty() && self.format.is_plain(*thoughts) {
             return format.map(|format| self.constraint(format, undeclared, compiling)).transpose();
         }
         let key = |json_calls: bool| {
-            let part = self.format_with(json_calls).answer(content, tools, *thoughts)?;
+            let part = self.format_with(json_calls).answer_after(*calls, content, tools, *thoughts)?;
             Some(Key::new(part, undeclared))
         };
         *json_calls = false;

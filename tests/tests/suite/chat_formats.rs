@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use formwork_chat::{ChatFormat, Content, Delta, Reader, Thoughts, Tool, Tools};
+use formwork_chat::{ChatFormat, Content, Delta, JsonReason, Reader, Thoughts, Tool, Tools};
 use formwork_grammar::{Grammar, Limits, Part, SchemaOptions};
 use formwork_lm::{ChatTemplate, Message};
 use formwork_model::template::JinjaTemplate;
@@ -47,6 +47,7 @@ pub(crate) fn templates() -> Vec<(&'static str, String)> {
     let harmony = format!(
         "{tools}{{% for m in messages %}}<|start|>{{{{ m.role }}}}{{% if m.tool_calls %}} to=functions.{{{{ m.tool_calls[0].function.name }}}}<|channel|>commentary json<|message|>{{{{ m.tool_calls[0].function.arguments | tojson }}}}<|call|>{{% elif m.role == 'assistant' %}}<|channel|>final<|message|>{{{{ m.content }}}}</s>{{% else %}}<|message|>{{{{ m.content }}}}<|end|>{{% endif %}}{{% endfor %}}{{% if add_generation_prompt %}}<|start|>assistant{{% endif %}}"
     );
+    let tokens = SECTIONS.replace("<o>", "<|start|>").replace("<s>", "<|message|>").replace("<c>", "<|end|>");
     vec![
         ("none", joined("", words)),
         ("hermes", joined(tools, &format!("{words}{hermes}"))),
@@ -61,10 +62,12 @@ pub(crate) fn templates() -> Vec<(&'static str, String)> {
         ("braces", format!("{BRACES_VALUE}{}", joined(tools, &format!("{words}{BRACES}")))),
         ("python", joined(tools, &format!("{words}{PYTHON}"))),
         ("nested tags", format!("{NESTED_VALUE}{}", joined(tools, &format!("{NO_THOUGHT}{words}{NESTED}")))),
-        ("sections", joined(tools, &format!("{words}{SECTIONS}"))),
+        ("cdata", joined(tools, &format!("{words}{CDATA}"))),
         ("numbered", joined(tools, &format!("{words}{NUMBERED}"))),
         ("ids", joined(tools, &format!("{words}{IDS}"))),
         ("ids first", joined(tools, &format!("{words}{IDS_FIRST}"))),
+        ("sections", format!("{tools}{SECTIONS}")),
+        ("sections by tokens", format!("{tools}{tokens}")),
     ]
 }
 
@@ -85,11 +88,13 @@ const NO_THOUGHT: &str = "{% if m.reasoning_content %}<mm:think>{{ m.reasoning_c
 const NESTED_VALUE: &str = "{% macro value(v) %}{% if v is mapping %}{% for k, w in v | items if w is not none %}~|<{{ k }}>{{ value(w) }}~|</{{ k }}>{% endfor %}{% elif v is string %}{{ v }}{% elif v is sequence %}{% for w in v %}~|<item>{{ value(w) }}~|</item>{% endfor %}{% elif v is none %}{% else %}{{ v | tojson }}{% endif %}{% endmacro %}";
 const NESTED: &str = "{% if m.tool_calls %}~|<calls>\n{% for c in m.tool_calls %}~|<invoke name=\"{{ c.function.name }}\">{{ value(c.function.arguments) }}~|</invoke>\n{% endfor %}~|</calls>{% endif %}";
 /// Strings with some characters in sections, like `MiniCPM5`'s.
-const SECTIONS: &str = "{% for c in m.tool_calls %}<function name=\"{{ c.function.name }}\">{% for k, v in c.function.arguments | items %}<param name=\"{{ k }}\">{% if v is string and ('<' in v or '&' in v or '\\n' in v) %}<![CDATA[{{ v }}]]>{% else %}{{ v }}{% endif %}</param>{% endfor %}</function>{% if not loop.last %}\n{% endif %}{% endfor %}";
+const CDATA: &str = "{% for c in m.tool_calls %}<function name=\"{{ c.function.name }}\">{% for k, v in c.function.arguments | items %}<param name=\"{{ k }}\">{% if v is string and ('<' in v or '&' in v or '\\n' in v) %}<![CDATA[{{ v }}]]>{% else %}{{ v }}{% endif %}</param>{% endfor %}</function>{% if not loop.last %}\n{% endif %}{% endfor %}";
 /// JSON calls that are counted, like Kimi K2's.
 const NUMBERED: &str = "{% if m.tool_calls %}<|calls|>{% for c in m.tool_calls %}<|name|>functions.{{ c.function.name }}:{{ loop.index0 }}<|arguments|>{{ c.function.arguments | tojson }}<|done|>{% endfor %}<|all|>{% endif %}";
 /// JSON calls with an id before the name, like Solar's.
 const IDS_FIRST: &str = "{% if m.tool_calls %}<|tool_calls|>{% for c in m.tool_calls %}<|begin|>{{ c.id }}<|name|>{{ c.function.name }}<|args|>{{ c.function.arguments | tojson }}<|done|>{% endfor %}<|calls|>{% endif %}";
+/// Sections of thoughts, content and calls, like Kimi K3's.
+const SECTIONS: &str = "{% for m in messages %}<o>m {{ m.role }}<s>{% if m.role == 'assistant' %}<o>think<s>{{ m.reasoning_content }}<c>think<s><o>response<s>{{ m.content }}<c>response<s>{% if m.tool_calls %}<o>tools<s>{% for c in m.tool_calls %}<o>call {{ c.function.name }} {{ loop.index }}<s>{% for k, v in c.function.arguments | items %}<o>argument {{ k }} {{ 'string' if v is string else 'number' if v is number and v is not boolean else 'boolean' if v is boolean else 'null' if v is none else 'object' if v is mapping else 'array' }}<s>{{ v if v is string else v | tojson }}<c>argument<s>{% endfor %}<c>call<s>{% endfor %}<c>tools<s>{% endif %}{% else %}{{ m.content }}{% endif %}<c>m<s></s>{% endfor %}{% if add_generation_prompt %}<o>m assistant<s><o>{{ 'response' if enable_thinking is false else 'think' }}<s>{% endif %}";
 /// JSON calls with an id before the arguments, like those of Mistral Small 3.2.
 const IDS: &str = "{% for c in m.tool_calls %}[TOOL_CALLS]{{ c.function.name }}[CALL_ID]{{ c.id }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}";
 
@@ -423,6 +428,8 @@ fn a_conversation_with_calls_reaches_every_template() {
             "add(a=1)",
             "~|<a>1~|</a>",
             "<param name=\"a\">1</param>",
+            "argument a number<s>1<c>",
+            "argument a number<|message|>1<|end|>",
         ];
         assert!(calls.iter().any(|call| text.contains(call)), "{name}: {text}");
     }
@@ -468,17 +475,30 @@ fn formats_of_real_templates() {
 
 /// Real templates whose calls are not written as the model writes them, or not in the template's way:
 ///
-/// - Kimi K2.5 has a form that probing does not find; Kimi K2 calls `append` on a list.
-/// - LFM2.5 writes strings without escapes, and lists in Python.
-/// - Gemma writes text after calls, Kimi K3 has sections, and gpt-oss writes one call only.
-const CALLS_ELSEWHERE: [&str; 6] = [
-    "kimi-k2",
-    "lfm2.5.jinja, \"raw text",
-    "lfm2.5.jinja, \"nested",
-    "gemma-4-2026-07.jinja, \"text",
-    "kimi-k3.jinja, \"text",
-    "gpt-oss.jinja, \"text",
-];
+/// - LFM2.5 writes strings without escapes, so that a quote ends them.
+/// - Gemma's template writes the text of a turn after its calls; the model writes the text first.
+/// - gpt-oss's template writes only the first of several calls.
+const CALLS_ELSEWHERE: [&str; 3] =
+    ["lfm2.5.jinja, \"raw text", "gemma-4-2026-07.jinja, \"text", "gpt-oss.jinja, \"text"];
+
+/// Returns the longest part of `turn` that a grammar accepts, at the first place with such a part. The turn
+/// may have thoughts and content before the calls, and its end after the calls.
+fn recognized<'t>(grammar: &Grammar, turn: &'t str, first: char) -> Option<&'t str> {
+    let starts = turn.char_indices().filter(|(_, c)| *c == first);
+    starts.into_iter().find_map(|(at, _)| {
+        let mut recognizer = grammar.recognizer();
+        let mut end = None;
+        for (len, byte) in turn[at..].bytes().enumerate() {
+            if recognizer.extend(&[byte]).is_err() {
+                break;
+            }
+            if recognizer.accepting() {
+                end = Some(at + len + 1);
+            }
+        }
+        end.map(|end| &turn[at..end])
+    })
+}
 
 /// Checks the calls of real templates of 2026: the grammar allows what the template writes, and the reader
 /// finds the calls again.
@@ -494,6 +514,7 @@ fn calls_of_real_templates() {
         let file = vector["template"].as_str().expect("a name");
         let name = format!("{file}, {}", vector["case"]);
         let Some(turn) = vector["turn"].as_str() else { continue };
+        let mut turn = turn.to_owned();
         if CALLS_ELSEWHERE.iter().any(|known| name.starts_with(known)) {
             continue;
         }
@@ -509,32 +530,26 @@ fn calls_of_real_templates() {
             custom: None,
             place: "tool".to_owned(),
         });
-        let tools = Tools { tools: list.collect(), required: true, parallel: true };
-        let part = format.answer(&Content::Free, &tools, Thoughts::None).expect("bounded");
-        let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect(&name);
+        let list: Vec<Tool> = list.collect();
         let Some(calls) = vector["assistant"]["tool_calls"].as_array() else { continue };
-        let shortest = String::from_utf8(grammar.shortest()).expect("text");
-        // The turn may have thoughts and content before the calls, and the end of the turn after them.
-        let first = shortest.chars().next();
-        let starts = turn.char_indices().filter(|(_, c)| Some(*c) == first);
-        let mut recognized = None;
-        for (at, _) in starts {
-            let mut recognizer = grammar.recognizer();
-            let mut end = None;
-            for (len, byte) in turn[at..].bytes().enumerate() {
-                if recognizer.extend(&[byte]).is_err() {
-                    break;
-                }
-                if recognizer.accepting() {
-                    end = Some(at + len + 1);
-                }
-            }
-            if let Some(end) = end {
-                recognized = Some(&turn[at..end]);
-                break;
+        for (place, call) in calls.iter().enumerate() {
+            // The model's ids instead of those of another server.
+            let name = call["function"]["name"].as_str().expect("a name");
+            if let (Some(own), Some(id)) = (format.call_id(name, place as u32), call["id"].as_str()) {
+                turn = turn.replace(id, &own);
             }
         }
-        let Some(text) = recognized else {
+        // Text before calls may stand in a section, which is empty if a call is required.
+        let ways = [true, false].map(|required| Tools { tools: list.clone(), required, parallel: true });
+        let mut shortest = String::new();
+        let found = ways.into_iter().find_map(|tools| {
+            let part = format.answer(&Content::Free, &tools, Thoughts::None).expect("bounded");
+            let grammar =
+                Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect(&name);
+            shortest = String::from_utf8(grammar.shortest()).expect("text");
+            Some((recognized(&grammar, &turn, shortest.chars().next()?)?, tools))
+        });
+        let Some((text, tools)) = found else {
             wrong.push(format!("{name}: not allowed: {turn:?}, but {shortest:?}"));
             continue;
         };
@@ -669,11 +684,317 @@ fn calls_of_other_servers_are_read_tolerantly() {
         "<function name=\"save\"><param name=\"path\">a</param><param name=\"more\">[True, 'x']</param></function>\n<function name=\"now\"></function>",
         "<function name=\"save\">\n<param name=\"path\"> <![CDATA[a]]> </param>\n<param name=\"more\"><![CDATA[[true, \"x\"]]]></param>\n</function>\n<function name=\"now\">\n</function>",
     ] {
-        check("sections", text, &calls);
+        check("cdata", text, &calls);
     }
     check(
-        "sections",
+        "cdata",
         "<function name=\"save\"><param name=\"path\"><![CDATA[]]></param><param name=\"more\">None</param></function>",
         &[("save", json!({ "path": "", "more": null }))],
     );
+}
+
+/// Returns the format of one of the small templates, after thoughts in tags.
+fn thinking_format(call: &str) -> ChatFormat {
+    let thinks = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}";
+    let user = "{% for m in messages %}{% if m.role != 'assistant' %}\n{{ m.role }}: {{ m.content }}</s>{% else %}\nassistant: ";
+    let tools = "{% if tools %}tools: {{ tools | tojson }}{% endif %}";
+    format_of(&format!("{tools}{user}{thinks}{call}</s>{{% endif %}}{{% endfor %}}{TAIL}"))
+}
+
+const CONTROL_CALLS: &str = "{% for c in m.tool_calls %}[TOOL_CALLS]{{ c.function.name }}<|message|>{{ c.function.arguments | tojson }}<|end|>{% endfor %}";
+
+/// While thoughts are generated, a call cannot start in them.
+#[test]
+fn thoughts_are_closed_before_a_call() {
+    for (call, marker) in [(TAGS, "<tool_call>"), (KEYS, "<tool_call>"), (CONTROL_CALLS, "<[258]>")] {
+        let format = thinking_format(call);
+        let part = format.answer(&Content::Free, &tools(), Thoughts::Begun).expect("bounded");
+        let grammar =
+            Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect("a grammar");
+        let accepts = |text: &str| {
+            let mut recognizer = grammar.recognizer();
+            recognizer.extend(text.as_bytes()).is_ok() && recognizer.accepting()
+        };
+        assert!(accepts("So <tool> or <b>.</think>Yes."), "{call}");
+        assert!(!accepts("So <tool_call>.</think>Yes.") || marker.starts_with("<["), "{call}");
+        for output in grammar.samples(3).max_bytes(200).take(100) {
+            let text = String::from_utf8_lossy(&output);
+            let (thought, _) = text.split_once("</think>").expect("closed thoughts");
+            assert!(!thought.contains(marker), "{text}");
+        }
+        // Without tools, thoughts may have any text.
+        let content = Content::Shaped(Part::literal("Yes."));
+        let part = format.answer(&content, &Tools::default(), Thoughts::Begun).expect("bounded");
+        let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default());
+        assert!(grammar.expect("a grammar").accepts(b"<tool_call></think>Yes."));
+    }
+}
+
+/// Text of other servers may have calls in thoughts that are not closed.
+#[test]
+fn a_call_may_end_thoughts_of_other_servers() {
+    let mut random = Random::new(17);
+    let thought = |text: &str| Delta::Thought(text.to_owned());
+    let add = [Delta::Call("add".to_owned()), Delta::Arguments("{\"a\": 1}".to_owned())];
+    let cases = [
+        (TAGS, "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"),
+        (KEYS, "<tool_call>add<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"),
+        (CONTROL_CALLS, "[TOOL_CALLS]add<|message|>{\"a\": 1}<|end|>"),
+    ];
+    for (call, text) in cases {
+        let format = thinking_format(call);
+        let vocabulary = vocabulary();
+        for is_token in [false, true] {
+            let mut check = |text: &str, expected: &[Delta]| {
+                let mut symbols: Vec<Result<char, TokenId>> = Vec::new();
+                let mut rest = text;
+                while let Some(c) = rest.chars().next() {
+                    let control = vocabulary.ids().skip(256).find_map(|token| {
+                        let spelling = std::str::from_utf8(vocabulary.bytes(token)).ok()?;
+                        Some((token, rest.strip_prefix(spelling)?))
+                    });
+                    match control.filter(|_| is_token) {
+                        Some((token, after)) => {
+                            symbols.push(Err(token));
+                            rest = after;
+                        }
+                        None => {
+                            symbols.push(Ok(c));
+                            rest = &rest[c.len_utf8()..];
+                        }
+                    }
+                }
+                for cuts in [0, 30, 100] {
+                    let reader = Reader::new(&format, &Content::Free, &tools(), Thoughts::Begun);
+                    let reader = reader.with_calls_in_thoughts(&tools());
+                    assert_eq!(read(reader, &symbols, &mut random, cuts), expected, "{text}");
+                }
+            };
+            let expected = [&[thought("I add.")], &add[..]].concat();
+            check(&format!("I add.\n{text}"), &expected);
+            if call != CONTROL_CALLS || is_token {
+                check(&format!("I add.</think>\n\n{text}"), &expected);
+            }
+            check("Is <tool_call>\n a tag?</think>", &[thought("Is <tool_call>\n a tag?")]);
+            check("I add <tool_call>", &[thought("I add <tool_call>")]);
+            let other = text.replace("add", "other");
+            if call != CONTROL_CALLS || !is_token {
+                check(&format!("I add {other}."), &[thought(&format!("I add {other}."))]);
+            }
+        }
+        // Without the option, thoughts end with their closing tag.
+        let symbols: Vec<_> = text.chars().map(Ok).collect();
+        let reader = Reader::new(&format, &Content::Free, &tools(), Thoughts::Begun);
+        assert_eq!(read(reader, &symbols, &mut random, 50), [thought(text)]);
+    }
+}
+
+/// Calls numbered through the conversation, like those of Kimi K2, and calls that are their ids, like those
+/// of Kimi K2.5.
+const COUNTED: &str = "{% if m.tool_calls %}<|calls|>{% for c in m.tool_calls %}<|name|>functions.{{ c.function.name }}:{{ count.n }}<|arguments|>{{ c.function.arguments | tojson }}<|done|>{% set count.n = count.n + 1 %}{% endfor %}<|all|>{% endif %}";
+const NAMED_IDS: &str = "{% if m.tool_calls %}<|calls|>{% for c in m.tool_calls %}<|name|>{{ c.id }}<|arguments|>{{ c.function.arguments | tojson }}<|done|>{% endfor %}<|all|>{% endif %}";
+
+#[test]
+fn numbers_of_calls_go_on_through_a_conversation() {
+    let head = "{% set count = namespace(n=0) %}{% if tools %}tools: {{ tools | tojson }}{% endif %}{% for m in messages %}{% if m.role != 'assistant' %}\n{{ m.name or m.role }}: {{ m.tool_call_id }} {{ m.content }}</s>{% else %}\nassistant: {{ m.content }}";
+    let call = |id: &str, name: &str| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": "{\"a\": 1}" } });
+    let assistant = |calls: Value| {
+        let mut message = Message::new("assistant", "");
+        message.fields.insert("tool_calls".to_owned(), calls);
+        message
+    };
+    let result = |id: &str, text: &str| {
+        let mut message = Message::new("tool", text);
+        message.fields.insert("tool_call_id".to_owned(), id.into());
+        message
+    };
+    let messages = [
+        Message::new("user", "Q?"),
+        assistant(json!([call("call_x", "add"), call("call_y", "get_weather")])),
+        result("call_y", "second"),
+        result("call_x", "first"),
+        assistant(json!([call("call_x", "add")])),
+        result("call_x", "third"),
+    ];
+    for calls in [COUNTED, NAMED_IDS] {
+        let source = format!("{head}{calls}</s>{{% endif %}}{{% endfor %}}{TAIL}");
+        let template = JinjaTemplate::new(&source, None, None).expect("a template");
+        let format = ChatFormat::of(&template, &vocabulary());
+        assert_eq!(format.call_id("add", 3).as_deref(), Some("functions.add:3"), "{calls}");
+        let input = format.input(&messages, &tools().tools, Map::new());
+        let text = template.render(&input).expect("a prompt");
+        let (_, text) = text.split_once("Q?").expect("the question");
+        let expected = "</s>assistant: <|calls|><|name|>functions.add:0<|arguments|>{\"a\": 1}<|done|><|name|>functions.get_weather:1<|arguments|>{\"a\": 1}<|done|><|all|></s>add: functions.add:0 first</s>get_weather: functions.get_weather:1 second</s>assistant: <|calls|><|name|>functions.add:2<|arguments|>{\"a\": 1}<|done|><|all|></s>add: functions.add:2 third</s>assistant: ";
+        assert_eq!(text, expected);
+        let tools = Tools { required: true, ..tools() };
+        let part = format.answer_after(3, &Content::Free, &tools, Thoughts::None).expect("bounded");
+        let grammar =
+            Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect("a grammar");
+        let answer = |first: u32| {
+            let call = |number: u32| {
+                format!("<|name|>functions.get_weather:{number}<|arguments|>{{\"city\": \"Bern\"}}<|done|>")
+            };
+            format!("<|calls|>{}{}<|all|>", call(first), call(first + 1))
+        };
+        assert!(grammar.accepts(answer(3).as_bytes()), "{calls}");
+        assert!(!grammar.accepts(answer(0).as_bytes()), "{calls}");
+    }
+    // Other formats have no ids of their own.
+    let (_, source) = templates().swap_remove(1);
+    assert_eq!(format_of(&source).call_id("add", 0), None);
+}
+
+#[test]
+fn formats_are_described_by_a_sample() {
+    let described = |name: &str| {
+        let (_, source) = templates().into_iter().find(|(other, _)| *other == name).expect("a template");
+        format_of(&source).describe()
+    };
+    let cases = [
+        (
+            "hermes",
+            "JSON",
+            "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\", \"days\": 2}}\n</tool_call>",
+        ),
+        (
+            "mistral",
+            "JSON",
+            "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\", \"days\": 2}}]",
+        ),
+        (
+            "tags",
+            "raw text",
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nBern\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
+        ),
+        ("braces", "quoted text", "<|tool_call>call:get_weather{city:<|\"|>Bern<|\"|>,days:2}<tool_call|>"),
+        ("python", "Python", "<|tool_call_start|>[get_weather(city='Bern', days=2)]<|tool_call_end|>"),
+        (
+            "numbered",
+            "JSON",
+            "<|calls|><|name|>functions.get_weather:0<|arguments|>{\"city\": \"Bern\", \"days\": 2}<|done|><|all|>",
+        ),
+        (
+            "harmony",
+            "harmony",
+            "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"Bern\", \"days\": 2}<|call|>",
+        ),
+    ];
+    for (name, notation, sample) in cases {
+        let described = described(name);
+        assert_eq!((described.notation, described.sample.as_str()), (notation, sample), "{name}");
+        assert_eq!(described.json_reason, None, "{name}");
+        assert!(described.turn_ends.contains(&"</s>".to_owned()), "{name}: {:?}", described.turn_ends);
+    }
+    let thoughts = described("thinking").thoughts;
+    assert_eq!(thoughts, Some(("<think>".to_owned(), "</think>".to_owned())));
+    let none = described("none");
+    assert_eq!(none.json_reason, Some(JsonReason::NoCalls));
+    assert!(none.sample.starts_with("<tool_call>\n{\"name\": \"get_weather\""), "{}", none.sample);
+}
+
+/// Returns a conversation with a call whose id another server made, and its result.
+fn foreign_conversation() -> Vec<Message> {
+    let id = "call_0123456789abcdefABCDEF";
+    let call = json!([{ "id": id, "type": "function", "function": { "name": "add", "arguments": "{\"a\": 1, \"more\": []}" } }]);
+    let mut assistant = Message { role: "assistant".to_owned(), content: None, fields: Map::new() };
+    assistant.fields.insert("tool_calls".to_owned(), call);
+    let mut result = Message::new("tool", "it is 2");
+    result.fields.insert("tool_call_id".to_owned(), id.into());
+    vec![
+        Message::new("user", "1 + 1?"),
+        assistant,
+        result,
+        Message::new("assistant", "2"),
+        Message::new("user", "Why?"),
+    ]
+}
+
+#[test]
+fn ids_are_shortened_where_a_template_needs_it() {
+    let check = "{% if m.tool_call_id and m.tool_call_id | length != 9 %}{{ raise_exception('id') }}{% endif %}{% for c in m.tool_calls %}{% if c.id | length != 9 %}{{ raise_exception('id') }}{% endif %}{% endfor %}";
+    let (_, mistral) = templates().swap_remove(3);
+    let source = mistral.replace("{% for m in messages %}", &format!("{{% for m in messages %}}{check}"));
+    let template = JinjaTemplate::new(&source, None, None).expect("a template");
+    let format = ChatFormat::of(&template, &vocabulary());
+    let input = format.input(&foreign_conversation(), &tools().tools, Map::new());
+    let text = template.render(&input).expect("a prompt");
+    assert!(text.contains("\"id\": \"defABCDEF\""), "{text}");
+}
+
+/// Real templates must render calls and results with ids of other servers.
+#[test]
+fn foreign_ids_reach_real_templates() {
+    let Some(folder) = std::env::var_os("FORMWORK_CALL_VECTORS") else { return };
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_none_or(|extension| extension != "jinja") {
+            continue;
+        }
+        let file = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let source = std::fs::read_to_string(&path).expect("text");
+        let template = JinjaTemplate::new(&source, Some(""), Some("")).expect(&file);
+        let format = ChatFormat::of(&template, &vocabulary());
+        let input = format.input(&foreign_conversation(), &tools().tools, Map::new());
+        let text = template.render(&input).unwrap_or_else(|error| panic!("{file}: {error}"));
+        for part in ["1 + 1?", "it is 2", "Why?"] {
+            assert!(text.contains(part), "{file}: {part} is not in {text}");
+        }
+        if let Some(id) = format.call_id("add", 0) {
+            assert!(text.contains(&id) && !text.contains("call_0123"), "{file}: {text}");
+        }
+    }
+}
+
+/// Content in a section is read without the section, with and without calls, and wherever the prompt ends.
+#[test]
+fn content_may_stand_in_a_section() {
+    let (_, source) = templates().into_iter().find(|(name, _)| *name == "sections").expect("a template");
+    let format = format_of(&source);
+    let mut random = Random::new(19);
+    assert_eq!(format.thoughts("<o>m assistant<s><o>think<s>"), Thoughts::Begun);
+    assert_eq!(format.thoughts("<o>m assistant<s><o>response<s>"), Thoughts::InContent);
+    let call = "<o>tools<s><o>call add 1<s><o>argument a number<s>1<c>argument<s><o>argument more array<s>[]<c>argument<s><c>call<s><c>tools<s><c>m<s>";
+    let thought = || Delta::Thought("Hm.".to_owned());
+    let content = |text: &str| Delta::Content(text.to_owned());
+    let called = || [Delta::Call("add".to_owned()), Delta::Arguments("{\"a\": 1, \"more\": []}".to_owned())];
+    let none = Tools::default();
+    let cases = [
+        (
+            "Hm.<c>think<s><o>response<s>Yes <b>.<c>response<s><c>m<s>".to_owned(),
+            Thoughts::Begun,
+            tools(),
+            vec![thought(), content("Yes <b>.")],
+        ),
+        (
+            format!("Hm.<c>think<s><o>response<s>Yes.<c>response<s>{call}"),
+            Thoughts::Begun,
+            tools(),
+            [&[thought(), content("Yes.")], &called()[..]].concat(),
+        ),
+        (
+            format!("Hm.<c>think<s><o>response<s><c>response<s>{call}"),
+            Thoughts::Begun,
+            tools(),
+            [&[thought()], &called()[..]].concat(),
+        ),
+        (format!("<c>response<s>{call}"), Thoughts::InContent, tools(), called().to_vec()),
+        ("Yes.<c>response<s>".to_owned(), Thoughts::InContent, tools(), vec![content("Yes.")]),
+        (
+            "Hm.<c>think<s><o>response<s>Yes.<c>response<s><c>m<s>".to_owned(),
+            Thoughts::Begun,
+            none,
+            vec![thought(), content("Yes.")],
+        ),
+    ];
+    for (text, thoughts, tools, expected) in cases {
+        if let Some(part) = format.answer(&Content::Free, &tools, thoughts) {
+            let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default());
+            assert!(grammar.expect("a grammar").accepts(text.as_bytes()), "{text}");
+        }
+        let symbols: Vec<_> = text.chars().map(Ok).collect();
+        for cuts in [0, 30, 100] {
+            let reader = Reader::new(&format, &Content::Free, &tools, thoughts);
+            assert_eq!(read(reader, &symbols, &mut random, cuts), expected, "{text}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use formwork_vocab::{Token, TokenId, TokenKind, TokenSet, Vocabulary};
 use super::chat_formats::{format_of, templates, typed_tools};
 
 /// The templates whose arguments have a notation of their own.
-const NOTATIONS: [&str; 7] = ["tags", "keys", "marked types", "braces", "python", "nested tags", "sections"];
+const NOTATIONS: [&str; 7] = ["tags", "keys", "marked types", "braces", "python", "nested tags", "cdata"];
 
 /// Maximum length of a sampled call in bytes.
 const LONGEST: usize = 400;

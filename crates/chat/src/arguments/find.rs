@@ -186,13 +186,16 @@ impl Members {
         self.around[ValueType::Array as usize] = list_texts;
         self.around[ValueType::Object as usize] = object_texts;
         let is_tagged = tags.is_some() && objects.get(3) == Some(&object_form);
+        let has_python_lists = list_form == python(&list);
         self.nested = if is_tagged {
             NestedForm::Tags
+        } else if object_form == spaced(&object) && has_python_lists {
+            NestedForm::PythonArrays
         } else if object_form == spaced(&object) {
             NestedForm::Json
         } else if Some(&object_form) == objects.last() {
             NestedForm::CompactJson
-        } else if object_form == python(&object) && list_form == python(&list) {
+        } else if object_form == python(&object) && has_python_lists {
             NestedForm::Python
         } else {
             NestedForm::Same
@@ -219,7 +222,7 @@ impl Members {
         };
         let all = json!({
             "a_text": hard, "b_number": -2.5, "c_yes": true, "d_none": null, "e_text": "", "f_no": false,
-            "g_deep": { "a_list": ["x", { "b": null }], "b_text": "y" },
+            "g_deep": { "a_list": ["x", { "b": null }], "b_text": "y" }, "h_list": ["x", true, { "b": null }],
         });
         [json!({}), json!({ "a": "b" }), json!({ "a": 1, "b": "2" }), all].into_iter().all(|arguments| {
             let written = format!("{between}{}{close}", self.written(&arguments));

@@ -12,6 +12,7 @@ use formwork_vocab::TokenId;
 use serde_json::Value;
 
 pub(crate) use find::{common_prefix, found, whole_tags};
+pub(crate) use write::spaced;
 
 use crate::tags::Marked;
 use crate::tool::Tool;
@@ -88,6 +89,8 @@ pub(crate) enum NestedForm {
     Same,
     /// Literals of Python.
     Python,
+    /// Arrays are literals of Python, objects are JSON.
+    PythonArrays,
     /// Like the arguments, with items as members of one name.
     Tags,
 }
@@ -97,6 +100,32 @@ impl Arguments {
     pub(crate) fn of(layout: Members, controls: &[(TokenId, String)]) -> Self {
         Self::Members { notation: Arc::new(layout.notation(controls)), layout: Arc::new(layout) }
     }
+}
+
+/// Returns arguments as members. `texts` are the text before a name, between two members, and before and
+/// after a value.
+pub(crate) fn layout(
+    [name_open, separator, before, after]: [&str; 4],
+    strings: StringForm,
+    literals: [&str; 3],
+    nested: NestedForm,
+    controls: &[(TokenId, String)],
+) -> Arguments {
+    let members = Members {
+        open: String::new(),
+        separator: separator.to_owned(),
+        empty: String::new(),
+        name_open: name_open.to_owned(),
+        around: std::array::from_fn(|_| (before.to_owned(), after.to_owned())),
+        name_close: None,
+        strings,
+        literals: literals.map(str::to_owned),
+        omits_null: false,
+        nested,
+        item_name: String::new(),
+        sorted: nested == NestedForm::Same,
+    };
+    Arguments::of(members, controls)
 }
 
 impl Members {
@@ -166,6 +195,7 @@ impl Members {
             NestedForm::Json | NestedForm::CompactJson => Nested::Json,
             NestedForm::Same | NestedForm::Tags => Nested::Same,
             NestedForm::Python => Nested::Other(Box::new(python())),
+            NestedForm::PythonArrays => Nested::OtherArrays(Box::new(python())),
         };
         let mut notation = Notation {
             object: brackets(&self.open, &self.separator, "", &self.empty),
@@ -186,7 +216,9 @@ impl Members {
                 let item_name = Some(self.item_name.clone());
                 Notation { object: texts(), array: texts(), item_name, ..notation.clone() }
             }
-            NestedForm::Json | NestedForm::CompactJson | NestedForm::Python => return notation,
+            NestedForm::Json | NestedForm::CompactJson | NestedForm::Python | NestedForm::PythonArrays => {
+                return notation;
+            }
         };
         notation.nested = Nested::Other(Box::new(inside));
         notation

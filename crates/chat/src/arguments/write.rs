@@ -41,7 +41,8 @@ impl Members {
             Value::Array(_) | Value::Object(_) => match self.nested {
                 NestedForm::Json => spaced(value),
                 NestedForm::CompactJson => value.to_string(),
-                NestedForm::Python => python(value),
+                NestedForm::PythonArrays if value.is_object() => spaced(value),
+                NestedForm::Python | NestedForm::PythonArrays => python(value),
                 NestedForm::Same => self.nested_value(value),
                 NestedForm::Tags => self.tags(value),
             },
@@ -102,7 +103,7 @@ impl Members {
 }
 
 /// Returns `value` as JSON with a space after each comma and colon, as templates write it.
-pub(super) fn spaced(value: &Value) -> String {
+pub(crate) fn spaced(value: &Value) -> String {
     match value {
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(spaced).collect();

@@ -8,7 +8,7 @@ use super::{Deltas, held_back};
 use crate::answer::Content;
 use crate::arguments::{Arguments, Members};
 use crate::format::{CallFormat, ChatFormat, Tags, Thoughts};
-use crate::tags::{Beginning, Marked};
+use crate::tags::{Beginning, Marked, Piece};
 use crate::tool::{Tool, Tools};
 
 /// Reader of thoughts in tags, then content, then calls.
@@ -20,6 +20,10 @@ pub(super) struct Tagged {
     tools: Vec<Tool>,
     /// True if calls may start inside content.
     in_content: bool,
+    /// True if calls may start inside thoughts.
+    in_thoughts: bool,
+    /// White space before the opening that is read, if the opening stands inside thoughts.
+    gap: Option<String>,
     place: Place,
     /// Text that is not parsed yet.
     held: String,
@@ -34,6 +38,8 @@ enum Place {
     /// Before content or calls.
     Body,
     Content,
+    /// After a section of content.
+    AfterContent,
     /// In the opening of a call, after the text `read`.
     Opening {
         opening: Marked,
@@ -67,6 +73,7 @@ impl Tagged {
             Thoughts::Begun => Place::Thoughts,
             Thoughts::Possible => Place::Start(true),
             Thoughts::None => Place::Start(false),
+            Thoughts::InContent => Place::Content,
         };
         Self {
             calls: format.calls_beside(shaped && !tools.required),
@@ -74,9 +81,16 @@ impl Tagged {
             has_tools,
             tools: if format.has_own_arguments() { tools.tools.clone() } else { Vec::new() },
             in_content: has_tools && !shaped && !tools.required,
+            in_thoughts: false,
+            gap: None,
             place,
             held: String::new(),
         }
+    }
+
+    pub(super) fn allow_calls_in_thoughts(&mut self, tools: &Tools) {
+        self.in_thoughts = self.has_tools;
+        self.tools.clone_from(&tools.tools);
     }
 
     pub(super) fn text(&mut self, text: &str, deltas: &mut Deltas) {
@@ -85,9 +99,22 @@ impl Tagged {
     }
 
     pub(super) fn control(&mut self, token: TokenId, spelling: &str, deltas: &mut Deltas) {
-        let triggers = matches!(self.place, Place::Start(_) | Place::Gap | Place::Body | Place::Content)
+        if self.calls.section.is_some() && matches!(self.place, Place::Content | Place::AfterContent) {
+            // The token may belong to the end of the section, or to calls after the section.
+            self.text(spelling, deltas);
+            return;
+        }
+        let thinks = self.in_thoughts && matches!(self.place, Place::Thoughts);
+        let triggers = (thinks
+            || matches!(self.place, Place::Start(_) | Place::Gap | Place::Body | Place::Content))
             && self.has_tools
+            && self.calls.section.is_none()
             && matches!(self.calls.trigger(), Some((Trigger::Token(trigger), _)) if trigger == token);
+        if triggers && thinks {
+            self.show_thought(self.held.len(), deltas);
+            self.open(spelling);
+            return;
+        }
         if triggers {
             self.show_content(deltas);
             self.open(spelling);
@@ -111,17 +138,15 @@ impl Tagged {
         match &self.place {
             Place::Start(_) | Place::Body | Place::Content => deltas.content(&held),
             Place::Thoughts => deltas.thought(&held),
-            Place::Opening { read, .. } => {
-                let text = format!("{read}{held}");
-                deltas.content(&text);
-            }
+            // A call after other calls.
+            Place::Name(opened) if opened.is_empty() => {}
             // A call without the end of its name is text.
-            Place::Name(opened) if !opened.is_empty() => {
-                let text = format!("{opened}{held}");
-                deltas.content(&text);
-            }
+            Place::Opening { read: opened, .. } | Place::Name(opened) => match &self.gap {
+                Some(gap) => deltas.thought(&format!("{gap}{opened}{held}")),
+                None => deltas.content(&format!("{opened}{held}")),
+            },
             Place::Gap
-            | Place::Name(_)
+            | Place::AfterContent
             | Place::Arguments(_)
             | Place::Members(_)
             | Place::Nested(_)
@@ -147,21 +172,29 @@ impl Tagged {
             }
             Place::Body => self.body(),
             Place::Content => self.content(deltas),
+            Place::AfterContent => {
+                let begins = self.calls.open.begins(&self.held);
+                if self.has_tools && begins == Beginning::Part {
+                    return Step::Wait;
+                }
+                if self.has_tools && begins != Beginning::Different {
+                    self.open("");
+                } else {
+                    self.place = Place::Rest;
+                }
+                Step::Again
+            }
             Place::Opening { opening, read } => {
                 let text = format!("{read}{}", self.held);
                 let is_json = self.calls.arguments == Arguments::Json;
                 match if is_json { opening.begins(&text) } else { opening.begins_loosely(&text) } {
                     Beginning::Part => return Step::Wait,
                     Beginning::Whole(len) => {
-                        self.held = text[len..].to_owned();
+                        text[len..].clone_into(&mut self.held);
                         self.place = Place::Name(text[..len].to_owned());
                     }
-                    Beginning::Different => {
-                        // The text is not an opening after all, so it is content.
-                        self.held = text;
-                        self.in_content = false;
-                        self.place = Place::Content;
-                    }
+                    // The text is not an opening after all.
+                    Beginning::Different => self.reject(text, deltas),
                 }
                 Step::Again
             }
@@ -232,21 +265,74 @@ impl Tagged {
 
     fn in_thoughts(&mut self, deltas: &mut Deltas) -> Step {
         let close = self.thoughts.as_ref().map(|tags| tags.close.text()).unwrap_or_default();
-        if let Some(at) = self.held.find(&close) {
+        let marker = self.marker_in_thoughts();
+        let call = marker.as_ref().and_then(|marker| self.held.find(marker.as_str()));
+        if let Some(at) = self.held.find(&close).filter(|at| call.is_none_or(|call| *at < call)) {
             deltas.thought(&self.held[..at]);
             self.held.drain(..at + close.len());
             self.place = Place::Gap;
             self.thoughts = None;
             return Step::Again;
         }
-        let keep = held_back(&self.held, &close);
+        if let Some(at) = call {
+            self.show_thought(at, deltas);
+            self.open("");
+            return Step::Again;
+        }
+        let mut keep = held_back(&self.held, &close);
+        if let Some(marker) = marker {
+            keep = keep.max(held_back(&self.held, &marker));
+            // White space before a call does not belong to the thoughts.
+            keep = self.held.len() - self.held[..self.held.len() - keep].trim_end().len();
+        }
         deltas.thought(&self.held[..self.held.len() - keep]);
         self.held.drain(..self.held.len() - keep);
         Step::Wait
     }
 
+    /// Returns the text that starts a call inside thoughts. `None` if thoughts have no calls.
+    fn marker_in_thoughts(&self) -> Option<String> {
+        let (trigger, _) = self.calls.trigger().filter(|_| self.in_thoughts)?;
+        match trigger {
+            Trigger::Text(text) => Some(text),
+            // Its spelling, if the text has the spellings of control tokens.
+            Trigger::Token(_) => match self.opening().0.first() {
+                Some(Piece::Token(_, spelling)) => Some(spelling.clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// Treats `text`, which is not a call, as thoughts or content.
+    fn reject(&mut self, text: String, deltas: &mut Deltas) {
+        let Some(gap) = self.gap.take() else {
+            self.held = text;
+            self.in_content = false;
+            self.place = Place::Content;
+            return;
+        };
+        // The marker must not be found again.
+        let marker = self.marker_in_thoughts().unwrap_or_default();
+        let (start, rest) = text.split_at(if text.starts_with(&marker) { marker.len() } else { 0 });
+        deltas.thought(&gap);
+        deltas.thought(start);
+        self.held = rest.to_owned();
+        self.place = Place::Thoughts;
+    }
+
     /// Decides between content and calls by the first text after thoughts.
     fn body(&mut self) -> Step {
+        if let Some(section) = &self.calls.section {
+            match section.tags.open.begins(&self.held) {
+                Beginning::Part => return Step::Wait,
+                Beginning::Whole(len) => {
+                    self.held.drain(..len);
+                }
+                Beginning::Different => {}
+            }
+            self.place = Place::Content;
+            return Step::Again;
+        }
         let content_open = self.calls.content_open.as_str();
         if !content_open.is_empty() {
             if let Some(rest) = self.held.strip_prefix(content_open) {
@@ -288,14 +374,31 @@ impl Tagged {
 
     /// Starts an opening, with `read` as the part that is already read.
     fn open(&mut self, read: &str) {
-        let opening = match &self.calls.separator {
+        self.place = Place::Opening { opening: self.opening().clone(), read: read.to_owned() };
+    }
+
+    /// Returns the text before the name of the first call.
+    fn opening(&self) -> &Marked {
+        match &self.calls.separator {
             Some(separator) if self.calls.open.0.is_empty() => separator,
             _ => &self.calls.open,
-        };
-        self.place = Place::Opening { opening: opening.clone(), read: read.to_owned() };
+        }
     }
 
     fn content(&mut self, deltas: &mut Deltas) -> Step {
+        if let Some(section) = &self.calls.section {
+            let close = section.tags.close.text();
+            if let Some(at) = self.held.find(&close) {
+                deltas.content(&self.held[..at]);
+                self.held.drain(..at + close.len());
+                self.place = Place::AfterContent;
+                return Step::Again;
+            }
+            let shown = self.held.len() - held_back(&self.held, &close);
+            deltas.content(&self.held[..shown]);
+            self.held.drain(..shown);
+            return Step::Wait;
+        }
         let trigger = match self.calls.trigger() {
             Some((Trigger::Text(trigger), _)) if self.in_content => trigger,
             Some((Trigger::Token(_), _)) if self.in_content => String::new(),
@@ -325,25 +428,42 @@ impl Tagged {
         deltas.content(held.trim_end());
     }
 
+    /// Emits the held text up to `end` as thoughts, except white space at its end. A call follows.
+    fn show_thought(&mut self, end: usize, deltas: &mut Deltas) {
+        let thought = self.held[..end].trim_end();
+        deltas.thought(thought);
+        self.gap = Some(self.held[thought.len()..end].to_owned());
+        self.held.drain(..end);
+    }
+
     /// Reads the name of a function and the text after it.
     fn name(&mut self, opened: String, deltas: &mut Deltas) -> Step {
         let end = match &self.calls.arguments {
             Arguments::Json => self.calls.between.find(&self.held),
             Arguments::Members { layout, .. } => self.name_end(layout),
         };
+        let close = self.thoughts.as_ref().map(|tags| tags.close.text()).filter(|_| self.gap.is_some());
+        let closed = close.and_then(|close| self.held.find(&close));
+        if closed.is_some_and(|at| end.as_ref().is_none_or(|end| at < end.start)) {
+            // The thoughts end before the name does.
+            let text = opened + &self.held;
+            self.reject(text, deltas);
+            return Step::Again;
+        }
         let Some(end) = end else {
             self.place = Place::Name(opened);
             return Step::Wait;
         };
         let name = self.held[..end.start].trim().to_owned();
         let is_known = self.tools.iter().any(|tool| tool.name == name);
-        if !is_known && !opened.is_empty() && self.calls.arguments != Arguments::Json {
-            // Not a call of a tool, so it is content.
-            self.held.insert_str(0, &opened);
-            self.in_content = false;
-            self.place = Place::Content;
+        let must_be_known = self.calls.arguments != Arguments::Json || self.gap.is_some();
+        if !is_known && !opened.is_empty() && must_be_known {
+            // Not a call of a tool.
+            let text = opened + &self.held;
+            self.reject(text, deltas);
             return Step::Again;
         }
+        self.gap = None;
         deltas.call(&name);
         self.held.drain(..end.end);
         self.place = match &self.calls.arguments {

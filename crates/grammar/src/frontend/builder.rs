@@ -123,7 +123,8 @@ impl<'a> Builder<'a> {
     pub(super) fn link(&mut self, name: String, piece: Arc<Piece>) -> Expr {
         let rule = self.rule(name, Expr::empty());
         self.rules.linked.insert(rule);
-        self.rules.tokens.clone_from(&piece.rules.tokens);
+        let own = self.rules.tokens.len();
+        self.rules.tokens.extend(piece.rules.tokens.iter().skip(own).cloned());
         self.rules.warnings.extend(piece.rules.warnings.iter().cloned());
         self.pieces.push((rule, piece));
         Expr::Rule(rule)

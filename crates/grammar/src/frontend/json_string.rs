@@ -19,7 +19,10 @@ const CLASS: usize = 128;
 /// Returns an error if the rules have JSON Schemas, token terminals or bytes that are not UTF-8, or if a
 /// limit is exceeded.
 pub(super) fn quoted(mut rules: Rules, ledger: &Ledger) -> Result<Rules, GrammarError> {
-    if !rules.schemas.is_empty() || !rules.texts.is_empty() {
+    if !rules.texts.is_empty() {
+        return Err(unsupported("a raw string"));
+    }
+    if !rules.schemas.is_empty() {
         return Err(unsupported("a JSON Schema"));
     }
     if !rules.tokens.is_empty() {

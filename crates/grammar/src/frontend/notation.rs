@@ -117,6 +117,8 @@ pub enum Nested {
     Same,
     /// They have another notation.
     Other(Box<Notation>),
+    /// Arrays have another notation, also for the objects in them. Objects are JSON.
+    OtherArrays(Box<Notation>),
 }
 
 impl Notation {

@@ -40,6 +40,8 @@ struct Entry {
     compiled: CompiledPart,
     /// Memory of the compiled form, as charged to the ledger of its compilation.
     bytes: usize,
+    /// Approximate memory of the entry with its key.
+    whole_bytes: usize,
     /// Value of [`Kept::lookups`] at the last lookup.
     used: u64,
 }
@@ -69,6 +71,27 @@ pub(super) struct Context<'a> {
     pub(super) terminals: &'a [TokenTerminal],
 }
 
+/// Memory of a schema as a value, over the number of bytes that its hash reads.
+const KEY_FACTOR: usize = 4;
+
+/// A hasher that counts the bytes it hashes.
+#[derive(Default)]
+struct CountingHasher {
+    inner: FxHasher,
+    bytes: usize,
+}
+
+impl Hasher for CountingHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.inner.write(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.inner.finish()
+    }
+}
+
 impl PartCache {
     /// Creates a cache for grammars whose schemas may reference `remotes`.
     ///
@@ -83,7 +106,7 @@ impl PartCache {
         &self.remotes
     }
 
-    /// Returns the approximate memory of the compiled schemas, in bytes.
+    /// Returns the approximate memory of the compiled schemas and their sources, in bytes.
     pub fn byte_len(&self) -> usize {
         self.lock().bytes
     }
@@ -96,7 +119,7 @@ impl PartCache {
         context: Context<'_>,
         compile: impl FnOnce() -> Result<(CompiledPart, usize), GrammarError>,
     ) -> Result<(CompiledPart, usize), GrammarError> {
-        let mut state = FxHasher::default();
+        let mut state = CountingHasher::default();
         (part, context.options).hash(&mut state);
         let hash = state.finish();
         let mut kept = self.lock();
@@ -110,14 +133,15 @@ impl PartCache {
         drop(kept);
         // Compiles without the lock, so that other requests do not wait.
         let (compiled, bytes) = compile()?;
-        if bytes <= self.max_bytes {
+        let whole_bytes = bytes + KEY_FACTOR * state.bytes + size_of::<Entry>();
+        if whole_bytes <= self.max_bytes {
             let key = Key {
                 part: part.clone(),
                 options: context.options,
                 limits: context.limits.clone(),
                 terminals: context.terminals.to_vec(),
             };
-            let entry = Entry { key, compiled: compiled.clone(), bytes, used };
+            let entry = Entry { key, compiled: compiled.clone(), bytes, whole_bytes, used };
             let dropped = self.lock().insert(hash, entry, self.max_bytes);
             // Frees them outside the lock.
             drop(dropped);
@@ -134,9 +158,9 @@ impl PartCache {
 impl Kept {
     /// Adds an entry. Returns the entries to drop.
     fn insert(&mut self, hash: u64, entry: Entry, max_bytes: usize) -> Vec<Entry> {
-        self.bytes += entry.bytes;
+        self.bytes += entry.whole_bytes;
         let mut dropped: Vec<Entry> = self.entries.insert(hash, entry).into_iter().collect();
-        self.bytes -= dropped.iter().map(|entry| entry.bytes).sum::<usize>();
+        self.bytes -= dropped.iter().map(|entry| entry.whole_bytes).sum::<usize>();
         if self.bytes > max_bytes {
             // Makes room for later entries too, so that not every insertion searches the table.
             let mut oldest: Vec<(u64, u64)> =
@@ -148,7 +172,7 @@ impl Kept {
                     break;
                 }
                 let entry = self.entries.remove(&hash);
-                self.bytes -= entry.as_ref().map_or(0, |entry| entry.bytes);
+                self.bytes -= entry.as_ref().map_or(0, |entry| entry.whole_bytes);
                 dropped.extend(entry);
             }
         }

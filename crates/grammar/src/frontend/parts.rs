@@ -65,7 +65,8 @@ pub enum Part {
     /// Free text that contains structural tags.
     Tags(StructuralTags),
     /// A JSON string whose decoded text the given part describes, in the spelling of the generate profile.
-    /// The part must not contain JSON Schemas and tokens.
+    /// The part must not contain JSON Schemas,
+    /// arguments and tokens.
     JsonString(Box<Part>),
     /// All of these parts, in order.
     Sequence(Vec<Part>),

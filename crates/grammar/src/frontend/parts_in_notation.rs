@@ -97,6 +97,7 @@ impl Composer<'_> {
         let literals = [null, no, yes];
         let name_close = notation.name_close.as_ref().map(|close| self.part(close)).transpose()?;
         let item_name = notation.item_name.clone();
+        let json_objects = matches!(notation.nested, Nested::OtherArrays(_));
         levels.push(Level {
             object,
             array,
@@ -107,12 +108,13 @@ impl Composer<'_> {
             strings,
             literals,
             nested: None,
+            json_objects,
             names,
         });
         levels[index].nested = match &notation.nested {
             Nested::Json => None,
             Nested::Same => Some(index),
-            Nested::Other(inner) => Some(self.add_level(inner, levels)?),
+            Nested::Other(inner) | Nested::OtherArrays(inner) => Some(self.add_level(inner, levels)?),
         };
         Ok(index)
     }

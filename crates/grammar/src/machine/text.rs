@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
 use super::{Config, Machine, Tolerance};
 use crate::ByteSet;
 use crate::ir::text::{NONE, TextProgram};
+use crate::mask::named_tokens::NamedTokens;
 
 /// Maximum number of characters for which a [`Tolerance`] is told. Few tokens are longer.
 const LONG: u32 = 24;
@@ -169,13 +171,7 @@ impl Machine for TextMachine {
             if self.program.closing_over(edge, place.length) == NONE {
                 continue;
             }
-            let (low, high) = edge.1;
-            if low < 0x80 {
-                bytes.insert_range(low as u8, high.min(0x7f) as u8);
-            }
-            if high >= 0x80 {
-                bytes.insert_range(lead(low.max(0x80)), lead(high));
-            }
+            bytes = bytes | first_bytes(edge.1);
         }
         bytes
     }
@@ -208,10 +204,17 @@ impl Machine for TextMachine {
         if chars == 0 || class.is_empty() {
             return None;
         }
-        let exits = self.plausible(config) & !class;
+        // An edge may become possible only after some of the characters.
+        let edges = &self.program.state(at).edges;
+        let exits = edges.iter().fold(ByteSet::default(), |bytes, edge| bytes | first_bytes(edge.1)) & !class;
         let ends = chars < LONG;
         let chars = if self.program.is_endless() { u32::MAX } else { chars };
         Some(Tolerance { class, chars, exits, ends, accepting: Some(false) })
+    }
+
+    fn add_repeating(&self, _config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        // A JSON text may begin within a token.
+        tokens.extend(named.whole.all());
     }
 
     fn counterpart(&mut self, config: Config) -> Option<Config> {
@@ -229,6 +232,18 @@ impl Machine for TextMachine {
     fn byte_len(&self) -> usize {
         self.places.len() * 4 * size_of::<Place>()
     }
+}
+
+/// Returns the first bytes of the code points in a range.
+fn first_bytes((low, high): (u32, u32)) -> ByteSet {
+    let mut bytes = ByteSet::default();
+    if low < 0x80 {
+        bytes.insert_range(low as u8, high.min(0x7f) as u8);
+    }
+    if high >= 0x80 {
+        bytes.insert_range(lead(low.max(0x80)), lead(high));
+    }
+    bytes
 }
 
 /// Number of characters beyond ASCII.
@@ -324,6 +339,24 @@ mod tests {
         let none = TextProgram::new(states(), 0, (0, Some(0)), &ledger).expect("small");
         assert!(none.is_none());
         assert!(TextProgram::new(states(), 0, (0, Some(1 << 30)), &ledger).is_err());
+    }
+
+    /// An edge that leads to a text too short now is possible after more characters.
+    #[test]
+    fn tells_the_exits_after_further_characters() {
+        let states = vec![
+            TextState {
+                edges: vec![(0, (0, 0x3b)), (1, ('<'.into(), '<'.into())), (0, (0x3d, 0x10_ffff))],
+                ends: false,
+            },
+            TextState { edges: Vec::new(), ends: true },
+        ];
+        let ledger = Ledger::new(&Limits::default());
+        let program = TextProgram::new(states, 0, (4, None), &ledger).expect("small").expect("a text");
+        let mut machine = TextMachine::new(Arc::new(program));
+        let start = machine.start();
+        assert_eq!(machine.step(start, b'<'), Config::DEAD);
+        assert!(machine.tolerance(start).expect("most characters").exits.contains(b'<'));
     }
 
     #[test]

@@ -11,7 +11,9 @@ mod text;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use formwork_lm::{ChatTemplate, TemplateError};
 use formwork_vocab::Tokenizer;
 
 pub(crate) use self::family::Family;
@@ -23,6 +25,7 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
 use crate::gguf::{Gguf, TensorInfo, Value};
+use crate::template::{JinjaTemplate, PlainTemplate};
 use formwork_kernels::Encoding;
 
 /// A validated checkpoint on disk. The weights are not copied from the mapped files.
@@ -117,6 +120,29 @@ impl Checkpoint {
             },
             Self::Safetensors(model) => model.chat_template(),
         }
+    }
+
+    /// Compiles the chat template. A model without a template gets the [`PlainTemplate`].
+    ///
+    /// `now` is the time for templates that write the date. With `None` the date is fixed.
+    ///
+    /// # Errors
+    /// Returns an error if the source is larger than 1 MiB or is not a valid template.
+    pub fn compile_template(
+        &self,
+        tokenizer: &Tokenizer,
+        now: Option<SystemTime>,
+    ) -> Result<Arc<dyn ChatTemplate>, TemplateError> {
+        let Some(source) = self.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
+        let vocabulary = tokenizer.vocabulary();
+        let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
+        let bos = tokenizer.bos().map(text);
+        let eos = tokenizer.eos().or_else(|| vocabulary.ends().first().copied()).map(text);
+        let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
+        Ok(Arc::new(match now {
+            Some(now) => template.with_now(now),
+            None => template,
+        }))
     }
 
     /// Creates the tokenizer of the checkpoint.

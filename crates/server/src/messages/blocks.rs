@@ -56,7 +56,9 @@ impl Growing {
             Said::Content(text, _) => self.grow(Kind::Text, &text),
             Said::Call { id, name, .. } => {
                 self.close();
-                let id = format!("toolu_{}", id.trim_start_matches("call_"));
+                // Anthropic's ids have letters, digits, `_` and `-` only.
+                let id = id.trim_start_matches("call_").replace(|c: char| !is_of_id(c), "_");
+                let id = format!("toolu_{id}");
                 self.open(Kind::Call, Block::ToolUse { id, name, input: json!({}) });
             }
             Said::Arguments { text, .. } => self.append(&text),
@@ -155,4 +157,9 @@ impl Growing {
         let error = Failure::new(error.status().as_u16(), error.to_string());
         self.events.push(MessageEvent::Error { error });
     }
+}
+
+/// Returns true if Anthropic's ids may have `c`.
+const fn is_of_id(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }

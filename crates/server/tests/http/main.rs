@@ -19,6 +19,7 @@ mod ignored;
 mod infill;
 mod limits;
 mod messages;
+mod numbered_calls;
 mod ollama;
 mod ollama_models;
 mod openapi;

@@ -207,7 +207,7 @@ async fn takes_every_option_of_the_library() {
         "repeated_calls": "stop", "tool_timeout_ms": 1002, "tool_choice": "auto", "force_first_call": false,
         "request_overrides": { "max_tokens": 90 },
         "message_transforms": ["tool_messages_name_if_missing"], "tool_transforms": ["tools_without_descriptions"],
-        "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"],
+        "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"], "text_call_format": "glm",
         "tool_call_transforms": ["tool_call_name_without_namespace"],
         "tool_result_transforms": ["tool_result_compact_envelope"],
     });

@@ -123,6 +123,29 @@ fn sections() -> Notation {
     }
 }
 
+/// The notation of [`python`], in which objects are JSON unless they are in an array.
+fn python_arrays() -> Notation {
+    let mut notation = python();
+    if let Nested::Other(inner) = notation.nested {
+        notation.nested = Nested::OtherArrays(inner);
+    }
+    notation
+}
+
+#[test]
+fn writes_arrays_in_another_notation_than_objects() {
+    let object_of = |value: &Value| object(&json!({ "k": value }), &[]);
+    let deep = object_of(&json!({ "type": "array", "items": { "type": "boolean" } }));
+    let schema =
+        object(&json!({ "a": { "type": "array", "items": [{ "type": "string" }, deep] }, "o": deep }), &[]);
+    check(
+        &schema,
+        python_arrays(),
+        &["", "a=[]", "a=['x']", "a=['x', {'k': [True]}], o={\"k\": [true, false]}", "o={}"],
+        &["a=[\"x\"]", "a=['x', {\"k\": [true]}]", "o={'k': [True]}", "o={\"k\": [True]}"],
+    );
+}
+
 fn compiled(schema: &Value, notation: Notation) -> Result<Grammar, crate::GrammarError> {
     let part = Part::Arguments { schema: schema.clone().into(), notation: Arc::new(notation) };
     let part = Part::sequence([part, text("!")]);
@@ -136,6 +159,8 @@ fn object(properties: &Value, required: &[&str]) -> Value {
 #[track_caller]
 fn check(schema: &Value, notation: Notation, good: &[&str], bad: &[&str]) {
     let grammar = compiled(schema, notation).expect("a grammar");
+    let shortest = grammar.shortest();
+    assert!(grammar.accepts(&shortest), "{}", String::from_utf8_lossy(&shortest));
     for text in good {
         assert!(grammar.accepts(format!("{text}!").as_bytes()), "rejected: {text}");
     }
@@ -277,11 +302,12 @@ fn refuses_what_a_notation_cannot_write() {
     let by_id =
         json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/l" } }, "$defs": { "l": words } });
     let sets = json!({ "a": { "type": "array", "items": { "type": "string" }, "uniqueItems": true } });
-    let long = json!({ "a": { "type": "string", "maxLength": 4000 } });
+    let long = json!({ "a": { "type": "string", "maxLength": 40_000 } });
+    assert!(compiled(&object(&long, &[]), tagged()).is_ok());
     for (schema, notation) in [
         (by_id, tagged()),
         (object(&sets, &[]), braced()),
-        (object(&long, &[]), tagged()),
+        (object(&long, &[]), braced()),
         (object(&json!({ " a": {} }), &[]), tagged()),
     ] {
         let error = compiled(&schema, notation).unwrap_err();

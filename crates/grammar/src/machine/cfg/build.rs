@@ -202,7 +202,9 @@ fn search(program: &mut Program, own: usize, limits: &Limits, ledger: &Ledger) -
     ledger.hold(own * SEARCH_BYTES)?;
     let mut settled = std::mem::take(&mut program.shortest);
     let mut ranks = std::mem::take(&mut program.ranks);
-    let mut rank = ranks.len() as u32;
+    // Linked texts were found before, so all others come after them.
+    let known = ranks.iter().filter(|&&rank| rank != u32::MAX).max();
+    let mut rank = known.map_or(0, |rank| rank + 1);
     let waiting = Waiting::new(program, own);
     let mut open: BinaryHeap<Reverse<(u32, u32, u8)>> = BinaryHeap::new();
     for (index, state) in program.states[..own].iter().enumerate() {

@@ -33,6 +33,8 @@ pub(crate) struct Level {
     pub(crate) literals: [Vec<String>; 3],
     /// Index of the level inside of this one. `None` if nested values are JSON.
     pub(crate) nested: Option<usize>,
+    /// True if objects inside of this one are JSON, whatever the level of arrays is.
+    pub(crate) json_objects: bool,
     pub(crate) names: Names,
 }
 
@@ -415,7 +417,10 @@ impl<'p> Writer<'p> {
             ValueType::Number => values.number.map_or(Ok(Expr::empty()), |number| self.number(number))?,
             ValueType::String => Expr::empty(),
             ValueType::Array | ValueType::Object => {
-                let Some(nested) = level.nested else { return self.embedded(node, kind) };
+                let is_json = kind == ValueType::Object && level.json_objects;
+                let Some(nested) = level.nested.filter(|_| !is_json) else {
+                    return self.embedded(node, kind);
+                };
                 let is_raw = self.level_at(nested).is_some_and(Level::has_raw_text);
                 let types = if is_raw { types } else { ValuePlace::ANY };
                 let what = What::Filled(kind, is_filled);
@@ -576,18 +581,25 @@ impl<'p> Writer<'p> {
 
     /// Returns the program for raw strings and the text after them.
     ///
-    /// The strings of most tools have the same programs, so small programs are built once per process.
+    /// The strings of most tools have the same programs, so small programs are built once per process. A
+    /// known program costs no work, like an automaton of a format.
     fn raw_program(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
         /// Maximum number of programs that are kept for later schemas, and their maximum size in bytes.
         const SHARED: (usize, usize) = (256, 1 << 15);
-        static KNOWN: LazyLock<Mutex<FxHashMap<TextKey, Arc<TextProgram>>>> = LazyLock::new(Mutex::default);
+        static KNOWN: LazyLock<Mutex<FxHashMap<TextKey, (Arc<TextProgram>, usize)>>> =
+            LazyLock::new(Mutex::default);
         let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let &RawText { form, rivals, min, max, ref lead, .. } = text;
         let (avoid, nested_open) = self.avoided(form);
         let key = (avoid.to_vec(), nested_open.map(str::to_owned), rivals, (min, max), lead.clone());
-        if let Some(known) = lock().get(&key) {
-            return Ok(Some(Arc::clone(known)));
+        let Some(notated) = &self.notated else { return Ok(None) };
+        let ledger = notated.ledger;
+        let known = lock().get(&key).cloned();
+        if let Some((program, bytes)) = known {
+            ledger.hold(bytes)?;
+            return Ok(Some(program));
         }
+        let bytes = ledger.held();
         // One automaton for the string and the text after it decides every byte.
         let automaton = self.allowed(rivals, form, Some(lead))?;
         let states = automaton.states.iter().map(|state| TextState {
@@ -596,15 +608,15 @@ impl<'p> Writer<'p> {
         });
         let len = lead.chars().count() as u32;
         let lengths = (min.saturating_add(len), max.map(|max| max.saturating_add(len)));
-        let Some(notated) = &self.notated else { return Ok(None) };
-        let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, notated.ledger)?;
+        let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, ledger)?;
         let Some(program) = program.map(Arc::new) else { return Ok(None) };
         if program.byte_len() <= SHARED.1 {
             let mut known = lock();
             if known.len() >= SHARED.0 {
                 known.clear();
             }
-            known.insert(key, Arc::clone(&program));
+            let bytes = ledger.held().saturating_sub(bytes);
+            known.insert(key, (Arc::clone(&program), bytes));
         }
         Ok(Some(program))
     }
