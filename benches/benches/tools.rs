@@ -21,6 +21,9 @@ use formwork_grammar::{Constraint, Grammar, Limits, PartCache, SchemaOptions};
 use formwork_vocab::Tokenizer;
 use serde_json::{Value, json};
 
+/// A format of calls: its name, the format, and a function that writes a call.
+type Format = (&'static str, ChatFormat, fn(&Value) -> String);
+
 /// Number of tools in each set.
 const SETS: [usize; 3] = [50, 200, 500];
 
@@ -38,7 +41,7 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--tokenizer");
     let path = arguments.nth(1).context("--tokenizer names a tokenizer.json")?;
     let tokenizer = Tokenizer::from_json(&std::fs::read(path)?)?;
-    let formats: [(&str, ChatFormat, fn(&Value) -> String); 2] = [
+    let formats: [Format; 2] = [
         ("JSON", ChatFormat::of(&PlainTemplate, tokenizer.vocabulary()), json_call),
         ("tagged", ChatFormat::of(&TaggedTemplate, tokenizer.vocabulary()), tagged_call),
     ];

@@ -109,7 +109,7 @@ impl ChatFormat {
             (Ok((format, calls)), None) => (format, Some(calls.native), None, calls.numbering, None),
             (Err(reason), None) => (CallFormat::fallback(), None, None, none, Some(reason)),
         };
-        Self { calls, native, written, reason, numbering, system, thoughts, harmony, ends }
+        Self { calls, native, reason, numbering, written, system, thoughts, harmony, ends }
     }
 
     /// Determines whether the answer to `prompt` has no thoughts, may start with thoughts, or

@@ -753,15 +753,12 @@ fn a_call_may_end_thoughts_of_other_servers() {
                         let spelling = std::str::from_utf8(vocabulary.bytes(token)).ok()?;
                         Some((token, rest.strip_prefix(spelling)?))
                     });
-                    match control.filter(|_| is_token) {
-                        Some((token, after)) => {
-                            symbols.push(Err(token));
-                            rest = after;
-                        }
-                        None => {
-                            symbols.push(Ok(c));
-                            rest = &rest[c.len_utf8()..];
-                        }
+                    if let Some((token, after)) = control.filter(|_| is_token) {
+                        symbols.push(Err(token));
+                        rest = after;
+                    } else {
+                        symbols.push(Ok(c));
+                        rest = &rest[c.len_utf8()..];
                     }
                 }
                 for cuts in [0, 30, 100] {

@@ -154,7 +154,7 @@ pub(super) struct OptionArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) response_transform: Vec<String>,
 
-    /// Format of calls in the text of answers, such as hermes or qwen3_coder. With auto, the opening of a
+    /// Format of calls in the text of answers, such as hermes or glm. With auto, the opening of a
     /// call decides, and calls are read only with a transform or preset for them.
     #[arg(long, value_name = "FORMAT", value_parser = text_call_format)]
     pub(super) text_call_format: Option<TextCallFormat>,

@@ -164,12 +164,11 @@ impl Composer<'_> {
             }
             Part::Arguments { schema, notation } => {
                 let name = format!("arguments-{number}");
-                match self.schemas.cache {
-                    Some(cache) => self.cached(part, name, cache)?,
-                    None => {
-                        let piece = self.arguments(schema.as_value(), notation)?;
-                        self.builder.link(name, Arc::new(piece))
-                    }
+                if let Some(cache) = self.schemas.cache {
+                    self.cached(part, name, cache)?
+                } else {
+                    let piece = self.arguments(schema.as_value(), notation)?;
+                    self.builder.link(name, Arc::new(piece))
                 }
             }
             Part::Gbnf(source) => {

@@ -26,12 +26,14 @@ pub(crate) struct TextProgram {
     beyond_ascii: Vec<u32>,
 }
 
+/// A transition: the target state, and a range of code points.
+pub(crate) type Edge = (u32, (u32, u32));
+
 /// A state of the automaton.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextState {
-    /// `(target, range)` for each transition: the target state, and a range of code points. The ranges are
-    /// disjoint.
-    pub(crate) edges: Vec<(u32, (u32, u32))>,
+    /// The ranges of the transitions are disjoint.
+    pub(crate) edges: Vec<Edge>,
     pub(crate) ends: bool,
 }
 
@@ -134,7 +136,7 @@ impl TextProgram {
 
     /// Returns the number of bytes to the nearest end after a character of `edge`, or [`NONE`]. `length` is
     /// the number of characters before this one.
-    pub(crate) fn closing_over(&self, edge: &(u32, (u32, u32)), length: u32) -> u32 {
+    pub(crate) fn closing_over(&self, edge: &Edge, length: u32) -> u32 {
         self.next_length(length).map_or(NONE, |next| self.closing(edge.0, next))
     }
 
@@ -179,7 +181,7 @@ impl TextProgram {
 
 /// Computes [`TextProgram::beyond_ascii`].
 fn beyond_ascii(states: &[TextState]) -> Vec<u32> {
-    let mut firsts: FxHashMap<Vec<(u32, (u32, u32))>, u32> = FxHashMap::default();
+    let mut firsts: FxHashMap<Vec<Edge>, u32> = FxHashMap::default();
     let first = |(state, at): (&TextState, u32)| {
         let wide = state.edges.iter().filter(|(_, (_, high))| *high >= 0x80);
         let mut wide: Vec<_> = wide.map(|&(to, (low, high))| (to, (low.max(0x80), high))).collect();

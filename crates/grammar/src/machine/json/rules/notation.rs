@@ -132,6 +132,9 @@ pub(super) struct Notated<'p> {
     allowed: FxHashMap<(usize, ValueTypes, Form, Option<String>), Rc<Automaton>>,
 }
 
+/// Kept programs of raw strings, each with the memory that building it took.
+type KnownTexts = FxHashMap<TextKey, (Arc<TextProgram>, usize)>;
+
 /// The raw strings of a level and form with a length within `min..=max`, followed by the text `lead`.
 /// Strings that read like a value of a type in `rivals` are left out.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -586,8 +589,7 @@ impl<'p> Writer<'p> {
     fn raw_program(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
         /// Maximum number of programs that are kept for later schemas, and their maximum size in bytes.
         const SHARED: (usize, usize) = (256, 1 << 15);
-        static KNOWN: LazyLock<Mutex<FxHashMap<TextKey, (Arc<TextProgram>, usize)>>> =
-            LazyLock::new(Mutex::default);
+        static KNOWN: LazyLock<Mutex<KnownTexts>> = LazyLock::new(Mutex::default);
         let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let &RawText { form, rivals, min, max, ref lead, .. } = text;
         let (avoid, nested_open) = self.avoided(form);
