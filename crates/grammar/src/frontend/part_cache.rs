@@ -63,7 +63,7 @@ pub(super) enum CompiledPart {
     Arguments(Arc<Piece>),
 }
 
-/// What a part is compiled with.
+/// Options, limits and token terminals for compiling a part.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) options: SchemaOptions,

@@ -16,7 +16,7 @@ pub(crate) struct Piece {
     pub(crate) program: Program,
 }
 
-/// Rules, some of which stand for [pieces](Piece).
+/// Rules with placeholders for [pieces](Piece).
 #[derive(Debug)]
 pub(crate) struct Composed {
     pub(crate) rules: Rules,

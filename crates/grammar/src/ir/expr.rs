@@ -61,7 +61,7 @@ pub(crate) struct Rules {
     /// The JSON Schemas of the rules that match JSON text. The entries of these rules in `exprs`
     /// are placeholders and must not be used.
     pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
-    /// The texts of bounded length of the rules that match such texts. Their entries in `exprs` are
+    /// Programs of the rules that match raw strings. The entries of these rules in `exprs` are
     /// placeholders, too.
     pub(crate) texts: FxHashMap<RuleId, Arc<TextProgram>>,
     /// Rules that are compiled separately. Their entries in `exprs` are placeholders, too.

@@ -10,7 +10,7 @@ use crate::ByteSet;
 use crate::ir::text::{NONE, TextProgram};
 use crate::mask::named_tokens::NamedTokens;
 
-/// Maximum number of characters for which a [`Tolerance`] is told. Few tokens are longer.
+/// Maximum number of characters of a [`Tolerance`]. Few tokens are longer.
 const LONG: u32 = 24;
 
 /// A machine that reads one text of a [`TextProgram`].

@@ -1,6 +1,6 @@
 //! Texts of other machines inside a context-free grammar.
 //!
-//! If a rule stands for the JSON texts of a schema or for texts of bounded length, another machine reads
+//! If a rule stands for the JSON texts of a schema or for raw strings, another machine reads
 //! these texts. Each config of that machine gets a [`Dot`], as if it were a state of an automaton. Rows handle such a
 //! dot like any other dot: an item combines the dot with a return.
 

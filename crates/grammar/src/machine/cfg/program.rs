@@ -29,7 +29,7 @@ impl Dot {
 pub(crate) enum EmbeddedProgram {
     /// JSON texts: a schema, and the node whose values the grammar contains.
     Json(Arc<JsonProgram>, NodeId),
-    /// Texts of bounded length.
+    /// Raw strings.
     Text(Arc<TextProgram>),
 }
 

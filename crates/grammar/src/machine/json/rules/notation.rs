@@ -147,9 +147,8 @@ struct RawText {
     lead: String,
 }
 
-/// What the program of raw strings depends on: the texts that they must not contain, the text with which
-/// arrays and objects begin, the types that they must not read like, their least and greatest length, and
-/// the text after them.
+/// Key of a program of raw strings. It has the forbidden texts, the opening of arrays and objects, and the
+/// types to exclude. The length bounds and the text after the string follow.
 type TextKey = (Vec<String>, Option<String>, ValueTypes, (u32, Option<u32>), String);
 
 impl JsonProgram {
