@@ -221,32 +221,27 @@ impl Composer<'_> {
     /// Adds a rule called `name` for a JSON Schema or for arguments, and compiles them only if they are
     /// not in `cache`. Returns a reference to the rule.
     fn cached(&mut self, part: &Part, name: String, cache: &PartCache) -> Result<Expr, GrammarError> {
+        let (schema, notation) = match part {
+            Part::Json(schema) => (schema.as_value(), None),
+            Part::Arguments { schema, notation } => (schema.as_value(), Some(notation)),
+            other => return self.part(other),
+        };
         let ledger = self.schemas.ledger;
         let terminals = self.builder.rules.tokens.clone();
         let context = Context { options: self.schemas.options, limits: self.limits, terminals: &terminals };
         let held = ledger.held();
         let (compiled, bytes) = cache.get(part, context, || {
-            let compiled = match part {
-                Part::Arguments { schema, notation } => {
-                    CompiledPart::Arguments(Arc::new(self.arguments(schema.as_value(), notation)?))
-                }
-                Part::Json(schema) => {
-                    CompiledPart::Schema(Arc::new(self.schemas.compile(schema.as_value(), self.limits)?))
-                }
-                _ => CompiledPart::Schema(Arc::new(self.schemas.compile(&any_object(), self.limits)?)),
+            let compiled = match notation {
+                Some(notation) => CompiledPart::Arguments(Arc::new(self.arguments(schema, notation)?)),
+                None => CompiledPart::Schema(Arc::new(self.schemas.compile(schema, self.limits)?)),
             };
             Ok((compiled, ledger.held().saturating_sub(held)))
         })?;
         ledger.release_to(held);
         ledger.hold(bytes)?;
-        Ok(match (compiled, part) {
-            (CompiledPart::Arguments(piece), _) => self.builder.link(name, piece),
-            (CompiledPart::Schema(compiled), Part::Json(schema)) => {
-                self.builder.compiled_schema(name, schema.as_value(), &compiled)
-            }
-            (CompiledPart::Schema(compiled), _) => {
-                self.builder.compiled_schema(name, &any_object(), &compiled)
-            }
+        Ok(match compiled {
+            CompiledPart::Arguments(piece) => self.builder.link(name, piece),
+            CompiledPart::Schema(compiled) => self.builder.compiled_schema(name, schema, &compiled),
         })
     }
 
