@@ -6,6 +6,7 @@ use formwork_lm::AdapterId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use crate::decision::DecisionJob;
 use crate::embedding::Embedding;
 use crate::outbox::{Outbox, Seat};
 use crate::processors::LogitsProcessors;
@@ -17,6 +18,8 @@ pub(crate) enum Event {
     Arrived(Vec<Arrival>),
     /// A text to embed.
     Embed(Box<Embedding>),
+    /// Questions to decide.
+    Decide(Box<DecisionJob>),
     /// Empties the prefix cache, then answers.
     ClearCache(oneshot::Sender<()>),
 }

@@ -9,6 +9,7 @@ use formwork_lm::{AdapterId, LanguageModel, SequenceId};
 use formwork_vocab::Tokenizer;
 
 use crate::arrival::{Arrival, Event};
+use crate::decision::DecisionJob;
 use crate::drafter::Drafter;
 use crate::embedding::Embedding;
 use crate::error::GenerationKind;
@@ -67,6 +68,8 @@ pub struct Engine {
     /// Sequences in the order of their admission.
     pub(crate) running: Vec<Sequence>,
     pub(crate) embeddings: VecDeque<Embedding>,
+    /// Requests for decisions. They take turns, a pass each.
+    pub(crate) decisions: VecDeque<DecisionJob>,
     pub(crate) cache: PrefixCache,
     pub(crate) drafter: Option<Drafter>,
     /// Number of sequences admitted so far.
@@ -128,6 +131,7 @@ impl Engine {
             waiting: VecDeque::new(),
             running: Vec::new(),
             embeddings: VecDeque::new(),
+            decisions: VecDeque::new(),
             admitted: 0,
             pace: Pace::default(),
             owed: Duration::ZERO,
@@ -145,6 +149,7 @@ impl Engine {
             let rests = self.owes();
             self.step(rests);
             self.step_embedding(rests);
+            self.step_decision(rests);
         }
     }
 
@@ -152,7 +157,8 @@ impl Engine {
     ///
     /// Returns false if the engine should stop.
     fn receive(&mut self) -> bool {
-        if self.running.is_empty() && self.waiting.is_empty() && self.embeddings.is_empty() {
+        let is_idle = self.running.is_empty() && self.waiting.is_empty();
+        if is_idle && self.embeddings.is_empty() && self.decisions.is_empty() {
             self.note_load();
             match self.events.recv() {
                 Ok(event) => self.handle(event),
@@ -171,6 +177,7 @@ impl Engine {
         match event {
             Event::Arrived(arrivals) => self.waiting.extend(arrivals),
             Event::Embed(embedding) => self.embeddings.push_back(*embedding),
+            Event::Decide(job) => self.decisions.push_back(*job),
             Event::ClearCache(done) => {
                 self.cache.clear(&mut *self.model);
                 if let Some(drafter) = &mut self.drafter {
@@ -215,6 +222,16 @@ impl Engine {
                 self.close_embedding(&embedding);
             } else {
                 self.embeddings.push_back(embedding);
+            }
+        }
+        for mut job in std::mem::take(&mut self.decisions) {
+            if job.is_cancelled() {
+                job.close(&mut *self.model);
+                self.stats().cancelled += 1;
+            } else if job.is_late(now) {
+                self.end_decision(job, Err(GenerationKind::Deadline.into()));
+            } else {
+                self.decisions.push_back(job);
             }
         }
     }

@@ -174,6 +174,57 @@ impl GenerationKind {
     }
 }
 
+/// Error of a request for decisions.
+#[derive(Debug, Error)]
+pub enum DecisionError {
+    /// The request was refused.
+    #[error(transparent)]
+    Refused(#[from] RequestError),
+    /// The computation failed.
+    #[error(transparent)]
+    Failed(#[from] GenerationError),
+    /// An option has no text or an empty one.
+    #[error("option {option} has no text")]
+    EmptyText {
+        /// Index of the option.
+        option: usize,
+    },
+    /// Two texts of a question are equal.
+    #[error("option {option} repeats the text of another option")]
+    RepeatedText {
+        /// Index of the later option.
+        option: usize,
+    },
+    /// One text begins with another one, so the beginning of an answer does not tell them apart.
+    #[error("the text of option {option} is the beginning of the text of option {longer}")]
+    PrefixText {
+        /// Index of the option with the shorter text.
+        option: usize,
+        /// Index of the option with the longer text.
+        longer: usize,
+    },
+    /// The model's vocabulary cannot spell a text.
+    #[error("the model's vocabulary cannot spell option {option}")]
+    Unspellable {
+        /// Index of the option.
+        option: usize,
+    },
+    /// A prompt and the longest text of its options exceed the context.
+    #[error(
+        "this model's maximum context length is {limit} tokens; the prompt of question {question} has {given} tokens, and its longest option needs up to {room}"
+    )]
+    TooLong {
+        /// Index of the question.
+        question: usize,
+        /// Number of tokens of the prompt.
+        given: usize,
+        /// Maximum number of tokens of the longest option and the end of the answer.
+        room: usize,
+        /// The model's context length, in tokens.
+        limit: usize,
+    },
+}
+
 /// Error for a text that could not be embedded.
 #[derive(Debug, Error)]
 pub enum EmbedError {

@@ -9,11 +9,15 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::arrival::{Arrival, Event};
+use crate::decision::DecisionJob;
 use crate::embedding::{Embedding, Goal, TextRequest};
 use crate::error::{GenerationKind, RequestKind};
 use crate::outbox::Seat;
 use crate::processors::LogitsProcessors;
-use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
+use crate::{
+    Decided, DecisionError, DecisionRequest, EmbedError, Finish, GenerationError, Output, Pooling, Request,
+    RequestError, Stats,
+};
 
 /// Maximum number of prompt tokens in one pass whose log-probabilities are reported. Only models that
 /// read a prompt in one piece reach it.
@@ -95,9 +99,7 @@ impl EngineHandle {
 
     /// Checks a request against the model, except its constraint.
     fn check(&self, request: &Request) -> Result<(), RequestError> {
-        if !self.abilities.generates {
-            return Err(RequestKind::NoGeneration { purpose: self.abilities.describe() }.into());
-        }
+        self.check_generates()?;
         request.check(self.context_len)?;
         if request.prompt_logprobs && request.prompt.len().min(self.prompt_grain) > MOST_ROWS {
             return Err(RequestKind::TooManyRows { limit: MOST_ROWS }.into());
@@ -116,6 +118,13 @@ impl EngineHandle {
             return Err(RequestKind::StopOutside { given, limit }.into());
         }
         Ok(())
+    }
+
+    fn check_generates(&self) -> Result<(), RequestError> {
+        if self.abilities.generates {
+            return Ok(());
+        }
+        Err(RequestKind::NoGeneration { purpose: self.abilities.describe() }.into())
     }
 
     fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RequestError> {
@@ -184,6 +193,40 @@ impl EngineHandle {
         Ok(result?)
     }
 
+    /// Submits questions. The result has bounds on the probabilities of each question's options, under the
+    /// model's own distribution.
+    ///
+    /// # Errors
+    /// - If the request has no question, or a question fails its [check](crate::Question::check).
+    /// - If a prompt is empty, has a token that is out of range, or exceeds the context together with the
+    ///   longest option.
+    /// - If the model does not generate text, too many requests are waiting, or the engine has stopped.
+    pub fn decide(&self, request: DecisionRequest) -> Result<Decision, DecisionError> {
+        self.check_generates()?;
+        let limit = self.context_len;
+        if request.questions.is_empty() {
+            return Err(RequestError::from(RequestKind::EmptyPrompt).into());
+        }
+        for (index, question) in request.questions.iter().enumerate() {
+            if question.prompt.is_empty() {
+                return Err(RequestError::from(RequestKind::EmptyPrompt).into());
+            }
+            self.check_tokens(&question.prompt)?;
+            // A sequence of tokens has at most one token for each byte.
+            let room = question.options.iter().flatten().map(String::len).max().unwrap_or_default();
+            let given = question.prompt.len();
+            if given + room > limit {
+                return Err(DecisionError::TooLong { question: index, given, room, limit });
+            }
+            question.check(self.tokenizer.vocabulary())?;
+        }
+        let (reply, result) = oneshot::channel();
+        let job = DecisionJob::new(request, self.adapter, reply, self.seat()?);
+        let sent = self.events.send(Event::Decide(Box::new(job)));
+        sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
+        Ok(Decision { result })
+    }
+
     /// Returns the purposes of the model.
     pub fn abilities(&self) -> &Abilities {
         &self.abilities
@@ -230,6 +273,33 @@ impl EngineHandle {
     /// together.
     pub const fn context_len(&self) -> usize {
         self.context_len
+    }
+}
+
+/// Submitted questions. Dropping it cancels the rest of their computation.
+#[derive(Debug)]
+pub struct Decision {
+    result: oneshot::Receiver<Result<Decided, GenerationError>>,
+}
+
+impl Decision {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// Returns an error if the model fails, the engine stops or the deadline passes.
+    pub async fn result(self) -> Result<Decided, GenerationError> {
+        self.result.await.unwrap_or_else(|_| Err(GenerationKind::Stopped.into()))
+    }
+
+    /// Waits for the result, blocking the thread. For threads outside an async runtime.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`Decision::result`].
+    ///
+    /// # Panics
+    /// Panics if called inside an async runtime.
+    pub fn blocking_result(self) -> Result<Decided, GenerationError> {
+        self.result.blocking_recv().unwrap_or_else(|_| Err(GenerationKind::Stopped.into()))
     }
 }
 

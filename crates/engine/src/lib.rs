@@ -36,6 +36,7 @@
 
 mod arrival;
 mod bias;
+mod decision;
 mod drafter;
 mod dry;
 mod embedding;
@@ -59,13 +60,14 @@ mod step;
 mod text;
 
 pub use bias::Penalties;
+pub use decision::{Decided, DecisionRequest, Enclosure, Ending, Question, SearchLimits};
 pub use dry::Dry;
 pub use embedding::TextRequest;
 pub use engine::{Engine, EngineOptions};
-pub use error::{EmbedError, GenerationError, RequestError};
+pub use error::{DecisionError, EmbedError, GenerationError, RequestError};
 pub use event::{Finish, FinishReason, Output, Timings, TokenLogprob, Usage};
 pub use formwork_lm::Pooling;
-pub use handle::{EngineHandle, Generation};
+pub use handle::{Decision, EngineHandle, Generation};
 pub use request::{OnBudget, Reasoning, Request};
 pub use sampler::Sampling;
 pub use stats::{Bucket, Histogram, Stats};

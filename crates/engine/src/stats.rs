@@ -28,6 +28,10 @@ pub struct Stats {
     pub drafted_tokens: u64,
     /// Drafted tokens that were accepted.
     pub accepted_tokens: u64,
+    /// Questions that were decided.
+    pub decisions: u64,
+    /// Prefixes of options that the model read for decisions, one token or more each.
+    pub decision_nodes: u64,
     /// Forward passes.
     pub steps: u64,
     /// Time spent on masks and grammar states.

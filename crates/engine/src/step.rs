@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
 
 use crate::Engine;
+use crate::decision::{DecisionJob, DecisionPass};
 use crate::embedding::{Embedding, Reading};
 use crate::engine::{contained, open};
 use crate::error::{GenerationError, GenerationKind};
@@ -493,6 +494,37 @@ impl Engine {
             texts.extend(self.embeddings.pop_front());
         }
         texts
+    }
+
+    /// Computes a pass of the next request for decisions, which then goes behind the others.
+    pub(crate) fn step_decision(&mut self, rests: bool) {
+        if rests {
+            return;
+        }
+        let Some(mut job) = self.decisions.pop_front() else { return };
+        let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
+        let room = self.prompt_tokens(is_awaited);
+        let mut passes = None;
+        let (model, cache) = (&mut *self.model, &mut self.cache);
+        let vocabulary = self.tokenizer.vocabulary();
+        let done = contained(|| job.step(model, cache, (vocabulary, room), &mut passes));
+        if let Some(DecisionPass { prompt_tokens, nodes, runs, started }) = passes {
+            self.note_reading((prompt_tokens, runs), started, (is_awaited, done.is_ok()));
+            self.stats().decision_nodes += nodes as u64;
+        }
+        match done {
+            Ok(false) => self.decisions.push_back(job),
+            done => self.end_decision(job, done.map(drop)),
+        }
+    }
+
+    pub(crate) fn end_decision(&mut self, mut job: DecisionJob, result: Result<(), GenerationError>) {
+        let model = &mut *self.model;
+        let closed = contained(|| {
+            job.close(model);
+            Ok(())
+        });
+        job.end(result.and(closed), &mut self.stats());
     }
 
     /// Adds a pass over `tokens` tokens of `texts` texts to the statistics.

@@ -1,0 +1,387 @@
+//! A decision request in the model thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use formwork_lm::{AdapterId, Batch, LanguageModel, Role, Run, SequenceId, Wanted};
+use formwork_vocab::{TokenId, Vocabulary};
+use tokio::sync::oneshot;
+
+use super::search::{PrefixId, Search};
+use super::{Decided, DecisionRequest, Enclosure, Question};
+use crate::engine::open;
+use crate::error::GenerationKind;
+use crate::outbox::Seat;
+use crate::prefix_cache::PrefixCache;
+use crate::scheduler::piece;
+use crate::{GenerationError, Stats};
+
+/// Maximum number of questions whose sequences are in the model at the same time.
+const ACTIVE: usize = 64;
+/// Maximum number of rows of one pass. Each row is as long as the vocabulary.
+const ROWS: usize = 64;
+/// Maximum number of prefixes whose sequences stay in the model for their children, over all questions.
+/// The sequence of any other prefix is computed again for each of its children.
+const KEPT: usize = 256;
+
+/// A decision request on its way through the model.
+pub(crate) struct DecisionJob {
+    request: DecisionRequest,
+    adapter: Option<AdapterId>,
+    /// Sequence with the common prefix of all prompts, once reading has started.
+    base: Option<SequenceId>,
+    /// Length of the common prefix.
+    base_len: usize,
+    /// Number of tokens of the common prefix that the model has read.
+    read: usize,
+    cached: usize,
+    /// Questions that have not started.
+    waiting: VecDeque<usize>,
+    active: Vec<Active>,
+    /// Sequences of the current pass for prefixes.
+    in_flight: Vec<SequenceId>,
+    enclosures: Vec<Option<Enclosure>>,
+    reply: oneshot::Sender<Result<Decided, GenerationError>>,
+    seat: Seat,
+}
+
+/// A question in the model.
+struct Active {
+    /// Index in the request.
+    index: usize,
+    /// Sequence of the prompt.
+    sequence: SequenceId,
+    /// Number of tokens of the prompt that the model has read.
+    read: usize,
+    search: Search,
+    /// Sequences of prefixes that have children.
+    kept: HashMap<PrefixId, SequenceId>,
+}
+
+/// A part of a pass.
+struct Part {
+    /// Index in `active`.
+    active: usize,
+    sequence: SequenceId,
+    tokens: Vec<TokenId>,
+    task: Task,
+}
+
+enum Task {
+    /// A piece of the prompt. True if the piece ends the prompt.
+    Prompt(bool),
+    /// A prefix of the search.
+    Prefix(PrefixId),
+}
+
+impl DecisionJob {
+    pub(crate) fn new(
+        request: DecisionRequest,
+        adapter: Option<AdapterId>,
+        reply: oneshot::Sender<Result<Decided, GenerationError>>,
+        seat: Seat,
+    ) -> Self {
+        let count = request.questions.len();
+        Self {
+            request,
+            adapter,
+            base: None,
+            base_len: 0,
+            read: 0,
+            cached: 0,
+            waiting: (0..count).collect(),
+            active: Vec::new(),
+            in_flight: Vec::new(),
+            enclosures: vec![None; count],
+            reply,
+            seat,
+        }
+    }
+
+    /// Returns true if the receiver of the result is gone.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        self.request.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Computes one pass of at most about `room` tokens. Returns true if the request is complete.
+    pub(crate) fn step(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        cache: &mut PrefixCache,
+        (vocabulary, room): (&Vocabulary, usize),
+        passes: &mut Option<DecisionPass>,
+    ) -> Result<bool, GenerationError> {
+        if self.base.is_none() {
+            self.begin(model, cache)?;
+        }
+        let Some(base) = self.base else { return Ok(true) };
+        if self.read < self.base_len {
+            let count = next_piece(self.read, self.base_len, room, model.prompt_grain());
+            let tokens = &self.request.questions[0].prompt[self.read..self.read + count];
+            let run = Run { sequence: base, tokens, role: Role::Prompt, wanted: Wanted::Nothing };
+            let started = Instant::now();
+            let logits = model.forward(&Batch { runs: vec![run] }).map_err(GenerationKind::model)?;
+            model.recycle(logits);
+            *passes = Some(DecisionPass { prompt_tokens: count, nodes: 0, runs: 1, started });
+            self.read += count;
+            if self.read == self.base_len {
+                let prefix = &self.request.questions[0].prompt[..self.base_len];
+                cache.insert(model, self.adapter, prefix, base).map_err(GenerationKind::model)?;
+            }
+            return Ok(false);
+        }
+        self.start_questions(model, base)?;
+        let parts = self.parts(model, room)?;
+        self.pass(model, vocabulary, parts, passes)?;
+        self.end_questions(model);
+        Ok(self.active.is_empty() && self.waiting.is_empty())
+    }
+
+    /// Opens the sequence of the common prefix, from the cache if it has a part of the prefix.
+    fn begin(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        cache: &mut PrefixCache,
+    ) -> Result<(), GenerationError> {
+        let questions = &self.request.questions;
+        let Some(first) = questions.first() else { return Ok(()) };
+        if model.can_fork() {
+            // The row after the last token of each prompt is wanted.
+            let common = questions.iter().fold(usize::MAX, |common, question| {
+                let equal = first.prompt.iter().zip(&question.prompt).take_while(|(a, b)| a == b).count();
+                common.min(equal).min(question.prompt.len().saturating_sub(1))
+            });
+            let grain = model.prompt_grain().max(1);
+            self.base_len = common / grain * grain;
+            // The cache never returns a whole prompt, so it gets one token more.
+            let prefix = &first.prompt[..(self.base_len + 1).min(first.prompt.len())];
+            let cached = cache.fork(model, self.adapter, prefix, 0).map_err(GenerationKind::model)?;
+            if let Some(cached) = cached {
+                (self.base, self.read, self.cached) = (Some(cached.sequence), cached.len, cached.len);
+                return Ok(());
+            }
+        }
+        self.base = Some(open(model, self.adapter)?);
+        Ok(())
+    }
+
+    fn start_questions(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        base: SequenceId,
+    ) -> Result<(), GenerationError> {
+        // Without forks, each question reads its prompt again for every prefix.
+        let most = if model.can_fork() { ACTIVE } else { 1 };
+        while self.active.len() < most
+            && let Some(index) = self.waiting.pop_front()
+        {
+            let search = Search::new(&self.request.questions[index], self.request.limits);
+            let sequence = match model.can_fork() {
+                true => model.fork(base, self.base_len).map_err(GenerationKind::model)?,
+                false => open(model, self.adapter)?,
+            };
+            let kept = HashMap::new();
+            self.active.push(Active { index, sequence, read: self.base_len, search, kept });
+        }
+        Ok(())
+    }
+
+    /// Returns the runs of the next pass, with new sequences for prefixes.
+    fn parts(&mut self, model: &mut dyn LanguageModel, room: usize) -> Result<Vec<Part>, GenerationError> {
+        let mut parts: Vec<Part> = Vec::new();
+        let (mut left, mut rows) = (room.max(1), ROWS);
+        let is_alone = !model.can_fork();
+        for (active, question) in self.active.iter().enumerate() {
+            let prompt = &self.request.questions[question.index].prompt;
+            if question.read < prompt.len() {
+                let grain = model.prompt_grain();
+                let mut count = piece(question.read, prompt.len(), left, grain);
+                if parts.is_empty() {
+                    count = next_piece(question.read, prompt.len(), left, grain);
+                }
+                let ends = question.read + count == prompt.len();
+                if count == 0 || (ends && rows == 0) {
+                    break;
+                }
+                left = left.saturating_sub(count);
+                rows -= usize::from(ends);
+                let tokens = prompt[question.read..question.read + count].to_vec();
+                parts.push(Part { active, sequence: question.sequence, tokens, task: Task::Prompt(ends) });
+            } else {
+                for prefix in question.search.awaited() {
+                    let (sequence, from) = question.nearest(prefix);
+                    let tokens = question.tokens(prefix, from);
+                    if rows == 0 || (tokens.len() > left && !parts.is_empty()) {
+                        break;
+                    }
+                    left = left.saturating_sub(tokens.len());
+                    rows -= 1;
+                    let (sequence, tokens) = if is_alone {
+                        let whole = [prompt, &*question.tokens(prefix, None)].concat();
+                        (open(model, self.adapter)?, whole)
+                    } else {
+                        let len = prompt.len() + from.map_or(0, |from| question.tokens(from, None).len());
+                        (model.fork(sequence, len).map_err(GenerationKind::model)?, tokens)
+                    };
+                    self.in_flight.push(sequence);
+                    parts.push(Part { active, sequence, tokens, task: Task::Prefix(prefix) });
+                    if is_alone {
+                        break;
+                    }
+                }
+            }
+            if left == 0 || is_alone {
+                break;
+            }
+        }
+        Ok(parts)
+    }
+
+    fn pass(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        vocabulary: &Vocabulary,
+        parts: Vec<Part>,
+        passes: &mut Option<DecisionPass>,
+    ) -> Result<(), GenerationError> {
+        let run = |part: &'_ Part| {
+            let (role, wanted) = match part.task {
+                Task::Prompt(true) => (Role::Prompt, Wanted::All),
+                Task::Prompt(false) => (Role::Prompt, Wanted::Nothing),
+                Task::Prefix(_) => (Role::Generated, Wanted::All),
+            };
+            (role, wanted)
+        };
+        let runs = parts.iter().map(|part| {
+            let (role, wanted) = run(part);
+            Run { sequence: part.sequence, tokens: &part.tokens, role, wanted }
+        });
+        let batch = Batch { runs: runs.collect() };
+        let started = Instant::now();
+        let logits = model.forward(&batch).map_err(GenerationKind::model)?;
+        let is_prompt = |part: &&Part| matches!(part.task, Task::Prompt(_));
+        let prompt_tokens = parts.iter().filter(is_prompt).map(|part| part.tokens.len()).sum();
+        let nodes = parts.len() - parts.iter().filter(is_prompt).count();
+        *passes = Some(DecisionPass { prompt_tokens, nodes, runs: parts.len(), started });
+        self.in_flight.clear();
+        let mut kept: usize = self.active.iter().map(|question| question.kept.len()).sum();
+        for (index, part) in parts.iter().enumerate() {
+            let question = &mut self.active[part.active];
+            match part.task {
+                Task::Prompt(ends) => {
+                    question.read += part.tokens.len();
+                    if ends {
+                        question.search.take(logits.row(index), vocabulary);
+                    }
+                }
+                Task::Prefix(prefix) => {
+                    question.search.take(logits.row(index), vocabulary);
+                    if model.can_fork() && kept < KEPT && question.search.continues(prefix) {
+                        question.kept.insert(prefix, part.sequence);
+                        kept += 1;
+                    } else {
+                        model.close(part.sequence);
+                    }
+                }
+            }
+        }
+        model.recycle(logits);
+        Ok(())
+    }
+
+    fn end_questions(&mut self, model: &mut dyn LanguageModel) {
+        for question in self.active.extract_if(.., |question| question.search.is_done()) {
+            question.close(model);
+            let prompt_tokens = self.request.questions[question.index].prompt.len();
+            self.enclosures[question.index] = Some(question.search.enclosure(prompt_tokens));
+        }
+    }
+
+    /// Closes all sequences of the job.
+    pub(crate) fn close(&mut self, model: &mut dyn LanguageModel) {
+        for question in self.active.drain(..) {
+            question.close(model);
+        }
+        for sequence in self.in_flight.drain(..) {
+            model.close(sequence);
+        }
+        if let Some(base) = self.base.take() {
+            model.close(base);
+        }
+    }
+
+    /// Frees the seat and then sends the result or the error.
+    pub(crate) fn end(self, result: Result<(), GenerationError>, stats: &mut Stats) {
+        let own = |question: &Question| question.prompt.len() - self.base_len;
+        let prompt_tokens = self.base_len + self.request.questions.iter().map(own).sum::<usize>();
+        match result {
+            Ok(()) => {
+                stats.decisions += self.request.questions.len() as u64;
+                stats.cached_tokens += self.cached as u64;
+                stats.prompt_tokens += self.cached as u64;
+            }
+            Err(_) => stats.failed += 1,
+        }
+        let enclosures = self.enclosures.into_iter().flatten().collect();
+        let decided = result.map(|()| Decided { enclosures, prompt_tokens, cached_tokens: self.cached });
+        drop(self.seat);
+        // The receiver may be gone.
+        let _ = self.reply.send(decided);
+    }
+}
+
+/// Statistics of one pass.
+#[derive(Clone, Copy)]
+pub(crate) struct DecisionPass {
+    pub(crate) prompt_tokens: usize,
+    /// Number of prefixes of searches.
+    pub(crate) nodes: usize,
+    pub(crate) runs: usize,
+    pub(crate) started: Instant,
+}
+
+impl Active {
+    /// Returns the sequence of the nearest ancestor of a prefix, and the ancestor. `None` is the prompt.
+    fn nearest(&self, prefix: PrefixId) -> (SequenceId, Option<PrefixId>) {
+        let mut at = prefix;
+        while let Some((parent, _)) = self.search.parent(at) {
+            if let Some(&sequence) = self.kept.get(&parent) {
+                return (sequence, Some(parent));
+            }
+            at = parent;
+        }
+        (self.sequence, None)
+    }
+
+    /// Returns the tokens of a prefix after one of its ancestors. `None` is the prompt.
+    fn tokens(&self, prefix: PrefixId, from: Option<PrefixId>) -> Vec<TokenId> {
+        let (mut tokens, mut at) = (Vec::new(), prefix);
+        while Some(at) != from
+            && let Some((parent, token)) = self.search.parent(at)
+        {
+            tokens.push(token);
+            at = parent;
+        }
+        tokens.reverse();
+        tokens
+    }
+
+    fn close(&self, model: &mut dyn LanguageModel) {
+        for &sequence in self.kept.values() {
+            model.close(sequence);
+        }
+        model.close(self.sequence);
+    }
+}
+
+/// Returns the length of the next piece of a prompt, which is at least one grain.
+fn next_piece(read: usize, len: usize, room: usize, grain: usize) -> usize {
+    match piece(read, len, room, grain) {
+        0 => piece(read, len, grain.max(1), grain),
+        count => count,
+    }
+}
