@@ -138,6 +138,16 @@ impl ChatFormat {
         self.harmony.is_none().then(|| format!("{}{content}", self.calls.content_open))
     }
 
+    /// Returns the text between a prompt and the content of an answer without thoughts.
+    pub fn content_open(&self, prompt: &str) -> String {
+        match (&self.harmony, &self.calls.section) {
+            (Some(_), _) => Harmony::FINAL.to_owned(),
+            (None, Some(section)) if self.thoughts(prompt) != Thoughts::InContent => section.tags.open.text(),
+            (None, Some(_)) => String::new(),
+            (None, None) => self.calls.content_open.clone(),
+        }
+    }
+
     /// Determines the thoughts of an answer whose content is begun after `prompt`. Like
     /// [`thoughts`](Self::thoughts), except that begun content may itself start with thoughts.
     pub fn thoughts_before(&self, prompt: &str, begun: &str) -> Thoughts {

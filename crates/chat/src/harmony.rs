@@ -24,6 +24,8 @@ impl Harmony {
     /// Spelling of the token that ends a message if another message follows.
     pub(crate) const END: &'static str = "<|end|>";
 
+    /// Start of the content of an answer.
+    pub(crate) const FINAL: &'static str = "<|channel|>final<|message|>";
     /// Start of the thoughts of an answer.
     pub(crate) const ANALYSIS: &'static str = "<|channel|>analysis<|message|>";
 

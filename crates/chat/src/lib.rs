@@ -20,6 +20,7 @@
 mod answer;
 mod arguments;
 mod conversation;
+pub mod decision;
 mod describe;
 mod format;
 mod harmony;

@@ -51,6 +51,14 @@ pub(crate) enum Problem {
     Decided,
     #[error("must not be empty")]
     Empty,
+    #[error("repeats an earlier entry")]
+    Repeated,
+    #[error("{given} entries are too few; expected at least {least}")]
+    TooFew { given: usize, least: usize },
+    #[error("{given} levels of nesting exceed the limit of {limit}")]
+    TooDeep { given: usize, limit: usize },
+    #[error("no earlier call has this id")]
+    NoCall,
     #[error("nothing is stored here; send the earlier items in `input`")]
     StoreOff,
     #[error("unknown response `{id}`; it was not stored, was deleted, or made room for newer ones")]

@@ -25,6 +25,7 @@
 pub mod anthropic;
 mod chat;
 mod completion;
+mod decisions;
 mod directives;
 mod embeddings;
 mod error;
@@ -46,6 +47,11 @@ pub use chat::{
     FinishReason, FunctionDelta, LikelyToken, Logprobs, MessageCall, PromptDetails, TokenLogprob, Usage,
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest};
+pub use decisions::{
+    AnswerDetails, AnswerTokens, ChoiceProbability, Confidence, DecisionSettings, Decisions, DecisionsAnswer,
+    DecisionsRequest, DecisionsSettings, DecisionsUsage, LevelProbability, Measured, NamedQuestion,
+    OptionJson, OutputTokens, SystemOne, SystemOneAnswer, SystemOneRequest, SystemOneUsage, read_calibration,
+};
 pub use directives::{
     DirectiveDefinition, DirectiveMode, DirectiveRules, DirectivesParseRequest, DirectivesRequest,
     RequiredDirective,

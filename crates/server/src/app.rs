@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use formwork_chat::ChatFormat;
+use formwork_chat::decision::Calibration;
 use formwork_engine::EngineHandle;
 use formwork_grammar::{Limits, Remotes};
 use formwork_lm::ChatTemplate;
@@ -64,6 +65,8 @@ pub struct ServerOptions {
     /// True if the arguments of a tool may be any JSON object when its schema cannot be enforced, for
     /// requests that do not say. False if such a tool is an error.
     pub any_object: bool,
+    /// Calibration of decisions, for requests that have none.
+    pub calibration: Option<Calibration>,
     /// Remote servers that requests may name.
     pub providers: Providers,
     /// Tools that requests to `/v1/tools/run` may use.
@@ -97,6 +100,7 @@ impl Default for ServerOptions {
             schemas: Arc::default(),
             refuse_unknown_fields: false,
             any_object: false,
+            calibration: None,
             providers: Providers::default(),
             tools: HostedTools::default(),
             responses_store: StoreLimits::default(),

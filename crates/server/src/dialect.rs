@@ -57,12 +57,33 @@ impl ErrorDetails {
     }
 }
 
+impl ErrorDetails {
+    /// Returns the response in the form of System One: 422 and the place of the fault for a faulty request.
+    /// Clients for Ollama read the member `error`.
+    fn into_system_one(self, mut response: Response) -> Response {
+        let message = self.placed();
+        if response.status() != StatusCode::BAD_REQUEST {
+            return with_body(response, &json!({ "detail": message, "error": message }));
+        }
+        let of_field = |field: &str| -> Vec<Value> {
+            let keys = field.split(['.', '[']).map(|key| key.trim_end_matches(']'));
+            keys.map(|key| key.parse::<u32>().map_or_else(|_| Value::from(key), Value::from)).collect()
+        };
+        let mut place = vec![Value::from("body")];
+        place.extend(self.field.as_deref().map(of_field).unwrap_or_default());
+        *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+        let detail = json!([{ "loc": place, "msg": message, "type": "value_error" }]);
+        with_body(response, &json!({ "detail": detail, "error": message }))
+    }
+}
+
 /// API with an own format of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,
     Anthropic,
     Ollama,
+    SystemOne,
 }
 
 impl Dialect {
@@ -72,6 +93,8 @@ impl Dialect {
             Self::of_models(request.headers())
         } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
             Self::Anthropic
+        } else if path == "/v1/systemone" {
+            Self::SystemOne
         } else if path.starts_with("/api/") {
             Self::Ollama
         } else {
@@ -106,6 +129,7 @@ pub(crate) async fn convert(request: Request, next: Next) -> Response {
             }
             response
         }
+        (Dialect::SystemOne, Some(details)) => details.into_system_one(response),
         (Dialect::Ollama, Some(details)) => with_body(response, &json!({ "error": details.placed() })),
         _ => response,
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use formwork_engine::{GenerationError, RequestError};
+use formwork_chat::decision::AskError;
+use formwork_engine::{DecisionError, GenerationError, RequestError};
 use formwork_grammar::GrammarError;
 use formwork_lm::TemplateError;
 use formwork_openai::anthropic::THREADS;
@@ -99,6 +100,20 @@ pub(crate) enum Kind {
     Prompts { param: &'static str, given: String, known: String },
     #[error("{source}")]
     RefusedText { param: String, source: RequestError },
+    #[error("`{param}`: {source}")]
+    Asked { param: String, source: AskError },
+    #[error("`{param}`: {source}")]
+    Option { param: String, source: DecisionError },
+    #[error(
+        "this model's maximum context length is {limit} tokens; the prompt of `{param}` has {given} tokens, and its longest option needs up to {room}"
+    )]
+    QuestionTooLong { param: String, given: usize, room: usize, limit: usize },
+    #[error("`{param}`: the model gives every option the probability 0")]
+    NoProbability { param: String },
+    #[error(
+        "`{param}`: the error is {error}, more than the tolerance of {tolerance}; allow more `max_nodes`"
+    )]
+    Inexact { param: String, error: f64, tolerance: f64 },
     #[error("model `{model}` does not support embeddings")]
     NoEmbeddings { model: String },
     #[error("`max_bytes` is {given}, but the shortest output has {shortest} bytes")]
@@ -234,12 +249,19 @@ impl Kind {
             | Self::Unable { .. }
             | Self::Prompts { .. }
             | Self::SampleTooShort { .. }
+            | Self::Asked { .. }
+            | Self::Option { .. }
+            | Self::NoProbability { .. }
+            | Self::Inexact { .. }
             | Self::Refused { .. } => Row::request(StatusCode::BAD_REQUEST, None),
             Self::RefusedText { source, .. } => {
                 let code = source.is_too_long().then_some("context_length_exceeded");
                 Row::request(StatusCode::BAD_REQUEST, code)
             }
-            Self::TooLong(_) | Self::PromptTooLong(_) | Self::DescriptionTooLong { .. } => {
+            Self::TooLong(_)
+            | Self::PromptTooLong(_)
+            | Self::DescriptionTooLong { .. }
+            | Self::QuestionTooLong { .. } => {
                 Row::request(StatusCode::BAD_REQUEST, Some("context_length_exceeded"))
             }
             Self::Provider { .. } => Row::request(StatusCode::NOT_FOUND, Some("provider_not_found")),
@@ -282,7 +304,13 @@ impl Kind {
             Self::Dimensions { .. } => Some("dimensions"),
             Self::TooManyLogprobs { .. } => Some("logprobs"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
-            Self::RefusedText { param, .. } | Self::TokenOutside { param, .. } => Some(param),
+            Self::RefusedText { param, .. }
+            | Self::TokenOutside { param, .. }
+            | Self::Asked { param, .. }
+            | Self::Option { param, .. }
+            | Self::QuestionTooLong { param, .. }
+            | Self::NoProbability { param }
+            | Self::Inexact { param, .. } => Some(param),
             Self::Tool { place, .. }
             | Self::Registry { place, .. }
             | Self::Payload { place, .. }
@@ -359,6 +387,11 @@ impl ApiError {
             Kind::Body(error) if error.code() == Some(THREADS) => error.param(),
             _ => None,
         }
+    }
+
+    /// Returns true if no model has the requested name.
+    pub(crate) fn is_unknown_model(&self) -> bool {
+        matches!(*self.0, Kind::Model { .. })
     }
 
     /// Returns true if a constraint has to be compiled first.

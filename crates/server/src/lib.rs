@@ -15,7 +15,7 @@
 //! # Routes
 //! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages`,
 //!   `/v1/messages/count_tokens`, `/v1/directives`,
-//!   `/v1/directives/parse`, `/v1/embeddings`, `/v1/rerank`, `/v1/score`, `/v1/tools/run`
+//!   `/v1/directives/parse`, `/v1/decisions`, `/v1/systemone`, `/v1/embeddings`, `/v1/rerank`, `/v1/score`, `/v1/tools/run`
 //! - `POST /v1/responses/input_tokens`, `/v1/responses/{id}/cancel`, `GET` and `DELETE
 //!   /v1/responses/{id}`, `GET /v1/responses/{id}/input_items`
 //! - `POST /v1/conversations`, `GET`, `POST` and `DELETE /v1/conversations/{id}`, `GET` and `POST
@@ -41,6 +41,7 @@ mod completions;
 mod constraints;
 mod cors;
 mod custom_input;
+mod decisions;
 mod dialect;
 mod directives;
 mod embeddings;

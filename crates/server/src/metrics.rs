@@ -93,9 +93,17 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 14] = [
+const FIGURES: [Figure; 16] = [
     Figure::gauge("requests_waiting", "Requests waiting in the queue.", |stats| stats.waiting as f64),
     Figure::gauge("requests_running", "Running sequences.", |stats| stats.running as f64),
+    Figure::counter("decisions_total", "Prompts of questions that were decided.", |stats| {
+        stats.decisions as f64
+    }),
+    Figure::counter(
+        "decision_nodes_total",
+        "Token prefixes of options that were read for decisions.",
+        |stats| stats.decision_nodes as f64,
+    ),
     Figure::counter("prompt_tokens_total", "Prompt tokens, including cached ones.", |stats| {
         stats.prompt_tokens as f64
     }),

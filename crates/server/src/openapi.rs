@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -20,6 +20,7 @@ const PARTS: [&str; 18] = [
     include_str!("openapi/responses-stored.json"),
     include_str!("openapi/directives.json"),
     include_str!("openapi/embeddings.json"),
+    include_str!("openapi/decisions.json"),
     include_str!("openapi/rerank.json"),
     include_str!("openapi/grammar.json"),
     include_str!("openapi/infill.json"),

@@ -391,7 +391,7 @@ fn shape(chat: &ChatRequest) -> Option<Shape<'_>> {
     Shape::of(&chat.format.as_ref().filter(|_| chat.schema_in_prompt)?.part)
 }
 
-fn message(given: &ChatMessage) -> Message {
+pub(crate) fn message(given: &ChatMessage) -> Message {
     let mut message = Message::new(given.role.name(), "");
     message.content.clone_from(&given.content);
     let mut set = |name: &str, value: Option<Value>| {

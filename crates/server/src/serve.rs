@@ -13,13 +13,20 @@ use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::responses::{self, conversations};
 use crate::{
-    auth, body, chat, completions, cors, dialect, directives, embeddings, grammar, infill, listen, log,
-    messages, metrics, models, ollama, openapi, rerank, tokens, tools,
+    auth, body, chat, completions, cors, decisions, dialect, directives, embeddings, grammar, infill, listen,
+    log, messages, metrics, models, ollama, openapi, rerank, tokens, tools,
 };
 
 /// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
-const UNVERSIONED: [&str; 6] =
-    ["/chat/completions", "/completions", "/responses", "/conversations", "/embeddings", "/models"];
+const UNVERSIONED: [&str; 7] = [
+    "/chat/completions",
+    "/completions",
+    "/responses",
+    "/conversations",
+    "/decisions",
+    "/embeddings",
+    "/models",
+];
 /// Starts of further paths without `/v1`.
 const UNVERSIONED_STARTS: [&str; 3] = ["/models/", "/responses/", "/conversations/"];
 
@@ -54,6 +61,8 @@ fn routes(app: App) -> Router {
         .route("/v1/directives", post(directives::create))
         .route("/v1/directives/parse", post(directives::parse))
         .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/decisions", post(decisions::create))
+        .route("/v1/systemone", post(decisions::system_one))
         .route("/v1/rerank", post(rerank::create))
         .route("/v2/rerank", post(rerank::create))
         .route("/rerank", post(rerank::create))

@@ -159,6 +159,10 @@ impl Place {
         self.value.is_string()
     }
 
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     pub(crate) const fn value(&self) -> &Value {
         &self.value
     }
@@ -214,6 +218,19 @@ impl Place {
         range: &'static str,
     ) -> Result<f32, RequestError> {
         let given = self.value.as_f64().ok_or_else(|| self.wrong_type("a number"))? as f32;
+        if allowed.contains(&given) {
+            return Ok(given);
+        }
+        Err(self.error(Problem::Range { given: self.value.to_string(), range }))
+    }
+
+    /// Parses a number as `f64`. `range` describes the allowed numbers for the error message.
+    pub(crate) fn double(
+        self,
+        allowed: RangeInclusive<f64>,
+        range: &'static str,
+    ) -> Result<f64, RequestError> {
+        let given = self.value.as_f64().ok_or_else(|| self.wrong_type("a number"))?;
         if allowed.contains(&given) {
             return Ok(given);
         }

@@ -9,6 +9,7 @@ mod completions;
 mod constraint;
 mod conversations;
 mod custom_tools;
+mod decisions;
 mod directives;
 mod embeddings;
 mod example_clients;

@@ -165,6 +165,17 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// Encodes a text that continues other text, like [`Tokenizer::encode_fragment`], except that the
+    /// spellings of control tokens become these tokens.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`Tokenizer::encode`].
+    pub fn encode_continuation(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
+        let mut ids = Vec::new();
+        self.append(text, Treatment { special: true, whole: false }, &mut ids)?;
+        Ok(ids)
+    }
+
     /// Appends the tokens of `text` to `ids`.
     fn append(&self, text: &str, treatment: Treatment, ids: &mut Vec<TokenId>) -> Result<(), VocabError> {
         if text.len() > MAX_TEXT {

@@ -1,0 +1,161 @@
+//! Questions as prompts.
+
+use formwork_lm::{ChatInput, ChatTemplate, Message};
+use formwork_vocab::{TokenId, Tokenizer};
+use serde_json::{Map, Value};
+
+use super::combine::{DecisionAnswer, OptionBounds, combine, combine_independent, divide};
+use super::encode::{Spellings, add_user_text};
+use super::wording::Wording;
+use super::{AskError, Asking, DecisionKind, DecisionQuestion, Orders};
+use crate::{ChatFormat, Thoughts, render};
+
+/// Asks questions of one model.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    /// Format of the model's answers.
+    pub format: &'a ChatFormat,
+    /// Chat template of the model.
+    pub template: &'a dyn ChatTemplate,
+    /// Tokenizer of the model.
+    pub tokenizer: &'a Tokenizer,
+}
+
+/// A prompt and the texts of its answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AskedPrompt {
+    /// Tokens of the prompt.
+    pub tokens: Vec<TokenId>,
+    /// Texts that stand for each option, in the order in which the prompt lists the options.
+    pub answers: Vec<Vec<String>>,
+    /// Tokens that end an answer. Empty if an answer may continue after an option.
+    pub ends: Vec<TokenId>,
+}
+
+/// The prompts of a question.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Prompts about the conversation.
+    pub prompts: Vec<AskedPrompt>,
+    /// The same prompts without the conversation, whose probabilities calibrate the others. Empty without
+    /// such a calibration.
+    pub content_free: Vec<AskedPrompt>,
+    /// Options of each prompt, by their index in the question.
+    orders: Vec<Vec<usize>>,
+    options: usize,
+    is_independent: bool,
+    temperature: f64,
+}
+
+impl Asker<'_> {
+    /// Returns the prompts of a question about a conversation. Messages have OpenAI's wire format.
+    ///
+    /// # Errors
+    /// Returns an error if the question cannot be asked in this way, the template fails or begins
+    /// thoughts, or the text cannot be encoded.
+    pub fn ask(
+        &self,
+        messages: &[Message],
+        question: &DecisionQuestion,
+        asking: &Asking,
+    ) -> Result<Asked, AskError> {
+        let (wordings, orders) = wordings(question, asking)?;
+        let options = question.options();
+        let prompts = self.prompts(messages, &wordings, asking)?;
+        let content_free = match asking.calibration.content_free {
+            true => self.prompts(&[Message::new("user", "N/A")], &wordings, asking)?,
+            false => Vec::new(),
+        };
+        let is_independent = asking.independent && matches!(question.kind, DecisionKind::Choice(_));
+        let temperature = asking.calibration.temperature(options);
+        Ok(Asked { prompts, content_free, orders, options, is_independent, temperature })
+    }
+
+    fn prompts(
+        &self,
+        messages: &[Message],
+        wordings: &[Wording],
+        asking: &Asking,
+    ) -> Result<Vec<AskedPrompt>, AskError> {
+        let ends = match asking.open_end {
+            true => Vec::new(),
+            false => self.tokenizer.vocabulary().ends().to_vec(),
+        };
+        let prompt = |wording: &Wording| {
+            let tokens = self.prompt(messages, &wording.text)?;
+            Ok(AskedPrompt { tokens, answers: wording.answers.clone(), ends: ends.clone() })
+        };
+        wordings.iter().map(prompt).collect()
+    }
+
+    /// Returns the tokens of a prompt that ends where the model's answer begins.
+    fn prompt(&self, messages: &[Message], question: &str) -> Result<Vec<TokenId>, AskError> {
+        // Switches of several families.
+        let off = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), Value::Bool(false)));
+        let mut input = ChatInput { messages: messages.to_vec(), ..ChatInput::default() };
+        add_user_text(&mut input, question);
+        let spellings = Spellings::replace(&mut input.messages, self.tokenizer.vocabulary());
+        let input = self.format.input(&input.messages, &[], Map::from_iter(off));
+        let mut text = render(self.template, &input)?;
+        if self.format.thoughts(&text) == Thoughts::Begun {
+            return Err(AskError::Thinks);
+        }
+        let open = self.format.content_open(&text);
+        text.push_str(&open);
+        Ok(spellings.encode(self.tokenizer, &text)?)
+    }
+}
+
+/// Returns the wordings of a question, and the order of the options in each.
+fn wordings(
+    question: &DecisionQuestion,
+    asking: &Asking,
+) -> Result<(Vec<Wording>, Vec<Vec<usize>>), AskError> {
+    if let (true, DecisionKind::Choice(options)) = (asking.independent, &question.kind) {
+        // The orders are those of yes and no.
+        let reversals: &[bool] = if asking.orders == Orders::One { &[false] } else { &[false, true] };
+        let asked = options.iter().enumerate().flat_map(|(index, option)| {
+            reversals.iter().map(move |&is_reversed| (question.whether(option, is_reversed), vec![index]))
+        });
+        return Ok(asked.unzip());
+    }
+    let form = question.form(asking.answers)?;
+    let given: Vec<usize> = (0..question.options()).collect();
+    let is_ordered = matches!(question.kind, DecisionKind::Score(_));
+    let orders = match asking.orders {
+        _ if is_ordered || given.len() == 1 => vec![given],
+        Orders::One => vec![given],
+        Orders::Two => vec![given.clone(), given.into_iter().rev().collect()],
+        Orders::Cyclic => {
+            let rotated = |by: usize| [&given[by..], &given[..by]].concat();
+            (0..given.len()).map(rotated).collect()
+        }
+    };
+    Ok((orders.iter().map(|order| question.wording(order, form)).collect(), orders))
+}
+
+impl Asked {
+    /// Combines the bounds of all prompts to the answer. `content_free` has those of the prompts without
+    /// the conversation. Returns `None` if the model gives all options of a prompt the probability 0.
+    pub fn answer(&self, bounds: &[OptionBounds], content_free: &[OptionBounds]) -> Option<DecisionAnswer> {
+        let divided: Vec<OptionBounds>;
+        let corrected = if content_free.is_empty() {
+            bounds
+        } else {
+            divided = bounds.iter().zip(content_free).map(|(asked, empty)| divide(asked, empty)).collect();
+            &divided
+        };
+        let mut answer = match self.is_independent {
+            true => combine_independent(corrected, self.options, self.temperature),
+            false => combine(corrected, &self.orders, self.temperature),
+        }?;
+        answer.set_mass(bounds);
+        Some(answer)
+    }
+
+    /// Returns the index of an option in the question, given its index in a prompt.
+    pub fn option(&self, prompt: usize, option: usize) -> usize {
+        let order = &self.orders[prompt];
+        if self.is_independent { order[0] } else { order[option] }
+    }
+}

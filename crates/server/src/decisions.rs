@@ -1,0 +1,233 @@
+//! `POST /v1/decisions` and `POST /v1/systemone`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use formwork_chat::decision::{Asked, AskedPrompt, Asker, OptionBounds};
+use formwork_engine::{
+    Decided, Decision, DecisionError, DecisionRequest, Enclosure, Ending, Question, SearchLimits,
+};
+use formwork_lm::Message;
+use formwork_openai::{
+    AnswerDetails, ChatMessage, DecisionSettings, Decisions, DecisionsRequest, DecisionsUsage, NamedQuestion,
+    SystemOne, SystemOneRequest,
+};
+
+use crate::app::{App, Served};
+use crate::body::JsonBody;
+use crate::error::{ApiError, Kind};
+use crate::ignored::with_ignored;
+use crate::prepare::message;
+
+/// Names under which clients of System One expect a model.
+const SYSTEM_ONE_MODELS: &str = "jev-";
+
+pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
+    let mut request = DecisionsRequest::from_json(&body)?;
+    app.check_ignored(&request.ignored)?;
+    let served = app.model(&request.model).await?;
+    app.calibrate(&mut request.settings);
+    let DecisionsRequest { messages, questions, settings, .. } = &request;
+    let measured = measure(&app, &served, messages, questions, settings).await?;
+    let usage = DecisionsUsage::new(measured.read, measured.cached);
+    let id = served.model.id.clone();
+    let decisions = Decisions::new(id, &request, measured.details, usage, measured.limits);
+    Ok(with_ignored(Json(decisions), &request.ignored))
+}
+
+/// `POST /v1/systemone`.
+pub(crate) async fn system_one(
+    State(app): State<App>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, ApiError> {
+    let mut request = SystemOneRequest::from_json(&body)?;
+    let served = match app.model(&request.model).await {
+        Err(error) if error.is_unknown_model() && request.model.starts_with(SYSTEM_ONE_MODELS) => {
+            app.model_or_only(None).await?
+        }
+        served => served?,
+    };
+    app.calibrate(&mut request.settings);
+    let SystemOneRequest { messages, questions, settings, .. } = &request;
+    let measured = measure(&app, &served, messages, questions, settings).await?;
+    let (id, tokens) = (served.model.id.clone(), (measured.read, measured.cached));
+    let answers = SystemOne::new(id, &request, measured.details, tokens, measured.limits);
+    Ok(Json(answers).into_response())
+}
+
+/// The measurements of a request.
+struct Measurements {
+    details: Vec<AnswerDetails>,
+    /// Number of tokens that were read or taken from the cache.
+    read: usize,
+    /// Number of tokens that were taken from the cache.
+    cached: usize,
+    /// The tolerance and the number of nodes in effect.
+    limits: (f64, usize),
+}
+
+/// Prompts in the engine.
+struct Submitted {
+    asked: Vec<Asked>,
+    prompts: Decision,
+    /// The same prompts without the conversation, if they calibrate the others.
+    content_free: Option<Decision>,
+}
+
+/// Asks the questions about a conversation.
+async fn measure(
+    app: &App,
+    served: &Arc<Served>,
+    messages: &[ChatMessage],
+    questions: &[NamedQuestion],
+    settings: &DecisionSettings,
+) -> Result<Measurements, ApiError> {
+    let default = SearchLimits::default();
+    let limits = SearchLimits {
+        tolerance: settings.tolerance.unwrap_or(default.tolerance),
+        nodes: settings.max_nodes.unwrap_or(default.nodes),
+    };
+    let deadline = app.options().request_timeout.map(|timeout| Instant::now() + timeout);
+    let submitting = Submitting {
+        served: Arc::clone(served),
+        messages: messages.iter().map(message).collect(),
+        questions: questions.to_vec(),
+        settings: settings.clone(),
+        limits,
+        deadline,
+    };
+    let Submitted { asked, prompts, content_free } = app.offload(move || submitting.submit()).await?;
+    let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
+    let (mut read, mut cached) = (prompt_tokens, cached_tokens);
+    let mut empty = Vec::new();
+    if let Some(decision) = content_free {
+        let decided = decision.result().await?;
+        (read, cached) = (read + decided.prompt_tokens, cached + decided.cached_tokens);
+        empty = decided.enclosures;
+    }
+    let (mut enclosures, mut empty) = (enclosures.iter().map(bounds), empty.iter().map(bounds));
+    let detail = |(asked, named): (&Asked, &NamedQuestion)| {
+        let own: Vec<OptionBounds> = enclosures.by_ref().take(asked.prompts.len()).collect();
+        let own_empty: Vec<OptionBounds> = empty.by_ref().take(asked.content_free.len()).collect();
+        let answer = asked.answer(&own, &own_empty);
+        let answer = answer.ok_or_else(|| Kind::NoProbability { param: named.place.clone() })?;
+        if settings.strict && answer.error > limits.tolerance {
+            let (error, tolerance) = (answer.error, limits.tolerance);
+            return Err(Kind::Inexact { param: named.place.clone(), error, tolerance });
+        }
+        let tokens = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
+        Ok(AnswerDetails { answer, prompts: asked.prompts.iter().map(tokens).collect() })
+    };
+    let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, Kind>>()?;
+    Ok(Measurements { details, read, cached, limits: (limits.tolerance, limits.nodes) })
+}
+
+fn bounds(enclosure: &Enclosure) -> OptionBounds {
+    let Enclosure { ln_lower, ln_upper, error, .. } = enclosure.clone();
+    OptionBounds { ln_lower, ln_upper, error }
+}
+
+/// A request on its way to the engine.
+struct Submitting {
+    served: Arc<Served>,
+    messages: Vec<Message>,
+    questions: Vec<NamedQuestion>,
+    settings: DecisionSettings,
+    limits: SearchLimits,
+    deadline: Option<Instant>,
+}
+
+impl Submitting {
+    fn submit(self) -> Result<Submitted, ApiError> {
+        let engine = &self.served.model.engine;
+        let asker = Asker {
+            format: &self.served.format,
+            template: &*self.served.model.template,
+            tokenizer: engine.tokenizer(),
+        };
+        let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
+        // Question of each prompt.
+        let mut owners = Vec::new();
+        for (index, named) in self.questions.iter().enumerate() {
+            let of_question = asker.ask(&self.messages, &named.question, &self.settings.asking);
+            let of_question =
+                of_question.map_err(|source| Kind::Asked { param: named.place.clone(), source })?;
+            for (place, prompt) in of_question.prompts.iter().enumerate() {
+                let question = question(prompt);
+                question.check(engine.tokenizer().vocabulary()).map_err(|error| {
+                    option_error(error, named, |option| of_question.option(place, option))
+                })?;
+                prompts.push(question);
+                owners.push(index);
+            }
+            content_free.extend(of_question.content_free.iter().map(question));
+            asked.push(of_question);
+        }
+        let submit = |questions: Vec<Question>| {
+            let Self { limits, deadline, .. } = self;
+            let decision = engine.decide(DecisionRequest { questions, limits, deadline });
+            decision.map_err(|error| match error {
+                DecisionError::TooLong { question, given, room, limit } => {
+                    let param = self.questions[owners[question]].place.clone();
+                    Kind::QuestionTooLong { param, given, room, limit }.into()
+                }
+                error => refused(error, &self.questions[0]),
+            })
+        };
+        let prompts = submit(prompts)?;
+        let content_free = if content_free.is_empty() { None } else { Some(submit(content_free)?) };
+        Ok(Submitted { asked, prompts, content_free })
+    }
+}
+
+fn question(prompt: &AskedPrompt) -> Question {
+    let AskedPrompt { tokens, answers, ends } = prompt.clone();
+    let ending = if ends.is_empty() { Ending::Open } else { Ending::Tokens(ends) };
+    Question { prompt: tokens, options: answers, ending }
+}
+
+/// Converts the error of an option. `option` returns the option's index in the request.
+fn option_error(
+    error: DecisionError,
+    named: &NamedQuestion,
+    option: impl FnOnce(usize) -> usize,
+) -> ApiError {
+    let index = match error {
+        DecisionError::EmptyText { option }
+        | DecisionError::RepeatedText { option }
+        | DecisionError::PrefixText { option, .. }
+        | DecisionError::Unspellable { option } => option,
+        error => return refused(error, named),
+    };
+    let param = match named.options_field {
+        field @ ("choices" | "levels") => format!("{}.{field}[{}]", named.place, option(index)),
+        field => format!("{}.{field}", named.place),
+    };
+    Kind::Option { param, source: error }.into()
+}
+
+fn refused(error: DecisionError, named: &NamedQuestion) -> ApiError {
+    match error {
+        DecisionError::Refused(source) if source.is_busy() => Kind::Busy(source).into(),
+        DecisionError::Refused(source) if source.is_stopped() => Kind::Stopped(source).into(),
+        DecisionError::Refused(source) => {
+            let field = source.field().filter(|field| *field == "model").or(Some("input"));
+            Kind::Refused { field, source }.into()
+        }
+        DecisionError::Failed(source) => source.into(),
+        error => Kind::Option { param: named.place.clone(), source: error }.into(),
+    }
+}
+
+impl App {
+    /// Sets the server's calibration in a request that has none.
+    fn calibrate(&self, settings: &mut DecisionSettings) {
+        if let (false, Some(calibration)) = (settings.has_calibration, &self.options().calibration) {
+            settings.asking.calibration.clone_from(calibration);
+            settings.has_calibration = true;
+        }
+    }
+}
