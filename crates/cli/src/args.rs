@@ -463,6 +463,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["model", "on_demand", "alias"])]
     pub(crate) providers_only: bool,
 
+    /// Temperatures for `/v1/decisions` and `/v1/systemone`, unless a request has its own: a JSON file, as
+    /// `formwork eval decisions --fit` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calibration: Option<PathBuf>,
+
     /// Tool file (JSON or TOML) with the `tools`, `mcp` servers and `callbacks` that requests to
     /// `/v1/tools/run` may use; repeat for several.
     #[arg(long, value_name = "FILE")]

@@ -9,6 +9,7 @@ use crate::args::{
     BenchCommand, ChatArgs, FieldsCommand, GrammarCommand, InspectArgs, RunArgs, ServeArgs, TokenizeArgs,
 };
 use crate::catalogue::CatalogueArgs;
+use crate::decide::DecideArgs;
 use crate::directives::DirectivesCommand;
 use crate::eval::args::EvalCommand;
 use crate::health::HealthArgs;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Chat interactively, with history.
     Chat(ChatArgs),
+    /// Answer typed questions about a state with probabilities, without generating text.
+    Decide(DecideArgs),
     /// Serve models over an OpenAI-compatible HTTP API.
     Serve(ServeArgs),
     /// Download a model.

@@ -36,6 +36,7 @@ mod catalogue;
 mod chat;
 mod command;
 mod config;
+mod decide;
 mod devices;
 mod directives;
 mod eval;
@@ -95,6 +96,7 @@ fn dispatch(args: Args) -> Result<u8> {
     let is_positive = match args.command {
         Command::Run(command) => run::run(&command, as_json),
         Command::Chat(command) => chat::chat(&command),
+        Command::Decide(command) => decide::decide(&command, as_json),
         Command::Serve(command) => serve::serve(command),
         Command::Pull { model } => models::pull(&model, as_json),
         Command::Models => models::list(as_json),

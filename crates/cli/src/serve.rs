@@ -17,7 +17,7 @@ use formwork_server::{App, HostedTools, LoadedModel, ModelSource, Providers, Ser
 use crate::args::{ServeArgs, UnknownFieldsArg, UnsupportedSchemaArg};
 use crate::load::Opening;
 use crate::lora::Adapter;
-use crate::{config, files, load, remotes};
+use crate::{config, decide, files, load, remotes};
 
 pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     let providers = providers(&args)?;
@@ -112,6 +112,7 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
             bytes: args.responses_store_bytes as usize,
         },
         any_object: args.on_unsupported_schema == UnsupportedSchemaArg::JsonObject,
+        calibration: args.calibration.as_deref().map(decide::calibration).transpose()?,
         ..ServerOptions::default()
     })
 }

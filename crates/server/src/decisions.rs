@@ -1,12 +1,11 @@
-//! `POST /v1/decisions` and `POST /v1/systemone`.
+//! `POST /v1/decisions` and `POST /v1/systemone`, and the same in this process.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use formwork_chat::decision::{Asked, AskedPrompt, Asker, OptionBounds};
+use formwork_chat::decision::{Asked, AskedPrompt, Asker, Calibration, OptionBounds};
 use formwork_engine::{
     Decided, Decision, DecisionError, DecisionRequest, Enclosure, Ending, Question, SearchLimits,
 };
@@ -16,7 +15,7 @@ use formwork_openai::{
     SystemOne, SystemOneRequest,
 };
 
-use crate::app::{App, Served};
+use crate::app::{App, Served, ServedModel, ServerOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::ignored::with_ignored;
@@ -30,12 +29,11 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
     app.calibrate(&mut request.settings);
-    let DecisionsRequest { messages, questions, settings, .. } = &request;
-    let measured = measure(&app, &served, messages, questions, settings).await?;
-    let usage = DecisionsUsage::new(measured.read, measured.cached);
-    let id = served.model.id.clone();
-    let decisions = Decisions::new(id, &request, measured.details, usage, measured.limits);
-    Ok(with_ignored(Json(decisions), &request.ignored))
+    let questions = Questions::new(&request.messages, &request.questions, &request.settings, app.deadline());
+    let submitted = app.offload(move || questions.submit(&served)).await?;
+    let measured = submitted.measure(&request.questions, &request.settings).await?;
+    let ignored = request.ignored.clone();
+    Ok(with_ignored(Json(measured.decisions(&request)), &ignored))
 }
 
 /// `POST /v1/systemone`.
@@ -51,78 +49,115 @@ pub(crate) async fn system_one(
         served => served?,
     };
     app.calibrate(&mut request.settings);
-    let SystemOneRequest { messages, questions, settings, .. } = &request;
-    let measured = measure(&app, &served, messages, questions, settings).await?;
-    let (id, tokens) = (served.model.id.clone(), (measured.read, measured.cached));
-    let answers = SystemOne::new(id, &request, measured.details, tokens, measured.limits);
-    Ok(Json(answers).into_response())
+    let questions = Questions::new(&request.messages, &request.questions, &request.settings, app.deadline());
+    let submitted = app.offload(move || questions.submit(&served)).await?;
+    let measured = submitted.measure(&request.questions, &request.settings).await?;
+    Ok(Json(measured.system_one(&request)).into_response())
+}
+
+/// Decisions of a model in this process, in the forms of the server's routes.
+pub struct LocalDecisions {
+    served: Served,
+    calibration: Option<Calibration>,
+}
+
+impl LocalDecisions {
+    /// Creates the decisions of a loaded model. `calibration` applies to requests that have none.
+    pub fn new(model: ServedModel, calibration: Option<Calibration>) -> Self {
+        Self { served: Served::new(model, &ServerOptions::default()), calibration }
+    }
+
+    /// Answers the body of a request to `/v1/decisions`.
+    ///
+    /// # Errors
+    /// Returns the error that the route would have.
+    pub async fn decisions(&self, body: &[u8]) -> Result<Decisions, ApiError> {
+        let mut request = DecisionsRequest::from_json(body)?;
+        calibrate(&mut request.settings, self.calibration.as_ref());
+        let questions = Questions::new(&request.messages, &request.questions, &request.settings, None);
+        let submitted = questions.submit(&self.served)?;
+        Ok(submitted.measure(&request.questions, &request.settings).await?.decisions(&request))
+    }
+
+    /// Answers the body of a request to `/v1/systemone`.
+    ///
+    /// # Errors
+    /// Returns the error that the route would have.
+    pub async fn system_one(&self, body: &[u8]) -> Result<SystemOne, ApiError> {
+        let mut request = SystemOneRequest::from_json(body)?;
+        calibrate(&mut request.settings, self.calibration.as_ref());
+        let questions = Questions::new(&request.messages, &request.questions, &request.settings, None);
+        let submitted = questions.submit(&self.served)?;
+        Ok(submitted.measure(&request.questions, &request.settings).await?.system_one(&request))
+    }
 }
 
 /// The measurements of a request.
 struct Measurements {
+    model: String,
     details: Vec<AnswerDetails>,
     /// Number of tokens that were read or taken from the cache.
     read: usize,
     /// Number of tokens that were taken from the cache.
     cached: usize,
-    /// The tolerance and the number of nodes in effect.
-    limits: (f64, usize),
+    limits: SearchLimits,
+}
+
+impl Measurements {
+    fn decisions(self, request: &DecisionsRequest) -> Decisions {
+        let usage = DecisionsUsage::new(self.read, self.cached);
+        let limits = (self.limits.tolerance, self.limits.nodes);
+        Decisions::new(self.model, request, self.details, usage, limits)
+    }
+
+    fn system_one(self, request: &SystemOneRequest) -> SystemOne {
+        let limits = (self.limits.tolerance, self.limits.nodes);
+        SystemOne::new(self.model, request, self.details, (self.read, self.cached), limits)
+    }
 }
 
 /// Prompts in the engine.
 struct Submitted {
+    model: String,
     asked: Vec<Asked>,
     prompts: Decision,
     /// The same prompts without the conversation, if they calibrate the others.
     content_free: Option<Decision>,
+    limits: SearchLimits,
 }
 
-/// Asks the questions about a conversation.
-async fn measure(
-    app: &App,
-    served: &Arc<Served>,
-    messages: &[ChatMessage],
-    questions: &[NamedQuestion],
-    settings: &DecisionSettings,
-) -> Result<Measurements, ApiError> {
-    let default = SearchLimits::default();
-    let limits = SearchLimits {
-        tolerance: settings.tolerance.unwrap_or(default.tolerance),
-        nodes: settings.max_nodes.unwrap_or(default.nodes),
-    };
-    let deadline = app.options().request_timeout.map(|timeout| Instant::now() + timeout);
-    let submitting = Submitting {
-        served: Arc::clone(served),
-        messages: messages.iter().map(message).collect(),
-        questions: questions.to_vec(),
-        settings: settings.clone(),
-        limits,
-        deadline,
-    };
-    let Submitted { asked, prompts, content_free } = app.offload(move || submitting.submit()).await?;
-    let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
-    let (mut read, mut cached) = (prompt_tokens, cached_tokens);
-    let mut empty = Vec::new();
-    if let Some(decision) = content_free {
-        let decided = decision.result().await?;
-        (read, cached) = (read + decided.prompt_tokens, cached + decided.cached_tokens);
-        empty = decided.enclosures;
-    }
-    let (mut enclosures, mut empty) = (enclosures.iter().map(bounds), empty.iter().map(bounds));
-    let detail = |(asked, named): (&Asked, &NamedQuestion)| {
-        let own: Vec<OptionBounds> = enclosures.by_ref().take(asked.prompts.len()).collect();
-        let own_empty: Vec<OptionBounds> = empty.by_ref().take(asked.content_free.len()).collect();
-        let answer = asked.answer(&own, &own_empty);
-        let answer = answer.ok_or_else(|| Kind::NoProbability { param: named.place.clone() })?;
-        if settings.strict && answer.error > limits.tolerance {
-            let (error, tolerance) = (answer.error, limits.tolerance);
-            return Err(Kind::Inexact { param: named.place.clone(), error, tolerance });
+impl Submitted {
+    /// Waits for the probabilities, and combines those of each question.
+    async fn measure(
+        self,
+        questions: &[NamedQuestion],
+        settings: &DecisionSettings,
+    ) -> Result<Measurements, ApiError> {
+        let Self { model, asked, prompts, content_free, limits } = self;
+        let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
+        let (mut read, mut cached) = (prompt_tokens, cached_tokens);
+        let mut empty = Vec::new();
+        if let Some(decision) = content_free {
+            let decided = decision.result().await?;
+            (read, cached) = (read + decided.prompt_tokens, cached + decided.cached_tokens);
+            empty = decided.enclosures;
         }
-        let tokens = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
-        Ok(AnswerDetails { answer, prompts: asked.prompts.iter().map(tokens).collect() })
-    };
-    let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, Kind>>()?;
-    Ok(Measurements { details, read, cached, limits: (limits.tolerance, limits.nodes) })
+        let (mut enclosures, mut empty) = (enclosures.iter().map(bounds), empty.iter().map(bounds));
+        let detail = |(asked, named): (&Asked, &NamedQuestion)| {
+            let own: Vec<OptionBounds> = enclosures.by_ref().take(asked.prompts.len()).collect();
+            let own_empty: Vec<OptionBounds> = empty.by_ref().take(asked.content_free.len()).collect();
+            let answer = asked.answer(&own, &own_empty);
+            let answer = answer.ok_or_else(|| Kind::NoProbability { param: named.place.clone() })?;
+            if settings.strict && answer.error > limits.tolerance {
+                let (error, tolerance) = (answer.error, limits.tolerance);
+                return Err(Kind::Inexact { param: named.place.clone(), error, tolerance });
+            }
+            let tokens = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
+            Ok(AnswerDetails { answer, prompts: asked.prompts.iter().map(tokens).collect() })
+        };
+        let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, Kind>>()?;
+        Ok(Measurements { model, details, read, cached, limits })
+    }
 }
 
 fn bounds(enclosure: &Enclosure) -> OptionBounds {
@@ -130,9 +165,8 @@ fn bounds(enclosure: &Enclosure) -> OptionBounds {
     OptionBounds { ln_lower, ln_upper, error }
 }
 
-/// A request on its way to the engine.
-struct Submitting {
-    served: Arc<Served>,
+/// The questions of a request on their way to the engine.
+struct Questions {
     messages: Vec<Message>,
     questions: Vec<NamedQuestion>,
     settings: DecisionSettings,
@@ -140,12 +174,34 @@ struct Submitting {
     deadline: Option<Instant>,
 }
 
-impl Submitting {
-    fn submit(self) -> Result<Submitted, ApiError> {
-        let engine = &self.served.model.engine;
+impl Questions {
+    fn new(
+        messages: &[ChatMessage],
+        questions: &[NamedQuestion],
+        settings: &DecisionSettings,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let default = SearchLimits::default();
+        let limits = SearchLimits {
+            tolerance: settings.tolerance.unwrap_or(default.tolerance),
+            nodes: settings.max_nodes.unwrap_or(default.nodes),
+        };
+        Self {
+            messages: messages.iter().map(message).collect(),
+            questions: questions.to_vec(),
+            settings: settings.clone(),
+            limits,
+            deadline,
+        }
+    }
+
+    /// Renders, encodes and checks the prompts, and sends them to the engine. Takes time for long
+    /// conversations.
+    fn submit(self, served: &Served) -> Result<Submitted, ApiError> {
+        let engine = &served.model.engine;
         let asker = Asker {
-            format: &self.served.format,
-            template: &*self.served.model.template,
+            format: &served.format,
+            template: &*served.model.template,
             tokenizer: engine.tokenizer(),
         };
         let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
@@ -179,7 +235,7 @@ impl Submitting {
         };
         let prompts = submit(prompts)?;
         let content_free = if content_free.is_empty() { None } else { Some(submit(content_free)?) };
-        Ok(Submitted { asked, prompts, content_free })
+        Ok(Submitted { model: served.model.id.clone(), asked, prompts, content_free, limits: self.limits })
     }
 }
 
@@ -225,9 +281,17 @@ fn refused(error: DecisionError, named: &NamedQuestion) -> ApiError {
 impl App {
     /// Sets the server's calibration in a request that has none.
     fn calibrate(&self, settings: &mut DecisionSettings) {
-        if let (false, Some(calibration)) = (settings.has_calibration, &self.options().calibration) {
-            settings.asking.calibration.clone_from(calibration);
-            settings.has_calibration = true;
-        }
+        calibrate(settings, self.options().calibration.as_ref());
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.options().request_timeout.map(|timeout| Instant::now() + timeout)
+    }
+}
+
+fn calibrate(settings: &mut DecisionSettings, calibration: Option<&Calibration>) {
+    if let (false, Some(calibration)) = (settings.has_calibration, calibration) {
+        settings.asking.calibration.clone_from(calibration);
+        settings.has_calibration = true;
     }
 }

@@ -69,6 +69,7 @@ mod tokens;
 mod tools;
 
 pub use app::{App, ServedModel, ServerOptions};
+pub use decisions::LocalDecisions;
 pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
 pub use providers::{ProviderError, Providers, RemoteProvider};
