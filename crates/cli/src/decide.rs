@@ -150,9 +150,10 @@ pub(crate) fn decide(args: &DecideArgs, as_json: bool) -> Result<bool> {
         let questions = questions.unwrap_or_default();
         let answers = Decider::new(&args.model)?.decide(&state, &questions, &settings)?;
         let mut out = std::io::stdout().lock();
-        match as_json {
-            true => writeln!(out, "{answers}")?,
-            false => write!(out, "{}", table(&answers))?,
+        if as_json {
+            writeln!(out, "{answers}")?;
+        } else {
+            write!(out, "{}", table(&answers))?;
         }
         return Ok(true);
     };
@@ -252,17 +253,13 @@ impl Decider {
     /// Returns the response of `/v1/decisions` for an array of questions, and of `/v1/systemone` for an
     /// object.
     pub(crate) fn decide(&self, state: &Value, questions: &Value, settings: &Value) -> Result<Value> {
-        Ok(match questions {
-            Value::Array(_) => {
-                let input = if state.is_object() { json!(state.to_string()) } else { state.clone() };
-                let body = json!({ "input": input, "questions": questions, "formwork": settings });
-                json!(self.runtime.block_on(self.decisions.decisions(body.to_string().as_bytes()))?)
-            }
-            _ => {
-                let body = json!({ "state": state, "questions": questions, "formwork": settings });
-                json!(self.runtime.block_on(self.decisions.system_one(body.to_string().as_bytes()))?)
-            }
-        })
+        if questions.is_array() {
+            let input = if state.is_object() { json!(state.to_string()) } else { state.clone() };
+            let body = json!({ "input": input, "questions": questions, "formwork": settings }).to_string();
+            return Ok(json!(self.runtime.block_on(self.decisions.decisions(body.as_bytes()))?));
+        }
+        let body = json!({ "state": state, "questions": questions, "formwork": settings });
+        Ok(json!(self.runtime.block_on(self.decisions.system_one(body.to_string().as_bytes()))?))
     }
 }
 

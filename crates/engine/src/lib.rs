@@ -9,6 +9,9 @@
 //! skip the model's head. The output is complete within the token budget. A request whose budget is
 //! too small for this guarantee is refused before the first token.
 //!
+//! [`EngineHandle::decide`] generates nothing: it returns the probabilities of given answers, with bounds
+//! on their errors.
+//!
 //! A step runs all generating sequences and pieces of prompts through the model. A prefix that
 //! several prompts share is read once. If the model's results do not depend on the batch, a request
 //! gets the same tokens regardless of concurrent and earlier requests.

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::evaluation::{Attempt, Outcome};
+use super::evaluation::{Attempt, AttemptResult};
 use super::judge::EnvelopeJudge;
 use super::{Checks, EvalMode, Failure};
 use formwork_backend::{BackendError, Body, merge};
@@ -125,7 +125,7 @@ pub(super) fn judge(text: &str) -> Checks {
 }
 
 /// Runs the scenario of a trial once.
-pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
+pub(super) async fn run(attempt: &Attempt<'_>) -> Result<AttemptResult, BackendError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
     // Cannot happen: scenario names were checked, and a test checks the registry.
     let options = scenario.zip(OPTIONS.clone()).and_then(|(scenario, options)| {
@@ -151,7 +151,7 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
     let missed = missed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let failure =
         if result.ok { check(scenario, &result.directives) } else { Some(failure(&result, missed)) };
-    Ok(Outcome { failure, answered: answered(&result), not_exercised: None })
+    Ok(AttemptResult { failure, answered: answered(&result), not_exercised: None })
 }
 
 /// Returns the preset of a trial: the settings for the provider, and the mode of the trial. In the

@@ -48,7 +48,7 @@ pub struct Evaluation {
 /// Result of one run. `failure` is `None` if the run succeeded or does not count. `answered` is the
 /// mode of the answer that counted, and `None` for tools. `not_exercised` is the reason why the run
 /// does not count.
-pub(super) struct Outcome {
+pub(super) struct AttemptResult {
     pub(super) failure: Option<Failure>,
     pub(super) answered: Option<EvalMode>,
     pub(super) not_exercised: Option<String>,

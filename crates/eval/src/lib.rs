@@ -20,6 +20,8 @@
 //! A [`StructuredEvaluation`] measures something else: whether a server returns what a JSON Schema
 //! asks for, and which keywords it enforces. Its input is any set of [`Case`]s.
 //!
+//! The module [`decisions`] measures the probabilities of decisions against gold answers.
+//!
 //! # Scenarios
 //! The scenarios of directives are `show_form`, `toast`, `patch_draft` and `request_upload`. The
 //! user message of each asks for one directive, in plain words.
@@ -45,6 +47,7 @@
 //! This crate does no file I/O. The caller stores the journal. The crate does not define an
 //! acceptable success rate.
 
+pub mod decisions;
 mod directives;
 mod error;
 mod evaluation;

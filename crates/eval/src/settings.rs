@@ -238,9 +238,14 @@ pub(super) fn seed_of(base: u64, name: &str, trial: u32) -> u64 {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mix(hash) & 0x7fff_ffff
+}
+
+/// Mixes the bits of a number by the output function of splitmix64.
+pub(super) const fn mix(bits: u64) -> u64 {
+    let mixed = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) & 0x7fff_ffff
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

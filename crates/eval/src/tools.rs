@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Failure;
-use super::evaluation::{Attempt, Outcome};
+use super::evaluation::{Attempt, AttemptResult};
 use super::scenarios::CONTROL;
 use super::workspace::{ID, Workspace};
 use formwork_backend::BackendError;
@@ -72,7 +72,7 @@ const SCENARIOS: [Scenario; 4] = [
 ];
 
 /// Runs the scenario of a trial once.
-pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
+pub(super) async fn run(attempt: &Attempt<'_>) -> Result<AttemptResult, BackendError> {
     let workspace = Workspace::new();
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
     let run = match runner(attempt, &workspace) {
@@ -80,7 +80,7 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
         // Not expected: the presets and tools are fixed, and tests check both.
         Err(error) => {
             let failure = Some(Failure::new("SETUP", error.to_string()));
-            return Ok(Outcome { failure, answered: None, not_exercised: None });
+            return Ok(AttemptResult { failure, answered: None, not_exercised: None });
         }
     };
     let is_right = scenario.is_none_or(|scenario| (scenario.is_right)(&workspace));
@@ -90,7 +90,7 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
         .filter(|code| !is_exercised(&run, code))
         .map(|code| unexercised(code, failure.as_ref()));
     let failure = failure.filter(|_| not_exercised.is_none());
-    Ok(Outcome { failure, answered: None, not_exercised })
+    Ok(AttemptResult { failure, answered: None, not_exercised })
 }
 
 /// Reports whether a run counts for a scenario about the error `code`: a call caused the error, or

@@ -147,15 +147,16 @@ impl Submitted {
             let own: Vec<OptionBounds> = enclosures.by_ref().take(asked.prompts.len()).collect();
             let own_empty: Vec<OptionBounds> = empty.by_ref().take(asked.content_free.len()).collect();
             let answer = asked.answer(&own, &own_empty);
-            let answer = answer.ok_or_else(|| Kind::NoProbability { param: named.place.clone() })?;
+            let answer =
+                answer.ok_or_else(|| ApiError::from(Kind::NoProbability { param: named.place.clone() }))?;
             if settings.strict && answer.error > limits.tolerance {
                 let (error, tolerance) = (answer.error, limits.tolerance);
-                return Err(Kind::Inexact { param: named.place.clone(), error, tolerance });
+                return Err(Kind::Inexact { param: named.place.clone(), error, tolerance }.into());
             }
             let tokens = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
             Ok(AnswerDetails { answer, prompts: asked.prompts.iter().map(tokens).collect() })
         };
-        let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, Kind>>()?;
+        let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, ApiError>>()?;
         Ok(Measurements { model, details, read, cached, limits })
     }
 }
@@ -168,7 +169,7 @@ fn bounds(enclosure: &Enclosure) -> OptionBounds {
 /// The questions of a request on their way to the engine.
 struct Questions {
     messages: Vec<Message>,
-    questions: Vec<NamedQuestion>,
+    named: Vec<NamedQuestion>,
     settings: DecisionSettings,
     limits: SearchLimits,
     deadline: Option<Instant>,
@@ -188,7 +189,7 @@ impl Questions {
         };
         Self {
             messages: messages.iter().map(message).collect(),
-            questions: questions.to_vec(),
+            named: questions.to_vec(),
             settings: settings.clone(),
             limits,
             deadline,
@@ -207,7 +208,7 @@ impl Questions {
         let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
         // Question of each prompt.
         let mut owners = Vec::new();
-        for (index, named) in self.questions.iter().enumerate() {
+        for (index, named) in self.named.iter().enumerate() {
             let of_question = asker.ask(&self.messages, &named.question, &self.settings.asking);
             let of_question =
                 of_question.map_err(|source| Kind::Asked { param: named.place.clone(), source })?;
@@ -227,10 +228,10 @@ impl Questions {
             let decision = engine.decide(DecisionRequest { questions, limits, deadline });
             decision.map_err(|error| match error {
                 DecisionError::TooLong { question, given, room, limit } => {
-                    let param = self.questions[owners[question]].place.clone();
+                    let param = self.named[owners[question]].place.clone();
                     Kind::QuestionTooLong { param, given, room, limit }.into()
                 }
-                error => refused(error, &self.questions[0]),
+                error => refused(error, &self.named[0]),
             })
         };
         let prompts = submit(prompts)?;

@@ -283,3 +283,27 @@ describe('errors', () => {
     assert.ok(performance.now() - started < 10_000);
   });
 });
+
+describe('decisions', () => {
+  const questions = [
+    { type: 'predicate', name: 'angry', instructions: 'Is the customer angry?' },
+    { type: 'choice', instructions: 'Which team?', choices: [{ value: true }, { value: 'true' }] },
+    { type: 'score', instructions: 'How urgent?', levels: [{ label: 'low' }, { label: 'high' }] },
+  ];
+
+  test('three types in one request', async () => {
+    const { answers, usage } = await client.decisions.create({ model, input: 'I was charged twice.', questions });
+    assert.deepEqual(answers.map((answer) => [answer.type, answer.name]), [['predicate', 'angry'], ['choice', null], ['score', null]]);
+    assert.deepEqual(answers[1].probabilities.map((entry) => entry.value), [true, 'true']);
+    for (const answer of answers.slice(1)) {
+      const sum = answer.probabilities.reduce((total, entry) => total + entry.probability, 0);
+      assert.ok(Math.abs(sum - 1) < 1e-12);
+    }
+    assert.equal(usage.output_tokens, 0);
+  });
+
+  test('a fault names its field', async () => {
+    const faulty = client.decisions.create({ model, input: 'x', questions: [] });
+    await assert.rejects(faulty, (error) => error instanceof OpenAI.BadRequestError && error.param === 'questions');
+  });
+});

@@ -3,6 +3,7 @@
 mod architecture;
 mod budgets;
 mod chat_formats;
+mod decisions;
 mod directives;
 mod documents;
 mod fast_masks;

@@ -62,9 +62,10 @@ impl Asker<'_> {
         let (wordings, orders) = wordings(question, asking)?;
         let options = question.options();
         let prompts = self.prompts(messages, &wordings, asking)?;
-        let content_free = match asking.calibration.content_free {
-            true => self.prompts(&[Message::new("user", "N/A")], &wordings, asking)?,
-            false => Vec::new(),
+        let content_free = if asking.calibration.content_free {
+            self.prompts(&[Message::new("user", "N/A")], &wordings, asking)?
+        } else {
+            Vec::new()
         };
         let is_independent = asking.independent && matches!(question.kind, DecisionKind::Choice(_));
         let temperature = asking.calibration.temperature(options);
@@ -77,10 +78,7 @@ impl Asker<'_> {
         wordings: &[Wording],
         asking: &Asking,
     ) -> Result<Vec<AskedPrompt>, AskError> {
-        let ends = match asking.open_end {
-            true => Vec::new(),
-            false => self.tokenizer.vocabulary().ends().to_vec(),
-        };
+        let ends = if asking.open_end { Vec::new() } else { self.tokenizer.vocabulary().ends().to_vec() };
         let prompt = |wording: &Wording| {
             let tokens = self.prompt(messages, &wording.text)?;
             Ok(AskedPrompt { tokens, answers: wording.answers.clone(), ends: ends.clone() })
@@ -145,9 +143,10 @@ impl Asked {
             divided = bounds.iter().zip(content_free).map(|(asked, empty)| divide(asked, empty)).collect();
             &divided
         };
-        let mut answer = match self.is_independent {
-            true => combine_independent(corrected, self.options, self.temperature),
-            false => combine(corrected, &self.orders, self.temperature),
+        let mut answer = if self.is_independent {
+            combine_independent(corrected, self.options, self.temperature)
+        } else {
+            combine(corrected, &self.orders, self.temperature)
         }?;
         answer.set_mass(bounds);
         Some(answer)

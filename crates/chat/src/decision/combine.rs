@@ -33,8 +33,8 @@ fn shares(bounds: &OptionBounds, temperature: f64) -> Option<(Vec<f64>, f64)> {
     let weigh =
         |lns: &[f64]| -> Vec<f64> { lns.iter().map(|ln| ((ln - scale) / temperature).exp()).collect() };
     let total = sum(weigh(known));
-    // Also excludes a scale of -inf, which makes NaN of every weight.
-    if !(total > 0.0) {
+    // A scale of -inf makes NaN of every weight.
+    if total.is_nan() || total <= 0.0 {
         return None;
     }
     let shares = weigh(known).into_iter().map(|weight| weight / total).collect();
@@ -92,7 +92,7 @@ pub(super) fn combine_independent(
         errors.push(mean(error));
     }
     let total = sum(rights.clone());
-    if !(total > 0.0) {
+    if total.is_nan() || total <= 0.0 {
         return None;
     }
     let probabilities: Vec<f64> = rights.iter().map(|right| right / total).collect();
@@ -144,7 +144,7 @@ impl DecisionAnswer {
     /// Returns the confidence in a choice, in 0..=1: the largest probability, scaled so that equal
     /// probabilities give 0. 1 if there is one option.
     ///
-    /// This is the formula of TypeSafe's System One, by the sources of llama.cpp and transformers.
+    /// This is the formula of `TypeSafe`'s System One, by the sources of llama.cpp and transformers.
     pub fn choice_confidence(&self) -> f64 {
         let equal = 1.0 / self.probabilities.len() as f64;
         if self.probabilities.len() < 2 {
@@ -156,7 +156,7 @@ impl DecisionAnswer {
     /// Returns the confidence in a score, in 0..=1: 1 less the mean distance from the likeliest level,
     /// relative to that of equal probabilities from the middle. 1 if there is one level.
     ///
-    /// This is the formula of TypeSafe's System One, by the sources of llama.cpp and transformers.
+    /// This is the formula of `TypeSafe`'s System One, by the sources of llama.cpp and transformers.
     pub fn score_confidence(&self) -> f64 {
         let count = self.probabilities.len();
         if count < 2 {

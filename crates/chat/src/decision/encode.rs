@@ -33,7 +33,11 @@ impl Spellings {
             match trie.prefixes(&rest.as_bytes()[at..]).last() {
                 Some((len, _)) if rest.is_char_boundary(at + len) => {
                     replaced.push_str(&rest[..at]);
-                    replaced.push_str(&format!("{0}{1}{0}", self.mark, self.found.len()));
+                    replaced.extend([
+                        self.mark.to_string(),
+                        self.found.len().to_string(),
+                        self.mark.to_string(),
+                    ]);
                     self.found.push(rest[at..at + len].to_owned());
                     rest = &rest[at + len..];
                     at = 0;

@@ -74,9 +74,8 @@ impl DecisionQuestion {
     ) -> Wording {
         let is_score = noun == "level";
         // The label of a level is its number, in every order.
-        let label = |place: usize, index: usize| match is_score {
-            true => index.to_string(),
-            false => char::from(b'A' + place as u8).to_string(),
+        let label = |place: usize, index: usize| {
+            if is_score { index.to_string() } else { char::from(b'A' + place as u8).to_string() }
         };
         let line = |(place, &index): (usize, &usize)| {
             let DecisionOption { value, description } = &options[index];
@@ -118,9 +117,10 @@ impl DecisionQuestion {
     pub(super) fn whether(&self, option: &DecisionOption, is_reversed: bool) -> Wording {
         let described = option.description.as_ref().map(|description| format!(": {description}"));
         let proposed = format!("Proposed answer: {}{}", option.value.text(), described.unwrap_or_default());
-        let (ending, answers) = match is_reversed {
-            false => ("Is the proposed answer right? Answer with yes or no only.", [true, false]),
-            true => ("Is the proposed answer right? Answer with no or yes only.", [false, true]),
+        let (ending, answers) = if is_reversed {
+            ("Is the proposed answer right? Answer with no or yes only.", [false, true])
+        } else {
+            ("Is the proposed answer right? Answer with yes or no only.", [true, false])
         };
         Wording {
             text: paragraphs(&[&self.instructions, &proposed, ending]),

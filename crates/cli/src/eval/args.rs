@@ -10,6 +10,8 @@ use formwork_protocol::tools::RESERVED;
 
 use crate::args::OpenArgs;
 
+use super::decisions::EvalDecisionsArgs;
+
 #[derive(Subcommand)]
 pub(crate) enum EvalCommand {
     /// Evaluate directives: is the requested directive returned in a valid envelope?
@@ -18,6 +20,8 @@ pub(crate) enum EvalCommand {
     Tools(EvalToolsArgs),
     /// Evaluate JSON Schema output: which schemas and keywords does a server enforce?
     Structured(EvalStructuredArgs),
+    /// Evaluate decisions: how well do probabilities match gold answers?
+    Decisions(EvalDecisionsArgs),
 }
 
 #[derive(Args)]

@@ -2,6 +2,7 @@
 //! schemas and keywords a server enforces.
 
 pub(crate) mod args;
+pub(crate) mod decisions;
 mod models;
 mod store;
 mod structured;
@@ -29,6 +30,7 @@ pub(crate) fn eval(command: &EvalCommand, as_json: bool) -> Result<bool> {
         EvalCommand::Directives(directives) => (&directives.eval, Harness::Directives),
         EvalCommand::Tools(tools) => (&tools.eval, Harness::Tools),
         EvalCommand::Structured(structured) => return structured::structured(structured, as_json),
+        EvalCommand::Decisions(args) => return decisions::decisions(args, as_json),
     };
     let mut settings = settings(args, harness)?;
     if let EvalCommand::Directives(directives) = command {

@@ -136,7 +136,7 @@ impl DecisionJob {
         }
         self.start_questions(model, base)?;
         let parts = self.parts(model, room)?;
-        self.pass(model, vocabulary, parts, passes)?;
+        self.pass(model, vocabulary, &parts, passes)?;
         self.end_questions(model);
         Ok(self.active.is_empty() && self.waiting.is_empty())
     }
@@ -180,9 +180,10 @@ impl DecisionJob {
             && let Some(index) = self.waiting.pop_front()
         {
             let search = Search::new(&self.request.questions[index], self.request.limits);
-            let sequence = match model.can_fork() {
-                true => model.fork(base, self.base_len).map_err(GenerationKind::model)?,
-                false => open(model, self.adapter)?,
+            let sequence = if model.can_fork() {
+                model.fork(base, self.base_len).map_err(GenerationKind::model)?
+            } else {
+                open(model, self.adapter)?
             };
             let kept = HashMap::new();
             self.active.push(Active { index, sequence, read: self.base_len, search, kept });
@@ -245,7 +246,7 @@ impl DecisionJob {
         &mut self,
         model: &mut dyn LanguageModel,
         vocabulary: &Vocabulary,
-        parts: Vec<Part>,
+        parts: &[Part],
         passes: &mut Option<DecisionPass>,
     ) -> Result<(), GenerationError> {
         let run = |part: &'_ Part| {

@@ -152,7 +152,7 @@ impl Search {
                 match self.trie.text(to) {
                     _ if ln == f64::NEG_INFINITY => {}
                     Some(text) if is_open => {
-                        add(&mut self.ln_lower[self.options[text as usize] as usize], ln)
+                        add(&mut self.ln_lower[self.options[text as usize] as usize], ln);
                     }
                     _ => {
                         let child = self.prefixes.len() as PrefixId;
@@ -209,7 +209,7 @@ impl Search {
         }
         // Probability of the frontier's prefixes at each place and above it.
         let mut reaching = vec![0.0; self.trie.len()];
-        for candidate in self.frontier.iter() {
+        for candidate in &self.frontier {
             reaching[self.prefixes[candidate.id as usize].at as usize] += (candidate.ln - scale).exp();
         }
         for at in 0..self.trie.len() as Place {

@@ -32,7 +32,7 @@ fn small_engine() -> EngineHandle {
 
 fn script(tokens: &[TokenId], row: &mut [f32]) {
     babble(tokens, row);
-    if tokens.len() % 3 == 0 {
+    if tokens.len().is_multiple_of(3) {
         row[0] = f32::NEG_INFINITY;
     }
     row[SIZE] = 9.0;
@@ -105,7 +105,7 @@ fn probabilities_equal_enumeration() {
         let prompt = asked.prompt.clone();
         let decided = decide(&engine, request(vec![asked.clone()], 0.0, usize::MAX));
         let [enclosure] = &decided.enclosures[..] else { panic!("one question") };
-        assert_eq!(enclosure.error, 0.0);
+        assert_eq!(enclosure.error.to_bits(), 0);
         assert_eq!(enclosure.ln_lower, enclosure.ln_upper);
         let expected = options.iter().map(|texts| {
             texts.iter().map(|text| enumerated(&mut prompt.clone(), text.as_bytes(), ending)).sum::<f64>()
@@ -168,7 +168,7 @@ fn the_enclosure_holds_at_every_limit() {
             assert!((given - exact).abs() <= bounds.error + 1e-12, "{given} is far from {exact} at {nodes}");
         }
     }
-    assert_eq!(before, 0.0);
+    assert_eq!(before.to_bits(), 0);
     let loose = decide(&engine, request(vec![asked()], 0.01, usize::MAX)).enclosures.remove(0);
     assert!(loose.error <= 0.01 && loose.nodes < exact.nodes);
 }
@@ -186,7 +186,7 @@ fn shared_question(index: usize) -> Question {
     prompt.extend((0..5 + index % 40).map(|at| TokenId((at * index) as u32 % 250)));
     let options = ["true", "false", "maybe", "true]]"];
     let options = options[..2 + index % 3].iter().map(|&option| vec![option.to_owned()]).collect();
-    let ending = if index % 3 == 0 { Ending::Open } else { Ending::Tokens(vec![fixture::END]) };
+    let ending = if index.is_multiple_of(3) { Ending::Open } else { Ending::Tokens(vec![fixture::END]) };
     Question { prompt, options, ending }
 }
 

@@ -52,9 +52,10 @@ fn read_item(at: Place, messages: &mut Vec<ChatMessage>) -> Result<(), RequestEr
             let id = fields.required("call_id")?.non_empty_string()?;
             let name = fields.required("name")?.non_empty_string()?;
             fields.read("namespace", Place::string)?;
-            let call = match is_custom {
-                true => ToolCall::custom(id, name, fields.required("input")?.string()?),
-                false => ToolCall { id, name, arguments: fields.required("arguments")?.string()? },
+            let call = if is_custom {
+                ToolCall::custom(id, name, fields.required("input")?.string()?)
+            } else {
+                ToolCall { id, name, arguments: fields.required("arguments")?.string()? }
             };
             add_call(messages, call);
         }
@@ -124,7 +125,7 @@ fn read_part(at: Place, allows_json: bool) -> Result<String, RequestError> {
         fields.read("annotations", |at| at.list("an array").map(drop))?;
         fields.required("text")?.string()?
     } else {
-        read_json(fields.required("data")?)?
+        read_json(&fields.required("data")?)?
     };
     // A hint for caches. The prefix cache needs none.
     fields.read("prompt_cache_breakpoint", |at| at.map().map(drop))?;
@@ -133,7 +134,7 @@ fn read_part(at: Place, allows_json: bool) -> Result<String, RequestError> {
 }
 
 /// Parses the value of an `input_json` part. Returns its compact text.
-fn read_json(at: Place) -> Result<String, RequestError> {
+fn read_json(at: &Place) -> Result<String, RequestError> {
     let is_list = at.value().as_array().is_some_and(|items| items.iter().all(Value::is_object));
     if !at.value().is_object() && !is_list {
         return Err(

@@ -10,7 +10,7 @@ use crate::request::{Fields, Place};
 const MAX_NODES: usize = 65_536;
 
 /// Settings of a request for decisions.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct DecisionSettings {
     /// The way to ask.
     pub asking: Asking,
@@ -38,20 +38,6 @@ pub enum Confidence {
     Entropy,
     /// The largest probability.
     Max,
-}
-
-impl Default for DecisionSettings {
-    fn default() -> Self {
-        Self {
-            asking: Asking::default(),
-            has_calibration: false,
-            confidence: Confidence::default(),
-            tolerance: None,
-            max_nodes: None,
-            strict: false,
-            return_prompt_token_ids: false,
-        }
-    }
 }
 
 /// Parses the object `formwork`.

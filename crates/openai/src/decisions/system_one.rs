@@ -125,8 +125,12 @@ fn read_levels(at: Place) -> Result<Vec<DecisionOption>, RequestError> {
         return Err(whole.error(Problem::TooMany { given, limit: MAX_LEVELS }));
     }
     let level = |item: Place| {
-        let value = OptionValue::Text(item.non_empty_string()?);
-        Ok(DecisionOption { value, description: None })
+        let empty = item.error(Problem::Empty);
+        let text = text_of(item)?;
+        if text.is_empty() {
+            return Err(empty);
+        }
+        Ok(DecisionOption { value: OptionValue::Text(text), description: None })
     };
     let levels = items.into_iter().map(level).collect::<Result<Vec<_>, RequestError>>()?;
     check_bytes(&whole, levels.iter().map(|level| level.value.text().len()).sum())?;

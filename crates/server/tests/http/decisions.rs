@@ -376,6 +376,7 @@ async fn system_one_has_its_own_forms() {
         "team": { "type": "choice", "instructions": { "ask": "Which?" }, "criteria": { "billing": "money", "other": null } },
         "one": { "type": "choice", "criteria": { "only": null } },
         "urgency": { "type": "score", "instructions": "How much?", "criteria": ["low", "medium", "high"] },
+        "objects": { "type": "score", "criteria": [{ "a": 1 }, "b"] },
     });
     let body = json!({ "model": "jev-latest", "state": { "text": "A state." }, "questions": questions });
     let answer = system_one(&app, &body).await;
@@ -383,7 +384,8 @@ async fn system_one_has_its_own_forms() {
     let given = answer.json();
     let answers = &given["answers"];
     let names: Vec<&String> = answers.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["angry", "team", "one", "urgency"]);
+    assert_eq!(names, ["angry", "team", "one", "urgency", "objects"]);
+    assert_eq!(answers["objects"]["legend"], json!({ "0": "{\"a\":1}", "1": "b" }));
     assert!(answers["angry"]["noul"].is_number() && answers["angry"].get("confidence").is_none());
     assert_eq!(
         (&answers["one"]["probabilities"], &answers["one"]["confidence"]),
