@@ -5,7 +5,9 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use formwork_chat::decision::{Asked, AskedPrompt, Asker, Calibration, OptionBounds};
+use formwork_chat::decision::{
+    Asked, AskedPrompt, Asker, Calibration, OptionBounds, PromptHead, prompt_count,
+};
 use formwork_engine::{
     Decided, Decision, DecisionError, DecisionRequest, Enclosure, Ending, Question, SearchLimits,
 };
@@ -20,6 +22,9 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::ignored::with_ignored;
 use crate::prepare::message;
+
+/// Maximum number of prompts of a request. Every order of a question's options is a prompt.
+const MAX_PROMPTS: usize = 4096;
 
 /// Names under which clients of System One expect a model.
 const SYSTEM_ONE_MODELS: &str = "jev-";
@@ -205,11 +210,17 @@ impl Questions {
             template: &*served.model.template,
             tokenizer: engine.tokenizer(),
         };
+        let asking = &self.settings.asking;
+        let given: usize = self.named.iter().map(|named| prompt_count(&named.question, asking)).sum();
+        if given > MAX_PROMPTS {
+            return Err(Kind::TooManyPrompts { given, limit: MAX_PROMPTS }.into());
+        }
+        let mut head = PromptHead::default();
         let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
         // Question of each prompt.
         let mut owners = Vec::new();
         for (index, named) in self.named.iter().enumerate() {
-            let of_question = asker.ask(&self.messages, &named.question, &self.settings.asking);
+            let of_question = asker.ask(&self.messages, &named.question, asking, &mut head);
             let of_question =
                 of_question.map_err(|source| Kind::Asked { param: named.place.clone(), source })?;
             for (place, prompt) in of_question.prompts.iter().enumerate() {

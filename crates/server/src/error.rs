@@ -108,6 +108,8 @@ pub(crate) enum Kind {
         "this model's maximum context length is {limit} tokens; the prompt of `{param}` has {given} tokens, and its longest option needs up to {room}"
     )]
     QuestionTooLong { param: String, given: usize, room: usize, limit: usize },
+    #[error("`questions`: {given} prompts exceed the limit of {limit}; ask fewer questions or orders")]
+    TooManyPrompts { given: usize, limit: usize },
     #[error("`{param}`: the model gives every option the probability 0")]
     NoProbability { param: String },
     #[error(
@@ -252,6 +254,7 @@ impl Kind {
             | Self::Asked { .. }
             | Self::Option { .. }
             | Self::NoProbability { .. }
+            | Self::TooManyPrompts { .. }
             | Self::Inexact { .. }
             | Self::Refused { .. } => Row::request(StatusCode::BAD_REQUEST, None),
             Self::RefusedText { source, .. } => {
@@ -302,6 +305,7 @@ impl Kind {
             Self::Prompts { param, .. } => Some(param),
             Self::Provider { .. } | Self::ProviderKey { .. } => Some("provider"),
             Self::Dimensions { .. } => Some("dimensions"),
+            Self::TooManyPrompts { .. } => Some("questions"),
             Self::TooManyLogprobs { .. } => Some("logprobs"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::RefusedText { param, .. }

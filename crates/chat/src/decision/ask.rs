@@ -5,7 +5,7 @@ use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::{Map, Value};
 
 use super::combine::{DecisionAnswer, OptionBounds, combine, combine_independent, divide};
-use super::encode::{Spellings, add_user_text};
+use super::encode::{PromptHead, Spellings, add_user_text};
 use super::wording::Wording;
 use super::{AskError, Asking, DecisionKind, DecisionQuestion, Orders};
 use crate::{ChatFormat, Thoughts, render};
@@ -48,7 +48,8 @@ pub struct Asked {
 }
 
 impl Asker<'_> {
-    /// Returns the prompts of a question about a conversation. Messages have OpenAI's wire format.
+    /// Returns the prompts of a question about a conversation. Messages have OpenAI's wire format. `head`
+    /// keeps the tokens before a question for further questions about the same conversation.
     ///
     /// # Errors
     /// Returns an error if the question cannot be asked in this way, the template fails or begins
@@ -58,12 +59,13 @@ impl Asker<'_> {
         messages: &[Message],
         question: &DecisionQuestion,
         asking: &Asking,
+        head: &mut PromptHead,
     ) -> Result<Asked, AskError> {
         let (wordings, orders) = wordings(question, asking)?;
         let options = question.options();
-        let prompts = self.prompts(messages, &wordings, asking)?;
+        let prompts = self.prompts(messages, &wordings, asking, head)?;
         let content_free = if asking.calibration.content_free {
-            self.prompts(&[Message::new("user", "N/A")], &wordings, asking)?
+            self.prompts(&[Message::new("user", "N/A")], &wordings, asking, &mut PromptHead::default())?
         } else {
             Vec::new()
         };
@@ -77,22 +79,30 @@ impl Asker<'_> {
         messages: &[Message],
         wordings: &[Wording],
         asking: &Asking,
+        head: &mut PromptHead,
     ) -> Result<Vec<AskedPrompt>, AskError> {
         let ends = if asking.open_end { Vec::new() } else { self.tokenizer.vocabulary().ends().to_vec() };
         let prompt = |wording: &Wording| {
-            let tokens = self.prompt(messages, &wording.text)?;
+            let tokens = self.prompt(messages, &wording.text, head)?;
             Ok(AskedPrompt { tokens, answers: wording.answers.clone(), ends: ends.clone() })
         };
         wordings.iter().map(prompt).collect()
     }
 
     /// Returns the tokens of a prompt that ends where the model's answer begins.
-    fn prompt(&self, messages: &[Message], question: &str) -> Result<Vec<TokenId>, AskError> {
+    fn prompt(
+        &self,
+        messages: &[Message],
+        question: &str,
+        head: &mut PromptHead,
+    ) -> Result<Vec<TokenId>, AskError> {
         // Switches of several families.
         let off = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), Value::Bool(false)));
         let mut input = ChatInput { messages: messages.to_vec(), ..ChatInput::default() };
-        add_user_text(&mut input, question);
-        let spellings = Spellings::replace(&mut input.messages, self.tokenizer.vocabulary());
+        let mut question = vec![Message::new("user", question)];
+        let spellings = Spellings::replace(&mut input.messages, &mut question, self.tokenizer.vocabulary());
+        let [question] = &question[..] else { return Ok(Vec::new()) };
+        add_user_text(&mut input, &spellings.begun(question.text()));
         let input = self.format.input(&input.messages, &[], Map::from_iter(off));
         let mut text = render(self.template, &input)?;
         if self.format.thoughts(&text) == Thoughts::Begun {
@@ -100,7 +110,19 @@ impl Asker<'_> {
         }
         let open = self.format.content_open(&text);
         text.push_str(&open);
-        Ok(spellings.encode(self.tokenizer, &text)?)
+        Ok(spellings.encode(self.tokenizer, &text, head)?)
+    }
+}
+
+/// Returns the number of prompts of a question.
+pub fn prompt_count(question: &DecisionQuestion, asking: &Asking) -> usize {
+    let options = question.options();
+    match (&question.kind, asking.orders) {
+        (DecisionKind::Choice(_), Orders::One) if asking.independent => options,
+        (DecisionKind::Choice(_), _) if asking.independent => 2 * options,
+        (DecisionKind::Score(_), _) | (_, Orders::One) => 1,
+        (_, Orders::Two) => options.min(2),
+        (_, Orders::Cyclic) => options,
     }
 }
 

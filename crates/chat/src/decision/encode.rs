@@ -14,15 +14,21 @@ pub(super) struct Spellings {
 }
 
 impl Spellings {
-    /// Replaces the spellings of control tokens in all texts of a conversation with marks.
-    pub(super) fn replace(messages: &mut [Message], vocabulary: &Vocabulary) -> Self {
+    /// Replaces the spellings of control tokens in all texts of a conversation and of a question with marks.
+    pub(super) fn replace(
+        messages: &mut [Message],
+        question: &mut [Message],
+        vocabulary: &Vocabulary,
+    ) -> Self {
         let trie = vocabulary.derived(|vocabulary| {
             let is_control = |id: &TokenId| vocabulary.kind(*id) == TokenKind::Control;
             let control = vocabulary.ids().filter(is_control);
             ControlTrie(TokenTrie::new(control.map(|id| (vocabulary.bytes(id), id))))
         });
-        let mut spellings = Self { mark: unused(messages), found: Vec::new() };
-        each_text(messages, &mut |text| spellings.replace_in(text, &trie.0));
+        let mut spellings = Self { mark: unused([&mut *messages, &mut *question]), found: Vec::new() };
+        for messages in [messages, question] {
+            each_text(messages, &mut |text| spellings.replace_in(text, &trie.0));
+        }
         spellings
     }
 
@@ -50,15 +56,47 @@ impl Spellings {
         }
     }
 
+    /// Returns the text of a question with a mark before it.
+    pub(super) fn begun(&self, question: &str) -> String {
+        format!("{0}{QUESTION}{0}{question}", self.mark)
+    }
+
     /// Encodes a rendered conversation. Control tokens that the template wrote become control tokens, and
-    /// the spellings in the conversation's texts become text.
-    pub(super) fn encode(&self, tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, VocabError> {
-        let begins = |bos| prompt.as_bytes().starts_with(tokenizer.vocabulary().bytes(bos));
-        let bos = tokenizer.add_bos() && !tokenizer.bos().is_some_and(begins);
+    /// the spellings in the conversation's texts become text. The question begins with a token of its own,
+    /// so that the text before it has the same tokens for all questions.
+    pub(super) fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        prompt: &str,
+        head: &mut PromptHead,
+    ) -> Result<Vec<TokenId>, VocabError> {
+        let mark = format!("{0}{QUESTION}{0}", self.mark);
+        let (before, question) = prompt.split_once(&mark).unwrap_or((prompt, ""));
+        if head.text != before || head.tokens.is_empty() {
+            let begins = |bos| before.as_bytes().starts_with(tokenizer.vocabulary().bytes(bos));
+            let bos = tokenizer.add_bos() && !tokenizer.bos().is_some_and(begins);
+            let tokens = self.pieces(tokenizer, before, |first| {
+                tokenizer.encode(first, EncodeOptions { special: true, bos })
+            })?;
+            *head = PromptHead { text: before.to_owned(), tokens };
+        }
+        let mut tokens = head.tokens.clone();
+        // A template that writes a message twice would write the mark again.
+        let question = question.replace(&mark, "");
+        tokens.extend(self.pieces(tokenizer, &question, |first| tokenizer.encode_continuation(first))?);
+        Ok(tokens)
+    }
+
+    /// Encodes text with marks. `encode` encodes the text before the first mark.
+    fn pieces(
+        &self,
+        tokenizer: &Tokenizer,
+        text: &str,
+        encode: impl FnOnce(&str) -> Result<Vec<TokenId>, VocabError>,
+    ) -> Result<Vec<TokenId>, VocabError> {
         // The pieces alternate between text of the template and indices.
-        let mut pieces = prompt.split(self.mark);
-        let first = pieces.next().unwrap_or_default();
-        let mut tokens = tokenizer.encode(first, EncodeOptions { special: true, bos })?;
+        let mut pieces = text.split(self.mark);
+        let mut tokens = encode(pieces.next().unwrap_or_default())?;
         while let Some(index) = pieces.next() {
             let spelling = index.parse().ok().and_then(|index: usize| self.found.get(index));
             tokens.extend(tokenizer.encode_fragment(spelling.map_or(index, String::as_str))?);
@@ -68,13 +106,25 @@ impl Spellings {
     }
 }
 
+/// Stands between two marks before a question.
+const QUESTION: &str = "?";
+
+/// Tokens of a prompt before the question. They are encoded once for all questions about a conversation.
+#[derive(Clone, Debug, Default)]
+pub struct PromptHead {
+    text: String,
+    tokens: Vec<TokenId>,
+}
+
 /// The spellings of a vocabulary's control tokens.
 struct ControlTrie(TokenTrie);
 
 /// Returns a private-use character that occurs in no text of a conversation.
-fn unused(messages: &mut [Message]) -> char {
+fn unused(conversations: [&mut [Message]; 2]) -> char {
     let mut used = std::collections::HashSet::new();
-    each_text(messages, &mut |text| used.extend(text.chars().filter(|char| *char >= '\u{e000}')));
+    for messages in conversations {
+        each_text(messages, &mut |text| used.extend(text.chars().filter(|char| *char >= '\u{e000}')));
+    }
     let private =
         ('\u{e000}'..='\u{f8ff}').chain('\u{f0000}'..='\u{ffffd}').chain('\u{100000}'..='\u{10fffd}');
     let mut private = private.filter(|char| !used.contains(char));

@@ -19,8 +19,9 @@ use formwork_lm::TemplateError;
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
-pub use ask::{Asked, AskedPrompt, Asker};
+pub use ask::{Asked, AskedPrompt, Asker, prompt_count};
 pub use combine::{DecisionAnswer, OptionBounds};
+pub use encode::PromptHead;
 
 /// Version of the wording of prompts.
 pub const PROMPT_FORMAT_VERSION: u32 = 1;

@@ -16,13 +16,32 @@ use crate::prefix_cache::PrefixCache;
 use crate::scheduler::piece;
 use crate::{GenerationError, Stats};
 
-/// Maximum number of questions whose sequences are in the model at the same time.
-const ACTIVE: usize = 64;
-/// Maximum number of rows of one pass. Each row is as long as the vocabulary.
-const ROWS: usize = 64;
-/// Maximum number of prefixes whose sequences stay in the model for their children, over all questions.
-/// The sequence of any other prefix is computed again for each of its children.
-const KEPT: usize = 256;
+/// Approximate memory for the keys and values of forks, in bytes.
+const FORKS: usize = 512 << 20;
+/// Number of tokens whose keys and values a fork copies at most, by the back ends of `formwork_model`.
+const COPIED: usize = 64;
+/// Maximum number of tokens that the questions in the model have of their own, unless there is only one.
+const OWN: usize = 4096;
+
+/// Numbers of sequences that a job may have in the model. They change no result.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Maximum number of questions.
+    active: usize,
+    /// Maximum number of rows of one pass. Each row is as long as the vocabulary.
+    rows: usize,
+    /// Maximum number of prefixes whose sequences stay in the model for their children, over all questions.
+    /// The sequence of any other prefix is computed again for each of its children.
+    kept: usize,
+}
+
+impl Room {
+    fn of(model: &dyn LanguageModel) -> Self {
+        let forks = FORKS / model.kv_bytes_per_token().max(1) / COPIED;
+        let each = (forks / 4).clamp(4, 64);
+        Self { active: each, rows: each, kept: each }
+    }
+}
 
 /// A decision request on its way through the model.
 pub(crate) struct DecisionJob {
@@ -175,10 +194,15 @@ impl DecisionJob {
         base: SequenceId,
     ) -> Result<(), GenerationError> {
         // Without forks, each question reads its prompt again for every prefix.
-        let most = if model.can_fork() { ACTIVE } else { 1 };
+        let most = if model.can_fork() { Room::of(model).active } else { 1 };
+        let own = |index: usize| self.request.questions[index].prompt.len() - self.base_len;
+        let mut owned: usize = self.active.iter().map(|question| own(question.index)).sum();
         while self.active.len() < most
+            && let Some(&next) = self.waiting.front()
+            && (self.active.is_empty() || owned + own(next) <= OWN)
             && let Some(index) = self.waiting.pop_front()
         {
+            owned += own(index);
             let search = Search::new(&self.request.questions[index], self.request.limits);
             let sequence = if model.can_fork() {
                 model.fork(base, self.base_len).map_err(GenerationKind::model)?
@@ -194,7 +218,7 @@ impl DecisionJob {
     /// Returns the runs of the next pass, with new sequences for prefixes.
     fn parts(&mut self, model: &mut dyn LanguageModel, room: usize) -> Result<Vec<Part>, GenerationError> {
         let mut parts: Vec<Part> = Vec::new();
-        let (mut left, mut rows) = (room.max(1), ROWS);
+        let (mut left, mut rows) = (room.max(1), Room::of(model).rows);
         let is_alone = !model.can_fork();
         for (active, question) in self.active.iter().enumerate() {
             let prompt = &self.request.questions[question.index].prompt;
@@ -269,6 +293,7 @@ impl DecisionJob {
         let nodes = parts.len() - parts.iter().filter(is_prompt).count();
         *passes = Some(DecisionPass { prompt_tokens, nodes, runs: parts.len(), started });
         self.in_flight.clear();
+        let most_kept = Room::of(model).kept;
         let mut kept: usize = self.active.iter().map(|question| question.kept.len()).sum();
         for (index, part) in parts.iter().enumerate() {
             let question = &mut self.active[part.active];
@@ -281,7 +306,7 @@ impl DecisionJob {
                 }
                 Task::Prefix(prefix) => {
                     question.search.take(logits.row(index), vocabulary);
-                    if model.can_fork() && kept < KEPT && question.search.continues(prefix) {
+                    if model.can_fork() && kept < most_kept && question.search.continues(prefix) {
                         question.kept.insert(prefix, part.sequence);
                         kept += 1;
                     } else {

@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::request::{Fields, Place};
 
 /// Maximum number of token prefixes that a request may allow for a question.
-const MAX_NODES: usize = 65_536;
+const MAX_NODES: usize = 8192;
 
 /// Settings of a request for decisions.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -69,9 +69,7 @@ pub(super) fn read(at: Place) -> Result<DecisionSettings, RequestError> {
             .read("confidence", |at| at.one_of(confidences, "published, entropy and max"))?
             .unwrap_or_default(),
         tolerance: fields.read("tolerance", |at| at.double(0.0..=1.0, "0..=1"))?,
-        max_nodes: fields
-            .read("max_nodes", |at| at.integer(0, "0..=65536"))?
-            .map(|nodes| (nodes as usize).min(MAX_NODES)),
+        max_nodes: fields.read("max_nodes", |at| at.up_to(MAX_NODES, "0..=8192"))?,
         strict: fields.read("strict", Place::bool)?.unwrap_or(false),
         return_prompt_token_ids: fields.read("return_prompt_token_ids", Place::bool)?.unwrap_or(false),
     };

@@ -267,6 +267,15 @@ impl Place {
         u32::try_from(given).map_err(|_| self.error(Problem::Range { given: given.to_string(), range }))
     }
 
+    /// Parses an integer from 0 to `limit`. `range` describes these integers for the error message.
+    pub(crate) fn up_to(&self, limit: usize, range: &'static str) -> Result<usize, RequestError> {
+        let given = self.integer(0, range)?;
+        match usize::try_from(given) {
+            Ok(given) if given <= limit => Ok(given),
+            _ => Err(self.error(Problem::Range { given: given.to_string(), range })),
+        }
+    }
+
     /// Parses an integer from 1 to `limit`. `range` describes these integers for the error message.
     pub(crate) fn at_most(&self, limit: usize, range: &'static str) -> Result<usize, RequestError> {
         let given = self.integer(1, range)?;

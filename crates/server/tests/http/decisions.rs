@@ -103,7 +103,8 @@ async fn the_wording_of_prompts_is_fixed() {
         let body = json!({ "input": "S", "questions": [question], "formwork": settings });
         let answer = decide(&app, &body).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
-        prompts.push(template.last.lock().unwrap().clone());
+        // A mark stands before the question while the template renders.
+        prompts.push(template.last.lock().unwrap().replace("\u{e000}?\u{e000}", ""));
     }
     let head = "enable_thinking=false\nthinking=false\nuser: S\n\n";
     let expected = [
@@ -187,6 +188,17 @@ async fn faults_name_their_place() {
             json!({ "input": "S", "questions": [choice(values(27))], "formwork": { "answers": "label" } }),
             "questions[0]",
             "27 options exceed the limit of 26",
+        ),
+        (
+            json!({ "input": "S", "questions": (0..20).map(|_| choice(values(255))).collect::<Value>(),
+                "formwork": { "orders": "cyclic" } }),
+            "questions",
+            "5100 prompts exceed the limit of 4096",
+        ),
+        (
+            json!({ "input": "S", "questions": [predicate], "formwork": { "max_nodes": 8193 } }),
+            "formwork.max_nodes",
+            "expected 0..=8192",
         ),
         (
             json!({ "input": "S", "questions": [three_questions()[1]], "formwork": { "answers": "text" } }),
