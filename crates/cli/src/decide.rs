@@ -32,7 +32,8 @@ pub(crate) struct DecideArgs {
     pub(crate) questions: Option<PathBuf>,
 
     /// JSON Lines file with one state per line: an object with `state`, and `id` and `questions` if needed.
-    /// Prints one JSON line for each.
+    /// Prints one JSON line for each, with `error` for one that cannot be decided. Exit code 1: there were
+    /// such lines.
     #[arg(long, value_name = "FILE")]
     pub(crate) jsonl: Option<PathBuf>,
 
@@ -169,7 +170,7 @@ fn lines(args: &DecideArgs, file: &Path, questions: Option<&Value>, settings: &V
         None => Box::new(std::io::stdout().lock()),
     };
     let decider = Decider::new(&args.model)?;
-    let mut count = 0;
+    let (mut count, mut is_whole) = (0, true);
     for (number, line) in BufReader::new(input).lines().enumerate() {
         let line = line.with_context(|| file.display().to_string())?;
         if line.trim().is_empty() {
@@ -185,7 +186,11 @@ fn lines(args: &DecideArgs, file: &Path, questions: Option<&Value>, settings: &V
         let questions = given.get("questions").or(questions);
         let questions =
             questions.with_context(|| format!("{}: no `questions`, and no --questions", place()))?;
-        let mut answers = decider.decide(state, questions, settings).with_context(place)?;
+        let answers = decider.decide(state, questions, settings);
+        let mut answers = answers.unwrap_or_else(|error| {
+            is_whole = false;
+            json!({ "error": format!("{error:#}") })
+        });
         if let Value::Object(answers) = &mut answers {
             answers.shift_insert(0, "id".to_owned(), id);
         }
@@ -197,18 +202,18 @@ fn lines(args: &DecideArgs, file: &Path, questions: Option<&Value>, settings: &V
     if count > 0 {
         eprintln!();
     }
-    Ok(true)
+    Ok(is_whole)
 }
 
 /// Returns the ids of the complete lines of an output file, and cuts off an incomplete last line.
 fn finished(path: &Path) -> Result<HashSet<String>> {
-    let mut text = String::new();
+    let mut text = Vec::new();
     match File::open(path) {
-        Ok(mut file) => file.read_to_string(&mut text).with_context(|| path.display().to_string())?,
+        Ok(mut file) => file.read_to_end(&mut text).with_context(|| path.display().to_string())?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(HashSet::new()),
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    let complete = text.rfind('\n').map_or(0, |end| end + 1);
+    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     if complete < text.len() {
         OpenOptions::new().write(true).open(path)?.set_len(complete as u64)?;
     }
@@ -218,7 +223,8 @@ fn finished(path: &Path) -> Result<HashSet<String>> {
         let id = line.get("id").with_context(|| format!("{}: no `id`", place()))?;
         Ok(id.to_string())
     };
-    text[..complete].lines().enumerate().map(id).collect()
+    let text = std::str::from_utf8(&text[..complete]).with_context(|| path.display().to_string())?;
+    text.lines().enumerate().map(id).collect()
 }
 
 fn read_json(path: &Path) -> Result<Value> {

@@ -68,7 +68,7 @@ pub struct Engine {
     /// Sequences in the order of their admission.
     pub(crate) running: Vec<Sequence>,
     pub(crate) embeddings: VecDeque<Embedding>,
-    /// Requests for decisions. They take turns, a pass each.
+    /// Requests for decisions. The first two take turns, a pass each.
     pub(crate) decisions: VecDeque<DecisionJob>,
     pub(crate) cache: PrefixCache,
     pub(crate) drafter: Option<Drafter>,

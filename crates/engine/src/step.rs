@@ -496,7 +496,7 @@ impl Engine {
         texts
     }
 
-    /// Computes a pass of the next request for decisions, which then goes behind the others.
+    /// Computes a pass of the next request for decisions, which then lets the other one take its turn.
     pub(crate) fn step_decision(&mut self, rests: bool) {
         if rests {
             return;
@@ -513,7 +513,11 @@ impl Engine {
             self.stats().decision_nodes += nodes as u64;
         }
         match done {
-            Ok(false) => self.decisions.push_back(job),
+            Ok(false) => {
+                // Two requests take turns. The others have no sequences yet.
+                let place = self.decisions.len().min(1);
+                self.decisions.insert(place, job);
+            }
             done => self.end_decision(job, done.map(drop)),
         }
     }

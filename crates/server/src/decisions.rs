@@ -26,6 +26,11 @@ use crate::prepare::message;
 /// Maximum number of prompts of a request. Every order of a question's options is a prompt.
 const MAX_PROMPTS: usize = 4096;
 
+/// Maximum number of tokens of all prompts of a request together.
+const MAX_TOKENS: usize = 1 << 25;
+/// The same for a request that wants the tokens back.
+const MAX_RETURNED: usize = 1 << 20;
+
 /// Names under which clients of System One expect a model.
 const SYSTEM_ONE_MODELS: &str = "jev-";
 
@@ -125,6 +130,8 @@ impl Measurements {
 struct Submitted {
     model: String,
     asked: Vec<Asked>,
+    /// Number of tokens of each prompt.
+    lengths: Vec<usize>,
     prompts: Decision,
     /// The same prompts without the conversation, if they calibrate the others.
     content_free: Option<Decision>,
@@ -138,7 +145,7 @@ impl Submitted {
         questions: &[NamedQuestion],
         settings: &DecisionSettings,
     ) -> Result<Measurements, ApiError> {
-        let Self { model, asked, prompts, content_free, limits } = self;
+        let Self { model, asked, lengths, prompts, content_free, limits } = self;
         let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
         let (mut read, mut cached) = (prompt_tokens, cached_tokens);
         let mut empty = Vec::new();
@@ -147,6 +154,7 @@ impl Submitted {
             (read, cached) = (read + decided.prompt_tokens, cached + decided.cached_tokens);
             empty = decided.enclosures;
         }
+        let mut lengths = lengths.into_iter();
         let (mut enclosures, mut empty) = (enclosures.iter().map(bounds), empty.iter().map(bounds));
         let detail = |(asked, named): (&Asked, &NamedQuestion)| {
             let own: Vec<OptionBounds> = enclosures.by_ref().take(asked.prompts.len()).collect();
@@ -158,8 +166,10 @@ impl Submitted {
                 let (error, tolerance) = (answer.error, limits.tolerance);
                 return Err(Kind::Inexact { param: named.place.clone(), error, tolerance }.into());
             }
-            let tokens = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
-            Ok(AnswerDetails { answer, prompts: asked.prompts.iter().map(tokens).collect() })
+            let ids = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
+            let prompt_tokens = lengths.by_ref().take(asked.prompts.len()).sum();
+            let ids = settings.return_prompt_token_ids.then(|| asked.prompts.iter().map(ids).collect());
+            Ok(AnswerDetails { answer, prompt_tokens, prompt_token_ids: ids })
         };
         let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, ApiError>>()?;
         Ok(Measurements { model, details, read, cached, limits })
@@ -168,7 +178,8 @@ impl Submitted {
 
 fn bounds(enclosure: &Enclosure) -> OptionBounds {
     let Enclosure { ln_lower, ln_upper, error, .. } = enclosure.clone();
-    OptionBounds { ln_lower, ln_upper, error }
+    let is_exact = error == 0.0 && ln_lower == ln_upper;
+    OptionBounds { ln_lower, ln_upper, is_exact }
 }
 
 /// The questions of a request on their way to the engine.
@@ -191,6 +202,7 @@ impl Questions {
         let limits = SearchLimits {
             tolerance: settings.tolerance.unwrap_or(default.tolerance),
             nodes: settings.max_nodes.unwrap_or(default.nodes),
+            every_option: settings.asking.calibration.content_free,
         };
         Self {
             messages: messages.iter().map(message).collect(),
@@ -212,26 +224,45 @@ impl Questions {
         };
         let asking = &self.settings.asking;
         let given: usize = self.named.iter().map(|named| prompt_count(&named.question, asking)).sum();
+        let given = if asking.calibration.content_free { 2 * given } else { given };
         if given > MAX_PROMPTS {
             return Err(Kind::TooManyPrompts { given, limit: MAX_PROMPTS }.into());
         }
         let mut head = PromptHead::default();
         let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
-        // Question of each prompt.
-        let mut owners = Vec::new();
+        // Question of each prompt, and the number of its tokens.
+        let (mut owners, mut lengths) = (Vec::new(), Vec::new());
+        let mut total = 0;
         for (index, named) in self.named.iter().enumerate() {
             let of_question = asker.ask(&self.messages, &named.question, asking, &mut head);
-            let of_question =
+            let mut of_question =
                 of_question.map_err(|source| Kind::Asked { param: named.place.clone(), source })?;
-            for (place, prompt) in of_question.prompts.iter().enumerate() {
-                let question = question(prompt);
+            let all = of_question.prompts.iter().chain(&of_question.content_free);
+            total += all.map(|prompt| prompt.tokens.len()).sum::<usize>();
+            let limit = if self.settings.return_prompt_token_ids { MAX_RETURNED } else { MAX_TOKENS };
+            if total > limit {
+                return Err(Kind::TooManyPromptTokens { given: total, limit }.into());
+            }
+            let keeps = self.settings.return_prompt_token_ids;
+            let temperature = of_question.temperature;
+            for place in 0..of_question.prompts.len() {
+                let prompt = &mut of_question.prompts[place];
+                let (given, limit) = (prompt.tokens.len(), engine.context_len());
+                let room = prompt.answers.iter().flatten().map(String::len).max().unwrap_or_default();
+                if given + room > limit {
+                    let param = named.place.clone();
+                    return Err(Kind::QuestionTooLong { param, given, room, limit }.into());
+                }
+                lengths.push(given);
+                let question = question(prompt, temperature, keeps);
                 question.check(engine.tokenizer().vocabulary()).map_err(|error| {
                     option_error(error, named, |option| of_question.option(place, option))
                 })?;
                 prompts.push(question);
                 owners.push(index);
             }
-            content_free.extend(of_question.content_free.iter().map(question));
+            let empty = of_question.content_free.iter_mut();
+            content_free.extend(empty.map(|prompt| question(prompt, temperature, false)));
             asked.push(of_question);
         }
         let submit = |questions: Vec<Question>| {
@@ -247,14 +278,22 @@ impl Questions {
         };
         let prompts = submit(prompts)?;
         let content_free = if content_free.is_empty() { None } else { Some(submit(content_free)?) };
-        Ok(Submitted { model: served.model.id.clone(), asked, prompts, content_free, limits: self.limits })
+        Ok(Submitted {
+            model: served.model.id.clone(),
+            asked,
+            lengths,
+            prompts,
+            content_free,
+            limits: self.limits,
+        })
     }
 }
 
-fn question(prompt: &AskedPrompt) -> Question {
-    let AskedPrompt { tokens, answers, ends } = prompt.clone();
-    let ending = if ends.is_empty() { Ending::Open } else { Ending::Tokens(ends) };
-    Question { prompt: tokens, options: answers, ending }
+/// Returns the question of a prompt. The prompt loses its tokens unless `keeps` is true.
+fn question(prompt: &mut AskedPrompt, temperature: f64, keeps: bool) -> Question {
+    let tokens = if keeps { prompt.tokens.clone() } else { std::mem::take(&mut prompt.tokens) };
+    let ending = if prompt.ends.is_empty() { Ending::Open } else { Ending::Tokens(prompt.ends.clone()) };
+    Question { prompt: tokens, options: prompt.answers.clone(), ending, temperature }
 }
 
 /// Converts the error of an option. `option` returns the option's index in the request.

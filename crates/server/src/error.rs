@@ -110,6 +110,8 @@ pub(crate) enum Kind {
     QuestionTooLong { param: String, given: usize, room: usize, limit: usize },
     #[error("`questions`: {given} prompts exceed the limit of {limit}; ask fewer questions or orders")]
     TooManyPrompts { given: usize, limit: usize },
+    #[error("`questions`: more than {limit} tokens of all prompts together; ask fewer questions or orders")]
+    TooManyPromptTokens { given: usize, limit: usize },
     #[error("`{param}`: the model gives every option the probability 0")]
     NoProbability { param: String },
     #[error(
@@ -255,6 +257,7 @@ impl Kind {
             | Self::Option { .. }
             | Self::NoProbability { .. }
             | Self::TooManyPrompts { .. }
+            | Self::TooManyPromptTokens { .. }
             | Self::Inexact { .. }
             | Self::Refused { .. } => Row::request(StatusCode::BAD_REQUEST, None),
             Self::RefusedText { source, .. } => {
@@ -305,7 +308,7 @@ impl Kind {
             Self::Prompts { param, .. } => Some(param),
             Self::Provider { .. } | Self::ProviderKey { .. } => Some("provider"),
             Self::Dimensions { .. } => Some("dimensions"),
-            Self::TooManyPrompts { .. } => Some("questions"),
+            Self::TooManyPrompts { .. } | Self::TooManyPromptTokens { .. } => Some("questions"),
             Self::TooManyLogprobs { .. } => Some("logprobs"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::RefusedText { param, .. }

@@ -20,6 +20,7 @@ fn question(engine: &EngineHandle, text: &str, options: &[&str]) -> Question {
         prompt: prompt::encode(engine.tokenizer(), text).expect("text"),
         options: options.iter().map(|&option| vec![option.to_owned()]).collect(),
         ending: Ending::Tokens(engine.tokenizer().vocabulary().ends().to_vec()),
+        temperature: 1.0,
     }
 }
 
@@ -42,7 +43,7 @@ fn probabilities_are_the_frequencies_of_samples() {
     let text = asked("Is the sky blue? Answer with yes or no only.");
     // Several spellings are likely, and one is the beginning of another one.
     let options = ["Yes", "Yes.", "No", "No.", "yes"];
-    let limits = SearchLimits { tolerance: 0.0, nodes: 20_000 };
+    let limits = SearchLimits { tolerance: 0.0, nodes: 20_000, ..SearchLimits::default() };
     let question = question(&engine, &text, &options);
     let law = decide(&engine, vec![question.clone()], limits).remove(0);
     let mut counts = [0usize; 5];
@@ -87,7 +88,7 @@ fn bits(enclosure: &Enclosure) -> Vec<u64> {
 
 #[test]
 fn a_question_has_the_same_bits_with_any_threads_and_company() {
-    let limits = SearchLimits { tolerance: 1e-3, nodes: 24 };
+    let limits = SearchLimits { tolerance: 1e-3, nodes: 24, ..SearchLimits::default() };
     for path in model_files() {
         let one =
             EngineOptions { parallel: 1, prefix_cache_bytes: 0, step_tokens: 48, ..EngineOptions::default() };

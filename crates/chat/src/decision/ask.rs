@@ -44,7 +44,8 @@ pub struct Asked {
     orders: Vec<Vec<usize>>,
     options: usize,
     is_independent: bool,
-    temperature: f64,
+    /// Temperature of the answer.
+    pub temperature: f64,
 }
 
 impl Asker<'_> {
@@ -82,9 +83,19 @@ impl Asker<'_> {
         head: &mut PromptHead,
     ) -> Result<Vec<AskedPrompt>, AskError> {
         let ends = if asking.open_end { Vec::new() } else { self.tokenizer.vocabulary().ends().to_vec() };
+        if ends.is_empty() && !asking.open_end {
+            return Err(AskError::NoEnds);
+        }
         let prompt = |wording: &Wording| {
             let tokens = self.prompt(messages, &wording.text, head)?;
-            Ok(AskedPrompt { tokens, answers: wording.answers.clone(), ends: ends.clone() })
+            let mut answers = wording.answers.clone();
+            if self.tokenizer.has_space_prefix() {
+                // Such models write a space before the first word of an answer.
+                for texts in &mut answers {
+                    texts.extend(texts.iter().map(|text| format!(" {text}")).collect::<Vec<_>>());
+                }
+            }
+            Ok(AskedPrompt { tokens, answers, ends: ends.clone() })
         };
         wordings.iter().map(prompt).collect()
     }
@@ -99,6 +110,7 @@ impl Asker<'_> {
         // Switches of several families.
         let off = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), Value::Bool(false)));
         let mut input = ChatInput { messages: messages.to_vec(), ..ChatInput::default() };
+        input.messages.iter_mut().for_each(plain_arguments);
         let mut question = vec![Message::new("user", question)];
         let spellings = Spellings::replace(&mut input.messages, &mut question, self.tokenizer.vocabulary());
         let [question] = &question[..] else { return Ok(Vec::new()) };
@@ -111,6 +123,19 @@ impl Asker<'_> {
         let open = self.format.content_open(&text);
         text.push_str(&open);
         Ok(spellings.encode(self.tokenizer, &text, head)?)
+    }
+}
+
+/// Writes the arguments of calls without escapes, so that the spellings of control tokens in them are seen.
+fn plain_arguments(message: &mut Message) {
+    let Some(Value::Array(calls)) = message.fields.get_mut("tool_calls") else { return };
+    for call in calls {
+        if let Some(Value::String(arguments)) = call.pointer_mut("/function/arguments")
+            && arguments.contains('\\')
+            && let Ok(value) = serde_json::from_str::<Value>(arguments)
+        {
+            *arguments = value.to_string();
+        }
     }
 }
 

@@ -9,8 +9,8 @@ pub struct OptionBounds {
     pub ln_lower: Vec<f64>,
     /// Natural logarithm of the upper bound of each option.
     pub ln_upper: Vec<f64>,
-    /// Maximum difference between the true shares and those by the lower bounds.
-    pub error: f64,
+    /// True if the bounds are equal, because every sequence of tokens was visited.
+    pub is_exact: bool,
 }
 
 /// Probabilities of a question's options.
@@ -24,99 +24,125 @@ pub struct DecisionAnswer {
     pub error: f64,
 }
 
-/// Shares of options at a temperature, with a bound on their error.
-fn shares(bounds: &OptionBounds, temperature: f64) -> Option<(Vec<f64>, f64)> {
-    let OptionBounds { ln_lower, ln_upper, error } = bounds;
-    let is_known = ln_lower.iter().any(|ln| *ln > f64::NEG_INFINITY);
-    let known = if is_known { ln_lower } else { ln_upper };
-    let scale = ln_upper.iter().chain(ln_lower).copied().fold(f64::NEG_INFINITY, f64::max);
-    let weigh =
-        |lns: &[f64]| -> Vec<f64> { lns.iter().map(|ln| ((ln - scale) / temperature).exp()).collect() };
-    let total = sum(weigh(known));
-    // A scale of -inf makes NaN of every weight.
-    if total.is_nan() || total <= 0.0 {
-        return None;
-    }
-    let shares = weigh(known).into_iter().map(|weight| weight / total).collect();
-    #[allow(clippy::float_cmp, reason = "the temperature 1 is exact")]
-    if temperature == 1.0 || *error == 0.0 {
-        return Some((shares, *error));
-    }
-    let (lower, upper) = (weigh(ln_lower), weigh(ln_upper));
-    let (all_lower, all_upper) = (sum(lower.clone()), sum(upper.clone()));
-    let widths = lower.iter().zip(&upper).map(|(&low, &high)| {
-        let least = if low > 0.0 { low / (low + (all_upper - high).max(0.0)) } else { 0.0 };
-        let others = (all_lower - low).max(0.0);
-        let most = if high + others > 0.0 { high / (high + others) } else { 0.0 };
-        (most - least).max(0.0)
-    });
-    Some((shares, widths.fold(0.0, f64::max)))
+/// A number with bounds.
+#[derive(Clone, Copy, Debug)]
+struct Bounded {
+    low: f64,
+    value: f64,
+    high: f64,
 }
 
-/// Returns the mean of the shares over prompts. `orders` has the options of each prompt.
+/// Returns numbers in proportion to `parts` whose sum is 1. Returns `None` if all are 0.
+fn normalised(parts: &[Bounded]) -> Option<Vec<Bounded>> {
+    let total = |of: fn(&Bounded) -> f64| sum(parts.iter().map(of).collect());
+    let (low, value, high) = (total(|part| part.low), total(|part| part.value), total(|part| part.high));
+    if value.is_nan() || value <= 0.0 {
+        return None;
+    }
+    let share = |part: &Bounded| {
+        let (others_low, others_high) = ((low - part.low).max(0.0), (high - part.high).max(0.0));
+        Bounded {
+            low: if part.low > 0.0 { part.low / (part.low + others_high) } else { 0.0 },
+            value: part.value / value,
+            high: if part.high + others_low > 0.0 { part.high / (part.high + others_low) } else { 0.0 },
+        }
+    };
+    Some(parts.iter().map(share).collect())
+}
+
+/// Returns the share of each option of a prompt.
+fn shares(bounds: &OptionBounds) -> Option<Vec<Bounded>> {
+    let OptionBounds { ln_lower, ln_upper, .. } = bounds;
+    let largest = |lns: &[f64]| lns.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let is_known = ln_lower.iter().any(|ln| *ln > f64::NEG_INFINITY);
+    let known = if is_known { ln_lower } else { ln_upper };
+    let (scale, upper) = (largest(known), largest(ln_upper));
+    if upper == f64::INFINITY {
+        // Nothing is known of an option, so that every share may be anything.
+        let values: Vec<f64> = known.iter().map(|ln| (ln - scale).exp()).collect();
+        let total = sum(values.clone());
+        return Some(
+            values.iter().map(|value| Bounded { low: 0.0, value: value / total, high: 1.0 }).collect(),
+        );
+    }
+    let values = known.iter().map(|ln| Bounded { low: 0.0, value: (ln - scale).exp(), high: 0.0 });
+    let values = normalised(&values.collect::<Vec<_>>())?;
+    let part = |(&low, &high): (&f64, &f64)| Bounded {
+        low: (low - upper).exp(),
+        value: (high - upper).exp(),
+        high: (high - upper).exp(),
+    };
+    let bounds = normalised(&ln_lower.iter().zip(ln_upper).map(part).collect::<Vec<_>>())?;
+    Some(bounds.iter().zip(values).map(|(bounds, value)| Bounded { value: value.value, ..*bounds }).collect())
+}
+
+/// Returns the answer whose probabilities are proportional to `parts` at a temperature.
+fn answer(parts: &[Bounded], temperature: f64, is_exact: bool) -> Option<DecisionAnswer> {
+    let power = |number: f64| number.powf(1.0 / temperature);
+    let tempered = parts.iter().map(|part| Bounded {
+        low: power(part.low),
+        value: power(part.value),
+        high: power(part.high),
+    });
+    let shares = normalised(&tempered.collect::<Vec<_>>())?;
+    let widths = shares.iter().map(|share| (share.high - share.value).max(share.value - share.low).max(0.0));
+    let error = if is_exact { 0.0 } else { widths.fold(0.0, f64::max).min(1.0) };
+    Some(DecisionAnswer { probabilities: shares.iter().map(|share| share.value).collect(), mass: 0.0, error })
+}
+
+/// Returns the mean of the shares over prompts, at a temperature. `orders` has the options of each prompt.
 pub(super) fn combine(
     bounds: &[OptionBounds],
     orders: &[Vec<usize>],
     temperature: f64,
 ) -> Option<DecisionAnswer> {
     let mut by_option = vec![Vec::new(); orders.first()?.len()];
-    let mut errors = Vec::new();
     for (bounds, order) in bounds.iter().zip(orders) {
-        let (shares, error) = shares(bounds, temperature)?;
-        for (&option, share) in order.iter().zip(shares) {
+        for (&option, share) in order.iter().zip(shares(bounds)?) {
             by_option[option].push(share);
         }
-        errors.push(error);
     }
-    let probabilities = by_option.into_iter().map(mean).collect();
-    Some(DecisionAnswer { probabilities, mass: 0.0, error: mean(errors).min(1.0) })
+    let means: Vec<Bounded> = by_option.iter().map(|shares| mean_of(shares)).collect();
+    answer(&means, temperature, bounds.iter().all(|bounds| bounds.is_exact))
 }
 
-/// Returns the shares of the options by the probability that each is right by itself. Each option has the
-/// same number of prompts, whose first answer is yes in the first prompt and no in the second one.
+/// Returns the shares of the options by the probability that each is right by itself, at a temperature.
+/// Each option has the same number of prompts, whose first answer is yes in the first prompt and no in the
+/// second one.
 pub(super) fn combine_independent(
     bounds: &[OptionBounds],
     options: usize,
     temperature: f64,
 ) -> Option<DecisionAnswer> {
     let prompts = bounds.len() / options.max(1);
-    let (mut rights, mut errors) = (Vec::new(), Vec::new());
-    for prompts in bounds.chunks(prompts.max(1)) {
-        let (mut right, mut error) = (Vec::new(), Vec::new());
-        for (place, bounds) in prompts.iter().enumerate() {
-            let (shares, width) = shares(bounds, temperature)?;
-            right.push(shares[place % 2]);
-            error.push(width);
-        }
-        rights.push(mean(right));
-        errors.push(mean(error));
-    }
-    let total = sum(rights.clone());
-    if total.is_nan() || total <= 0.0 {
-        return None;
-    }
-    let probabilities: Vec<f64> = rights.iter().map(|right| right / total).collect();
-    // The derivative of r / Σr is at most 1 / Σr in each of the terms.
-    let error = (sum(errors) / total).min(1.0);
-    Some(DecisionAnswer { probabilities, mass: 0.0, error })
+    let right = |prompts: &[OptionBounds]| {
+        let shares = prompts.iter().enumerate().map(|(place, bounds)| Some(shares(bounds)?[place % 2]));
+        Some(mean_of(&shares.collect::<Option<Vec<_>>>()?))
+    };
+    let rights = bounds.chunks(prompts.max(1)).map(right).collect::<Option<Vec<_>>>()?;
+    answer(&rights, temperature, bounds.iter().all(|bounds| bounds.is_exact))
 }
 
-/// Divides the probabilities of options by those of the same prompt without content.
+/// Divides the probabilities of options by those of the same prompt without content. An option that is
+/// impossible there is not divided.
 pub(super) fn divide(asked: &OptionBounds, empty: &OptionBounds) -> OptionBounds {
-    let quotient = |ln: f64, by: f64| if by > f64::NEG_INFINITY { ln - by } else { ln };
-    let all = |lns: &[f64], by: &[f64]| lns.iter().zip(by).map(|(&ln, &by)| quotient(ln, by)).collect();
-    let mut divided = OptionBounds {
-        ln_lower: all(&asked.ln_lower, &empty.ln_upper),
-        ln_upper: all(&asked.ln_upper, &empty.ln_lower),
-        error: 0.0,
+    let options = 0..asked.ln_lower.len();
+    let is_impossible = |option: usize| empty.ln_upper[option] == f64::NEG_INFINITY;
+    let lower = |option: usize| {
+        let by = if is_impossible(option) { 0.0 } else { empty.ln_upper[option] };
+        asked.ln_lower[option] - by
     };
-    let is_exact = asked.error == 0.0 && empty.error == 0.0;
-    if !is_exact {
-        // The width at another temperature than 1 is that of the bounds.
-        divided.error = 1.0;
-        divided.error = shares(&divided, 1.0 + f64::EPSILON).map_or(1.0, |(_, error)| error);
+    let upper = |option: usize| match empty.ln_lower[option] {
+        _ if is_impossible(option) || asked.ln_upper[option] == f64::NEG_INFINITY => asked.ln_upper[option],
+        // No sequence of tokens was visited, so that the quotient has no bound.
+        f64::NEG_INFINITY => f64::INFINITY,
+        by => asked.ln_upper[option] - by,
+    };
+    OptionBounds {
+        ln_lower: options.clone().map(lower).collect(),
+        ln_upper: options.map(upper).collect(),
+        is_exact: asked.is_exact && empty.is_exact,
     }
-    divided
 }
 
 impl DecisionAnswer {
@@ -190,6 +216,11 @@ fn sum(mut numbers: Vec<f64>) -> f64 {
     numbers.into_iter().sum()
 }
 
+fn mean_of(numbers: &[Bounded]) -> Bounded {
+    let of = |part: fn(&Bounded) -> f64| mean(numbers.iter().map(part).collect());
+    Bounded { low: of(|number| number.low), value: of(|number| number.value), high: of(|number| number.high) }
+}
+
 fn mean(numbers: Vec<f64>) -> f64 {
     let count = numbers.len() as f64;
     sum(numbers) / count
@@ -199,7 +230,7 @@ fn mean(numbers: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    fn answer(probabilities: &[f64]) -> DecisionAnswer {
+    fn of(probabilities: &[f64]) -> DecisionAnswer {
         DecisionAnswer { probabilities: probabilities.to_vec(), mass: 1.0, error: 0.0 }
     }
 
@@ -209,26 +240,26 @@ mod tests {
 
     #[test]
     fn confidence_has_the_values_of_published_examples() {
-        assert!(is_close(answer(&[0.88, 0.12, 0.0]).choice_confidence(), 0.82));
-        assert!(is_close(answer(&[0.0, 0.95, 0.05]).score_confidence(), 0.925));
+        assert!(is_close(of(&[0.88, 0.12, 0.0]).choice_confidence(), 0.82));
+        assert!(is_close(of(&[0.0, 0.95, 0.05]).score_confidence(), 0.925));
         for count in 1..6 {
-            let equal = answer(&vec![1.0 / count as f64; count]);
+            let equal = of(&vec![1.0 / count as f64; count]);
             let expected = if count == 1 { 1.0 } else { 0.0 };
             assert!(is_close(equal.choice_confidence(), expected));
             assert!(is_close(equal.entropy_confidence(), expected));
         }
-        let sure = answer(&[0.0, 1.0]);
+        let sure = of(&[0.0, 1.0]);
         assert_eq!(
             (sure.choice_confidence(), sure.score_confidence(), sure.entropy_confidence()),
             (1.0, 1.0, 1.0)
         );
-        assert_eq!(answer(&[0.5, 0.5]).best(), 0);
-        assert!(is_close(answer(&[0.25, 0.25, 0.5]).score(), 1.25));
+        assert_eq!(of(&[0.5, 0.5]).best(), 0);
+        assert!(is_close(of(&[0.25, 0.25, 0.5]).score(), 1.25));
     }
 
     fn exact(probabilities: &[f64]) -> OptionBounds {
         let lns: Vec<f64> = probabilities.iter().map(|probability| probability.ln()).collect();
-        OptionBounds { ln_lower: lns.clone(), ln_upper: lns, error: 0.0 }
+        OptionBounds { ln_lower: lns.clone(), ln_upper: lns, is_exact: true }
     }
 
     #[test]
@@ -254,17 +285,40 @@ mod tests {
         let bounds = OptionBounds {
             ln_lower: vec![0.30f64.ln(), 0.10f64.ln()],
             ln_upper: vec![0.32f64.ln(), 0.12f64.ln()],
-            error: 0.06,
+            is_exact: false,
         };
         for temperature in [0.5, 1.0, 3.0] {
-            let (known, error) = shares(&bounds, temperature).unwrap();
+            let known = combine(std::slice::from_ref(&bounds), &[vec![0, 1]], temperature).unwrap();
             for (first, second) in [(0.30, 0.12), (0.32, 0.10), (0.31, 0.11)] {
                 let [first, second] = [first, second].map(|p: f64| p.powf(1.0 / temperature));
-                assert!((first / (first + second) - known[0]).abs() <= error + 1e-9);
+                assert!((first / (first + second) - known.probabilities[0]).abs() <= known.error + 1e-12);
             }
         }
         let divided = divide(&bounds, &exact(&[0.5, 0.1]));
-        let (known, error) = shares(&divided, 1.0).unwrap();
-        assert!((0.31 / 0.5 / (0.31 / 0.5 + 0.11 / 0.1) - known[0]).abs() <= error);
+        let known = combine(&[divided], &[vec![0, 1]], 1.0).unwrap();
+        let true_share = 0.31 / 0.5 / (0.31 / 0.5 + 0.11 / 0.1);
+        assert!((true_share - known.probabilities[0]).abs() <= known.error);
+    }
+
+    #[test]
+    fn a_prior_that_was_not_visited_leaves_everything_open() {
+        let empty = OptionBounds {
+            ln_lower: vec![0.0, f64::NEG_INFINITY],
+            ln_upper: vec![0.0, 3e-5f64.ln()],
+            is_exact: false,
+        };
+        let known = combine(&[divide(&exact(&[0.2, 0.8]), &empty)], &[vec![0, 1]], 1.0).unwrap();
+        assert!(known.error > 0.7, "{known:?}");
+    }
+
+    #[test]
+    fn tiny_lower_bounds_do_not_make_an_answer_impossible() {
+        let bounds = OptionBounds {
+            ln_lower: vec![-9.0, f64::NEG_INFINITY],
+            ln_upper: vec![-1.0, -1.0],
+            is_exact: false,
+        };
+        let known = combine(&[bounds], &[vec![0, 1]], 0.01).unwrap();
+        assert!(is_close(known.probabilities[0], 1.0) && known.error > 0.99);
     }
 }

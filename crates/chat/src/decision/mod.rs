@@ -166,6 +166,9 @@ pub enum AskError {
     /// The prompt ends inside thoughts.
     #[error("the chat template of this model always begins thoughts, so its answer cannot be a decision")]
     Thinks,
+    /// The vocabulary has no token that ends an answer.
+    #[error("the vocabulary has no end-of-sequence token; answers may only be asked with an open end")]
+    NoEnds,
     /// A choice has too many options for letters.
     #[error("{given} options exceed the limit of {MAX_LABELS} for answers by label")]
     TooManyLabels {

@@ -11,7 +11,7 @@ pub struct Enclosure {
     pub ln_lower: Vec<f64>,
     /// Natural logarithm of the upper bound of each option.
     pub ln_upper: Vec<f64>,
-    /// Largest width of the bounds on an option's share of the total. 0 if every sequence was visited.
+    /// Largest width of the bounds on an option's share of the total, at the temperature of the search. 0 if every sequence was visited.
     pub error: f64,
     /// Number of token prefixes that the model read after the prompt.
     pub nodes: usize,

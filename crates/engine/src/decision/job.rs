@@ -23,6 +23,9 @@ const COPIED: usize = 64;
 /// Maximum number of tokens that the questions in the model have of their own, unless there is only one.
 const OWN: usize = 4096;
 
+/// Maximum number of prefixes for a question if the model cannot fork.
+const UNFORKED: usize = 32;
+
 /// Numbers of sequences that a job may have in the model. They change no result.
 #[derive(Clone, Copy)]
 struct Room {
@@ -203,7 +206,12 @@ impl DecisionJob {
             && let Some(index) = self.waiting.pop_front()
         {
             owned += own(index);
-            let search = Search::new(&self.request.questions[index], self.request.limits);
+            let mut limits = self.request.limits;
+            if !model.can_fork() {
+                // Every prefix reads the whole prompt again.
+                limits.nodes = limits.nodes.min(UNFORKED);
+            }
+            let search = Search::new(&self.request.questions[index], limits);
             let sequence = if model.can_fork() {
                 model.fork(base, self.base_len).map_err(GenerationKind::model)?
             } else {

@@ -41,6 +41,9 @@ pub struct Question {
     pub options: Vec<Vec<String>>,
     /// Event that a text stands for.
     pub ending: Ending,
+    /// Temperature of the shares to which the tolerance of the search applies. It divides the logarithms of
+    /// the options' probabilities, and changes no bound in the result.
+    pub temperature: f64,
 }
 
 /// Event that a text of a [`Question`] stands for.
@@ -57,13 +60,15 @@ pub enum Ending {
 pub struct SearchLimits {
     /// The search ends if no option's share can differ by more than this.
     pub tolerance: f64,
+    /// True to visit every option before the search ends.
+    pub every_option: bool,
     /// Maximum number of token prefixes that the model reads for a question after its prompt.
     pub nodes: usize,
 }
 
 impl Default for SearchLimits {
     fn default() -> Self {
-        Self { tolerance: 1e-4, nodes: 1024 }
+        Self { tolerance: 1e-4, every_option: false, nodes: 1024 }
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Search {
     options: Vec<u32>,
     ending: Ending,
     limits: SearchLimits,
+    temperature: f64,
     steps: StepCache,
     /// All prefixes seen so far. A parent precedes its children.
     prefixes: Vec<Prefix>,
@@ -90,6 +91,7 @@ impl Search {
             options,
             ending: question.ending.clone(),
             limits,
+            temperature: question.temperature,
             steps: StepCache::default(),
             prefixes: vec![root],
             frontier: BinaryHeap::new(),
@@ -170,7 +172,10 @@ impl Search {
     fn choose_round(&mut self) {
         self.narrow();
         let left = self.limits.nodes.saturating_sub(self.read);
-        if self.shares.width() <= self.limits.tolerance || left == 0 || self.frontier.is_empty() {
+        let is_visited = |ln: &f64| *ln > f64::NEG_INFINITY;
+        let has_all = !self.limits.every_option || self.ln_lower.iter().all(is_visited);
+        let is_close = self.shares.width() <= self.limits.tolerance && has_all;
+        if is_close || left == 0 || self.frontier.is_empty() {
             self.is_done = true;
             return;
         }
@@ -195,7 +200,9 @@ impl Search {
             return;
         }
         let (scale, upper) = self.upper();
-        let lower: Vec<f64> = self.ln_lower.iter().map(|ln| (ln - scale).exp()).collect();
+        let temper = |probability: f64| probability.powf(1.0 / self.temperature);
+        let lower: Vec<f64> = self.ln_lower.iter().map(|ln| temper((ln - scale).exp())).collect();
+        let upper: Vec<f64> = upper.into_iter().map(temper).collect();
         self.shares.narrow(&lower, &upper);
     }
 

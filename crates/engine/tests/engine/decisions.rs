@@ -77,11 +77,16 @@ fn question(prompt: &[u32], options: &[&[&str]], ending: Ending) -> Question {
         prompt: prompt.iter().copied().map(TokenId).collect(),
         options: options.iter().map(texts).collect(),
         ending,
+        temperature: 1.0,
     }
 }
 
 fn request(questions: Vec<Question>, tolerance: f64, nodes: usize) -> DecisionRequest {
-    DecisionRequest { questions, limits: SearchLimits { tolerance, nodes }, deadline: None }
+    DecisionRequest {
+        questions,
+        limits: SearchLimits { tolerance, nodes, ..SearchLimits::default() },
+        deadline: None,
+    }
 }
 
 fn decide(engine: &EngineHandle, request: DecisionRequest) -> Decided {
@@ -136,11 +141,13 @@ fn all_texts_together_have_probability_one() {
         prompt: vec![TokenId(4)],
         options: ended.iter().map(|texts| texts.to_vec()).collect(),
         ending: Ending::Tokens((8..11).map(TokenId).collect()),
+        temperature: 1.0,
     };
     let short = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
     let longer = texts.iter().filter(|text| text.chars().count() == 4);
     let longer = longer.flat_map(|text| letters.map(|letter| vec![format!("{text}{letter}")])).collect();
-    let asked = Question { prompt: vec![TokenId(4)], options: longer, ending: Ending::Open };
+    let asked =
+        Question { prompt: vec![TokenId(4)], options: longer, ending: Ending::Open, temperature: 1.0 };
     let long = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
     let none: f64 = probabilities(&[TokenId(4)])[8..11].iter().sum();
     assert_close(short + long + none, 1.0);
@@ -169,7 +176,14 @@ fn the_enclosure_holds_at_every_limit() {
         }
     }
     assert_eq!(before.to_bits(), 0);
+    let hot = Question { temperature: 8.0, ..asked() };
+    let hot = decide(&engine, request(vec![hot], 0.01, usize::MAX)).enclosures.remove(0);
+    let every = SearchLimits { tolerance: 1.0, every_option: true, ..SearchLimits::default() };
+    let every = DecisionRequest { questions: vec![asked()], limits: every, deadline: None };
+    let every = decide(&engine, every).enclosures.remove(0);
+    assert!(every.nodes < exact.nodes && every.ln_lower.iter().all(|ln| ln.is_finite()));
     let loose = decide(&engine, request(vec![asked()], 0.01, usize::MAX)).enclosures.remove(0);
+    assert!(hot.error <= 0.01 && hot.nodes != loose.nodes);
     assert!(loose.error <= 0.01 && loose.nodes < exact.nodes);
 }
 
@@ -187,7 +201,7 @@ fn shared_question(index: usize) -> Question {
     let options = ["true", "false", "maybe", "true]]"];
     let options = options[..2 + index % 3].iter().map(|&option| vec![option.to_owned()]).collect();
     let ending = if index.is_multiple_of(3) { Ending::Open } else { Ending::Tokens(vec![fixture::END]) };
-    Question { prompt, options, ending }
+    Question { prompt, options, ending, temperature: 1.0 }
 }
 
 #[test]
@@ -196,7 +210,7 @@ fn a_question_has_the_same_bits_alone_and_among_others() {
         let model = ScriptedModel::new(fixture::VOCABULARY, 1024, babble);
         Engine::start(Box::new(model), fixture::tokenizer(), options)
     };
-    let limits = SearchLimits { tolerance: 1e-9, nodes: 40 };
+    let limits = SearchLimits { tolerance: 1e-9, nodes: 40, ..SearchLimits::default() };
     let all: Vec<Question> = (0..150).map(shared_question).collect();
     let ask = |engine: &EngineHandle, questions: Vec<Question>| {
         decide(engine, DecisionRequest { questions, limits, deadline: None })
@@ -230,7 +244,7 @@ fn a_cancelled_or_finished_request_leaves_no_sequence() {
     let shared = Shared::new(ScriptedModel::new(fixture::VOCABULARY, 4096, babble));
     let options = EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() };
     let engine = Engine::start(Box::new(shared.clone()), fixture::tokenizer(), options);
-    let limits = SearchLimits { tolerance: 0.0, nodes: 100 };
+    let limits = SearchLimits { tolerance: 0.0, nodes: 100, ..SearchLimits::default() };
     let questions: Vec<Question> = (0..400).map(shared_question).collect();
     let request = DecisionRequest { questions, limits, deadline: None };
     engine.decide(request.clone()).unwrap().blocking_result().unwrap();

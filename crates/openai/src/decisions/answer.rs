@@ -115,8 +115,10 @@ pub struct Measured {
 pub struct AnswerDetails {
     /// Probabilities, mass and error.
     pub answer: DecisionAnswer,
-    /// Tokens of all prompts of the question.
-    pub prompts: Vec<Vec<u32>>,
+    /// Number of tokens of all prompts of the question.
+    pub prompt_tokens: usize,
+    /// Tokens of the prompts, if the request asks for them.
+    pub prompt_token_ids: Option<Vec<Vec<u32>>>,
 }
 
 /// Token counts of a request for decisions.
@@ -171,6 +173,8 @@ pub struct DecisionsSettings {
     pub tolerance: f64,
     /// Maximum number of token prefixes for a prompt.
     pub max_nodes: usize,
+    /// True if a larger error refuses the request.
+    pub strict: bool,
 }
 
 impl DecisionsUsage {
@@ -239,6 +243,7 @@ impl DecisionsSettings {
             calibration: calibrated,
             tolerance,
             max_nodes,
+            strict: settings.strict,
         }
     }
 }
@@ -253,13 +258,13 @@ impl From<&OptionValue> for OptionJson {
 }
 
 impl Measured {
-    pub(super) fn new(details: &AnswerDetails, settings: &DecisionSettings) -> Self {
-        let AnswerDetails { answer, prompts } = details;
+    pub(super) fn new(details: &AnswerDetails) -> Self {
+        let AnswerDetails { answer, prompt_tokens, prompt_token_ids } = details;
         Self {
             mass: answer.mass,
             error: answer.error,
-            prompt_tokens: prompts.iter().map(Vec::len).sum(),
-            prompt_token_ids: settings.return_prompt_token_ids.then(|| prompts.clone()),
+            prompt_tokens: *prompt_tokens,
+            prompt_token_ids: prompt_token_ids.clone(),
         }
     }
 }
@@ -278,7 +283,7 @@ impl DecisionsAnswer {
     fn new(named: &NamedQuestion, details: AnswerDetails, settings: &DecisionSettings) -> Self {
         let NamedQuestion { name, question, .. } = named;
         let name = name.clone();
-        let measured = Measured::new(&details, settings);
+        let measured = Measured::new(&details);
         let answer = details.answer;
         let confidence = confidence(question, &answer, settings.confidence);
         let probabilities = answer.probabilities.iter().copied();

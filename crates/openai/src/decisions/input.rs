@@ -1,5 +1,7 @@
 //! The conversation of a request to `/v1/decisions`.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::RequestError;
@@ -19,14 +21,18 @@ pub(super) fn read(at: Place) -> Result<Vec<ChatMessage>, RequestError> {
         return Ok(vec![ChatMessage::new(Role::User, at.non_empty_string()?)]);
     }
     let empty = at.error(Problem::Empty);
-    let mut messages: Vec<ChatMessage> = Vec::new();
+    let (mut messages, mut calls) = (Vec::new(), HashSet::new());
     for item in at.list("a string or an array")? {
-        read_item(item, &mut messages)?;
+        read_item(item, &mut messages, &mut calls)?;
     }
     if messages.is_empty() { Err(empty) } else { Ok(messages) }
 }
 
-fn read_item(at: Place, messages: &mut Vec<ChatMessage>) -> Result<(), RequestError> {
+fn read_item(
+    at: Place,
+    messages: &mut Vec<ChatMessage>,
+    calls: &mut HashSet<String>,
+) -> Result<(), RequestError> {
     #[derive(Clone, Copy)]
     enum Kind {
         Message,
@@ -50,6 +56,7 @@ fn read_item(at: Place, messages: &mut Vec<ChatMessage>) -> Result<(), RequestEr
         Kind::Message => messages.push(read_message(&mut fields)?),
         Kind::Call { is_custom } => {
             let id = fields.required("call_id")?.non_empty_string()?;
+            calls.insert(id.clone());
             let name = fields.required("name")?.non_empty_string()?;
             fields.read("namespace", Place::string)?;
             let call = if is_custom {
@@ -63,8 +70,7 @@ fn read_item(at: Place, messages: &mut Vec<ChatMessage>) -> Result<(), RequestEr
             let at = fields.required("call_id")?;
             let unknown = at.error(Problem::NoCall);
             let id = at.string()?;
-            let is_known = messages.iter().flat_map(|message| &message.tool_calls).any(|call| call.id == id);
-            if !is_known {
+            if !calls.contains(&id) {
                 return Err(unknown);
             }
             let output = read_content(fields.required("output")?, true)?;
@@ -122,7 +128,9 @@ fn read_part(at: Place, allows_json: bool) -> Result<String, RequestError> {
     let supported = if allows_json { "input_text and input_json" } else { "input_text" };
     let mut fields = at.fields()?;
     let text = if fields.required("type")?.one_of(known, supported)? {
-        fields.read("annotations", |at| at.list("an array").map(drop))?;
+        for name in ["annotations", "logprobs"] {
+            fields.read(name, |at| at.list("an array").map(drop))?;
+        }
         fields.required("text")?.string()?
     } else {
         read_json(&fields.required("data")?)?

@@ -207,7 +207,7 @@ impl SystemOne {
     ) -> Self {
         let settings = &request.settings;
         let answers = request.questions.iter().zip(details).map(|(named, details)| {
-            let measured = json!(Measured::new(&details, settings));
+            let measured = json!(Measured::new(&details));
             let mut answer = json!(SystemOneAnswer::new(&named.question, &details, settings));
             if let (Value::Object(answer), Value::Object(measured)) = (&mut answer, measured) {
                 answer.extend(measured);

@@ -219,6 +219,19 @@ async fn faults_name_their_place() {
         assert_eq!(error["param"], param, "{error}");
         assert!(error["message"].as_str().unwrap().contains(message), "{error}");
     }
+}
+
+#[tokio::test]
+async fn limits_are_inclusive_and_long_prompts_name_their_question() {
+    let app = app(varied(4000));
+    let predicate = json!({ "type": "predicate", "instructions": "?" });
+    let with = |questions: Value| json!({ "input": "S", "questions": questions });
+    let choice = |count: usize| {
+        let values: Value = (0..count).map(|value| json!({ "value": format!("v{value}") })).collect();
+        json!({ "type": "choice", "instructions": "?", "choices": values })
+    };
+    let levels: Value = (0..10).map(|level| json!({ "label": format!("l{level}") })).collect();
+    let levels = json!({ "type": "score", "instructions": "?", "levels": levels });
     let long = json!({ "input": "S", "questions": [predicate, { "type": "predicate", "instructions": "x".repeat(4000) }] });
     let error = &decide(&app, &long).await.json()["error"];
     assert_eq!(
@@ -227,7 +240,7 @@ async fn faults_name_their_place() {
     );
     let unknown = json!({ "model": "x", "input": "S", "questions": [predicate] });
     assert_eq!(decide(&app, &unknown).await.status, StatusCode::NOT_FOUND);
-    for questions in [json!([choice(values(255))]), json!([levels(10)]), json!([choice(values(2))])] {
+    for questions in [json!([choice(255)]), json!([levels]), json!([choice(2)])] {
         let answer = decide(&app, &with(questions)).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     }

@@ -117,6 +117,11 @@ impl Tokenizer {
         self.eos
     }
 
+    /// Reports whether the encoder adds a leading space to a whole text.
+    pub const fn has_space_prefix(&self) -> bool {
+        self.space_prefix
+    }
+
     /// Reports whether a prompt for the model must start with the beginning-of-sequence token.
     pub const fn add_bos(&self) -> bool {
         self.add_bos
