@@ -45,7 +45,7 @@ pub(crate) struct DecideArgs {
     pub(crate) asking: AskingArgs,
 }
 
-/// The way to ask questions.
+/// Settings for asking questions.
 #[derive(Args, Clone)]
 pub(crate) struct AskingArgs {
     /// Form of the answers [default: labels, and texts for more than 26 options].

@@ -95,7 +95,7 @@ impl DecisionQuestion {
     }
 }
 
-/// The way to ask questions.
+/// Settings for asking questions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Asking {
     /// Form of the answers. By default, labels for predicates, for scores and for up to 26 options, and

@@ -17,8 +17,8 @@ pub const MIN_FITTED: usize = 20;
 /// file: `{"temperature": 1.3, "by_options": {"2": 1.2}}`.
 ///
 /// # Limits
-/// The temperature is fitted to the final probabilities of an outcome. A server that averages several
-/// orders of the options applies the temperature to each order. The results differ slightly.
+/// The temperature is fitted to the final probabilities of an outcome, and Formwork applies it to them. A
+/// server that applies it to each order of the options has other results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fitted {
     /// Temperature fitted to all outcomes.

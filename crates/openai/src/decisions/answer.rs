@@ -96,7 +96,7 @@ pub struct LevelProbability {
     pub probability: f64,
 }
 
-/// How an answer was measured. Extensions.
+/// Measurements behind an answer. Extensions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Probability that the model answers with any of the options, the mean over all prompts.

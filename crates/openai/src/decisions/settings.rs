@@ -12,7 +12,7 @@ const MAX_NODES: usize = 8192;
 /// Settings of a request for decisions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DecisionSettings {
-    /// The way to ask.
+    /// Settings for asking questions.
     pub asking: Asking,
     /// True if the request sets the temperature or another calibration.
     pub has_calibration: bool,
