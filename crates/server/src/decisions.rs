@@ -25,7 +25,6 @@ use crate::prepare::message;
 
 /// Maximum number of prompts of a request. Every order of a question's options is a prompt.
 const MAX_PROMPTS: usize = 4096;
-
 /// Maximum number of tokens of all prompts of a request together.
 const MAX_TOKENS: usize = 1 << 25;
 /// The same for a request that wants the tokens back.
@@ -130,8 +129,6 @@ impl Measurements {
 struct Submitted {
     model: String,
     asked: Vec<Asked>,
-    /// Number of tokens of each prompt.
-    lengths: Vec<usize>,
     prompts: Decision,
     /// The same prompts without the conversation, if they calibrate the others.
     content_free: Option<Decision>,
@@ -145,7 +142,7 @@ impl Submitted {
         questions: &[NamedQuestion],
         settings: &DecisionSettings,
     ) -> Result<Measurements, ApiError> {
-        let Self { model, asked, lengths, prompts, content_free, limits } = self;
+        let Self { model, asked, prompts, content_free, limits } = self;
         let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
         let (mut read, mut cached) = (prompt_tokens, cached_tokens);
         let mut empty = Vec::new();
@@ -154,10 +151,10 @@ impl Submitted {
             (read, cached) = (read + decided.prompt_tokens, cached + decided.cached_tokens);
             empty = decided.enclosures;
         }
-        let mut lengths = lengths.into_iter();
-        let (mut enclosures, mut empty) = (enclosures.iter().map(bounds), empty.iter().map(bounds));
+        let mut lengths = enclosures.iter().map(|enclosure| enclosure.prompt_tokens);
+        let (mut measured, mut empty) = (enclosures.iter().map(bounds), empty.iter().map(bounds));
         let detail = |(asked, named): (&Asked, &NamedQuestion)| {
-            let own: Vec<OptionBounds> = enclosures.by_ref().take(asked.prompts.len()).collect();
+            let own: Vec<OptionBounds> = measured.by_ref().take(asked.prompts.len()).collect();
             let own_empty: Vec<OptionBounds> = empty.by_ref().take(asked.content_free.len()).collect();
             let answer = asked.answer(&own, &own_empty);
             let answer =
@@ -230,8 +227,8 @@ impl Questions {
         }
         let mut head = PromptHead::default();
         let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
-        // Question of each prompt, and the number of its tokens.
-        let (mut owners, mut lengths) = (Vec::new(), Vec::new());
+        // Question of each prompt.
+        let mut owners = Vec::new();
         let mut total = 0;
         for (index, named) in self.named.iter().enumerate() {
             let of_question = asker.ask(&self.messages, &named.question, asking, &mut head);
@@ -253,7 +250,6 @@ impl Questions {
                     let param = named.place.clone();
                     return Err(Kind::QuestionTooLong { param, given, room, limit }.into());
                 }
-                lengths.push(given);
                 let question = question(prompt, temperature, keeps);
                 question.check(engine.tokenizer().vocabulary()).map_err(|error| {
                     option_error(error, named, |option| of_question.option(place, option))
@@ -278,14 +274,7 @@ impl Questions {
         };
         let prompts = submit(prompts)?;
         let content_free = if content_free.is_empty() { None } else { Some(submit(content_free)?) };
-        Ok(Submitted {
-            model: served.model.id.clone(),
-            asked,
-            lengths,
-            prompts,
-            content_free,
-            limits: self.limits,
-        })
+        Ok(Submitted { model: served.model.id.clone(), asked, prompts, content_free, limits: self.limits })
     }
 }
 

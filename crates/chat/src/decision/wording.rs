@@ -112,8 +112,7 @@ impl DecisionQuestion {
         }
     }
 
-    /// Returns the question whether the option at `index` of a choice is right, in one order of yes and
-    /// no.
+    /// Returns the question whether an option of a choice is right, in one order of yes and no.
     pub(super) fn whether(&self, option: &DecisionOption, is_reversed: bool) -> Wording {
         let described = option.description.as_ref().map(|description| format!(": {description}"));
         let proposed = format!("Proposed answer: {}{}", option.value.text(), described.unwrap_or_default());

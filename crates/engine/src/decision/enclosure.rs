@@ -3,7 +3,7 @@
 /// Lower and upper bounds on the probability of each option, under the model's own distribution.
 ///
 /// The probability of an option is the sum over all sequences of tokens that spell one of its texts. The
-/// lower bound is the sum over those that the search has visited. The upper bound adds the probability of
+/// lower bound is the sum over the visited sequences. The upper bound adds the probability of
 /// all prefixes that may still lead to the option.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Enclosure {
@@ -11,7 +11,8 @@ pub struct Enclosure {
     pub ln_lower: Vec<f64>,
     /// Natural logarithm of the upper bound of each option.
     pub ln_upper: Vec<f64>,
-    /// Largest width of the bounds on an option's share of the total, at the temperature of the search. 0 if every sequence was visited.
+    /// Largest width of the bounds on an option's share of the total, at the temperature of the question.
+    /// 0 if every sequence was visited.
     pub error: f64,
     /// Number of token prefixes that the model read after the prompt.
     pub nodes: usize,
@@ -23,18 +24,13 @@ impl Enclosure {
     /// Returns the share of each option: its probability divided by the sum over all options. The true
     /// share differs by [`Self::error`] at most. Returns `None` if all probabilities are 0.
     pub fn shares(&self) -> Option<Vec<f64>> {
-        self.shares_at(1.0)
-    }
-
-    /// Returns the shares at a temperature, which divides the logarithms of the probabilities.
-    pub fn shares_at(&self, temperature: f64) -> Option<Vec<f64>> {
         let is_known = self.ln_lower.iter().any(|ln| *ln > f64::NEG_INFINITY);
         let known = if is_known { &self.ln_lower } else { &self.ln_upper };
         let largest = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if largest == f64::NEG_INFINITY {
             return None;
         }
-        let weights: Vec<f64> = known.iter().map(|ln| ((ln - largest) / temperature).exp()).collect();
+        let weights: Vec<f64> = known.iter().map(|ln| (ln - largest).exp()).collect();
         let sum: f64 = weights.iter().sum();
         Some(weights.into_iter().map(|weight| weight / sum).collect())
     }
