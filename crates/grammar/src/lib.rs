@@ -39,6 +39,7 @@
 
 mod argument_types;
 mod byte_set;
+mod choice_points;
 mod constraint;
 mod error;
 mod frontend;
@@ -57,6 +58,7 @@ mod warning;
 
 pub use argument_types::{ArgumentTypes, Names, RawSection, ValuePlace, ValueType, ValueTypes};
 pub use byte_set::ByteSet;
+pub use choice_points::{ChoiceKind, ChoiceOption, ChoicePoint, ChoiceReader, OptionValue};
 pub use constraint::Constraint;
 pub use error::GrammarError;
 pub use frontend::gbnf::spelling as gbnf;

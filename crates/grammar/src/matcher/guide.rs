@@ -17,6 +17,9 @@ use formwork_vocab::{TokenId, TokenSet};
 ///     }
 /// }
 /// impl Follower for Count {
+///     fn boxed_clone(&self) -> Box<dyn Follower> {
+///         Box::new(Count(self.0, self.1))
+///     }
 ///     fn push(&mut self, _: TokenId) {
 ///         self.1 += 1.0;
 ///     }
@@ -35,6 +38,9 @@ pub trait Guide: Send + Sync {
 
 /// The state of a [`Guide`] at a position of an output.
 pub trait Follower: Send {
+    /// Returns a copy of the follower.
+    fn boxed_clone(&self) -> Box<dyn Follower>;
+
     /// Reads the next token of the output.
     fn push(&mut self, token: TokenId);
 
