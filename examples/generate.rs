@@ -40,7 +40,7 @@ fn main() -> Result<()> {
                 write!(stdout, "{piece}")?;
                 stdout.flush()?;
             }
-            Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
+            Output::Control(_) | Output::Generated(_) | Output::Token(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => {
                 writeln!(stdout)?;
                 eprintln!("{} tokens in {:.1?}", finish.usage.completion_tokens, finish.timings.decode);

@@ -39,6 +39,7 @@ impl Penalties {
 }
 
 /// Penalties and bias of one request, with the token counts that they depend on.
+#[derive(Clone)]
 pub(crate) struct Adjustment {
     penalties: Penalties,
     bias: Vec<(TokenId, f32)>,

@@ -52,6 +52,7 @@ impl Dry {
 }
 
 /// The text of one request, indexed for repetitions.
+#[derive(Clone)]
 pub(crate) struct Repetitions {
     dry: Dry,
     tokens: Vec<TokenId>,

@@ -3,13 +3,14 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use formwork_grammar::ChoiceReader;
 use formwork_lm::{Abilities, AdapterId};
 use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::arrival::{Arrival, Event};
-use crate::decision::DecisionJob;
+use crate::decision::{ChoiceTracker, DecisionJob, SamplerState};
 use crate::embedding::{Embedding, Goal, TextRequest};
 use crate::error::{GenerationKind, RequestKind};
 use crate::outbox::Seat;
@@ -193,8 +194,25 @@ impl EngineHandle {
         Ok(result?)
     }
 
-    /// Submits questions. The result has bounds on the probabilities of each question's options, under the
-    /// model's own distribution.
+    /// Returns the state of a request's generation before its first token, for
+    /// [`Question::sampler`](crate::Question::sampler).
+    ///
+    /// # Errors
+    /// Returns an error if the constraint does not allow the begun text.
+    pub fn sampler(&self, request: &Request) -> Result<SamplerState, RequestError> {
+        SamplerState::new(request, &self.tokenizer)
+    }
+
+    /// Creates a tracker of the choices in a request's output. `reader` reads the content of the output.
+    ///
+    /// # Errors
+    /// Returns an error if the constraint does not allow the begun text.
+    pub fn tracker(&self, request: &Request, reader: ChoiceReader) -> Result<ChoiceTracker, RequestError> {
+        let (prompt, sampler) = (request.prompt.clone(), self.sampler(request)?);
+        Ok(ChoiceTracker::new(reader, prompt, sampler, Arc::clone(&self.tokenizer)))
+    }
+
+    /// Submits questions. The result has bounds on the probabilities of each question's options.
     ///
     /// # Errors
     /// - If the request has no question, or a question fails its [check](crate::Question::check).
@@ -221,7 +239,10 @@ impl EngineHandle {
             question.check(self.tokenizer.vocabulary())?;
         }
         let (reply, result) = oneshot::channel();
-        let job = DecisionJob::new(request, self.adapter, reply, self.seat()?);
+        let limit = if request.is_part { usize::MAX } else { self.queue };
+        let seat = Seat::take(&self.load, limit);
+        let seat = seat.map_err(|waiting| RequestError::from(RequestKind::Busy { waiting }))?;
+        let job = DecisionJob::new(request, self.adapter, reply, seat);
         let sent = self.events.send(Event::Decide(Box::new(job)));
         sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
         Ok(Decision { result })
@@ -347,7 +368,9 @@ impl Generation {
                 Some(Output::Text(piece)) => text.push_str(&piece),
                 Some(Output::Finished(finish)) => return Ok((text, finish)),
                 Some(Output::Failed(error)) => return Err(error),
-                Some(Output::Control(_) | Output::Token(_) | Output::PromptToken(_)) => {}
+                Some(
+                    Output::Control(_) | Output::Generated(_) | Output::Token(_) | Output::PromptToken(_),
+                ) => {}
                 None => return Err(GenerationKind::Stopped.into()),
             }
         }

@@ -63,7 +63,10 @@ mod step;
 mod text;
 
 pub use bias::Penalties;
-pub use decision::{Decided, DecisionRequest, Enclosure, Ending, Question, SearchLimits};
+pub use decision::{
+    ChoiceTracker, Decided, DecisionRequest, Enclosure, Ending, Question, SamplerState, SearchLimits,
+    TrackedChoice,
+};
 pub use dry::Dry;
 pub use embedding::TextRequest;
 pub use engine::{Engine, EngineOptions};

@@ -16,6 +16,16 @@ pub(crate) struct LogitsProcessors {
     guide: Option<Box<dyn Follower>>,
 }
 
+impl Clone for LogitsProcessors {
+    fn clone(&self) -> Self {
+        Self {
+            matcher: self.matcher.clone(),
+            adjustment: self.adjustment.clone(),
+            guide: self.guide.as_ref().map(|guide| guide.boxed_clone()),
+        }
+    }
+}
+
 impl LogitsProcessors {
     /// Creates the state at the start of an output. `matcher` is the position in the constraint.
     ///

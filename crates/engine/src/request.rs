@@ -35,6 +35,8 @@ pub struct Request {
     /// With a constraint, stop strings and stop tokens end the output only where the grammar
     /// accepts. Elsewhere they are ordinary text and tokens.
     pub stop_tokens: Vec<TokenId>,
+    /// True to report each token of the output.
+    pub tokens: bool,
     /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
     /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
@@ -92,6 +94,7 @@ impl Request {
             max_tokens: None,
             stop: Vec::new(),
             stop_tokens: Vec::new(),
+            tokens: false,
             logprobs: None,
             prompt_logprobs: false,
             begun: String::new(),

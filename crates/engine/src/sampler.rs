@@ -87,9 +87,47 @@ impl Sampling {
         let draw_at = uniform(self.seed, position as u64);
         let leaves_out = self.xtc_probability > 0.0
             && uniform(self.seed ^ XTC, position as u64) < self.xtc_probability.into();
-        let Some(mut candidates) = self.heaviest(&weights, leaves_out) else {
-            return Some(draw_of_all(&weights, draw_at));
-        };
+        Some(match self.kept(&weights, leaves_out) {
+            Some(candidates) => draw(candidates, draw_at),
+            None => draw_of_all(&weights, draw_at),
+        })
+    }
+
+    /// Returns the probability with which [`choose`](Self::choose) returns each token, over all seeds.
+    /// Shape: `[vocabulary]`.
+    ///
+    /// Returns `None` if no allowed token has a finite logit.
+    pub(crate) fn law(&self, logits: &[f32], mask: Option<&TokenSet>) -> Option<Vec<f64>> {
+        let mut law = vec![0.0; logits.len()];
+        if self.is_greedy() {
+            law[argmax(logits, mask)?.index()] = 1.0;
+            return Some(law);
+        }
+        let weights = self.weights(logits, mask)?;
+        let xtc = f64::from(self.xtc_probability);
+        for (share, leaves_out) in [(1.0 - xtc, false), (xtc, true)] {
+            if share <= 0.0 {
+                continue;
+            }
+            if let Some(candidates) = self.kept(&weights, leaves_out) {
+                let total = total_of(&candidates);
+                for Candidate { token, weight } in candidates {
+                    law[token.index()] += share * f64::from(weight) / total;
+                }
+            } else {
+                let total = total(&weights);
+                for (sum, &weight) in law.iter_mut().zip(&weights) {
+                    *sum += share * f64::from(weight) / total;
+                }
+            }
+        }
+        Some(law)
+    }
+
+    /// Returns the candidates that all filters keep, or `None` without a filter. With `leaves_out`, XTC is
+    /// one of the filters.
+    fn kept(&self, weights: &[f32], leaves_out: bool) -> Option<Vec<Candidate>> {
+        let mut candidates = self.heaviest(weights, leaves_out)?;
         if self.top_k > 0 && self.top_k < candidates.len() {
             candidates.select_nth_unstable_by(self.top_k - 1, Candidate::by_weight);
             candidates.truncate(self.top_k);
@@ -102,13 +140,13 @@ impl Sampling {
             candidates.retain(|candidate| candidate.weight >= self.min_p * best);
         }
         if self.top_p < 1.0 {
-            let total = if self.comes_to_top_p_first() { total(&weights) } else { total_of(&candidates) };
+            let total = if self.comes_to_top_p_first() { total(weights) } else { total_of(&candidates) };
             keep_top_p(&mut candidates, total * f64::from(self.top_p));
         }
         if leaves_out {
             leave_out_top_choices(&mut candidates, self.xtc_threshold);
         }
-        Some(draw(candidates, draw_at))
+        Some(candidates)
     }
 
     /// Returns the probabilities of all tokens, scaled so that the likeliest has 1. `None` if there

@@ -21,11 +21,12 @@ fn question(engine: &EngineHandle, text: &str, options: &[&str]) -> Question {
         options: options.iter().map(|&option| vec![option.to_owned()]).collect(),
         ending: Ending::Tokens(engine.tokenizer().vocabulary().ends().to_vec()),
         temperature: 1.0,
+        sampler: None,
     }
 }
 
 fn decide(engine: &EngineHandle, questions: Vec<Question>, limits: SearchLimits) -> Vec<Enclosure> {
-    let request = DecisionRequest { questions, limits, deadline: None };
+    let request = DecisionRequest { questions, limits, deadline: None, is_part: false };
     engine.decide(request).expect("good questions").blocking_result().expect("probabilities").enclosures
 }
 

@@ -1,6 +1,6 @@
 //! Bounds on the probabilities of a question's options.
 
-/// Lower and upper bounds on the probability of each option, under the model's own distribution.
+/// Lower and upper bounds on the probability of each option.
 ///
 /// The probability of an option is the sum over all sequences of tokens that spell one of its texts. The
 /// lower bound is the sum over the visited sequences. The upper bound adds the probability of

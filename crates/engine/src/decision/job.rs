@@ -8,7 +8,7 @@ use formwork_vocab::{TokenId, Vocabulary};
 use tokio::sync::oneshot;
 
 use super::search::{PrefixId, Search};
-use super::{Decided, DecisionRequest, Enclosure, Question};
+use super::{Decided, DecisionRequest, Enclosure};
 use crate::engine::open;
 use crate::error::GenerationKind;
 use crate::outbox::Seat;
@@ -50,12 +50,14 @@ impl Room {
 pub(crate) struct DecisionJob {
     request: DecisionRequest,
     adapter: Option<AdapterId>,
-    /// Sequence with the common prefix of all prompts, once reading has started.
+    /// Sequence with the common prefix of the prompts of all waiting questions, once reading has started.
     base: Option<SequenceId>,
     /// Length of the common prefix.
     base_len: usize,
     /// Number of tokens of the common prefix that the model has read.
     read: usize,
+    /// Number of tokens of the common prefix and of the rest of each prompt that has started.
+    prompt_tokens: usize,
     cached: usize,
     /// Questions that have not started.
     waiting: VecDeque<usize>,
@@ -75,6 +77,8 @@ struct Active {
     sequence: SequenceId,
     /// Number of tokens of the prompt that the model has read.
     read: usize,
+    /// Number of tokens of the prompt after the common prefix.
+    own: usize,
     search: Search,
     /// Sequences of prefixes that have children.
     kept: HashMap<PrefixId, SequenceId>,
@@ -110,6 +114,7 @@ impl DecisionJob {
             base: None,
             base_len: 0,
             read: 0,
+            prompt_tokens: 0,
             cached: 0,
             waiting: (0..count).collect(),
             active: Vec::new(),
@@ -143,20 +148,25 @@ impl DecisionJob {
         let Some(base) = self.base else { return Ok(true) };
         if self.read < self.base_len {
             let count = next_piece(self.read, self.base_len, room, model.prompt_grain());
-            let tokens = &self.request.questions[0].prompt[self.read..self.read + count];
+            let next = self.waiting.front().copied().unwrap_or_default();
+            let tokens = &self.request.questions[next].prompt[self.read..self.read + count];
             let run = Run { sequence: base, tokens, role: Role::Prompt, wanted: Wanted::Nothing };
             let started = Instant::now();
             let logits = model.forward(&Batch { runs: vec![run] }).map_err(GenerationKind::model)?;
             model.recycle(logits);
             *passes = Some(DecisionPass { prompt_tokens: count, nodes: 0, runs: 1, started });
             self.read += count;
-            if self.read == self.base_len {
+            let is_first = self.waiting.len() == self.request.questions.len();
+            if self.read == self.base_len && is_first {
                 let prefix = &self.request.questions[0].prompt[..self.base_len];
                 cache.insert(model, self.adapter, prefix, base).map_err(GenerationKind::model)?;
             }
             return Ok(false);
         }
         self.start_questions(model, base)?;
+        if self.read < self.base_len {
+            return Ok(false);
+        }
         let parts = self.parts(model, room)?;
         self.pass(model, vocabulary, &parts, passes)?;
         self.end_questions(model);
@@ -172,13 +182,8 @@ impl DecisionJob {
         let questions = &self.request.questions;
         let Some(first) = questions.first() else { return Ok(()) };
         if model.can_fork() {
-            // The row after the last token of each prompt is wanted.
-            let common = questions.iter().fold(usize::MAX, |common, question| {
-                let equal = first.prompt.iter().zip(&question.prompt).take_while(|(a, b)| a == b).count();
-                common.min(equal).min(question.prompt.len().saturating_sub(1))
-            });
-            let grain = model.prompt_grain().max(1);
-            self.base_len = common / grain * grain;
+            self.base_len = self.common_len(model.prompt_grain());
+            self.prompt_tokens = self.base_len;
             // The cache never returns a whole prompt, so it gets one token more.
             let prefix = &first.prompt[..(self.base_len + 1).min(first.prompt.len())];
             let cached = cache.fork(model, self.adapter, prefix, 0).map_err(GenerationKind::model)?;
@@ -191,6 +196,42 @@ impl DecisionJob {
         Ok(())
     }
 
+    /// Returns the length of the common prefix of the prompts of all waiting questions, in multiples of
+    /// `grain`. The row after the last token of each prompt is wanted.
+    fn common_len(&self, grain: usize) -> usize {
+        let mut prompts = self.waiting.iter().map(|&index| &self.request.questions[index].prompt);
+        let Some(first) = prompts.next() else { return 0 };
+        let known = self.base_len;
+        let common = prompts.fold(first.len().saturating_sub(1), |common, prompt| {
+            let pairs = first[known..].iter().zip(&prompt[known..]).take(common.saturating_sub(known));
+            let equal = known + pairs.take_while(|(a, b)| a == b).count();
+            equal.min(prompt.len().saturating_sub(1))
+        });
+        common / grain.max(1) * grain.max(1)
+    }
+
+    /// Returns the number of tokens of a waiting question's prompt after the common prefix.
+    fn own_len(&self, index: usize) -> usize {
+        self.request.questions[index].prompt.len() - self.base_len
+    }
+
+    /// Makes the common prefix longer if the prompts of the waiting questions continue the next one, as those
+    /// of the values in one text do. Returns true if the prefix is longer.
+    fn extend_base(&mut self, model: &dyn LanguageModel) -> bool {
+        if self.waiting.len() < 2 || !model.can_fork() {
+            return false;
+        }
+        let (grain, next) = (model.prompt_grain().max(1), self.waiting[0]);
+        let len = self.common_len(grain);
+        let continues = len + grain >= self.request.questions[next].prompt.len();
+        if continues && len > self.base_len {
+            self.prompt_tokens += len - self.base_len;
+            self.base_len = len;
+            return true;
+        }
+        false
+    }
+
     fn start_questions(
         &mut self,
         model: &mut dyn LanguageModel,
@@ -198,14 +239,15 @@ impl DecisionJob {
     ) -> Result<(), GenerationError> {
         // Without forks, each question reads its prompt again for every prefix.
         let most = if model.can_fork() { Room::of(model).active } else { 1 };
-        let own = |index: usize| self.request.questions[index].prompt.len() - self.base_len;
-        let mut owned: usize = self.active.iter().map(|question| own(question.index)).sum();
+        let mut owned: usize = self.active.iter().map(|question| question.own).sum();
         while self.active.len() < most
             && let Some(&next) = self.waiting.front()
-            && (self.active.is_empty() || owned + own(next) <= OWN)
+            && (self.active.is_empty() || owned + self.own_len(next) <= OWN)
             && let Some(index) = self.waiting.pop_front()
         {
-            owned += own(index);
+            let own = self.own_len(index);
+            owned += own;
+            self.prompt_tokens += own;
             let mut limits = self.request.limits;
             if !model.can_fork() {
                 // Every prefix reads the whole prompt again.
@@ -218,7 +260,10 @@ impl DecisionJob {
                 open(model, self.adapter)?
             };
             let kept = HashMap::new();
-            self.active.push(Active { index, sequence, read: self.base_len, search, kept });
+            self.active.push(Active { index, sequence, read: self.base_len, own, search, kept });
+            if self.extend_base(model) {
+                break;
+            }
         }
         Ok(())
     }
@@ -350,8 +395,7 @@ impl DecisionJob {
 
     /// Frees the seat and then sends the result or the error.
     pub(crate) fn end(self, result: Result<(), GenerationError>, stats: &mut Stats) {
-        let own = |question: &Question| question.prompt.len() - self.base_len;
-        let prompt_tokens = self.base_len + self.request.questions.iter().map(own).sum::<usize>();
+        let prompt_tokens = self.prompt_tokens;
         match result {
             Ok(()) => {
                 stats.decisions += self.request.questions.len() as u64;

@@ -1,4 +1,5 @@
-//! Probabilities of texts: the share of each option of a question under the model's own distribution.
+//! Probabilities of texts: the share of each option of a question, under the model's own distribution or
+//! that of a generation.
 //!
 //! A text can be spelt by many sequences of tokens, and its probability is the sum over all of them. The
 //! sum has too many terms for long texts, so a best-first search visits the likeliest prefixes and
@@ -7,8 +8,10 @@
 
 mod enclosure;
 mod job;
+mod sampler_state;
 mod search;
 mod texts;
+mod tracker;
 
 use std::time::Instant;
 
@@ -16,7 +19,9 @@ use formwork_vocab::{TokenId, Vocabulary};
 
 pub use enclosure::Enclosure;
 pub(crate) use job::{DecisionJob, DecisionPass};
+pub use sampler_state::SamplerState;
 use texts::TextTrie;
+pub use tracker::{ChoiceTracker, TrackedChoice};
 
 use crate::DecisionError;
 
@@ -29,6 +34,8 @@ pub struct DecisionRequest {
     pub limits: SearchLimits,
     /// Deadline, after which the request fails.
     pub deadline: Option<Instant>,
+    /// True if the request belongs to a generation, so that it is accepted even if many requests wait.
+    pub is_part: bool,
 }
 
 /// A prompt, and options whose probabilities as the answer are wanted.
@@ -44,6 +51,9 @@ pub struct Question {
     /// Temperature of the shares to which the tolerance of the search applies. It divides the logarithms of
     /// the options' probabilities, and changes no bound in the result.
     pub temperature: f64,
+    /// State of a generation after the prompt. Probabilities are then those with which the generation
+    /// chooses tokens. `None` means the model's own distribution.
+    pub sampler: Option<SamplerState>,
 }
 
 /// Event that a text of a [`Question`] stands for.

@@ -7,6 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use formwork_vocab::{TokenId, Vocabulary};
 
 use super::enclosure::{Enclosure, ShareBounds};
+use super::sampler_state::{SamplerState, TokenLaw};
 use super::texts::{Place, StepCache, TextTrie};
 use super::{Ending, Question, SearchLimits};
 
@@ -29,6 +30,8 @@ pub(crate) struct Search {
     /// Option of each text.
     options: Vec<u32>,
     ending: Ending,
+    /// Sampler after the prompt, or `None` for the model's own distribution.
+    sampler: Option<SamplerState>,
     limits: SearchLimits,
     temperature: f64,
     steps: StepCache,
@@ -90,6 +93,7 @@ impl Search {
             trie,
             options,
             ending: question.ending.clone(),
+            sampler: question.sampler.clone(),
             limits,
             temperature: question.temperature,
             steps: StepCache::default(),
@@ -131,26 +135,20 @@ impl Search {
         let Some(id) = self.round.pop_front() else { return };
         let Prefix { at, ln, .. } = self.prefixes[id as usize];
         self.read += usize::from(id != Self::ROOT);
-        let row = &row[..row.len().min(vocabulary.len())];
-        let logit = |token: TokenId| {
-            let given = row.get(token.index()).copied().filter(|logit| logit.is_finite());
-            given.map_or(f64::NEG_INFINITY, f64::from)
-        };
-        let ln_total = ln_sum_exp(row);
-        if ln_total > f64::NEG_INFINITY {
-            let before = ln - ln_total;
+        let law = self.law(id, &row[..row.len().min(vocabulary.len())]);
+        if !matches!(law, TokenLaw::Impossible) {
             if let (Some(text), Ending::Tokens(ends)) = (self.trie.text(at), &self.ending) {
-                for &end in ends {
-                    add(&mut self.ln_lower[self.options[text as usize] as usize], before + logit(end));
+                for ln_end in law.ln_ends(ends) {
+                    add(&mut self.ln_lower[self.options[text as usize] as usize], ln + ln_end);
                 }
             }
             let is_open = matches!(self.ending, Ending::Open);
             let steps = self.steps.get(&self.trie, at, vocabulary.trie(), is_open);
             for &(token, text) in &steps.beyond {
-                add(&mut self.ln_lower[self.options[text as usize] as usize], before + logit(token));
+                add(&mut self.ln_lower[self.options[text as usize] as usize], ln + law.ln(token));
             }
             for &(token, to) in &steps.inside {
-                let ln = before + logit(token);
+                let ln = ln + law.ln(token);
                 match self.trie.text(to) {
                     _ if ln == f64::NEG_INFINITY => {}
                     Some(text) if is_open => {
@@ -167,6 +165,26 @@ impl Search {
         if self.round.is_empty() {
             self.choose_round();
         }
+    }
+
+    /// Returns the distribution of the token after a prefix.
+    fn law<'l>(&self, id: PrefixId, row: &'l [f32]) -> TokenLaw<'l> {
+        let Some(sampler) = &self.sampler else {
+            let ln_total = ln_sum_exp(row);
+            return if ln_total > f64::NEG_INFINITY {
+                TokenLaw::Logits(row, ln_total)
+            } else {
+                TokenLaw::Impossible
+            };
+        };
+        let (mut tokens, mut at) = (Vec::new(), id);
+        while let Some((parent, token)) = self.parent(at) {
+            tokens.push(token);
+            at = parent;
+        }
+        let mut sampler = sampler.clone();
+        let is_allowed = tokens.into_iter().rev().all(|token| sampler.push(token));
+        if is_allowed { sampler.law(row) } else { TokenLaw::Impossible }
     }
 
     fn choose_round(&mut self) {

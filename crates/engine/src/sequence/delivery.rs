@@ -144,7 +144,7 @@ mod tests {
         let short = |output| match output {
             Output::Text(text) => text,
             Output::Control(token) => format!("<{}>", token.0),
-            Output::Token(_) | Output::PromptToken(_) => "token".to_owned(),
+            Output::Generated(_) | Output::Token(_) | Output::PromptToken(_) => "token".to_owned(),
             Output::Finished(_) | Output::Failed(_) => "end".to_owned(),
         };
         std::iter::from_fn(|| receiver.try_recv().ok()).map(short).collect()

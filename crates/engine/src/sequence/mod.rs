@@ -69,7 +69,10 @@ impl Sequence {
     /// Creates a sequence; `order` must be larger than the order of every earlier sequence.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
         let Arrival { request, adapter, processors, budget, outputs, seat, arrived } = arrival;
-        let mut delivery = Delivery::new(request.stop.clone(), Outbox::new(outputs, request.logprobs, seat));
+        let mut delivery = Delivery::new(
+            request.stop.clone(),
+            Outbox::new(outputs, request.logprobs, seat).telling_tokens(request.tokens),
+        );
         if request.prompt_logprobs {
             delivery.prompt(&request.prompt);
         }

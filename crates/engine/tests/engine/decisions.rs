@@ -78,6 +78,7 @@ fn question(prompt: &[u32], options: &[&[&str]], ending: Ending) -> Question {
         options: options.iter().map(texts).collect(),
         ending,
         temperature: 1.0,
+        sampler: None,
     }
 }
 
@@ -86,6 +87,7 @@ fn request(questions: Vec<Question>, tolerance: f64, nodes: usize) -> DecisionRe
         questions,
         limits: SearchLimits { tolerance, nodes, ..SearchLimits::default() },
         deadline: None,
+        is_part: false,
     }
 }
 
@@ -142,12 +144,18 @@ fn all_texts_together_have_probability_one() {
         options: ended.iter().map(|texts| texts.to_vec()).collect(),
         ending: Ending::Tokens((8..11).map(TokenId).collect()),
         temperature: 1.0,
+        sampler: None,
     };
     let short = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
     let longer = texts.iter().filter(|text| text.chars().count() == 4);
     let longer = longer.flat_map(|text| letters.map(|letter| vec![format!("{text}{letter}")])).collect();
-    let asked =
-        Question { prompt: vec![TokenId(4)], options: longer, ending: Ending::Open, temperature: 1.0 };
+    let asked = Question {
+        prompt: vec![TokenId(4)],
+        options: longer,
+        ending: Ending::Open,
+        temperature: 1.0,
+        sampler: None,
+    };
     let long = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
     let none: f64 = probabilities(&[TokenId(4)])[8..11].iter().sum();
     assert_close(short + long + none, 1.0);
@@ -179,7 +187,7 @@ fn the_enclosure_holds_at_every_limit() {
     let hot = Question { temperature: 8.0, ..asked() };
     let hot = decide(&engine, request(vec![hot], 0.01, usize::MAX)).enclosures.remove(0);
     let every = SearchLimits { tolerance: 1.0, every_option: true, ..SearchLimits::default() };
-    let every = DecisionRequest { questions: vec![asked()], limits: every, deadline: None };
+    let every = DecisionRequest { questions: vec![asked()], limits: every, deadline: None, is_part: false };
     let every = decide(&engine, every).enclosures.remove(0);
     assert!(every.nodes < exact.nodes && every.ln_lower.iter().all(|ln| ln.is_finite()));
     let loose = decide(&engine, request(vec![asked()], 0.01, usize::MAX)).enclosures.remove(0);
@@ -201,7 +209,7 @@ fn shared_question(index: usize) -> Question {
     let options = ["true", "false", "maybe", "true]]"];
     let options = options[..2 + index % 3].iter().map(|&option| vec![option.to_owned()]).collect();
     let ending = if index.is_multiple_of(3) { Ending::Open } else { Ending::Tokens(vec![fixture::END]) };
-    Question { prompt, options, ending, temperature: 1.0 }
+    Question { prompt, options, ending, temperature: 1.0, sampler: None }
 }
 
 #[test]
@@ -213,7 +221,7 @@ fn a_question_has_the_same_bits_alone_and_among_others() {
     let limits = SearchLimits { tolerance: 1e-9, nodes: 40, ..SearchLimits::default() };
     let all: Vec<Question> = (0..150).map(shared_question).collect();
     let ask = |engine: &EngineHandle, questions: Vec<Question>| {
-        decide(engine, DecisionRequest { questions, limits, deadline: None })
+        decide(engine, DecisionRequest { questions, limits, deadline: None, is_part: false })
     };
     let engine = start(EngineOptions::default());
     let together = ask(&engine, all.clone());
@@ -246,7 +254,7 @@ fn a_cancelled_or_finished_request_leaves_no_sequence() {
     let engine = Engine::start(Box::new(shared.clone()), fixture::tokenizer(), options);
     let limits = SearchLimits { tolerance: 0.0, nodes: 100, ..SearchLimits::default() };
     let questions: Vec<Question> = (0..400).map(shared_question).collect();
-    let request = DecisionRequest { questions, limits, deadline: None };
+    let request = DecisionRequest { questions, limits, deadline: None, is_part: false };
     engine.decide(request.clone()).unwrap().blocking_result().unwrap();
     assert_eq!((shared.open_sequences(), engine.stats().decisions), (0, 400));
     drop(engine.decide(request.clone()).unwrap());

@@ -204,6 +204,7 @@ pub(crate) fn request(prompt: &str) -> Request {
 pub(crate) struct Told {
     pub(crate) text: String,
     pub(crate) controls: Vec<TokenId>,
+    pub(crate) tokens: Vec<TokenId>,
     pub(crate) logprobs: Vec<TokenLogprob>,
     pub(crate) prompt_logprobs: Vec<TokenLogprob>,
     pub(crate) finish: Option<Finish>,
@@ -221,6 +222,7 @@ pub(crate) fn told(mut generation: Generation) -> Told {
         match output {
             Output::Text(text) => told.text.push_str(&text),
             Output::Control(token) => told.controls.push(token),
+            Output::Generated(token) => told.tokens.push(token),
             Output::Token(logprob) => told.logprobs.push(logprob),
             Output::PromptToken(logprob) => told.prompt_logprobs.push(logprob),
             Output::Finished(finish) => told.finish = Some(finish),

@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod choices;
 mod decisions;
 mod drafting;
 mod fixture;

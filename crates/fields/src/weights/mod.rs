@@ -87,6 +87,7 @@ impl Crossing {
 }
 
 /// Position in one output, with the guide that it follows.
+#[derive(Clone)]
 struct Walk {
     weights: Weights,
     position: Position,
@@ -113,6 +114,10 @@ impl Walk {
 }
 
 impl Follower for Walk {
+    fn boxed_clone(&self) -> Box<dyn Follower> {
+        Box::new(self.clone())
+    }
+
     fn push(&mut self, token: TokenId) {
         let mut position = std::mem::take(&mut self.position);
         self.read(&mut position, token);
