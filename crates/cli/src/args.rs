@@ -364,6 +364,18 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) generate: GenerateArgs,
 
+    /// Print the probabilities of the choices within the output to standard error: all of them, or those at
+    /// these JSON pointers.
+    #[arg(
+        long,
+        value_name = "POINTER,...",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_delimiter = ','
+    )]
+    pub(crate) decisions: Option<Vec<String>>,
+
     /// Prompt [default: standard input].
     pub(crate) prompt: Option<String>,
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use formwork_engine::{
     EngineHandle, EngineOptions, Finish, Generation, Penalties, Request, Sampling, prompt,
 };
-use formwork_grammar::Constraint;
+use formwork_grammar::{ChoiceReader, Constraint};
 use formwork_lm::{ChatInput, Message};
 
 use crate::args::{GenerateArgs, ProfileArg};
@@ -18,6 +18,8 @@ pub(crate) struct Generator {
     loaded: Loaded,
     constraint: Option<Constraint>,
     shape: Option<ShapeSource>,
+    /// True if outputs are JSON text.
+    is_json: bool,
     system: Option<String>,
     template: Request,
 }
@@ -53,8 +55,9 @@ impl Generator {
             stop: args.stop.clone(),
             ..Request::new(Vec::new())
         };
+        let is_json = shape.as_ref().is_some_and(ShapeSource::is_json);
         let shape = shape.filter(|_| !args.no_schema_prompt);
-        Ok(Self { loaded, constraint, shape, system: args.system.clone(), template })
+        Ok(Self { loaded, constraint, shape, is_json, system: args.system.clone(), template })
     }
 
     pub(crate) const fn engine(&self) -> &EngineHandle {
@@ -70,9 +73,19 @@ impl Generator {
         self.constraint.is_some()
     }
 
+    /// Returns a reader of the choices in an output, or `None` without a constraint.
+    pub(crate) fn choice_reader(&self) -> Option<ChoiceReader> {
+        let constraint = self.constraint.as_ref()?;
+        Some(formwork_server::choice_reader(constraint.grammar(), self.is_json))
+    }
+
     /// Starts generating the next message of a conversation.
     pub(crate) fn generate(&self, conversation: &[Message]) -> Result<Generation> {
-        let request = self.request(conversation)?;
+        self.start(self.request(conversation)?)
+    }
+
+    /// Starts a [request](Self::request).
+    pub(crate) fn start(&self, request: Request) -> Result<Generation> {
         self.engine().generate(request).map_err(|error| {
             let described = self.shape.as_ref().filter(|_| error.is_too_long()).and_then(ShapeSource::shape);
             match described.map(|shape| self.engine().tokenizer().encode_fragment(&shape.instruction())) {
@@ -87,7 +100,7 @@ impl Generator {
 
     /// Builds the request that continues a conversation, with the system message and the shape
     /// added.
-    fn request(&self, conversation: &[Message]) -> Result<Request> {
+    pub(crate) fn request(&self, conversation: &[Message]) -> Result<Request> {
         let system = self.system.iter().map(|system| Message::new("system", system.as_str()));
         let mut messages: Vec<Message> = system.chain(conversation.iter().cloned()).collect();
         if let Some(shape) = self.shape.as_ref().and_then(ShapeSource::shape) {

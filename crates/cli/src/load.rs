@@ -76,6 +76,14 @@ impl ShapeSource {
     }
 
     /// Compiles the grammar; errors name the source in `place`.
+    /// Returns true if the outputs are JSON text.
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Self::Part(part) => formwork_server::is_json(part),
+            Self::Fields { .. } => true,
+        }
+    }
+
     pub(crate) fn compile(
         &self,
         place: &ShapeArgs,

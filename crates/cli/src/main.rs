@@ -34,6 +34,7 @@ mod backend;
 mod bench;
 mod catalogue;
 mod chat;
+mod choices;
 mod command;
 mod config;
 mod decide;

@@ -9,6 +9,7 @@ use formwork_lm::Message;
 use serde_json::json;
 
 use crate::args::RunArgs;
+use crate::choices::{self, Choices};
 use crate::files;
 use crate::generation::{Generator, stats_line};
 
@@ -24,21 +25,32 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
     let generator = Generator::new(&args.generate)?;
     let conversation = [Message::new("user", prompt)];
     let before = started.elapsed();
-    let mut generation = generator.generate(&conversation)?;
+    let mut request = generator.request(&conversation)?;
+    request.tokens = args.decisions.is_some();
+    let choices = args.decisions.as_deref().map(|pointers| Choices::new(&generator, &request, pointers));
+    let mut choices = choices.transpose()?;
+    let mut generation = generator.start(request)?;
     let mut stdout = std::io::stdout().lock();
     let mut text = String::new();
     loop {
         match generation.blocking_next().context("the engine stopped")? {
-            Output::Text(piece) if as_json => text.push_str(&piece),
             Output::Text(piece) => {
-                stdout.write_all(piece.as_bytes())?;
-                stdout.flush()?;
+                text.push_str(&piece);
+                if !as_json {
+                    stdout.write_all(piece.as_bytes())?;
+                    stdout.flush()?;
+                }
+            }
+            Output::Generated(token) => {
+                if let Some(choices) = &mut choices {
+                    choices.token(token);
+                }
             }
             Output::Failed(error) => return Err(error.into()),
             Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => {
                 if as_json {
-                    let result = json!({
+                    let mut result = json!({
                         "model": generator.name(),
                         "text": text,
                         "finish_reason": if finish.reason == FinishReason::Stop { "stop" } else { "length" },
@@ -53,9 +65,15 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                         "decode_s": finish.timings.decode.as_secs_f64(),
                         "grammar_s": finish.timings.grammar.as_secs_f64(),
                     });
+                    if let Some(choices) = choices.take() {
+                        result["decisions"] = serde_json::to_value(choices.measure(&text)?)?;
+                    }
                     writeln!(stdout, "{result}")?;
                 } else {
                     writeln!(stdout)?;
+                }
+                if let Some(choices) = choices.take() {
+                    eprint!("{}", choices::table(&choices.measure(&text)?));
                 }
                 if args.generate.stats {
                     eprintln!("{}", stats_line(&finish, before));

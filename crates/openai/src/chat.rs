@@ -1,5 +1,6 @@
 //! Responses to chat completions, whole and streamed.
 
+use crate::OutputDecision;
 use serde::{Deserialize, Serialize};
 
 /// Response to a chat request that is not streamed.
@@ -35,6 +36,10 @@ pub struct ChatChoice {
     pub message: AssistantMessage,
     /// Log-probabilities of the tokens. `null` unless requested.
     pub logprobs: Option<Logprobs>,
+    /// Probabilities of the choices within the content, in the order in which they were made. Absent unless
+    /// requested. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<Vec<OutputDecision>>,
     /// Reason why the output ended.
     pub finish_reason: FinishReason,
     /// True if a constrained output was closed early to stay within the token limit. An extension.
@@ -284,6 +289,9 @@ pub struct ChunkChoice {
     pub delta: Delta,
     /// Log-probabilities of the new tokens. `null` unless requested.
     pub logprobs: Option<Logprobs>,
+    /// Probabilities of the choices that this chunk of the content completes. An extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<OutputDecision>,
     /// Reason why the output ended. `null` in all chunks of the choice except the last.
     pub finish_reason: Option<FinishReason>,
     /// True if a constrained output was closed early to stay within the token limit. An extension.

@@ -34,6 +34,7 @@ mod grammar;
 mod infill;
 mod models;
 pub mod ollama;
+mod output_decisions;
 mod request;
 mod rerank;
 mod responses;
@@ -68,6 +69,7 @@ pub use grammar::{
 };
 pub use infill::{Infill, InfillFile, InfillRequest, InfillSummary, InfillTimings};
 pub use models::{Model, ModelList, ModelMeta};
+pub use output_decisions::{DecisionScope, OptionName, OptionShare, OutputDecision};
 pub use request::{
     ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Parameters, Role, StreamOptions, TokenLimit,
     ToolCall,

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_openai::{
-    AssistantMessage, Called, ChatChoice, ChatCompletion, ChatRequest, Logprobs, MessageCall, Usage,
+    AssistantMessage, Called, ChatChoice, ChatCompletion, ChatRequest, Logprobs, MessageCall, OutputDecision,
+    Usage,
 };
 use futures_util::future::try_join_all;
 
@@ -14,6 +15,7 @@ use crate::body::JsonBody;
 use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
 use crate::ignored::{with_call_format, with_ignored};
+use crate::output_decisions::OutputDecisions;
 use crate::{prepare, stream};
 
 /// `POST /v1/chat/completions`.
@@ -58,7 +60,20 @@ impl Started {
                 let error = prepare::refused(error, &chat.parameters, chat.format.as_ref());
                 error.about_description(|| served.described(&chat))
             })?;
-            let choice = |generation| Choice::new(generation, &prepared.reading, &served);
+            let is_live = chat.stream.is_some();
+            let decisions = || {
+                let choices = prepared.choices.as_ref();
+                let begun = prepared.reading.begun_content();
+                let engine = &served.model.engine;
+                let start =
+                    |choices| OutputDecisions::new(engine, &prepared.request, choices, begun, is_live);
+                choices.map(start).transpose()
+            };
+            let choice = |generation| {
+                Ok::<_, ApiError>(
+                    Choice::new(generation, &prepared.reading, &served)?.with_decisions(decisions()?),
+                )
+            };
             let choices = generations.into_iter().map(choice).collect::<Result<_, _>>()?;
             Ok(Self {
                 choices,
@@ -104,6 +119,7 @@ pub(crate) struct Whole {
     pub(crate) thought: String,
     pub(crate) content: Option<String>,
     pub(crate) logprobs: Vec<formwork_openai::TokenLogprob>,
+    pub(crate) decisions: Option<Vec<OutputDecision>>,
     pub(crate) calls: Vec<MessageCall>,
     pub(crate) end: End,
 }
@@ -111,11 +127,12 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) async fn collect(mut choice: Choice) -> Result<Self, ApiError> {
         let (mut thought, mut content, mut logprobs) = (String::new(), None, Vec::new());
-        let mut calls: Vec<MessageCall> = Vec::new();
+        let (mut calls, mut decisions): (Vec<MessageCall>, Vec<OutputDecision>) = (Vec::new(), Vec::new());
         loop {
             match choice.next().await {
                 Some(Said::Thought(text)) => thought.push_str(&text),
-                Some(Said::Content(text, tokens)) => {
+                Some(Said::Content(text, tokens, decided)) => {
+                    decisions.extend(decided);
                     content.get_or_insert_with(String::new).push_str(&text);
                     logprobs.extend(tokens);
                 }
@@ -128,7 +145,10 @@ impl Whole {
                     Some(Called::Custom(custom)) => custom.input.push_str(&text),
                     None => {}
                 },
-                Some(Said::End(end)) => return Ok(Self { thought, content, logprobs, calls, end }),
+                Some(Said::End(mut end)) => {
+                    let decisions = end.decisions.take().map(|last| [decisions, last].concat());
+                    return Ok(Self { thought, content, logprobs, decisions, calls, end });
+                }
                 Some(Said::Failed(error)) => return Err(error),
                 None => return Err(Kind::Panicked.into()),
             }
@@ -152,6 +172,6 @@ impl Whole {
             ..AssistantMessage::new(String::new())
         };
         let logprobs = logprobs.then_some(Logprobs { content: self.logprobs, refusal: None });
-        ChatChoice { index, message, logprobs, finish_reason, closed_by_budget }
+        ChatChoice { index, message, logprobs, decisions: self.decisions, finish_reason, closed_by_budget }
     }
 }

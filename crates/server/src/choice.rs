@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use formwork_chat::{Delta, Reader};
 use formwork_engine::{Finish, FinishReason, Generation, Output};
-use formwork_openai::{LikelyToken, TokenLogprob};
+use formwork_openai::{LikelyToken, OutputDecision, TokenLogprob};
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::app::Served;
 use crate::custom_input::InputDecoder;
 use crate::error::{ApiError, Kind};
+use crate::output_decisions::OutputDecisions;
 use crate::prepare::Reading;
 use crate::random::random;
 
@@ -34,6 +35,10 @@ pub(crate) struct Choice {
     input: Option<InputDecoder>,
     /// True if content is free text, which may be incomplete when the budget ends it.
     is_free: bool,
+    /// Measures the choices within the content, if they are asked for.
+    decisions: Option<OutputDecisions>,
+    /// Probabilities of choices that no event has reported.
+    measured: Vec<OutputDecision>,
     ended: bool,
 }
 
@@ -41,8 +46,9 @@ pub(crate) struct Choice {
 pub(crate) enum Said {
     /// More text of the thoughts.
     Thought(String),
-    /// More content, with the log-probabilities of its tokens if requested.
-    Content(String, Vec<TokenLogprob>),
+    /// More content, with the log-probabilities of its tokens and the probabilities of the choices that it
+    /// completes, if requested.
+    Content(String, Vec<TokenLogprob>, Vec<OutputDecision>),
     /// Start of the tool call with this index. `is_custom` is true if the tool is a custom one.
     Call { index: usize, id: String, name: String, is_custom: bool },
     /// More text of the last call's arguments, or of its input if the tool is a custom one.
@@ -58,6 +64,9 @@ pub(crate) struct End {
     pub(crate) finish: Finish,
     /// True if the model called a tool.
     pub(crate) called: bool,
+    /// Probabilities of choices within the content that no earlier event has. `None` if they are not
+    /// requested.
+    pub(crate) decisions: Option<Vec<OutputDecision>>,
 }
 
 impl Choice {
@@ -77,6 +86,11 @@ impl Choice {
         Ok(Self { reader: Some(reader), unsaid, calls_before, custom, is_free, ..raw })
     }
 
+    /// Measures the choices within the content.
+    pub(crate) fn with_decisions(self, decisions: Option<OutputDecisions>) -> Self {
+        Self { decisions, ..self }
+    }
+
     /// Creates an output that continues a prompt as it is, so its whole text is content.
     pub(crate) fn raw(generation: Generation, served: &Arc<Served>) -> Self {
         Self {
@@ -91,6 +105,8 @@ impl Choice {
             custom: Vec::new(),
             input: None,
             is_free: false,
+            decisions: None,
+            measured: Vec::new(),
             ended: false,
         }
     }
@@ -98,6 +114,9 @@ impl Choice {
     /// Returns the next event, or `None` after the end.
     pub(crate) async fn next(&mut self) -> Option<Said> {
         loop {
+            if self.decisions.as_ref().is_some_and(OutputDecisions::is_due) {
+                self.measure().await;
+            }
             if let Some(said) = self.said.pop_front() {
                 return Some(said);
             }
@@ -118,6 +137,11 @@ impl Choice {
                         self.take(deltas);
                     }
                 }
+                Some(Output::Generated(token)) => {
+                    if let Some(decisions) = &mut self.decisions {
+                        decisions.token(token);
+                    }
+                }
                 Some(Output::Token(token)) => self.likely.push(token),
                 Some(Output::PromptToken(_)) => {}
                 Some(Output::Finished(finish)) => {
@@ -125,6 +149,9 @@ impl Choice {
                     self.take(deltas);
                     self.ended = true;
                     self.said.push_back(Said::End(self.end(finish)));
+                    if let Some(decisions) = &mut self.decisions {
+                        decisions.end();
+                    }
                 }
                 Some(Output::Failed(error)) => self.fail(error.into()),
                 // A generation always reports an end before it is over.
@@ -138,7 +165,27 @@ impl Choice {
         if finish.closed_by_budget && self.is_free && !called {
             (finish.reason, finish.closed_by_budget) = (FinishReason::Length, false);
         }
-        End { finish, called }
+        End { finish, called, decisions: None }
+    }
+
+    /// Measures the choices that are decided. The last waiting event that can report them does.
+    async fn measure(&mut self) {
+        let Some(decisions) = self.decisions.take() else { return };
+        match decisions.measure().await {
+            Ok((decisions, measured)) => {
+                self.measured.extend(measured);
+                self.decisions = Some(decisions).filter(|_| !self.ended);
+            }
+            Err(error) => {
+                self.said.retain(|said| !matches!(said, Said::End(_)));
+                self.fail(error);
+            }
+        }
+        match self.said.back_mut() {
+            Some(Said::Content(_, _, reported)) => reported.append(&mut self.measured),
+            Some(Said::End(end)) => end.decisions = Some(std::mem::take(&mut self.measured)),
+            _ => {}
+        }
     }
 
     fn fail(&mut self, error: ApiError) {
@@ -166,7 +213,10 @@ impl Choice {
                     if text.is_empty() && likely.is_empty() {
                         continue;
                     }
-                    Said::Content(text, std::mem::take(&mut likely))
+                    if let Some(decisions) = &mut self.decisions {
+                        decisions.content(&text);
+                    }
+                    Said::Content(text, std::mem::take(&mut likely), Vec::new())
                 }
                 Delta::Call(name) => {
                     let index = self.calls;

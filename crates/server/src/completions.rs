@@ -206,7 +206,7 @@ impl Whole {
             match generation.next().await {
                 Some(Output::Text(piece)) => text.push_str(&piece),
                 Some(Output::Token(token) | Output::PromptToken(token)) => tokens.push(token),
-                Some(Output::Control(_)) => {}
+                Some(Output::Control(_) | Output::Generated(_)) => {}
                 Some(Output::Finished(finish)) => return Ok(Self { text, tokens, finish }),
                 Some(Output::Failed(error)) => return Err(error.into()),
                 // A generation always reports an end before it is over.

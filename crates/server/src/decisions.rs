@@ -173,7 +173,7 @@ impl Submitted {
     }
 }
 
-fn bounds(enclosure: &Enclosure) -> OptionBounds {
+pub(crate) fn bounds(enclosure: &Enclosure) -> OptionBounds {
     let Enclosure { ln_lower, ln_upper, error, .. } = enclosure.clone();
     let is_exact = error == 0.0 && ln_lower == ln_upper;
     OptionBounds { ln_lower, ln_upper, is_exact }
@@ -263,7 +263,7 @@ impl Questions {
         }
         let submit = |questions: Vec<Question>| {
             let Self { limits, deadline, .. } = self;
-            let decision = engine.decide(DecisionRequest { questions, limits, deadline });
+            let decision = engine.decide(DecisionRequest { questions, limits, deadline, is_part: false });
             decision.map_err(|error| match error {
                 DecisionError::TooLong { question, given, room, limit } => {
                     let param = self.named[owners[question]].place.clone();
@@ -282,7 +282,7 @@ impl Questions {
 fn question(prompt: &mut AskedPrompt, temperature: f64, keeps: bool) -> Question {
     let tokens = if keeps { prompt.tokens.clone() } else { std::mem::take(&mut prompt.tokens) };
     let ending = if prompt.ends.is_empty() { Ending::Open } else { Ending::Tokens(prompt.ends.clone()) };
-    Question { prompt: tokens, options: prompt.answers.clone(), ending, temperature }
+    Question { prompt: tokens, options: prompt.answers.clone(), ending, temperature, sampler: None }
 }
 
 /// Converts the error of an option. `option` returns the option's index in the request.

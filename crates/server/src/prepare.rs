@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::app::{App, Served, ServerOptions};
 use crate::constraints::{Compiling, Key};
 use crate::error::{ApiError, Kind};
+use crate::output_decisions::OutputChoices;
 use crate::random::random;
 
 /// Default temperature, as in OpenAI's API.
@@ -30,6 +31,8 @@ pub(crate) struct Prepared {
     pub(crate) unsupported: Vec<String>,
     /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
     pub(crate) json_calls: bool,
+    /// Choices within outputs whose probabilities are asked for.
+    pub(crate) choices: Option<OutputChoices>,
 }
 
 /// Settings for reading the outputs of a request.
@@ -94,6 +97,11 @@ impl Reading {
         self.calls
     }
 
+    /// Returns the content that the prompt has already.
+    pub(crate) fn begun_content(&self) -> &str {
+        &self.begun.content
+    }
+
     /// Returns true if content is free text.
     pub(crate) fn is_free(&self) -> bool {
         self.content == Content::Free
@@ -141,8 +149,16 @@ impl Served {
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
+        let choices = match (&chat.decisions, &chat.format) {
+            (Some(scope), Some(format)) => {
+                let constraint = self.constraint(format, chat.undeclared, compiling)?;
+                Some(OutputChoices::new(scope.clone(), format, constraint.grammar().clone()))
+            }
+            _ => None,
+        };
+        request.tokens = choices.is_some();
         let json_calls = reading.json_calls;
-        Ok(Prepared { request, reading, unsupported, json_calls })
+        Ok(Prepared { request, reading, unsupported, json_calls, choices })
     }
 
     /// Returns the number of prompt tokens of a chat request.

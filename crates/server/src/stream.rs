@@ -112,9 +112,9 @@ impl AnswerStream {
         }
         let choice = match said {
             Said::Thought(text) => chunk_choice(index, Delta::reasoning(text)),
-            Said::Content(text, tokens) => {
+            Said::Content(text, tokens, decisions) => {
                 let logprobs = (!tokens.is_empty()).then_some(Logprobs { content: tokens, refusal: None });
-                ChunkChoice { logprobs, ..chunk_choice(index, Delta::content(text)) }
+                ChunkChoice { logprobs, decisions, ..chunk_choice(index, Delta::content(text)) }
             }
             Said::Call { name, .. } if self.has_functions => chunk_choice(index, Delta::function(name)),
             Said::Arguments { text, .. } if self.has_functions => {
@@ -135,6 +135,7 @@ impl AnswerStream {
                 ChunkChoice {
                     finish_reason: Some(end.reason(self.has_functions)),
                     closed_by_budget: end.finish.closed_by_budget,
+                    decisions: end.decisions.unwrap_or_default(),
                     ..chunk_choice(index, Delta::closing())
                 }
             }
@@ -185,7 +186,14 @@ impl AnswerStream {
 }
 
 fn chunk_choice(index: u32, delta: Delta) -> ChunkChoice {
-    ChunkChoice { index, delta, logprobs: None, finish_reason: None, closed_by_budget: false }
+    ChunkChoice {
+        index,
+        delta,
+        logprobs: None,
+        decisions: Vec::new(),
+        finish_reason: None,
+        closed_by_budget: false,
+    }
 }
 
 /// Creates an event with JSON data. Wire types are plain data, so serialization cannot fail.

@@ -13,6 +13,14 @@ pub struct OptionBounds {
     pub is_exact: bool,
 }
 
+impl OptionBounds {
+    /// Returns the probabilities of the options of a question with this prompt alone. Returns `None` if all
+    /// are 0.
+    pub fn answer(&self) -> Option<DecisionAnswer> {
+        combine(std::slice::from_ref(self), &[(0..self.ln_lower.len()).collect()], 1.0)
+    }
+}
+
 /// Probabilities of a question's options.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DecisionAnswer {

@@ -57,6 +57,7 @@ impl MessagesRequest {
             any_object: read_any_object(&mut fields)?,
             format,
             undeclared: read_undeclared(&mut fields)?,
+            decisions: None,
             schema_in_prompt: fields.read("schema_in_prompt", Place::bool)?.unwrap_or(true),
             chat_template_kwargs: variables,
             ignored: IgnoredFields::default(),

@@ -26,8 +26,8 @@ pub(crate) use parameters::{read_logprobs, read_stop, read_stream, read_top_logp
 pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 
-use crate::RequestError;
 use crate::error::Problem;
+use crate::{DecisionScope, RequestError};
 
 /// Request for a chat completion.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +55,8 @@ pub struct ChatRequest {
     pub any_object: Option<bool>,
     /// Format that the output must match. `None` if any text is allowed.
     pub format: Option<Format>,
+    /// Choices within the output whose probabilities are reported. `None` reports none. An extension.
+    pub decisions: Option<DecisionScope>,
     /// Treatment of undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
     /// True if the prompt describes `format` to the model. This is the default. An extension.
@@ -108,11 +110,13 @@ impl ChatRequest {
             },
             any_object: read_any_object(&mut fields)?,
             format: format::read(&mut fields)?,
+            decisions: None,
             undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.take("schema_in_prompt").map(Place::bool).transpose()?.unwrap_or(true),
             chat_template_kwargs: read_template_variables(&mut fields)?,
             ignored: IgnoredFields::default(),
         };
+        request.decisions = DecisionScope::read(&mut fields, request.format.as_ref())?;
         let budget = thinking::read(&mut fields, &mut request.chat_template_kwargs)?.budget();
         request.parameters.reasoning_budget = request.parameters.reasoning_budget.or(budget);
         take_without_effect(&mut fields);

@@ -91,6 +91,10 @@ pub enum Item {
         status: Status,
         /// Text of the message.
         content: Vec<ContentPart>,
+        /// Probabilities of the choices within the text, in the order in which they were made. Absent unless
+        /// requested. An extension.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        decisions: Option<Vec<crate::OutputDecision>>,
     },
     /// A function call of the model.
     FunctionCall {

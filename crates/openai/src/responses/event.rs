@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::answer::{ContentPart, Item, Response};
-use crate::TokenLogprob;
+use crate::{OutputDecision, TokenLogprob};
 
 /// Event of a streamed response. In a stream, each event also has a field `sequence_number`, which
 /// counts events from 0.
@@ -32,6 +32,9 @@ pub enum ResponseEvent {
         content_index: usize,
         delta: String,
         logprobs: Vec<TokenLogprob>,
+        /// Probabilities of the choices that the new text completes. An extension.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        decisions: Vec<OutputDecision>,
     },
     /// The text of a message part is complete.
     #[serde(rename = "response.output_text.done")]

@@ -8,7 +8,7 @@ use crate::request::{
     check_neutral_response, read_any_object, read_json_schema, read_model, read_thinking, read_tools,
     read_top_logprobs, read_undeclared, take_without_effect,
 };
-use crate::{ChatRequest, Format, IgnoredFields, RequestError, StreamOptions};
+use crate::{ChatRequest, DecisionScope, Format, IgnoredFields, RequestError, StreamOptions};
 
 /// Request to `/v1/responses`.
 #[derive(Clone, PartialEq, Debug)]
@@ -100,6 +100,7 @@ impl ResponseRequest {
             logprobs: read_logprobs(&mut fields)?,
             tools: read_tools(&mut fields, ToolForm::Flat)?,
             any_object: read_any_object(&mut fields)?,
+            decisions: DecisionScope::read(&mut fields, format.as_ref())?,
             format,
             undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.read("schema_in_prompt", Place::bool)?.unwrap_or(true),

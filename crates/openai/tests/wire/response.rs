@@ -24,7 +24,14 @@ fn chunk(choices: Vec<ChunkChoice>) -> ChatChunk {
 }
 
 fn choice(delta: Delta, finish_reason: Option<FinishReason>) -> ChunkChoice {
-    ChunkChoice { index: 0, delta, logprobs: None, finish_reason, closed_by_budget: false }
+    ChunkChoice {
+        index: 0,
+        delta,
+        logprobs: None,
+        decisions: Vec::new(),
+        finish_reason,
+        closed_by_budget: false,
+    }
 }
 
 #[test]
@@ -38,6 +45,7 @@ fn completions() {
             index: 0,
             message: AssistantMessage::new("Hi".to_owned()),
             logprobs: None,
+            decisions: None,
             finish_reason: FinishReason::Stop,
             closed_by_budget,
         }],

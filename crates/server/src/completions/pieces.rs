@@ -88,7 +88,7 @@ impl Pieces {
     fn take(&mut self, index: usize, output: Output) {
         match output {
             Output::Token(token) | Output::PromptToken(token) => self.texts[index].tokens.push(token),
-            Output::Control(_) => {}
+            Output::Control(_) | Output::Generated(_) => {}
             Output::Text(text) => {
                 let text = self.begun(index) + &text;
                 let logprobs = self.logprobs(index);

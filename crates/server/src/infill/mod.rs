@@ -73,7 +73,7 @@ fn respond(choice: Choice, answer: Answer) -> Response {
     let events = stream::unfold((choice, answer), |(mut choice, answer)| async {
         loop {
             let event = match choice.next().await? {
-                Said::Content(content, _) => event(&Infill { content, stop: false, summary: None }),
+                Said::Content(content, ..) => event(&Infill { content, stop: false, summary: None }),
                 Said::End(end) => {
                     answer.log(&end.finish);
                     event(&last(String::new(), &answer, &end.finish))

@@ -53,7 +53,7 @@ impl Growing {
     pub(super) fn take(&mut self, said: Said) -> Vec<MessageEvent> {
         match said {
             Said::Thought(text) => self.grow(Kind::Thought, &text),
-            Said::Content(text, _) => self.grow(Kind::Text, &text),
+            Said::Content(text, ..) => self.grow(Kind::Text, &text),
             Said::Call { id, name, .. } => {
                 self.close();
                 // Anthropic's ids have letters, digits, `_` and `-` only.

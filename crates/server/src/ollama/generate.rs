@@ -71,7 +71,7 @@ async fn respond(app: &App, request: GenerationRequest, api: Api) -> Result<Resp
 
 /// Collects the whole reply. Dropping the future cancels the generation.
 async fn collect(choice: Choice, replies: &Replies) -> Result<Reply, ApiError> {
-    let Whole { thought, content, logprobs, calls, end } = Whole::collect(choice).await?;
+    let Whole { thought, content, logprobs, calls, end, .. } = Whole::collect(choice).await?;
     let call = |(index, call): (usize, MessageCall)| match call.called {
         Called::Function(function) => Some(ReplyCall::new(index, call.id, function.name, function.arguments)),
         // Requests have no custom tools.

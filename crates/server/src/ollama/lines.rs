@@ -58,7 +58,7 @@ impl Lines {
                 self.close_call(None);
                 self.push(Part { thinking, ..Part::default() });
             }
-            Said::Content(content, logprobs) => {
+            Said::Content(content, logprobs, _) => {
                 self.close_call(None);
                 self.push(Part { content, logprobs, ..Part::default() });
             }

@@ -2,8 +2,8 @@
 //! whole response.
 
 use formwork_openai::{
-    ContentPart, IncompleteDetails, Item, OutputText, Response, ResponseError, ResponseEvent, ResponseUsage,
-    Status, TokenLogprob,
+    ContentPart, IncompleteDetails, Item, OutputDecision, OutputText, Response, ResponseError, ResponseEvent,
+    ResponseUsage, Status, TokenLogprob,
 };
 
 use crate::answer::{new_id, usage};
@@ -29,6 +29,8 @@ struct Open {
     text: String,
     /// Log-probabilities of the tokens of the text.
     logprobs: Vec<TokenLogprob>,
+    /// Probabilities of the choices within the text, if they are asked for.
+    decisions: Option<Vec<OutputDecision>>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -61,8 +63,8 @@ impl Growing {
     /// Applies the next event of an output, and returns the resulting events.
     pub(super) fn take(&mut self, said: Said) -> Vec<ResponseEvent> {
         match said {
-            Said::Thought(text) => self.grow(&Kind::Thought, text, Vec::new()),
-            Said::Content(text, logprobs) => self.grow(&Kind::Message, text, logprobs),
+            Said::Thought(text) => self.grow(&Kind::Thought, text, Vec::new(), Vec::new()),
+            Said::Content(text, logprobs, decisions) => self.grow(&Kind::Message, text, logprobs, decisions),
             Said::Call { id: call_id, name, is_custom, .. } => {
                 self.close(Status::Completed);
                 self.open(if is_custom {
@@ -71,19 +73,22 @@ impl Growing {
                     Kind::Call { call_id, name }
                 });
             }
-            Said::Arguments { text, .. } => self.append(text, Vec::new()),
-            Said::End(end) => self.end(&end),
+            Said::Arguments { text, .. } => self.append(text, Vec::new(), Vec::new()),
+            Said::End(end) => self.end(end),
             Said::Failed(error) => self.fail(&error),
         }
         std::mem::take(&mut self.events)
     }
 
-    fn end(&mut self, end: &End) {
+    fn end(&mut self, end: End) {
         let cut_off = end.finish.reason == formwork_engine::FinishReason::Length;
         let status = if cut_off { Status::Incomplete } else { Status::Completed };
         if self.response.output.is_empty() && self.open.is_none() {
             // An answer without any text has an empty message.
             self.open(Kind::Message);
+        }
+        if let (Some(open), Some(decisions)) = (&mut self.open, end.decisions) {
+            open.decisions.get_or_insert_default().extend(decisions);
         }
         self.close(status);
         self.response.status = status;
@@ -110,12 +115,18 @@ impl Growing {
     }
 
     /// Appends text to the open item, or opens a new item if the open one has another kind.
-    fn grow(&mut self, kind: &Kind, text: String, logprobs: Vec<TokenLogprob>) {
+    fn grow(
+        &mut self,
+        kind: &Kind,
+        text: String,
+        logprobs: Vec<TokenLogprob>,
+        decisions: Vec<OutputDecision>,
+    ) {
         if self.open.as_ref().is_none_or(|open| open.kind != *kind) {
             self.close(Status::Completed);
             self.open(kind.clone());
         }
-        self.append(text, logprobs);
+        self.append(text, logprobs, decisions);
     }
 
     fn open(&mut self, kind: Kind) {
@@ -125,7 +136,8 @@ impl Growing {
             Kind::Call { .. } => "fc_",
             Kind::CustomCall { .. } => "ctc_",
         };
-        let open = Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new() };
+        let open =
+            Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new(), decisions: None };
         let output_index = self.response.output.len();
         let item = without_parts(open.item(Status::InProgress));
         self.events.push(ResponseEvent::ItemAdded { output_index, item });
@@ -136,15 +148,18 @@ impl Growing {
         self.open = Some(open);
     }
 
-    fn append(&mut self, delta: String, logprobs: Vec<TokenLogprob>) {
+    fn append(&mut self, delta: String, logprobs: Vec<TokenLogprob>, decisions: Vec<OutputDecision>) {
         let Some(open) = &mut self.open else { return };
         open.text.push_str(&delta);
         open.logprobs.extend_from_slice(&logprobs);
+        if !decisions.is_empty() {
+            open.decisions.get_or_insert_default().extend_from_slice(&decisions);
+        }
         let (item_id, output_index, content_index) = (open.id.clone(), self.response.output.len(), 0);
         self.events.push(match open.kind {
             Kind::Thought => ResponseEvent::ReasoningDelta { item_id, output_index, content_index, delta },
             Kind::Message => {
-                ResponseEvent::TextDelta { item_id, output_index, content_index, delta, logprobs }
+                ResponseEvent::TextDelta { item_id, output_index, content_index, delta, logprobs, decisions }
             }
             Kind::Call { .. } => ResponseEvent::ArgumentsDelta { item_id, output_index, delta },
             Kind::CustomCall { .. } => ResponseEvent::InputDelta { item_id, output_index, delta },
@@ -199,7 +214,10 @@ impl Open {
         let (id, content) = (self.id.clone(), self.part().into_iter().collect());
         match &self.kind {
             Kind::Thought => Item::Reasoning { id, summary: Vec::new(), content, status },
-            Kind::Message => Item::Message { id, role: "assistant".to_owned(), status, content },
+            Kind::Message => {
+                let (role, decisions) = ("assistant".to_owned(), self.decisions.clone());
+                Item::Message { id, role, status, content, decisions }
+            }
             Kind::Call { call_id, name } => {
                 let (call_id, name, arguments) = (call_id.clone(), name.clone(), self.text.clone());
                 Item::FunctionCall { id, call_id, name, arguments, status }

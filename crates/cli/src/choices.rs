@@ -1,0 +1,100 @@
+//! The probabilities of the choices within an output, for `formwork run --decisions`.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use formwork_engine::{ChoiceTracker, EngineHandle, Request};
+use formwork_openai::{DecisionScope, OptionName, OutputDecision};
+use formwork_vocab::TokenId;
+
+use crate::generation::Generator;
+
+/// Maximum number of choices that are measured together. Each has its own copy of the prompt.
+const BATCH: usize = 64;
+
+/// Follows one output.
+pub(crate) struct Choices {
+    engine: EngineHandle,
+    tracker: ChoiceTracker,
+    scope: DecisionScope,
+}
+
+impl Choices {
+    /// Starts at the beginning of the output of a request. `pointers` are the places whose choices are
+    /// wanted. An empty pointer alone stands for all.
+    pub(crate) fn new(generator: &Generator, request: &Request, pointers: &[String]) -> Result<Self> {
+        let reader = generator.choice_reader();
+        let reader =
+            reader.context("--decisions needs a constraint, such as --schema, --gbnf and --choice")?;
+        let scope = DecisionScope::of_pointers(pointers.to_vec()).context("--decisions")?;
+        let engine = generator.engine().clone();
+        Ok(Self { tracker: engine.tracker(request, reader)?, engine, scope })
+    }
+
+    pub(crate) fn token(&mut self, token: TokenId) {
+        self.tracker.token(token);
+    }
+
+    /// Measures the choices in the whole text of the output.
+    pub(crate) fn measure(mut self, text: &str) -> Result<Vec<OutputDecision>> {
+        let mut points = self.tracker.content(text);
+        points.extend(self.tracker.finish());
+        points.retain(|point| self.scope.includes(point));
+        let mut decisions = Vec::new();
+        for batch in points.chunks(BATCH) {
+            let choices = batch.iter().cloned().filter_map(|point| self.tracker.questions(point));
+            let choices: Vec<_> = choices.collect();
+            if choices.is_empty() {
+                continue;
+            }
+            let request = formwork_server::decision_request(&choices, None);
+            let decided = self.engine.decide(request)?.blocking_result()?;
+            decisions.extend(formwork_server::output_decisions(&choices, &decided));
+        }
+        Ok(decisions)
+    }
+}
+
+/// Formats decisions as a table: place, chosen option, probability, probability of the sampler, and the
+/// probabilities of all options.
+pub(crate) fn table(decisions: &[OutputDecision]) -> String {
+    let name = |option: &OptionName| match option {
+        OptionName::Value(value) => value.to_string(),
+        OptionName::Type(name) => format!("<{name}>"),
+    };
+    let mut rows = vec![["place", "kind", "chosen", "probability", "sampled", "options"].map(str::to_owned)];
+    for decision in decisions {
+        let mut shares: Vec<_> = decision.probabilities.iter().collect();
+        shares.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+        let share = |share: &&_| {
+            let formwork_openai::OptionShare { option, probability, .. } = *share;
+            format!("{} {probability:.4}", name(option))
+        };
+        let others = shares.len().saturating_sub(4);
+        let mut options = shares.iter().take(4).map(share).collect::<Vec<_>>().join(", ");
+        if others > 0 {
+            let _ = write!(options, ", and {others} more");
+        }
+        let place = if decision.path.is_empty() { "(whole)" } else { &decision.path };
+        rows.push([
+            place.to_owned(),
+            decision.kind.clone(),
+            name(&decision.chosen),
+            format!("{:.4}", decision.probability),
+            decision.sampled.map_or_else(|| "-".to_owned(), |sampled| format!("{sampled:.4}")),
+            options,
+        ]);
+    }
+    let widths = [0, 1, 2, 3, 4].map(|column| {
+        rows.iter().map(|row: &[String; 6]| row[column].chars().count()).max().unwrap_or_default()
+    });
+    let mut table = String::new();
+    for row in rows {
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(table, "{cell:width$}  ");
+        }
+        table.push_str(&row[5]);
+        table.push('\n');
+    }
+    table
+}
