@@ -75,7 +75,7 @@ pub(crate) fn table(decisions: &[OutputDecision]) -> String {
         if others > 0 {
             let _ = write!(options, ", and {others} more");
         }
-        let place = if decision.path.is_empty() { "(whole)" } else { &decision.path };
+        let place = if decision.path.is_empty() { "(root)" } else { &decision.path };
         rows.push([
             place.to_owned(),
             decision.kind.clone(),

@@ -199,7 +199,6 @@ impl Questions {
         let limits = SearchLimits {
             tolerance: settings.tolerance.unwrap_or(default.tolerance),
             nodes: settings.max_nodes.unwrap_or(default.nodes),
-            every_option: settings.asking.calibration.content_free,
         };
         Self {
             messages: messages.iter().map(message).collect(),
@@ -225,6 +224,8 @@ impl Questions {
         if given > MAX_PROMPTS {
             return Err(Kind::TooManyPrompts { given, limit: MAX_PROMPTS }.into());
         }
+        // A prior that was not visited would make its option impossible.
+        let every_option = asking.calibration.content_free;
         let mut head = PromptHead::default();
         let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
         // Question of each prompt.
@@ -250,7 +251,7 @@ impl Questions {
                     let param = named.place.clone();
                     return Err(Kind::QuestionTooLong { param, given, room, limit }.into());
                 }
-                let question = question(prompt, temperature, keeps);
+                let question = Question { every_option, ..question(prompt, temperature, keeps) };
                 question.check(engine.tokenizer().vocabulary()).map_err(|error| {
                     option_error(error, named, |option| of_question.option(place, option))
                 })?;
@@ -258,7 +259,8 @@ impl Questions {
                 owners.push(index);
             }
             let empty = of_question.content_free.iter_mut();
-            content_free.extend(empty.map(|prompt| question(prompt, temperature, false)));
+            let empty = empty.map(|prompt| Question { every_option, ..question(prompt, temperature, false) });
+            content_free.extend(empty);
             asked.push(of_question);
         }
         let submit = |questions: Vec<Question>| {
@@ -282,7 +284,14 @@ impl Questions {
 fn question(prompt: &mut AskedPrompt, temperature: f64, keeps: bool) -> Question {
     let tokens = if keeps { prompt.tokens.clone() } else { std::mem::take(&mut prompt.tokens) };
     let ending = if prompt.ends.is_empty() { Ending::Open } else { Ending::Tokens(prompt.ends.clone()) };
-    Question { prompt: tokens, options: prompt.answers.clone(), ending, temperature, sampler: None }
+    Question {
+        prompt: tokens,
+        options: prompt.answers.clone(),
+        ending,
+        temperature,
+        every_option: false,
+        sampler: None,
+    }
 }
 
 /// Converts the error of an option. `option` returns the option's index in the request.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use formwork_engine::{
-    DecisionRequest, Enclosure, Ending, Engine, EngineHandle, EngineOptions, FinishReason, Question, Request,
-    Sampling, SearchLimits, prompt,
+    DecisionRequest, Enclosure, Ending, Engine, EngineHandle, EngineOptions, FinishReason, Output, Question,
+    Request, Sampling, SearchLimits, prompt,
 };
+use formwork_grammar::{ChoiceReader, Constraint, Grammar, Limits, OptionValue, SchemaOptions};
 use formwork_model::{Model, OpenOptions};
 
 use super::real_models::{engine, model_files};
@@ -21,6 +22,7 @@ fn question(engine: &EngineHandle, text: &str, options: &[&str]) -> Question {
         options: options.iter().map(|&option| vec![option.to_owned()]).collect(),
         ending: Ending::Tokens(engine.tokenizer().vocabulary().ends().to_vec()),
         temperature: 1.0,
+        every_option: false,
         sampler: None,
     }
 }
@@ -35,16 +37,29 @@ fn asked(question: &str) -> String {
     format!("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
 }
 
+/// Returns the number of samples.
+fn samples() -> usize {
+    let samples = std::env::var("FORMWORK_TEST_SAMPLES").ok().and_then(|samples| samples.parse().ok());
+    samples.unwrap_or(300)
+}
+
+/// Checks that an option occurs about as often as its probability says.
+fn assert_frequent(option: &str, probability: f64, count: usize, samples: usize) {
+    let (expected, count) = (probability * samples as f64, count as f64);
+    let deviation = (expected * (1.0 - probability)).sqrt().max(1.0);
+    let is_near = (count - expected).abs() <= 4.0 * deviation;
+    assert!(is_near, "{option}: {count} of {samples}, expected {expected:.1} ± {deviation:.1}");
+}
+
 #[test]
 fn probabilities_are_the_frequencies_of_samples() {
-    let samples = std::env::var("FORMWORK_TEST_SAMPLES").ok().and_then(|samples| samples.parse().ok());
-    let samples: usize = samples.unwrap_or(300);
+    let samples = samples();
     let Some(path) = model_files().into_iter().next() else { return };
     let engine = engine(&path);
     let text = asked("Is the sky blue? Answer with yes or no only.");
     // Several spellings are likely, and one is the beginning of another one.
     let options = ["Yes", "Yes.", "No", "No.", "yes"];
-    let limits = SearchLimits { tolerance: 0.0, nodes: 20_000, ..SearchLimits::default() };
+    let limits = SearchLimits { tolerance: 0.0, nodes: 20_000 };
     let question = question(&engine, &text, &options);
     let law = decide(&engine, vec![question.clone()], limits).remove(0);
     let mut counts = [0usize; 5];
@@ -65,12 +80,62 @@ fn probabilities_are_the_frequencies_of_samples() {
         }
     }
     for (option, count) in counts.into_iter().enumerate() {
-        let probability = law.ln_lower[option].exp();
-        let (expected, count) = (probability * samples as f64, count as f64);
-        let deviation = (expected * (1.0 - probability)).sqrt().max(1.0);
-        println!("{:?}: {count} of {samples}, expected {expected:.1} ± {deviation:.1}", options[option]);
-        assert!((count - expected).abs() <= 4.0 * deviation, "{:?} is off", options[option]);
+        assert_frequent(options[option], law.ln_lower[option].exp(), count, samples);
     }
+}
+
+#[test]
+fn probabilities_of_the_sampler_are_the_frequencies_of_masked_samples() {
+    let samples = samples();
+    let Some(path) = model_files().into_iter().next() else { return };
+    let engine = engine(&path);
+    let teams = ["billing", "technical support", "technical", "sales"];
+    let schema = serde_json::json!({
+        "type": "object", "properties": { "team": { "enum": teams } }, "required": ["team"]
+    });
+    let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default());
+    let grammar = grammar.expect("a good schema");
+    let constraint = Constraint::new(&grammar, Arc::clone(engine.tokenizer().vocabulary()));
+    let text = asked("The app shows an error. Which team should answer? Answer in JSON.");
+    let request = |seed: usize| Request {
+        constraint: Some(constraint.clone().expect("a good grammar")),
+        sampling: Sampling { temperature: 1.0, seed: seed as u64, ..Sampling::default() },
+        tokens: true,
+        ..Request::new(prompt::encode(engine.tokenizer(), &text).expect("text"))
+    };
+    let mut tracker = engine.tracker(&request(0), ChoiceReader::json(&grammar)).expect("a good request");
+    let mut generation = engine.generate(request(0)).expect("room");
+    let mut points = Vec::new();
+    while let Some(output) = generation.blocking_next() {
+        match output {
+            Output::Generated(token) => tracker.token(token),
+            Output::Text(text) => points.extend(tracker.content(&text)),
+            _ => {}
+        }
+    }
+    let choice = tracker.questions(points.remove(0)).expect("a choice of the output");
+    let limits = SearchLimits { tolerance: 1e-6, nodes: 20_000 };
+    let enclosures = decide(&engine, vec![choice.question.clone(), choice.sampled], limits);
+    let shares = |law: &Enclosure| law.shares().expect("possible options");
+    println!("the model's own: {:?}", shares(&enclosures[0]));
+    let mut counts = [0usize; 4];
+    for first in (0..samples).step_by(100) {
+        let count = (samples - first).min(100);
+        for generation in engine.generate_many(&request(1_000_000 + first), count).expect("room") {
+            let (text, _) = generation.collect().expect("an answer");
+            let given: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let value = OptionValue::Value(given["team"].clone());
+            counts[choice.point.options.iter().position(|option| option.value == value).expect("a team")] +=
+                1;
+        }
+    }
+    for (option, share) in shares(&enclosures[1]).into_iter().enumerate() {
+        let name = &choice.point.options[option].texts[0];
+        assert_frequent(name, share, counts[option], samples);
+    }
+    // The probabilities are those of the same options after the same tokens.
+    let again = Question { options: choice.question.options.clone(), ..choice.question };
+    assert_eq!(bits(&decide(&engine, vec![again], limits)[0]), bits(&enclosures[0]));
 }
 
 fn engine_of(path: &Path, threads: usize, options: EngineOptions) -> EngineHandle {
@@ -89,7 +154,7 @@ fn bits(enclosure: &Enclosure) -> Vec<u64> {
 
 #[test]
 fn a_question_has_the_same_bits_with_any_threads_and_company() {
-    let limits = SearchLimits { tolerance: 1e-3, nodes: 24, ..SearchLimits::default() };
+    let limits = SearchLimits { tolerance: 1e-3, nodes: 24 };
     for path in model_files() {
         let one =
             EngineOptions { parallel: 1, prefix_cache_bytes: 0, step_tokens: 48, ..EngineOptions::default() };

@@ -17,7 +17,10 @@ impl OptionBounds {
     /// Returns the probabilities of the options of a question with this prompt alone. Returns `None` if all
     /// are 0.
     pub fn answer(&self) -> Option<DecisionAnswer> {
-        combine(std::slice::from_ref(self), &[(0..self.ln_lower.len()).collect()], 1.0)
+        let bounds = std::slice::from_ref(self);
+        let mut answer = combine(bounds, &[(0..self.ln_lower.len()).collect()], 1.0)?;
+        answer.set_mass(bounds);
+        Some(answer)
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Question {
     /// Temperature of the shares to which the tolerance of the search applies. It divides the logarithms of
     /// the options' probabilities, and changes no bound in the result.
     pub temperature: f64,
+    /// True to visit every option before the search ends.
+    pub every_option: bool,
     /// State of a generation after the prompt. Probabilities are then those with which the generation
     /// chooses tokens. `None` means the model's own distribution.
     pub sampler: Option<SamplerState>,
@@ -70,15 +72,13 @@ pub enum Ending {
 pub struct SearchLimits {
     /// The search ends if no option's share can differ by more than this.
     pub tolerance: f64,
-    /// True to visit every option before the search ends.
-    pub every_option: bool,
     /// Maximum number of token prefixes that the model reads for a question after its prompt.
     pub nodes: usize,
 }
 
 impl Default for SearchLimits {
     fn default() -> Self {
-        Self { tolerance: 1e-4, every_option: false, nodes: 1024 }
+        Self { tolerance: 1e-4, nodes: 1024 }
     }
 }
 

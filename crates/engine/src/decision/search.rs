@@ -34,6 +34,7 @@ pub(crate) struct Search {
     sampler: Option<SamplerState>,
     limits: SearchLimits,
     temperature: f64,
+    every_option: bool,
     steps: StepCache,
     /// All prefixes seen so far. A parent precedes its children.
     prefixes: Vec<Prefix>,
@@ -96,6 +97,7 @@ impl Search {
             sampler: question.sampler.clone(),
             limits,
             temperature: question.temperature,
+            every_option: question.every_option,
             steps: StepCache::default(),
             prefixes: vec![root],
             frontier: BinaryHeap::new(),
@@ -191,7 +193,7 @@ impl Search {
         self.narrow();
         let left = self.limits.nodes.saturating_sub(self.read);
         let is_visited = |ln: &f64| *ln > f64::NEG_INFINITY;
-        let has_all = !self.limits.every_option || self.ln_lower.iter().all(is_visited);
+        let has_all = !self.every_option || self.ln_lower.iter().all(is_visited);
         let is_close = self.shares.width() <= self.limits.tolerance && has_all;
         if is_close || left == 0 || self.frontier.is_empty() {
             self.is_done = true;

@@ -7,6 +7,10 @@ use formwork_vocab::{TokenId, Tokenizer};
 
 use super::{Ending, Question, SamplerState};
 
+/// Maximum number of options that are all visited. Otherwise an unlikely option may have the probability 0,
+/// although it was chosen.
+const FEW: usize = 16;
+
 /// Follows the output of a generation, and turns its choice points into questions.
 ///
 /// A question's prompt ends at the last token boundary at or before the texts of the options, and the bytes
@@ -116,6 +120,7 @@ impl ChoiceTracker {
             options: point.options.iter().map(|option| texts(&option.texts)).collect(),
             ending: if point.to_end { Ending::Tokens(ends.to_vec()) } else { Ending::Open },
             temperature: 1.0,
+            every_option: point.options.len() <= FEW,
             sampler: None,
         };
         let sampled = Question { sampler: Some(self.sampler_after(count)?), ..question.clone() };

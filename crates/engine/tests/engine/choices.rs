@@ -16,7 +16,9 @@ use crate::fixture::{self, Shared, VOCABULARY, babble};
 fn undecided() -> EngineHandle {
     let model = ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
         babble(tokens, row);
-        row.iter_mut().for_each(|logit| *logit *= 0.5);
+        for logit in row {
+            *logit *= 0.5;
+        }
     });
     fixture::start(Shared::new(model).batch_invariant(true), EngineOptions::default())
 }
@@ -60,7 +62,7 @@ fn tracked(engine: &EngineHandle, request: &Request, reader: ChoiceReader) -> (S
 
 fn decide(engine: &EngineHandle, choices: &[TrackedChoice]) -> Decided {
     let both = choices.iter().flat_map(|choice| [choice.question.clone(), choice.sampled.clone()]);
-    let limits = SearchLimits { tolerance: 0.0, every_option: true, nodes: usize::MAX };
+    let limits = SearchLimits { tolerance: 0.0, nodes: usize::MAX };
     let request = DecisionRequest { questions: both.collect(), limits, deadline: None, is_part: true };
     engine.decide(request).unwrap().blocking_result().unwrap()
 }

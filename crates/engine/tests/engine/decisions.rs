@@ -78,17 +78,13 @@ fn question(prompt: &[u32], options: &[&[&str]], ending: Ending) -> Question {
         options: options.iter().map(texts).collect(),
         ending,
         temperature: 1.0,
+        every_option: false,
         sampler: None,
     }
 }
 
 fn request(questions: Vec<Question>, tolerance: f64, nodes: usize) -> DecisionRequest {
-    DecisionRequest {
-        questions,
-        limits: SearchLimits { tolerance, nodes, ..SearchLimits::default() },
-        deadline: None,
-        is_part: false,
-    }
+    DecisionRequest { questions, limits: SearchLimits { tolerance, nodes }, deadline: None, is_part: false }
 }
 
 fn decide(engine: &EngineHandle, request: DecisionRequest) -> Decided {
@@ -144,6 +140,7 @@ fn all_texts_together_have_probability_one() {
         options: ended.iter().map(|texts| texts.to_vec()).collect(),
         ending: Ending::Tokens((8..11).map(TokenId).collect()),
         temperature: 1.0,
+        every_option: false,
         sampler: None,
     };
     let short = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
@@ -154,6 +151,7 @@ fn all_texts_together_have_probability_one() {
         options: longer,
         ending: Ending::Open,
         temperature: 1.0,
+        every_option: false,
         sampler: None,
     };
     let long = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
@@ -186,9 +184,8 @@ fn the_enclosure_holds_at_every_limit() {
     assert_eq!(before.to_bits(), 0);
     let hot = Question { temperature: 8.0, ..asked() };
     let hot = decide(&engine, request(vec![hot], 0.01, usize::MAX)).enclosures.remove(0);
-    let every = SearchLimits { tolerance: 1.0, every_option: true, ..SearchLimits::default() };
-    let every = DecisionRequest { questions: vec![asked()], limits: every, deadline: None, is_part: false };
-    let every = decide(&engine, every).enclosures.remove(0);
+    let every = Question { every_option: true, ..asked() };
+    let every = decide(&engine, request(vec![every], 1.0, 1024)).enclosures.remove(0);
     assert!(every.nodes < exact.nodes && every.ln_lower.iter().all(|ln| ln.is_finite()));
     let loose = decide(&engine, request(vec![asked()], 0.01, usize::MAX)).enclosures.remove(0);
     assert!(hot.error <= 0.01 && hot.error.to_bits() != loose.error.to_bits());
@@ -209,7 +206,7 @@ fn shared_question(index: usize) -> Question {
     let options = ["true", "false", "maybe", "true]]"];
     let options = options[..2 + index % 3].iter().map(|&option| vec![option.to_owned()]).collect();
     let ending = if index.is_multiple_of(3) { Ending::Open } else { Ending::Tokens(vec![fixture::END]) };
-    Question { prompt, options, ending, temperature: 1.0, sampler: None }
+    Question { prompt, options, ending, temperature: 1.0, every_option: false, sampler: None }
 }
 
 #[test]
@@ -218,7 +215,7 @@ fn a_question_has_the_same_bits_alone_and_among_others() {
         let model = ScriptedModel::new(fixture::VOCABULARY, 1024, babble);
         Engine::start(Box::new(model), fixture::tokenizer(), options)
     };
-    let limits = SearchLimits { tolerance: 1e-9, nodes: 40, ..SearchLimits::default() };
+    let limits = SearchLimits { tolerance: 1e-9, nodes: 40 };
     let all: Vec<Question> = (0..150).map(shared_question).collect();
     let ask = |engine: &EngineHandle, questions: Vec<Question>| {
         decide(engine, DecisionRequest { questions, limits, deadline: None, is_part: false })
@@ -252,7 +249,7 @@ fn a_cancelled_or_finished_request_leaves_no_sequence() {
     let shared = Shared::new(ScriptedModel::new(fixture::VOCABULARY, 4096, babble));
     let options = EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() };
     let engine = Engine::start(Box::new(shared.clone()), fixture::tokenizer(), options);
-    let limits = SearchLimits { tolerance: 0.0, nodes: 100, ..SearchLimits::default() };
+    let limits = SearchLimits { tolerance: 0.0, nodes: 100 };
     let questions: Vec<Question> = (0..400).map(shared_question).collect();
     let request = DecisionRequest { questions, limits, deadline: None, is_part: false };
     engine.decide(request.clone()).unwrap().blocking_result().unwrap();

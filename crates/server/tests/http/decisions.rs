@@ -5,22 +5,10 @@ use std::sync::Arc;
 use axum::http::{Method, StatusCode};
 use formwork_chat::decision::Calibration;
 use formwork_engine::{Engine, EngineOptions};
-use formwork_lm::ScriptedModel;
 use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::fixture::{self, Answer, END, Lines, app, get, request, send, served};
-
-/// Creates a model whose logits depend on every earlier token, without a pattern.
-fn varied(context_len: usize) -> ScriptedModel {
-    ScriptedModel::new(END + 1, context_len, |tokens, row| {
-        let mix = |state: u64, x: u64| (state ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let state = tokens.iter().fold(7, |state, token| mix(state, token.0.into()));
-        for (token, logit) in row.iter_mut().enumerate() {
-            *logit = (mix(mix(state, token as u64), 1) >> 40) as f32 / (1 << 22) as f32;
-        }
-    })
-}
+use crate::fixture::{self, Answer, Lines, app, get, request, send, served, varied};
 
 async fn decide(app: &App, body: &Value) -> Answer {
     send(app, request(Method::POST, "/v1/decisions", body.to_string())).await

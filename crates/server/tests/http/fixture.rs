@@ -101,6 +101,17 @@ pub(crate) fn babbles(context_len: usize) -> ScriptedModel {
     ScriptedModel::new(END + 1, context_len, |_, _| {})
 }
 
+/// Creates a model whose logits depend on every earlier token, without a pattern.
+pub(crate) fn varied(context_len: usize) -> ScriptedModel {
+    ScriptedModel::new(END + 1, context_len, |tokens, row| {
+        let mix = |state: u64, x: u64| (state ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let state = tokens.iter().fold(7, |state, token| mix(state, token.0.into()));
+        for (token, logit) in row.iter_mut().enumerate() {
+            *logit = (mix(mix(state, token as u64), 1) >> 40) as f32 / (1 << 22) as f32;
+        }
+    })
+}
+
 /// A model whose forward pass fails after `left` successful calls.
 pub(crate) struct FailsAfter {
     pub(crate) inner: ScriptedModel,

@@ -25,6 +25,7 @@ mod ollama;
 mod ollama_models;
 mod openapi;
 mod operations;
+mod output_decisions;
 mod providers;
 mod refusal;
 mod registry;
