@@ -5,6 +5,8 @@ from typing import Literal
 import dspy
 import pytest
 from dspy import lm15
+from dspy.adapters.types.decision import Choice, Noul, Score
+from dspy.clients.typesafe import TypeSafe
 from pydantic import BaseModel
 
 
@@ -61,3 +63,22 @@ def test_several_completions(predict):
 def test_text_that_cannot_be_read_is_replaced_by_json(predict):
     """The default adapter reads text with markers, and tries JSON if the markers are missing."""
     assert isinstance(predict(dspy.ChatAdapter()).sky, Sky)
+
+
+class Triage(dspy.Signature):
+    """Triage a customer's mail."""
+
+    mail: str = dspy.InputField()
+    angry: Noul = dspy.OutputField(desc="The customer is angry.")
+    team: Choice[{"billing": "money", "sales": "orders"}] = dspy.OutputField(desc="The team that should answer.")
+    urgency: Score["low", "middle", "high"] = dspy.OutputField(desc="How urgent it is.")
+
+
+def test_decisions(server):
+    origin = server["base_url"].removesuffix("/v1")
+    lm = TypeSafe(model="jev-latest", api_key=server["api_key"], base_url=origin, cache=False, timeout=50)
+    with dspy.context(lm=lm):
+        given = dspy.Predict(Triage)(mail="I was charged twice, and nobody answers.")
+    assert 0 < given.angry.probability < 1
+    assert given.team.value in ("billing", "sales") and abs(sum(given.team.probabilities.values()) - 1) < 1e-12
+    assert 0 <= given.urgency.value <= 2 and set(given.urgency.probabilities) == {0, 1, 2}

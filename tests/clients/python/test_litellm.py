@@ -140,3 +140,34 @@ def test_embeddings(reach):
     answer = litellm.embedding(**reach, input=["The sea is blue.", "A stone is hard."])
     sea, stone = (item["embedding"] for item in answer.data)
     assert len(sea) == len(stone) > 100
+
+
+QUESTIONS = [
+    {"type": "predicate", "name": "angry", "instructions": "Is the customer angry?"},
+    {"type": "choice", "instructions": "Which team?", "choices": [{"value": "billing"}, {"value": "sales"}]},
+    {"type": "score", "name": "urgency", "instructions": "How urgent?", "levels": [{"label": "low"}, {"label": "high"}]},
+]
+
+
+def test_decisions_of_both_forms_are_equal(server, model):
+    origin = server["base_url"].removesuffix("/v1")
+    bases = {"openai": server["base_url"], "typesafe": origin, "ollama": origin}
+
+    def decide(provider):
+        return litellm.decisions(
+            model=f"{provider}/{model}",
+            input="I was charged twice.",
+            questions=QUESTIONS,
+            api_base=bases[provider],
+            api_key=server["api_key"],
+        )
+
+    openai, *others = map(decide, bases)
+    predicate, choice, score = openai.answers
+    assert 0 < predicate.probability < 1 and predicate.name == "angry"
+    assert choice.choice in ("billing", "sales") and 0 <= score.score <= 1
+    assert openai.usage.input_tokens == openai.usage.total_tokens > 0
+    for other in others:
+        assert [answer.model_dump(exclude={"name"}) for answer in other.answers] == [
+            answer.model_dump(exclude={"name"}) for answer in openai.answers
+        ]

@@ -247,3 +247,31 @@ def test_models(client, model):
     listed = client.models.list().data
     assert model in [known.id for known in listed]
     assert client.models.retrieve(model) == next(known for known in listed if known.id == model)
+
+
+def test_choices_within_an_answer_have_probabilities(client, model):
+    schema = {
+        "type": "object",
+        "properties": {"team": {"enum": ["billing", "sales"]}, "urgent": {"type": "boolean"}},
+        "required": ["team", "urgent"],
+    }
+    options = {
+        "model": model,
+        "messages": ASK,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}},
+        "temperature": 1,
+        "seed": 7,
+        "max_tokens": 60,
+    }
+    plain = client.chat.completions.create(**options).choices[0].message.content
+    choice = client.chat.completions.create(**options, extra_body={"decisions": True}).choices[0]
+    assert choice.message.content == plain
+    decisions = choice.model_extra["decisions"]
+    assert {decision["path"]: decision["value"] for decision in decisions} == {
+        f"/{name}": value for name, value in json.loads(plain).items()
+    }
+    for decision in decisions:
+        assert abs(sum(option["probability"] for option in decision["probabilities"]) - 1) < 1e-12
+    chunks = client.chat.completions.create(**options, stream=True, extra_body={"decisions": ["/team"]})
+    streamed = [one for chunk in chunks for one in (chunk.choices[0].model_extra or {}).get("decisions", [])]
+    assert streamed == decisions[:1]
