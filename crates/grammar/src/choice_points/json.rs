@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
+use super::explorer::{Explorer, MAX_OPTIONS, Step, Verdict};
 use super::scan::{Scalar, is_of_number, is_space, type_of};
-use super::texts::{MAX_STEPS, MAX_TEXTS, Next, Step, enumerate};
 use super::{ChoiceKind, ChoiceOption, ChoicePoint, OptionValue};
+use crate::Grammar;
 use crate::machine::Config;
-use crate::machine::automaton::Automaton;
 
 /// Reads JSON text and finds its choice points.
 pub(super) struct JsonReader {
-    automaton: Automaton,
+    explorer: Explorer,
     config: Config,
     /// All bytes so far.
     text: Vec<u8>,
@@ -63,11 +63,11 @@ enum Naming {
 }
 
 impl JsonReader {
-    pub(super) fn new(automaton: Automaton) -> Self {
-        let config = automaton.start();
+    pub(super) fn new(grammar: &Grammar) -> Self {
+        let explorer = Explorer::new(grammar);
         Self {
-            automaton,
-            config,
+            config: explorer.start(),
+            explorer,
             text: Vec::new(),
             open: Vec::new(),
             expected: Expected::Value,
@@ -78,9 +78,14 @@ impl JsonReader {
         }
     }
 
+    pub(super) const fn is_spent(&self) -> bool {
+        self.explorer.is_spent()
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<ChoicePoint> {
         for &byte in bytes {
-            if self.config == Config::DEAD {
+            if self.config == Config::DEAD || self.explorer.is_spent() {
+                self.config = Config::DEAD;
                 break;
             }
             self.take(byte);
@@ -89,7 +94,7 @@ impl JsonReader {
     }
 
     pub(super) fn finish(&mut self) -> Vec<ChoicePoint> {
-        if self.config != Config::DEAD && self.automaton.accepting(self.config) {
+        if self.explorer.may_end(self.config) {
             self.end_scalar();
         }
         std::mem::take(&mut self.found)
@@ -116,8 +121,18 @@ impl JsonReader {
     }
 
     fn step(&mut self, byte: u8) {
-        self.config = self.automaton.run(self.config, &[byte]);
+        self.config = self.explorer.step(self.config, byte);
         self.text.push(byte);
+    }
+
+    /// Starts with a new place, at which choices may begin.
+    fn begin_place(&mut self) {
+        if self.explorer.is_large() {
+            self.explorer.renew();
+            let start = self.explorer.start();
+            self.config = self.text.iter().fold(start, |config, &byte| self.explorer.step(config, byte));
+        }
+        self.explorer.begin_place();
     }
 
     /// Takes a byte between values.
@@ -185,7 +200,11 @@ impl JsonReader {
     /// Ends the value or name that is being read.
     fn end_scalar(&mut self) {
         let Some((_, start)) = self.scalar.take() else { return };
-        let Ok(value) = serde_json::from_slice::<Value>(&self.text[start..]) else { return };
+        let Ok(value) = serde_json::from_slice::<Value>(&self.text[start..]) else {
+            // Some spellings of numbers have no value here.
+            self.config = Config::DEAD;
+            return;
+        };
         if matches!(self.expected, Expected::FirstName | Expected::Name) {
             self.decide_follower(&OptionValue::Value(value.clone()));
             if let (Some(Container::Object(last)), Value::String(name)) = (self.open.last_mut(), value) {
@@ -224,15 +243,20 @@ impl JsonReader {
             return;
         };
         let end = self.text.len();
-        let written = &self.text[start..];
-        let is_same = |text: &String| {
-            let text = text.as_bytes();
-            text.starts_with(written) || written.starts_with(text)
-        };
+        let Ok(written) = str::from_utf8(&self.text[start..]) else { return };
+        let is_same = |text: &String| text.starts_with(written) || written.starts_with(text.as_str());
         if !options[chosen].texts.iter().any(is_same) {
-            // The white space is not that of the texts.
-            let Ok(written) = str::from_utf8(written) else { return };
-            options[chosen].texts.push(written.to_owned());
+            // All options get the white space that was written.
+            let spaces = |text: &str| text.len() - text.trim_start().len();
+            let (before, rest) = written.split_at(spaces(written));
+            let after = rest.strip_prefix(',').map_or("", |rest| &rest[..spaces(rest)]);
+            for text in options.iter_mut().flat_map(|option| &mut option.texts) {
+                let rest = text.trim_start();
+                *text = match rest.strip_prefix(',') {
+                    Some(rest) => format!("{before},{after}{}", rest.trim_start()),
+                    None => format!("{before}{rest}"),
+                };
+            }
         }
         let path = self.path(kind == ChoiceKind::Value);
         self.found.push(ChoicePoint { kind, path, start, end, options, chosen, to_end });
@@ -254,8 +278,9 @@ impl JsonReader {
 
     /// Returns the choice of the value that starts at the current place.
     fn value_choice(&mut self, start: usize) -> Option<Undecided> {
+        self.begin_place();
         let is_root = self.open.is_empty();
-        let following = self.automaton.following(self.config);
+        let following = self.explorer.following(self.config);
         let starts: Vec<u8> =
             following.iter().filter(|byte| !is_space(*byte) && !matches!(byte, b']' | b'}')).collect();
         let mut options: Vec<ChoiceOption> = Vec::new();
@@ -268,15 +293,21 @@ impl JsonReader {
             }
             let values = if is_scalar { self.scalars(&own, is_root) } else { None };
             match values {
-                Some(values) if options.len() + values.len() <= MAX_TEXTS => {
+                Some(values) if options.len() + values.len() <= MAX_OPTIONS => {
                     has_numbers |= kind == "number";
                     options.extend(values);
                 }
-                _ => {
-                    let texts = own.iter().map(|&byte| char::from(byte).to_string()).collect();
-                    options.push(ChoiceOption { value: OptionValue::Type(kind), texts });
-                }
+                _ => options.push(type_option(kind, &own)),
             }
+        }
+        let has_types = options.iter().any(|option| matches!(option.value, OptionValue::Type(_)));
+        if is_root && has_numbers && has_types {
+            // The end of the output belongs to numbers, but not to the first byte of a type.
+            let is_number =
+                |option: &ChoiceOption| matches!(&option.value, OptionValue::Value(Value::Number(_)));
+            options.retain(|option| !is_number(option));
+            options.push(type_option("number", &starts));
+            has_numbers = false;
         }
         (options.len() > 1).then_some(Undecided { start, options, to_end: is_root && has_numbers })
     }
@@ -287,17 +318,17 @@ impl JsonReader {
     fn scalars(&mut self, starts: &[u8], is_root: bool) -> Option<Vec<ChoiceOption>> {
         let judge = |state: &Option<Scalar>, step: Step<'_>| {
             let scalar = match state {
-                None if !starts.contains(&step.byte) => return Next::Skip,
+                None if !starts.contains(&step.byte) => return Verdict::Skip,
                 None => Scalar::starting(step.byte),
                 Some(scalar) => scalar.next(step.byte),
             };
             match scalar {
-                None => Next::Complete,
-                Some(Scalar::Number) if is_root && step.automaton.accepting(step.next) => Next::Both(scalar),
-                scalar => Next::On(scalar),
+                None => Verdict::Complete,
+                Some(Scalar::Number) if is_root && step.may_end => Verdict::Both(scalar),
+                scalar => Verdict::Continue(scalar),
             }
         };
-        let texts = enumerate(&mut self.automaton, (self.config, None), &mut { MAX_STEPS }, judge)?;
+        let texts = self.explorer.enumerate(self.config, None, judge)?;
         let mut options: Vec<ChoiceOption> = Vec::new();
         for text in texts {
             let text = String::from_utf8(text).ok()?;
@@ -321,6 +352,7 @@ impl JsonReader {
 
     /// Returns the choice of what follows in the innermost object or array. A number before it is complete.
     fn follower_choice(&mut self) -> Option<Undecided> {
+        self.begin_place();
         let options = match self.open.last()? {
             Container::Object(_) => self.names().unwrap_or_else(|| self.ends(b'}')),
             Container::Array(_) => self.ends(b']'),
@@ -332,37 +364,35 @@ impl JsonReader {
     /// there are too many.
     fn names(&mut self) -> Option<Vec<ChoiceOption>> {
         let judge = |state: &Naming, step: Step<'_>| match state {
-            Naming::Inside(scalar) => {
-                scalar.next(step.byte).map_or(Next::Complete, |scalar| Next::On(Naming::Inside(scalar)))
-            }
-            Naming::Outside if is_space(step.byte) && !is_layout(&step) => Next::Skip,
-            Naming::Outside if is_of_number(step.byte) => Next::Skip,
-            Naming::Outside if step.byte == b'"' => Next::On(Naming::Inside(Scalar::String(false))),
-            Naming::Outside if step.byte == b'}' => Next::Complete,
-            Naming::Outside => Next::On(Naming::Outside),
+            Naming::Inside(scalar) => scalar
+                .next(step.byte)
+                .map_or(Verdict::Complete, |scalar| Verdict::Continue(Naming::Inside(scalar))),
+            Naming::Outside if is_space(step.byte) && !is_layout(&step) => Verdict::Skip,
+            Naming::Outside if is_of_number(step.byte) => Verdict::Skip,
+            Naming::Outside if step.byte == b'"' => Verdict::Continue(Naming::Inside(Scalar::String(false))),
+            Naming::Outside if step.byte == b'}' => Verdict::Complete,
+            Naming::Outside => Verdict::Continue(Naming::Outside),
         };
-        let texts =
-            enumerate(&mut self.automaton, (self.config, Naming::Outside), &mut { MAX_STEPS }, judge)?;
+        let texts = self.explorer.enumerate(self.config, Naming::Outside, judge)?;
         let option = |text: Vec<u8>| {
             let text = String::from_utf8(text).ok()?;
             let name = text.find('"').map(|at| serde_json::from_str::<Value>(&text[at..]));
             let value = OptionValue::Value(name.transpose().ok()?.unwrap_or_default());
             Some(ChoiceOption { value, texts: vec![text] })
         };
-        texts.into_iter().map(option).collect()
+        (texts.len() <= MAX_OPTIONS).then(|| texts.into_iter().map(option).collect())?
     }
 
     /// Returns the end of the innermost object or array, and anything else.
     fn ends(&mut self, end: u8) -> Vec<ChoiceOption> {
         let is_first = self.expected == Expected::FirstItem;
         let judge = |(): &(), step: Step<'_>| match step.byte {
-            byte if !is_first && is_of_number(byte) => Next::Skip,
-            byte if !is_space(byte) => Next::Complete,
-            _ if is_layout(&step) => Next::On(()),
-            _ => Next::Skip,
+            byte if !is_first && is_of_number(byte) => Verdict::Skip,
+            byte if !is_space(byte) => Verdict::Complete,
+            _ if is_layout(&step) => Verdict::Continue(()),
+            _ => Verdict::Skip,
         };
-        let texts =
-            enumerate(&mut self.automaton, (self.config, ()), &mut { MAX_STEPS }, judge).unwrap_or_default();
+        let texts = self.explorer.enumerate(self.config, (), judge).unwrap_or_default();
         let texts: Vec<String> = texts.into_iter().filter_map(|text| String::from_utf8(text).ok()).collect();
         let (ends, others): (Vec<_>, Vec<_>) =
             texts.into_iter().partition(|text| text.as_bytes().last() == Some(&end));
@@ -374,6 +404,13 @@ impl JsonReader {
         let options = options.into_iter().filter(|(_, texts)| !texts.is_empty());
         options.map(|(value, texts)| ChoiceOption { value, texts }).collect()
     }
+}
+
+/// Returns the option of all values of a type, given the bytes with which values may start.
+fn type_option(kind: &'static str, starts: &[u8]) -> ChoiceOption {
+    let own = starts.iter().filter(|byte| type_of(**byte) == kind);
+    let texts = own.map(|&byte| char::from(byte).to_string()).collect();
+    ChoiceOption { value: OptionValue::Type(kind), texts }
 }
 
 /// Returns true if a byte of white space is the only one that may follow, as in a fixed layout.

@@ -1,11 +1,11 @@
 //! Choice points: places of an output at which the grammar left a choice between few texts.
 
+mod explorer;
 mod json;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod text;
-mod texts;
 
 use serde_json::Value;
 
@@ -81,7 +81,14 @@ pub enum OptionValue {
 /// assert_eq!((points[0].path.as_str(), points[0].chosen), ("/team", 1));
 /// # Ok::<(), formwork_grammar::GrammarError>(())
 /// ```
-pub struct ChoiceReader(Reader);
+pub struct ChoiceReader {
+    reader: Reader,
+    /// Number of options so far.
+    options: usize,
+}
+
+/// Maximum number of options of all choice points of an output.
+const MAX_OPTIONS: usize = 1 << 14;
 
 enum Reader {
     Json(JsonReader),
@@ -91,7 +98,7 @@ enum Reader {
 impl ChoiceReader {
     /// Creates a reader of JSON text. The grammar must describe JSON text.
     pub fn json(grammar: &Grammar) -> Self {
-        Self(Reader::Json(JsonReader::new(grammar.automaton())))
+        Self { reader: Reader::Json(JsonReader::new(grammar)), options: 0 }
     }
 
     /// Creates a reader of text of any other form.
@@ -100,24 +107,54 @@ impl ChoiceReader {
     /// point goes from a place where different bytes may follow to the nearest place through which all
     /// outputs go, if at most 255 texts lead there.
     pub fn text(grammar: &Grammar) -> Self {
-        Self(Reader::Text(TextReader::new(grammar.automaton())))
+        Self { reader: Reader::Text(TextReader::new(grammar)), options: 0 }
     }
 
     /// Reads the next bytes of the output. Returns the choice points that are decided after them.
     ///
     /// After a byte that the grammar does not allow, the reader finds no more choice points.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<ChoicePoint> {
-        match &mut self.0 {
+        if self.options > MAX_OPTIONS {
+            return Vec::new();
+        }
+        let points = match &mut self.reader {
             Reader::Json(reader) => reader.push(bytes),
             Reader::Text(reader) => reader.push(bytes),
-        }
+        };
+        self.counted(points)
     }
 
     /// Returns the choice points that are only decided by the end of the output.
     pub fn finish(&mut self) -> Vec<ChoicePoint> {
-        match &mut self.0 {
+        if self.options > MAX_OPTIONS {
+            return Vec::new();
+        }
+        let points = match &mut self.reader {
             Reader::Json(reader) => reader.finish(),
             Reader::Text(reader) => reader.finish(),
-        }
+        };
+        self.counted(points)
+    }
+
+    /// Returns true if the output has more choices than the reader may look for: 16,384 options, or 8 million
+    /// bytes that are tried.
+    pub fn is_cut(&self) -> bool {
+        let is_spent = match &self.reader {
+            Reader::Json(reader) => reader.is_spent(),
+            Reader::Text(reader) => reader.is_spent(),
+        };
+        is_spent || self.options > MAX_OPTIONS
+    }
+
+    /// Counts the options of choice points, and cuts off those beyond the limit.
+    fn counted(&mut self, mut points: Vec<ChoicePoint>) -> Vec<ChoicePoint> {
+        let options = &mut self.options;
+        let within = points.iter().take_while(|point| {
+            *options += point.options.len();
+            *options <= MAX_OPTIONS
+        });
+        let within = within.count();
+        points.truncate(within);
+        points
     }
 }

@@ -149,3 +149,60 @@ fn a_text_that_is_not_allowed_ends_the_search() {
     assert_eq!(reader.push(b"[true, maybe, false]").len(), 3);
     assert!(reader.finish().is_empty());
 }
+
+#[test]
+fn an_alternative_that_ends_the_output_is_no_part_of_a_choice_within() {
+    let percent = Grammar::regex("[0-9]{1,3}%", &Limits::default()).expect("good");
+    for (output, rest) in [("4%", "%"), ("42%", "2%")] {
+        let found = points(|| ChoiceReader::text(&percent), output);
+        let counts: Vec<usize> = found.iter().map(|point| point.options.len()).collect();
+        assert_eq!((counts, &output[found[1].start..found[1].end]), (vec![10, 111], rest));
+    }
+    assert_eq!(
+        of_gbnf("root ::= \"no\" | (\"yes\" | \"maybe\") \" because \" [a-z]+", "yes because x"),
+        [] as [&str; 0]
+    );
+    assert_eq!(of_gbnf("root ::= [\u{100}-\u{17f}] \"!\" [a-z]*", "\u{101}!").len(), 1);
+}
+
+#[test]
+fn numbers_and_types_alone_are_compared_by_their_first_byte() {
+    let given = json!({ "anyOf": [{ "enum": [1, 2] }, { "type": "object" }] });
+    for (output, chosen) in [("{}", "<object>"), ("2", "<number>")] {
+        let grammar = schema(&given, Layout::Spaced);
+        let found = points(|| ChoiceReader::json(&grammar), output);
+        assert!(!found[0].to_end);
+        let OptionValue::Type(name) = found[0].options[found[0].chosen].value else { panic!("{found:?}") };
+        assert_eq!(format!("<{name}>"), chosen);
+    }
+}
+
+#[test]
+fn flexible_white_space_is_that_of_the_output() {
+    let given = json!({
+        "type": "object",
+        "properties": { "a": { "const": 1 }, "b": { "const": 2 }, "c": { "const": 3 } },
+        "required": ["a"]
+    });
+    let grammar = schema(&given, Layout::Flexible);
+    let found = points(|| ChoiceReader::json(&grammar), "{\"a\": 1,\n\"b\": 2}");
+    let texts: Vec<&str> = found[0].options.iter().map(|option| option.texts[0].as_str()).collect();
+    assert_eq!(texts, ["}", ",\n\"b\"", ",\n\"c\""]);
+}
+
+#[test]
+fn faulty_texts_and_large_outputs_are_bounded() {
+    let flag = schema(&json!({ "type": "boolean" }), Layout::Spaced);
+    for text in ["{", "\"", "]", "tru}", "\u{e9}", "-"] {
+        let mut reader = ChoiceReader::json(&flag);
+        reader.push(text.as_bytes());
+        assert!(reader.finish().is_empty(), "{text}");
+    }
+    let many = json!({ "type": "array", "items": { "enum": (0..200).collect::<Vec<_>>() } });
+    let many = schema(&many, Layout::Compact);
+    let mut reader = ChoiceReader::json(&many);
+    let output = format!("[{}]", vec!["7"; 1000].join(","));
+    let found = reader.push(output.as_bytes());
+    assert!(reader.is_cut());
+    assert!(found.iter().map(|point| point.options.len()).sum::<usize>() <= MAX_OPTIONS);
+}
