@@ -148,6 +148,15 @@ impl ChatFormat {
         }
     }
 
+    /// Returns the text between the end of thoughts and content.
+    pub fn content_after_thoughts(&self) -> String {
+        match (&self.harmony, &self.calls.section) {
+            (Some(_), _) => format!("{}{}", Harmony::START, Harmony::FINAL),
+            (None, Some(section)) => section.tags.open.text(),
+            (None, None) => format!("\n\n{}", self.calls.content_open),
+        }
+    }
+
     /// Determines the thoughts of an answer whose content is begun after `prompt`. Like
     /// [`thoughts`](Self::thoughts), except that begun content may itself start with thoughts.
     pub fn thoughts_before(&self, prompt: &str, begun: &str) -> Thoughts {

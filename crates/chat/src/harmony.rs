@@ -24,6 +24,9 @@ impl Harmony {
     /// Spelling of the token that ends a message if another message follows.
     pub(crate) const END: &'static str = "<|end|>";
 
+    /// Start of another message of the assistant.
+    pub(crate) const START: &'static str = "<|start|>assistant";
+
     /// Start of the content of an answer.
     pub(crate) const FINAL: &'static str = "<|channel|>final<|message|>";
     /// Start of the thoughts of an answer.

@@ -9,9 +9,6 @@ use formwork_vocab::TokenId;
 
 use crate::generation::Generator;
 
-/// Maximum number of choices that are measured together. Each has its own copy of the prompt.
-const BATCH: usize = 64;
-
 /// Follows one output.
 pub(crate) struct Choices {
     engine: EngineHandle,
@@ -35,21 +32,29 @@ impl Choices {
         self.tracker.token(token);
     }
 
-    /// Measures the choices in the whole text of the output.
-    pub(crate) fn measure(mut self, text: &str) -> Result<Vec<OutputDecision>> {
+    /// Measures the choices in the whole text of the output. `is_cut_off` is true if the text is not complete.
+    pub(crate) fn measure(mut self, text: &str, is_cut_off: bool) -> Result<Vec<OutputDecision>> {
+        self.tracker.show(text);
         let mut points = self.tracker.content(text);
-        points.extend(self.tracker.finish());
+        if !is_cut_off {
+            points.extend(self.tracker.finish());
+        }
         points.retain(|point| self.scope.includes(point));
         let mut decisions = Vec::new();
-        for batch in points.chunks(BATCH) {
-            let choices = batch.iter().cloned().filter_map(|point| self.tracker.questions(point));
-            let choices: Vec<_> = choices.collect();
+        for batch in points.chunks(formwork_server::DECISION_BATCH) {
+            let (choices, error) = formwork_server::questions(&mut self.tracker, batch.to_vec());
+            if let Some(error) = error {
+                eprintln!("formwork: warning: a choice has no probabilities: {error}");
+            }
             if choices.is_empty() {
                 continue;
             }
             let request = formwork_server::decision_request(&choices, None);
             let decided = self.engine.decide(request)?.blocking_result()?;
             decisions.extend(formwork_server::output_decisions(&choices, &decided));
+        }
+        if self.tracker.is_cut() {
+            eprintln!("formwork: warning: {}", formwork_server::TOO_MANY);
         }
         Ok(decisions)
     }

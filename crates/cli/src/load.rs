@@ -75,7 +75,6 @@ impl ShapeSource {
         }
     }
 
-    /// Compiles the grammar; errors name the source in `place`.
     /// Returns true if the outputs are JSON text.
     pub(crate) fn is_json(&self) -> bool {
         match self {
@@ -84,6 +83,7 @@ impl ShapeSource {
         }
     }
 
+    /// Compiles the grammar; errors name the source in `place`.
     pub(crate) fn compile(
         &self,
         place: &ShapeArgs,

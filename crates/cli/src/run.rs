@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
     let conversation = [Message::new("user", prompt)];
     let before = started.elapsed();
     let mut request = generator.request(&conversation)?;
-    request.tokens = args.decisions.is_some();
+    request.reports_tokens = args.decisions.is_some();
     let choices = args.decisions.as_deref().map(|pointers| Choices::new(&generator, &request, pointers));
     let mut choices = choices.transpose()?;
     let mut generation = generator.start(request)?;
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
             Output::Failed(error) => return Err(error.into()),
             Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => {
+                let is_cut_off = finish.reason == FinishReason::Length;
                 if as_json {
                     let mut result = json!({
                         "model": generator.name(),
@@ -66,14 +67,14 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                         "grammar_s": finish.timings.grammar.as_secs_f64(),
                     });
                     if let Some(choices) = choices.take() {
-                        result["decisions"] = serde_json::to_value(choices.measure(&text)?)?;
+                        result["decisions"] = serde_json::to_value(choices.measure(&text, is_cut_off)?)?;
                     }
                     writeln!(stdout, "{result}")?;
                 } else {
                     writeln!(stdout)?;
                 }
                 if let Some(choices) = choices.take() {
-                    eprint!("{}", choices::table(&choices.measure(&text)?));
+                    eprint!("{}", choices::table(&choices.measure(&text, is_cut_off)?));
                 }
                 if args.generate.stats {
                     eprintln!("{}", stats_line(&finish, before));

@@ -177,6 +177,10 @@ impl Engine {
         match event {
             Event::Arrived(arrivals) => self.waiting.extend(arrivals),
             Event::Embed(embedding) => self.embeddings.push_back(*embedding),
+            // The text of a generation waits for its probabilities, so the next turn is theirs.
+            Event::Decide(job) if job.is_part() => {
+                self.decisions.insert(self.decisions.len().min(1), *job);
+            }
             Event::Decide(job) => self.decisions.push_back(*job),
             Event::ClearCache(done) => {
                 self.cache.clear(&mut *self.model);

@@ -12,7 +12,7 @@ pub enum Output {
     /// A control token, for example the opening of a tool call. Never end-of-sequence.
     Control(TokenId),
     /// A token of the output, control tokens included. Only sent if
-    /// [`Request::tokens`](crate::Request::tokens) is set: once per token, in order, and before the text that
+    /// [`Request::reports_tokens`](crate::Request::reports_tokens) is set: once per token, in order, and before the text that
     /// the token completes.
     Generated(TokenId),
     /// A token of the output with its log-probability. Only sent if

@@ -231,7 +231,8 @@ impl EngineHandle {
             }
             self.check_tokens(&question.prompt)?;
             // A sequence of tokens has at most one token for each byte.
-            let room = question.options.iter().flatten().map(String::len).max().unwrap_or_default();
+            let longest = question.options.iter().flatten().map(String::len).max();
+            let room = longest.filter(|_| !request.is_part).unwrap_or_default();
             let given = question.prompt.len();
             if given + room > limit {
                 return Err(DecisionError::TooLong { question: index, given, room, limit });

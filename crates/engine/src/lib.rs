@@ -65,7 +65,7 @@ mod text;
 pub use bias::Penalties;
 pub use decision::{
     ChoiceTracker, Decided, DecisionRequest, Enclosure, Ending, Question, SamplerState, SearchLimits,
-    TrackedChoice,
+    TrackedChoice, Visited,
 };
 pub use dry::Dry;
 pub use embedding::TextRequest;

@@ -59,7 +59,7 @@ pub(crate) struct Outbox {
     /// log-probabilities.
     top: Option<usize>,
     /// True if each token of the output is reported.
-    tells_tokens: bool,
+    reports_tokens: bool,
     /// Tokens that wait for their logits, oldest first.
     held: VecDeque<HeldToken>,
     cumulative: f64,
@@ -68,12 +68,12 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) const fn new(outputs: UnboundedSender<Output>, top: Option<usize>, seat: Seat) -> Self {
-        Self { outputs, top, tells_tokens: false, held: VecDeque::new(), cumulative: 0.0, seat }
+        Self { outputs, top, reports_tokens: false, held: VecDeque::new(), cumulative: 0.0, seat }
     }
 
-    /// Reports each token of the output if `tells_tokens` is true.
-    pub(crate) fn telling_tokens(self, tells_tokens: bool) -> Self {
-        Self { tells_tokens, ..self }
+    /// Reports each token of the output if `reports_tokens` is true.
+    pub(crate) fn reporting_tokens(self, reports_tokens: bool) -> Self {
+        Self { reports_tokens, ..self }
     }
 
     /// Returns true if the receiver is gone.
@@ -98,7 +98,7 @@ impl Outbox {
 
     /// Reports a token with the logits that it was chosen from. Without logits, holds the token.
     pub(crate) fn token(&mut self, token: TokenId, logits: Option<&[f32]>) {
-        if self.tells_tokens {
+        if self.reports_tokens {
             self.send(Output::Generated(token));
         }
         match (self.top, logits) {

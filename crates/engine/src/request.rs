@@ -36,7 +36,7 @@ pub struct Request {
     /// accepts. Elsewhere they are ordinary text and tokens.
     pub stop_tokens: Vec<TokenId>,
     /// True to report each token of the output.
-    pub tokens: bool,
+    pub reports_tokens: bool,
     /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
     /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
@@ -94,7 +94,7 @@ impl Request {
             max_tokens: None,
             stop: Vec::new(),
             stop_tokens: Vec::new(),
-            tokens: false,
+            reports_tokens: false,
             logprobs: None,
             prompt_logprobs: false,
             begun: String::new(),

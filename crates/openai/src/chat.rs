@@ -40,6 +40,9 @@ pub struct ChatChoice {
     /// requested. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decisions: Option<Vec<OutputDecision>>,
+    /// Reason why choices of the content have no probabilities. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions_error: Option<String>,
     /// Reason why the output ended.
     pub finish_reason: FinishReason,
     /// True if a constrained output was closed early to stay within the token limit. An extension.
@@ -292,6 +295,10 @@ pub struct ChunkChoice {
     /// Probabilities of the choices that this chunk of the content completes. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<OutputDecision>,
+    /// Reason why choices of the content have no probabilities. Only in the last chunk of the choice. An
+    /// extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions_error: Option<String>,
     /// Reason why the output ended. `null` in all chunks of the choice except the last.
     pub finish_reason: Option<FinishReason>,
     /// True if a constrained output was closed early to stay within the token limit. An extension.

@@ -72,6 +72,9 @@ impl DecisionScope {
             let Some(name) = pointer.strip_prefix(&point.path).and_then(|rest| rest.strip_prefix('/')) else {
                 return false;
             };
+            if name.contains('/') {
+                return false;
+            }
             let name = name.replace("~1", "/").replace("~0", "~");
             point.kind == ChoiceKind::Member
                 && point.options.iter().any(|option| option.value == OptionValue::Value(name.as_str().into()))

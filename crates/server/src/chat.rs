@@ -15,7 +15,7 @@ use crate::body::JsonBody;
 use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
 use crate::ignored::{with_call_format, with_ignored};
-use crate::output_decisions::OutputDecisions;
+use crate::output_decisions::{Measured, OutputDecisions};
 use crate::{prepare, stream};
 
 /// `POST /v1/chat/completions`.
@@ -119,7 +119,7 @@ pub(crate) struct Whole {
     pub(crate) thought: String,
     pub(crate) content: Option<String>,
     pub(crate) logprobs: Vec<formwork_openai::TokenLogprob>,
-    pub(crate) decisions: Option<Vec<OutputDecision>>,
+    pub(crate) measured: Option<Measured>,
     pub(crate) calls: Vec<MessageCall>,
     pub(crate) end: End,
 }
@@ -146,8 +146,12 @@ impl Whole {
                     None => {}
                 },
                 Some(Said::End(mut end)) => {
-                    let decisions = end.decisions.take().map(|last| [decisions, last].concat());
-                    return Ok(Self { thought, content, logprobs, decisions, calls, end });
+                    let mut measured = end.measured.take();
+                    if let Some(Measured { decisions: last, .. }) = &mut measured {
+                        decisions.append(last);
+                        *last = decisions;
+                    }
+                    return Ok(Self { thought, content, logprobs, measured, calls, end });
                 }
                 Some(Said::Failed(error)) => return Err(error),
                 None => return Err(Kind::Panicked.into()),
@@ -172,6 +176,9 @@ impl Whole {
             ..AssistantMessage::new(String::new())
         };
         let logprobs = logprobs.then_some(Logprobs { content: self.logprobs, refusal: None });
-        ChatChoice { index, message, logprobs, decisions: self.decisions, finish_reason, closed_by_budget }
+        let (decisions, decisions_error) =
+            self.measured.map(|measured| (measured.decisions, measured.error)).unzip();
+        let decisions_error = decisions_error.flatten();
+        ChatChoice { index, message, logprobs, decisions, decisions_error, finish_reason, closed_by_budget }
     }
 }

@@ -9,7 +9,7 @@ use formwork_vocab::{TokenId, Tokenizer};
 use crate::app::Served;
 use crate::custom_input::InputDecoder;
 use crate::error::{ApiError, Kind};
-use crate::output_decisions::OutputDecisions;
+use crate::output_decisions::{Measured, OutputDecisions};
 use crate::prepare::Reading;
 use crate::random::random;
 
@@ -37,8 +37,8 @@ pub(crate) struct Choice {
     is_free: bool,
     /// Measures the choices within the content, if they are asked for.
     decisions: Option<OutputDecisions>,
-    /// Probabilities of choices that no event has reported.
-    measured: Vec<OutputDecision>,
+    /// Probabilities of choices that no event has reported. `None` if they are not asked for.
+    measured: Option<Measured>,
     ended: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct End {
     pub(crate) called: bool,
     /// Probabilities of choices within the content that no earlier event has. `None` if they are not
     /// requested.
-    pub(crate) decisions: Option<Vec<OutputDecision>>,
+    pub(crate) measured: Option<Measured>,
 }
 
 impl Choice {
@@ -88,7 +88,7 @@ impl Choice {
 
     /// Measures the choices within the content.
     pub(crate) fn with_decisions(self, decisions: Option<OutputDecisions>) -> Self {
-        Self { decisions, ..self }
+        Self { measured: decisions.as_ref().map(|_| Measured::default()), decisions, ..self }
     }
 
     /// Creates an output that continues a prompt as it is, so its whole text is content.
@@ -106,7 +106,7 @@ impl Choice {
             input: None,
             is_free: false,
             decisions: None,
-            measured: Vec::new(),
+            measured: None,
             ended: false,
         }
     }
@@ -125,6 +125,9 @@ impl Choice {
             }
             match self.generation.next().await {
                 Some(Output::Text(text)) => {
+                    if let Some(decisions) = &mut self.decisions {
+                        decisions.show(&text);
+                    }
                     let deltas = match &mut self.reader {
                         Some(reader) => reader.text(&text),
                         None => vec![Delta::Content(text)],
@@ -148,10 +151,12 @@ impl Choice {
                     let deltas = self.reader.as_mut().map(Reader::finish).unwrap_or_default();
                     self.take(deltas);
                     self.ended = true;
-                    self.said.push_back(Said::End(self.end(finish)));
                     if let Some(decisions) = &mut self.decisions {
-                        decisions.end();
+                        decisions.end(finish.reason == FinishReason::Length);
                     }
+                    let end = self.end(finish);
+                    self.said.push_back(Said::End(end));
+                    self.report();
                 }
                 Some(Output::Failed(error)) => self.fail(error.into()),
                 // A generation always reports an end before it is over.
@@ -165,25 +170,29 @@ impl Choice {
         if finish.closed_by_budget && self.is_free && !called {
             (finish.reason, finish.closed_by_budget) = (FinishReason::Length, false);
         }
-        End { finish, called, decisions: None }
+        End { finish, called, measured: None }
     }
 
-    /// Measures the choices that are decided. The last waiting event that can report them does.
+    /// Measures the choices that are decided. An error does not end the output, whose text is complete.
     async fn measure(&mut self) {
         let Some(decisions) = self.decisions.take() else { return };
-        match decisions.measure().await {
-            Ok((decisions, measured)) => {
-                self.measured.extend(measured);
-                self.decisions = Some(decisions).filter(|_| !self.ended);
-            }
-            Err(error) => {
-                self.said.retain(|said| !matches!(said, Said::End(_)));
-                self.fail(error);
-            }
+        let (decisions, measured) = decisions.measure().await;
+        self.decisions = decisions;
+        if let Some(sum) = &mut self.measured {
+            sum.extend(measured);
         }
-        match self.said.back_mut() {
-            Some(Said::Content(_, _, reported)) => reported.append(&mut self.measured),
-            Some(Said::End(end)) => end.decisions = Some(std::mem::take(&mut self.measured)),
+        self.report();
+    }
+
+    /// Adds what was measured to the last waiting event.
+    fn report(&mut self) {
+        match (self.said.back_mut(), &mut self.measured) {
+            (Some(Said::Content(_, _, reported)), Some(measured)) => {
+                reported.append(&mut measured.decisions);
+            }
+            (Some(Said::End(end)), Some(measured)) => {
+                end.measured.get_or_insert_default().extend(std::mem::take(measured));
+            }
             _ => {}
         }
     }

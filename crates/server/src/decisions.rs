@@ -1,21 +1,25 @@
 //! `POST /v1/decisions` and `POST /v1/systemone`, and the same in this process.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_chat::decision::{
-    Asked, AskedPrompt, Asker, Calibration, OptionBounds, PromptHead, prompt_count,
+    Asked, AskedPrompt, Asker, Calibration, OptionBounds, PromptHead, ThoughtEnd, prompt_count,
 };
 use formwork_engine::{
-    Decided, Decision, DecisionError, DecisionRequest, Enclosure, Ending, Question, SearchLimits,
+    Decided, Decision, DecisionError, DecisionRequest, Enclosure, Ending, EngineHandle, Output, Question,
+    Request, SearchLimits, Visited,
 };
 use formwork_lm::Message;
 use formwork_openai::{
     AnswerDetails, ChatMessage, DecisionSettings, Decisions, DecisionsRequest, DecisionsUsage, NamedQuestion,
     SystemOne, SystemOneRequest,
 };
+use formwork_vocab::TokenId;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::app::{App, Served, ServedModel, ServerOptions};
 use crate::body::JsonBody;
@@ -39,7 +43,9 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let served = app.model(&request.model).await?;
     app.calibrate(&mut request.settings);
     let questions = Questions::new(&request.messages, &request.questions, &request.settings, app.deadline());
-    let submitted = app.offload(move || questions.submit(&served)).await?;
+    let of = Arc::clone(&served);
+    let prepared = app.offload(move || questions.prepare(&of)).await?.think(&served).await?;
+    let submitted = app.offload(move || prepared.submit(&served)).await?;
     let measured = submitted.measure(&request.questions, &request.settings).await?;
     let ignored = request.ignored.clone();
     Ok(with_ignored(Json(measured.decisions(&request)), &ignored))
@@ -59,7 +65,9 @@ pub(crate) async fn system_one(
     };
     app.calibrate(&mut request.settings);
     let questions = Questions::new(&request.messages, &request.questions, &request.settings, app.deadline());
-    let submitted = app.offload(move || questions.submit(&served)).await?;
+    let of = Arc::clone(&served);
+    let prepared = app.offload(move || questions.prepare(&of)).await?.think(&served).await?;
+    let submitted = app.offload(move || prepared.submit(&served)).await?;
     let measured = submitted.measure(&request.questions, &request.settings).await?;
     Ok(Json(measured.system_one(&request)).into_response())
 }
@@ -84,7 +92,8 @@ impl LocalDecisions {
         let mut request = DecisionsRequest::from_json(body)?;
         calibrate(&mut request.settings, self.calibration.as_ref());
         let questions = Questions::new(&request.messages, &request.questions, &request.settings, None);
-        let submitted = questions.submit(&self.served)?;
+        let prepared = questions.prepare(&self.served)?.think(&self.served).await?;
+        let submitted = prepared.submit(&self.served)?;
         Ok(submitted.measure(&request.questions, &request.settings).await?.decisions(&request))
     }
 
@@ -96,7 +105,8 @@ impl LocalDecisions {
         let mut request = SystemOneRequest::from_json(body)?;
         calibrate(&mut request.settings, self.calibration.as_ref());
         let questions = Questions::new(&request.messages, &request.questions, &request.settings, None);
-        let submitted = questions.submit(&self.served)?;
+        let prepared = questions.prepare(&self.served)?.think(&self.served).await?;
+        let submitted = prepared.submit(&self.served)?;
         Ok(submitted.measure(&request.questions, &request.settings).await?.system_one(&request))
     }
 }
@@ -109,19 +119,24 @@ struct Measurements {
     read: usize,
     /// Number of tokens that were taken from the cache.
     cached: usize,
+    /// Number of tokens of thoughts.
+    thought: usize,
     limits: SearchLimits,
 }
 
 impl Measurements {
     fn decisions(self, request: &DecisionsRequest) -> Decisions {
-        let usage = DecisionsUsage::new(self.read, self.cached);
-        let limits = (self.limits.tolerance, self.limits.nodes);
+        let (usage, limits) = (self.usage(), (self.limits.tolerance, self.limits.nodes));
         Decisions::new(self.model, request, self.details, usage, limits)
     }
 
+    const fn usage(&self) -> DecisionsUsage {
+        DecisionsUsage::new(self.read, self.cached, self.thought)
+    }
+
     fn system_one(self, request: &SystemOneRequest) -> SystemOne {
-        let limits = (self.limits.tolerance, self.limits.nodes);
-        SystemOne::new(self.model, request, self.details, (self.read, self.cached), limits)
+        let (usage, limits) = (self.usage(), (self.limits.tolerance, self.limits.nodes));
+        SystemOne::new(self.model, request, self.details, usage, limits)
     }
 }
 
@@ -132,6 +147,7 @@ struct Submitted {
     prompts: Decision,
     /// The same prompts without the conversation, if they calibrate the others.
     content_free: Option<Decision>,
+    thoughts: Thoughts,
     limits: SearchLimits,
 }
 
@@ -142,7 +158,8 @@ impl Submitted {
         questions: &[NamedQuestion],
         settings: &DecisionSettings,
     ) -> Result<Measurements, ApiError> {
-        let Self { model, asked, prompts, content_free, limits } = self;
+        let Self { model, asked, prompts, content_free, thoughts, limits } = self;
+        let mut reasoning = thoughts.texts.into_iter();
         let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
         let (mut read, mut cached) = (prompt_tokens, cached_tokens);
         let mut empty = Vec::new();
@@ -166,10 +183,11 @@ impl Submitted {
             let ids = |prompt: &AskedPrompt| prompt.tokens.iter().map(|token| token.0).collect();
             let prompt_tokens = lengths.by_ref().take(asked.prompts.len()).sum();
             let ids = settings.return_prompt_token_ids.then(|| asked.prompts.iter().map(ids).collect());
-            Ok(AnswerDetails { answer, prompt_tokens, prompt_token_ids: ids })
+            let reasoning = reasoning.by_ref().take(asked.prompts.len()).collect();
+            Ok(AnswerDetails { answer, prompt_tokens, prompt_token_ids: ids, reasoning })
         };
         let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, ApiError>>()?;
-        Ok(Measurements { model, details, read, cached, limits })
+        Ok(Measurements { model, details, read, cached, thought: thoughts.tokens, limits })
     }
 }
 
@@ -209,9 +227,8 @@ impl Questions {
         }
     }
 
-    /// Renders, encodes and checks the prompts, and sends them to the engine. Takes time for long
-    /// conversations.
-    fn submit(self, served: &Served) -> Result<Submitted, ApiError> {
+    /// Renders and encodes the prompts. Takes time for long conversations.
+    fn prepare(self, served: &Served) -> Result<Prepared, ApiError> {
         let engine = &served.model.engine;
         let asker = Asker {
             format: &served.format,
@@ -224,16 +241,10 @@ impl Questions {
         if given > MAX_PROMPTS {
             return Err(Kind::TooManyPrompts { given, limit: MAX_PROMPTS }.into());
         }
-        // A prior that was not visited would make its option impossible.
-        let every_option = asking.calibration.content_free;
-        let mut head = PromptHead::default();
-        let (mut asked, mut prompts, mut content_free) = (Vec::new(), Vec::new(), Vec::new());
-        // Question of each prompt.
-        let mut owners = Vec::new();
-        let mut total = 0;
-        for (index, named) in self.named.iter().enumerate() {
+        let (mut head, mut asked, mut total) = (PromptHead::default(), Vec::new(), 0);
+        for named in &self.named {
             let of_question = asker.ask(&self.messages, &named.question, asking, &mut head);
-            let mut of_question =
+            let of_question =
                 of_question.map_err(|source| Kind::Asked { param: named.place.clone(), source })?;
             let all = of_question.prompts.iter().chain(&of_question.content_free);
             total += all.map(|prompt| prompt.tokens.len()).sum::<usize>();
@@ -241,17 +252,80 @@ impl Questions {
             if total > limit {
                 return Err(Kind::TooManyPromptTokens { given: total, limit }.into());
             }
-            let keeps = self.settings.return_prompt_token_ids;
-            let temperature = of_question.temperature;
-            for place in 0..of_question.prompts.len() {
-                let prompt = &mut of_question.prompts[place];
+            for prompt in &of_question.prompts {
                 let (given, limit) = (prompt.tokens.len(), engine.context_len());
-                let room = prompt.answers.iter().flatten().map(String::len).max().unwrap_or_default();
+                let answer = prompt.answers.iter().flatten().map(String::len).max().unwrap_or_default();
+                let thought = prompt.thought.as_ref().map_or(0, |end| end.tokens.len());
+                let room = answer + thought + asking.reasoning.unwrap_or_default();
                 if given + room > limit {
                     let param = named.place.clone();
                     return Err(Kind::QuestionTooLong { param, given, room, limit }.into());
                 }
-                let question = Question { every_option, ..question(prompt, temperature, keeps) };
+            }
+            asked.push(of_question);
+        }
+        Ok(Prepared { questions: self, asked, thoughts: Thoughts::default() })
+    }
+}
+
+/// Questions with their prompts.
+struct Prepared {
+    questions: Questions,
+    asked: Vec<Asked>,
+    thoughts: Thoughts,
+}
+
+/// The thoughts before the answers.
+#[derive(Default)]
+struct Thoughts {
+    /// Thought of each prompt about the conversation. Empty if none were asked for.
+    texts: Vec<String>,
+    /// Number of their tokens.
+    tokens: usize,
+}
+
+impl Prepared {
+    /// Lets the model think before its answers, if the request asks for it.
+    async fn think(mut self, served: &Served) -> Result<Self, ApiError> {
+        /// Number of thoughts at a time.
+        const TOGETHER: usize = 8;
+        let Some(most) = self.questions.settings.asking.reasoning else { return Ok(self) };
+        let (engine, deadline) = (&served.model.engine, self.questions.deadline);
+        let prompts = self.asked.iter().flat_map(|asked| asked.prompts.iter().chain(&asked.content_free));
+        let wanted = prompts.map(|prompt| (prompt.tokens.clone(), prompt.thought.clone()));
+        let wanted: Vec<_> = wanted.map(|wanted| thought(engine.clone(), wanted, most, deadline)).collect();
+        let outputs: Vec<Vec<TokenId>> = stream::iter(wanted).buffered(TOGETHER).try_collect().await?;
+        let mut outputs = outputs.into_iter();
+        for asked in &mut self.asked {
+            let shown = asked.prompts.len();
+            let prompts = asked.prompts.iter_mut().chain(&mut asked.content_free);
+            for (place, (prompt, output)) in prompts.zip(outputs.by_ref()).enumerate() {
+                let thought = prompt.think(&output, engine.tokenizer()).map_err(Kind::Prompt)?;
+                let Some((text, tokens)) = thought else { continue };
+                self.thoughts.tokens += tokens;
+                self.thoughts.texts.extend((place < shown).then_some(text));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Checks the prompts and sends them to the engine.
+    fn submit(self, served: &Served) -> Result<Submitted, ApiError> {
+        let Self { questions: Questions { named, settings, limits, deadline, .. }, mut asked, thoughts } =
+            self;
+        let engine = &served.model.engine;
+        // A prior that was not visited would make its option impossible.
+        let is_divided = settings.asking.calibration.content_free;
+        let visited = if is_divided { Visited::All } else { Visited::AsNeeded };
+        let keeps = settings.return_prompt_token_ids;
+        let (mut prompts, mut content_free) = (Vec::new(), Vec::new());
+        // Question of each prompt.
+        let mut owners = Vec::new();
+        for (index, (named, of_question)) in named.iter().zip(&mut asked).enumerate() {
+            let temperature = of_question.temperature;
+            for place in 0..of_question.prompts.len() {
+                let prompt = &mut of_question.prompts[place];
+                let question = Question { visited, ..question(prompt, temperature, keeps) };
                 question.check(engine.tokenizer().vocabulary()).map_err(|error| {
                     option_error(error, named, |option| of_question.option(place, option))
                 })?;
@@ -259,25 +333,51 @@ impl Questions {
                 owners.push(index);
             }
             let empty = of_question.content_free.iter_mut();
-            let empty = empty.map(|prompt| Question { every_option, ..question(prompt, temperature, false) });
+            let empty = empty.map(|prompt| Question { visited, ..question(prompt, temperature, false) });
             content_free.extend(empty);
-            asked.push(of_question);
         }
         let submit = |questions: Vec<Question>| {
-            let Self { limits, deadline, .. } = self;
             let decision = engine.decide(DecisionRequest { questions, limits, deadline, is_part: false });
             decision.map_err(|error| match error {
                 DecisionError::TooLong { question, given, room, limit } => {
-                    let param = self.named[owners[question]].place.clone();
+                    let param = named[owners[question]].place.clone();
                     Kind::QuestionTooLong { param, given, room, limit }.into()
                 }
-                error => refused(error, &self.named[0]),
+                error => refused(error, &named[0]),
             })
         };
         let prompts = submit(prompts)?;
         let content_free = if content_free.is_empty() { None } else { Some(submit(content_free)?) };
-        Ok(Submitted { model: served.model.id.clone(), asked, prompts, content_free, limits: self.limits })
+        Ok(Submitted { model: served.model.id.clone(), asked, prompts, content_free, thoughts, limits })
     }
+}
+
+/// Returns the likeliest thought after a prompt: at most `most` tokens, perhaps with its end.
+async fn thought(
+    engine: EngineHandle,
+    (prompt, end): (Vec<TokenId>, Option<ThoughtEnd>),
+    most: usize,
+    deadline: Option<Instant>,
+) -> Result<Vec<TokenId>, ApiError> {
+    let Some(end) = end else { return Ok(Vec::new()) };
+    let request = Request { max_tokens: Some(most), reports_tokens: true, deadline, ..Request::new(prompt) };
+    let generation = engine.generate(request);
+    let mut generation = generation.map_err(|source| Kind::Refused { field: Some("input"), source })?;
+    let mut output = Vec::new();
+    while let Some(told) = generation.next().await {
+        match told {
+            Output::Generated(token) => {
+                output.push(token);
+                if end.is_in(&output, engine.tokenizer()) {
+                    break;
+                }
+            }
+            Output::Finished(_) => break,
+            Output::Failed(error) => return Err(error.into()),
+            Output::Text(_) | Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
+        }
+    }
+    Ok(output)
 }
 
 /// Returns the question of a prompt. The prompt loses its tokens unless `keeps` is true.
@@ -289,7 +389,7 @@ fn question(prompt: &mut AskedPrompt, temperature: f64, keeps: bool) -> Question
         options: prompt.answers.clone(),
         ending,
         temperature,
-        every_option: false,
+        visited: Visited::AsNeeded,
         sampler: None,
     }
 }

@@ -73,7 +73,9 @@ pub use app::{App, ServedModel, ServerOptions};
 pub use decisions::LocalDecisions;
 pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
-pub use output_decisions::{choice_reader, decision_request, is_json, output_decisions};
+pub use output_decisions::{
+    DECISION_BATCH, TOO_MANY, choice_reader, decision_request, is_json, output_decisions, questions,
+};
 pub use providers::{ProviderError, Providers, RemoteProvider};
 pub use registry::{LoadedModel, Loader, ModelSource};
 pub use responses::StoreLimits;

@@ -13,8 +13,12 @@ use formwork_vocab::TokenId;
 use crate::decisions::bounds;
 use crate::error::{ApiError, Kind};
 
-/// Maximum number of choices that one request to the engine measures. Each has its own copy of the prompt.
-const BATCH: usize = 64;
+/// Maximum number of choices that one request to the engine should measure. Each has its own copy of the
+/// prompt.
+pub const DECISION_BATCH: usize = 64;
+/// Message for an output with more choices than are measured.
+pub const TOO_MANY: &str =
+    "the output has more choices than are measured: 16,384 options, or 8,388,608 bytes that are tried";
 /// Length of content, in bytes, after which choices are measured although nobody waits for them.
 const PIECE: usize = 4096;
 
@@ -61,8 +65,25 @@ pub(crate) struct OutputDecisions {
     is_live: bool,
     /// Content that the tracker has not read.
     unread: String,
-    /// True once the output has ended.
-    is_whole: bool,
+    ending: Ending,
+}
+
+/// State of the end of an output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Open,
+    /// The output is complete.
+    Whole,
+    /// The output was cut off.
+    CutOff,
+}
+
+/// Probabilities of choices.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) decisions: Vec<OutputDecision>,
+    /// Reason why other choices have no probabilities.
+    pub(crate) error: Option<String>,
 }
 
 impl OutputDecisions {
@@ -84,7 +105,7 @@ impl OutputDecisions {
             deadline: request.deadline,
             is_live,
             unread: String::new(),
-            is_whole: false,
+            ending: Ending::Open,
         })
     }
 
@@ -93,54 +114,101 @@ impl OutputDecisions {
         self.tracker.token(token);
     }
 
-    /// Reads the next content, after its tokens.
+    /// Reads the next text of the output, after its tokens.
+    pub(crate) fn show(&mut self, text: &str) {
+        self.tracker.show(text);
+    }
+
+    /// Reads the next content, a part of the text that was shown.
     pub(crate) fn content(&mut self, text: &str) {
         self.unread.push_str(text);
     }
 
-    /// Notes that the output has ended.
-    pub(crate) const fn end(&mut self) {
-        self.is_whole = true;
+    /// Notes that the output has ended, and whether it was cut off.
+    pub(crate) const fn end(&mut self, is_cut_off: bool) {
+        self.ending = if is_cut_off { Ending::CutOff } else { Ending::Whole };
     }
 
     /// Returns true if choices should be measured now.
     pub(crate) fn is_due(&self) -> bool {
-        self.is_whole || self.unread.len() >= PIECE || (self.is_live && !self.unread.is_empty())
+        let is_ended = self.ending != Ending::Open;
+        is_ended || self.unread.len() >= PIECE || (self.is_live && !self.unread.is_empty())
     }
 
-    /// Measures the choices that are decided.
-    pub(crate) async fn measure(mut self) -> Result<(Self, Vec<OutputDecision>), ApiError> {
+    /// Measures the choices that are decided. Returns `None` in place of `self` if no more choices are
+    /// measured.
+    pub(crate) async fn measure(mut self) -> (Option<Self>, Measured) {
+        let mut measured = Measured::default();
         let read = tokio::task::spawn_blocking(move || {
             let mut points = self.tracker.content(&std::mem::take(&mut self.unread));
-            if self.is_whole {
+            if self.ending == Ending::Whole {
                 points.extend(self.tracker.finish());
             }
             points.retain(|point| self.scope.includes(point));
             (self, points)
         });
-        let (mut this, points) = read.await.map_err(|_| Kind::Panicked)?;
-        let (mut points, mut decisions) = (points.into_iter(), Vec::new());
+        let Ok((mut this, points)) = read.await else { return measured.stopped(&Kind::Panicked.into()) };
+        let mut points = points.into_iter();
         loop {
-            let batch: Vec<ChoicePoint> = points.by_ref().take(BATCH).collect();
+            let batch: Vec<ChoicePoint> = points.by_ref().take(DECISION_BATCH).collect();
             if batch.is_empty() {
-                return Ok((this, decisions));
+                if this.tracker.is_cut() {
+                    measured.error = Some(TOO_MANY.to_owned());
+                    return (None, measured);
+                }
+                return (Some(this).filter(|this| this.ending == Ending::Open), measured);
             }
             let submitted = tokio::task::spawn_blocking(move || {
-                let choices: Vec<TrackedChoice> =
-                    batch.into_iter().filter_map(|point| this.tracker.questions(point)).collect();
+                let (choices, error) = questions(&mut this.tracker, batch);
                 let request = decision_request(&choices, this.deadline);
                 let decision = (!choices.is_empty()).then(|| this.engine.decide(request)).transpose();
-                (this, choices, decision)
+                (this, choices, error, decision)
             });
-            let decision;
-            let choices;
-            (this, choices, decision) = submitted.await.map_err(|_| Kind::Panicked)?;
-            if let Some(decision) = decision.map_err(refused)? {
-                let decided = decision.result().await.map_err(ApiError::from)?;
-                decisions.extend(output_decisions(&choices, &decided));
+            let Ok((next, choices, error, decision)) = submitted.await else {
+                return measured.stopped(&Kind::Panicked.into());
+            };
+            this = next;
+            measured.error = measured.error.or_else(|| Some(error?.to_string()));
+            let decided = match decision {
+                Ok(None) => continue,
+                Ok(Some(decision)) => decision.result().await.map_err(ApiError::from),
+                Err(error) => Err(refused(error)),
+            };
+            match decided {
+                Ok(decided) => measured.decisions.extend(output_decisions(&choices, &decided)),
+                Err(error) => return measured.stopped(&error),
             }
         }
     }
+}
+
+impl Measured {
+    /// Adds the error after which nothing more is measured.
+    fn stopped(mut self, error: &ApiError) -> (Option<OutputDecisions>, Self) {
+        self.error = Some(error.to_string());
+        (None, self)
+    }
+
+    /// Adds later measurements.
+    pub(crate) fn extend(&mut self, later: Self) {
+        self.decisions.extend(later.decisions);
+        self.error = self.error.take().or(later.error);
+    }
+}
+
+/// Returns the questions of choice points, and the error of a choice that has none.
+pub fn questions(
+    tracker: &mut ChoiceTracker,
+    points: Vec<ChoicePoint>,
+) -> (Vec<TrackedChoice>, Option<DecisionError>) {
+    let (mut choices, mut error) = (Vec::new(), None);
+    for point in points {
+        match tracker.questions(point) {
+            Ok(choice) => choices.extend(choice),
+            Err(faulty) => error = Some(faulty),
+        }
+    }
+    (choices, error)
 }
 
 /// Returns the request for the probabilities of choices.

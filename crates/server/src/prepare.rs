@@ -156,7 +156,7 @@ impl Served {
             }
             _ => None,
         };
-        request.tokens = choices.is_some();
+        request.reports_tokens = choices.is_some();
         let json_calls = reading.json_calls;
         Ok(Prepared { request, reading, unsupported, json_calls, choices })
     }

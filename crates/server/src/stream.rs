@@ -14,6 +14,7 @@ use crate::answer::{Answer, FINGERPRINT, usage};
 use crate::chat::Started;
 use crate::choice::{Choice, Said};
 use crate::error::ApiError;
+use crate::output_decisions::Measured;
 
 /// Element of a stream.
 pub(crate) enum Frame {
@@ -132,10 +133,14 @@ impl AnswerStream {
                 self.answer.log(&end.finish);
                 self.used = self.used.and(usage(&end.finish));
                 self.open -= 1;
+                let finish_reason = Some(end.reason(self.has_functions));
+                let closed_by_budget = end.finish.closed_by_budget;
+                let Measured { decisions, error: decisions_error } = end.measured.unwrap_or_default();
                 ChunkChoice {
-                    finish_reason: Some(end.reason(self.has_functions)),
-                    closed_by_budget: end.finish.closed_by_budget,
-                    decisions: end.decisions.unwrap_or_default(),
+                    finish_reason,
+                    closed_by_budget,
+                    decisions,
+                    decisions_error,
                     ..chunk_choice(index, Delta::closing())
                 }
             }
@@ -191,6 +196,7 @@ fn chunk_choice(index: u32, delta: Delta) -> ChunkChoice {
         delta,
         logprobs: None,
         decisions: Vec::new(),
+        decisions_error: None,
         finish_reason: None,
         closed_by_budget: false,
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use formwork_engine::{
     DecisionRequest, Enclosure, Ending, Engine, EngineHandle, EngineOptions, FinishReason, Output, Question,
-    Request, Sampling, SearchLimits, prompt,
+    Request, Sampling, SearchLimits, Visited, prompt,
 };
 use formwork_grammar::{ChoiceReader, Constraint, Grammar, Limits, OptionValue, SchemaOptions};
 use formwork_model::{Model, OpenOptions};
@@ -22,7 +22,7 @@ fn question(engine: &EngineHandle, text: &str, options: &[&str]) -> Question {
         options: options.iter().map(|&option| vec![option.to_owned()]).collect(),
         ending: Ending::Tokens(engine.tokenizer().vocabulary().ends().to_vec()),
         temperature: 1.0,
-        every_option: false,
+        visited: Visited::AsNeeded,
         sampler: None,
     }
 }
@@ -100,7 +100,7 @@ fn probabilities_of_the_sampler_are_the_frequencies_of_masked_samples() {
     let request = |seed: usize| Request {
         constraint: Some(constraint.clone().expect("a good grammar")),
         sampling: Sampling { temperature: 1.0, seed: seed as u64, ..Sampling::default() },
-        tokens: true,
+        reports_tokens: true,
         ..Request::new(prompt::encode(engine.tokenizer(), &text).expect("text"))
     };
     let mut tracker = engine.tracker(&request(0), ChoiceReader::json(&grammar)).expect("a good request");
@@ -109,11 +109,15 @@ fn probabilities_of_the_sampler_are_the_frequencies_of_masked_samples() {
     while let Some(output) = generation.blocking_next() {
         match output {
             Output::Generated(token) => tracker.token(token),
-            Output::Text(text) => points.extend(tracker.content(&text)),
+            Output::Text(text) => {
+                tracker.show(&text);
+                points.extend(tracker.content(&text));
+            }
             _ => {}
         }
     }
-    let choice = tracker.questions(points.remove(0)).expect("a choice of the output");
+    let choice =
+        tracker.questions(points.remove(0)).expect("spellable options").expect("a choice of the output");
     let limits = SearchLimits { tolerance: 1e-6, nodes: 20_000 };
     let enclosures = decide(&engine, vec![choice.question.clone(), choice.sampled], limits);
     let shares = |law: &Enclosure| law.shares().expect("possible options");

@@ -1,7 +1,8 @@
 //! Questions as prompts.
 
 use formwork_lm::{ChatInput, ChatTemplate, Message};
-use formwork_vocab::{TokenId, Tokenizer};
+use formwork_vocab::tokenizer::EncodeOptions;
+use formwork_vocab::{TokenId, Tokenizer, VocabError};
 use serde_json::{Map, Value};
 
 use super::combine::{DecisionAnswer, OptionBounds, combine, combine_independent, divide};
@@ -30,6 +31,74 @@ pub struct AskedPrompt {
     pub answers: Vec<Vec<String>>,
     /// Tokens that end an answer. Empty if an answer may continue after an option.
     pub ends: Vec<TokenId>,
+    /// End of the thought that follows the prompt, if one was asked for.
+    pub thought: Option<ThoughtEnd>,
+}
+
+/// End of a thought.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThoughtEnd {
+    /// Text that ends the thought.
+    pub close: String,
+    /// Tokens of this text and of the text between a thought and the answer.
+    pub tokens: Vec<TokenId>,
+}
+
+impl AskedPrompt {
+    /// Adds a thought to the prompt, and its end. `output` is what the model wrote, with or without the end.
+    /// Returns the text of the thought and its number of tokens. Does nothing without a [`ThoughtEnd`].
+    ///
+    /// # Errors
+    /// Returns an error if the text of the thought cannot be encoded.
+    pub fn think(
+        &mut self,
+        output: &[TokenId],
+        tokenizer: &Tokenizer,
+    ) -> Result<Option<(String, usize)>, VocabError> {
+        let Some(ThoughtEnd { close, tokens: end }) = self.thought.take() else { return Ok(None) };
+        let vocabulary = tokenizer.vocabulary();
+        let text: Vec<u8> = output.iter().flat_map(|&token| vocabulary.bytes(token)).copied().collect();
+        // The limit may cut off the end too.
+        let begun = || (0..close.len()).rev().find(|&len| text.ends_with(&close.as_bytes()[..len]));
+        let len = find(&text, close.as_bytes());
+        let len = len.unwrap_or_else(|| text.len() - begun().unwrap_or_default());
+        let mut at = 0;
+        let whole = output.iter().take_while(|&&token| {
+            let next = at + vocabulary.bytes(token).len();
+            let is_within = next <= len;
+            at = if is_within { next } else { at };
+            is_within
+        });
+        let mut thought: Vec<TokenId> = whole.copied().collect();
+        // The end may begin within a token.
+        thought.extend(tokenizer.encode_fragment(&String::from_utf8_lossy(&text[at..len]))?);
+        let count = thought.len();
+        self.tokens.extend(thought);
+        self.tokens.extend(end);
+        Ok(Some((String::from_utf8_lossy(&text[..len]).into_owned(), count)))
+    }
+}
+
+impl ThoughtEnd {
+    /// Returns true if the thought in the output of a model has ended.
+    pub fn is_in(&self, output: &[TokenId], tokenizer: &Tokenizer) -> bool {
+        let vocabulary = tokenizer.vocabulary();
+        let Some(&last) = output.last() else { return false };
+        // Only the last token can have completed the end.
+        let most = self.close.len() + vocabulary.bytes(last).len();
+        let mut tail: Vec<u8> = Vec::new();
+        for &token in output.iter().rev() {
+            if tail.len() >= most {
+                break;
+            }
+            tail.splice(0..0, vocabulary.bytes(token).iter().copied());
+        }
+        find(&tail, self.close.as_bytes()).is_some()
+    }
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len().max(1)).position(|window| window == wanted)
 }
 
 /// The prompts of a question.
@@ -86,8 +155,9 @@ impl Asker<'_> {
         if ends.is_empty() && !asking.open_end {
             return Err(AskError::NoEnds);
         }
+        let thought = asking.reasoning.map(|_| self.thought_end()).transpose()?;
         let prompt = |wording: &Wording| {
-            let tokens = self.prompt(messages, &wording.text, head)?;
+            let tokens = self.prompt(messages, &wording.text, asking.reasoning.is_some(), head)?;
             let mut answers = wording.answers.clone();
             if self.tokenizer.has_space_prefix() {
                 // Such models write a space before the first word of an answer.
@@ -95,32 +165,45 @@ impl Asker<'_> {
                     texts.extend(texts.iter().map(|text| format!(" {text}")).collect::<Vec<_>>());
                 }
             }
-            Ok(AskedPrompt { tokens, answers, ends: ends.clone() })
+            Ok(AskedPrompt { tokens, answers, ends: ends.clone(), thought: thought.clone() })
         };
         wordings.iter().map(prompt).collect()
     }
 
-    /// Returns the tokens of a prompt that ends where the model's answer begins.
+    /// Returns the end of a thought.
+    fn thought_end(&self) -> Result<ThoughtEnd, AskError> {
+        let close = self.format.thoughts_close().ok_or(AskError::NoThoughts)?;
+        let end = format!("{close}{}", self.format.content_after_thoughts());
+        let tokens = self.tokenizer.encode(&end, EncodeOptions { special: true, bos: false })?;
+        Ok(ThoughtEnd { close, tokens })
+    }
+
+    /// Returns the tokens of a prompt that ends where the model's answer begins, or its thought if `thinks`
+    /// is true.
     fn prompt(
         &self,
         messages: &[Message],
         question: &str,
+        thinks: bool,
         head: &mut PromptHead,
     ) -> Result<Vec<TokenId>, AskError> {
         // Switches of several families.
-        let off = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), Value::Bool(false)));
+        let switches = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), Value::Bool(thinks)));
         let mut input = ChatInput { messages: messages.to_vec(), ..ChatInput::default() };
         input.messages.iter_mut().for_each(plain_arguments);
         let mut question = vec![Message::new("user", question)];
         let spellings = Spellings::replace(&mut input.messages, &mut question, self.tokenizer.vocabulary());
         let [question] = &question[..] else { return Ok(Vec::new()) };
         add_user_text(&mut input, &spellings.begun(question.text()));
-        let input = self.format.input(&input.messages, &[], Map::from_iter(off));
+        let input = self.format.input(&input.messages, &[], Map::from_iter(switches));
         let mut text = render(self.template, &input)?;
-        if self.format.thoughts(&text) == Thoughts::Begun {
-            return Err(AskError::Thinks);
-        }
-        let open = self.format.content_open(&text);
+        let open = match (thinks, self.format.thoughts(&text)) {
+            (false, Thoughts::Begun) => return Err(AskError::Thinks),
+            (false, _) => self.format.content_open(&text),
+            (true, Thoughts::Begun) => String::new(),
+            (true, Thoughts::Possible) => self.format.thoughts_open().ok_or(AskError::NoThoughts)?,
+            (true, _) => return Err(AskError::NoThoughts),
+        };
         text.push_str(&open);
         Ok(spellings.encode(self.tokenizer, &text, head)?)
     }

@@ -19,7 +19,7 @@ use formwork_lm::TemplateError;
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
-pub use ask::{Asked, AskedPrompt, Asker, prompt_count};
+pub use ask::{Asked, AskedPrompt, Asker, ThoughtEnd, prompt_count};
 pub use combine::{DecisionAnswer, OptionBounds};
 pub use encode::PromptHead;
 
@@ -107,6 +107,9 @@ pub struct Asking {
     pub independent: bool,
     /// True if an answer may continue after the text of an option.
     pub open_end: bool,
+    /// Maximum number of tokens of a thought before each answer. `None` switches thoughts off. The
+    /// probabilities are those after the thought.
+    pub reasoning: Option<usize>,
     /// Correction of the probabilities.
     pub calibration: Calibration,
 }
@@ -166,6 +169,9 @@ pub enum AskError {
     /// The prompt ends inside thoughts.
     #[error("the chat template of this model always begins thoughts, so its answer cannot be a decision")]
     Thinks,
+    /// A thought was asked for, and the model has none.
+    #[error("this model writes no thoughts, so there is no reasoning before its answer")]
+    NoThoughts,
     /// The vocabulary has no token that ends an answer.
     #[error("the vocabulary has no end-of-sequence token; answers may only be asked with an open end")]
     NoEnds,

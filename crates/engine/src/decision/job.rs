@@ -125,6 +125,11 @@ impl DecisionJob {
         }
     }
 
+    /// Returns true if the request belongs to a generation.
+    pub(crate) const fn is_part(&self) -> bool {
+        self.request.is_part
+    }
+
     /// Returns true if the receiver of the result is gone.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.reply.is_closed()
@@ -253,7 +258,9 @@ impl DecisionJob {
                 // Every prefix reads the whole prompt again.
                 limits.nodes = limits.nodes.min(UNFORKED);
             }
-            let search = Search::new(&self.request.questions[index], limits);
+            let question = &self.request.questions[index];
+            let room = model.context_len().saturating_sub(question.prompt.len());
+            let search = Search::new(question, limits, room);
             let sequence = if model.can_fork() {
                 model.fork(base, self.base_len).map_err(GenerationKind::model)?
             } else {
@@ -398,7 +405,9 @@ impl DecisionJob {
         let prompt_tokens = self.prompt_tokens;
         match result {
             Ok(()) => {
-                stats.decisions += self.request.questions.len() as u64;
+                if !self.request.is_part {
+                    stats.decisions += self.request.questions.len() as u64;
+                }
                 stats.cached_tokens += self.cached as u64;
                 stats.prompt_tokens += self.cached as u64;
             }

@@ -34,7 +34,8 @@ pub struct DecisionRequest {
     pub limits: SearchLimits,
     /// Deadline, after which the request fails.
     pub deadline: Option<Instant>,
-    /// True if the request belongs to a generation, so that it is accepted even if many requests wait.
+    /// True if the request belongs to a generation. It is then accepted even if many requests wait, its turn
+    /// comes soon, and options may exceed the context. The probability of such an option has an error.
     pub is_part: bool,
 }
 
@@ -51,11 +52,24 @@ pub struct Question {
     /// Temperature of the shares to which the tolerance of the search applies. It divides the logarithms of
     /// the options' probabilities, and changes no bound in the result.
     pub temperature: f64,
-    /// True to visit every option before the search ends.
-    pub every_option: bool,
+    /// Options that the search visits before it ends.
+    pub visited: Visited,
     /// State of a generation after the prompt. Probabilities are then those with which the generation
     /// chooses tokens. `None` means the model's own distribution.
     pub sampler: Option<SamplerState>,
+}
+
+/// Options of a [`Question`] that the search visits in any case. The probability of any other option may
+/// be 0 if it is less than the tolerance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Visited {
+    /// As many as the tolerance needs.
+    #[default]
+    AsNeeded,
+    /// At least the option with this index.
+    Option(usize),
+    /// All options.
+    All,
 }
 
 /// Event that a text of a [`Question`] stands for.

@@ -9,7 +9,7 @@ use formwork_vocab::{TokenId, Vocabulary};
 use super::enclosure::{Enclosure, ShareBounds};
 use super::sampler_state::{SamplerState, TokenLaw};
 use super::texts::{Place, StepCache, TextTrie};
-use super::{Ending, Question, SearchLimits};
+use super::{Ending, Question, SearchLimits, Visited};
 
 /// Index of a prefix in [`Search::prefixes`].
 pub(crate) type PrefixId = u32;
@@ -34,7 +34,11 @@ pub(crate) struct Search {
     sampler: Option<SamplerState>,
     limits: SearchLimits,
     temperature: f64,
-    every_option: bool,
+    visited: Visited,
+    /// Maximum number of tokens of a prefix that is read.
+    room: usize,
+    /// Logarithm of the probability of each prefix that is too long to be read, with its place.
+    too_long: Vec<(f64, Place)>,
     steps: StepCache,
     /// All prefixes seen so far. A parent precedes its children.
     prefixes: Vec<Prefix>,
@@ -57,6 +61,8 @@ struct Prefix {
     at: Place,
     /// Logarithm of the prefix's probability.
     ln: f64,
+    /// Number of tokens.
+    depth: u32,
 }
 
 /// A prefix of the frontier. The likeliest one is the greatest; of equal ones, the first one.
@@ -84,11 +90,12 @@ impl Search {
     /// The empty prefix, whose row is the one after the prompt.
     const ROOT: PrefixId = 0;
 
-    /// Creates the search for a [checked](Question::check) question.
-    pub(crate) fn new(question: &Question, limits: SearchLimits) -> Self {
+    /// Creates the search for a [checked](Question::check) question. At most `room` tokens are read after
+    /// the prompt.
+    pub(crate) fn new(question: &Question, limits: SearchLimits, room: usize) -> Self {
         let (texts, options) = question.texts();
         let trie = TextTrie::new(&texts);
-        let root = Prefix { parent: Self::ROOT, token: TokenId(0), at: TextTrie::ROOT, ln: 0.0 };
+        let root = Prefix { parent: Self::ROOT, token: TokenId(0), at: TextTrie::ROOT, ln: 0.0, depth: 0 };
         let count = question.options.len();
         Self {
             trie,
@@ -97,7 +104,9 @@ impl Search {
             sampler: question.sampler.clone(),
             limits,
             temperature: question.temperature,
-            every_option: question.every_option,
+            visited: question.visited,
+            room,
+            too_long: Vec::new(),
             steps: StepCache::default(),
             prefixes: vec![root],
             frontier: BinaryHeap::new(),
@@ -135,7 +144,7 @@ impl Search {
     /// of a round.
     pub(crate) fn take(&mut self, row: &[f32], vocabulary: &Vocabulary) {
         let Some(id) = self.round.pop_front() else { return };
-        let Prefix { at, ln, .. } = self.prefixes[id as usize];
+        let Prefix { at, ln, depth, .. } = self.prefixes[id as usize];
         self.read += usize::from(id != Self::ROOT);
         let law = self.law(id, &row[..row.len().min(vocabulary.len())]);
         if !matches!(law, TokenLaw::Impossible) {
@@ -156,9 +165,10 @@ impl Search {
                     Some(text) if is_open => {
                         add(&mut self.ln_lower[self.options[text as usize] as usize], ln);
                     }
+                    _ if depth as usize >= self.room => self.too_long.push((ln, to)),
                     _ => {
                         let child = self.prefixes.len() as PrefixId;
-                        self.prefixes.push(Prefix { parent: id, token, at: to, ln });
+                        self.prefixes.push(Prefix { parent: id, token, at: to, ln, depth: depth + 1 });
                         self.frontier.push(Candidate { ln, id: child });
                     }
                 }
@@ -193,8 +203,12 @@ impl Search {
         self.narrow();
         let left = self.limits.nodes.saturating_sub(self.read);
         let is_visited = |ln: &f64| *ln > f64::NEG_INFINITY;
-        let has_all = !self.every_option || self.ln_lower.iter().all(is_visited);
-        let is_close = self.shares.width() <= self.limits.tolerance && has_all;
+        let has_visited = match self.visited {
+            Visited::AsNeeded => true,
+            Visited::Option(option) => self.ln_lower.get(option).is_none_or(is_visited),
+            Visited::All => self.ln_lower.iter().all(is_visited),
+        };
+        let is_close = self.shares.width() <= self.limits.tolerance && has_visited;
         if is_close || left == 0 || self.frontier.is_empty() {
             self.is_done = true;
             return;
@@ -210,7 +224,7 @@ impl Search {
 
     /// Narrows the bounds on the shares.
     fn narrow(&mut self) {
-        if self.frontier.is_empty() {
+        if self.is_exhausted() {
             // Every sequence was visited, so the bounds meet.
             let scale = largest(&self.ln_lower);
             let exact: Vec<f64> = self.ln_lower.iter().map(|ln| (ln - scale).exp()).collect();
@@ -226,9 +240,15 @@ impl Search {
         self.shares.narrow(&lower, &upper);
     }
 
+    /// Returns true if every sequence of tokens was visited.
+    fn is_exhausted(&self) -> bool {
+        self.frontier.is_empty() && self.too_long.is_empty()
+    }
+
     /// Returns the upper bound of each option, divided by `exp` of the first result.
     fn upper(&self) -> (f64, Vec<f64>) {
         let best = self.frontier.peek().map_or(f64::NEG_INFINITY, |best| best.ln);
+        let best = self.too_long.iter().fold(best, |best, (ln, _)| best.max(*ln));
         let scale = largest(&self.ln_lower).max(best);
         let mut upper: Vec<f64> = self.ln_lower.iter().map(|ln| (ln - scale).exp()).collect();
         if scale == f64::NEG_INFINITY {
@@ -238,6 +258,9 @@ impl Search {
         let mut reaching = vec![0.0; self.trie.len()];
         for candidate in &self.frontier {
             reaching[self.prefixes[candidate.id as usize].at as usize] += (candidate.ln - scale).exp();
+        }
+        for &(ln, at) in &self.too_long {
+            reaching[at as usize] += (ln - scale).exp();
         }
         for at in 0..self.trie.len() as Place {
             if at != TextTrie::ROOT {
@@ -253,12 +276,12 @@ impl Search {
     /// Returns the bounds after the search.
     pub(crate) fn enclosure(&self, prompt_tokens: usize) -> Enclosure {
         let (scale, upper) = self.upper();
-        let ln_upper = if self.frontier.is_empty() {
+        let is_exhausted = self.is_exhausted();
+        let ln_upper = if is_exhausted {
             self.ln_lower.clone()
         } else {
             upper.into_iter().map(|upper| (scale + upper.ln()).min(0.0)).collect()
         };
-        let is_exhausted = self.frontier.is_empty();
         Enclosure {
             ln_lower: self.ln_lower.clone(),
             ln_upper,

@@ -5,11 +5,8 @@ use std::sync::Arc;
 use formwork_grammar::{ChoicePoint, ChoiceReader};
 use formwork_vocab::{TokenId, Tokenizer};
 
-use super::{Ending, Question, SamplerState};
-
-/// Maximum number of options that are all visited. Otherwise an unlikely option may have the probability 0,
-/// although it was chosen.
-const FEW: usize = 16;
+use super::{Ending, Question, SamplerState, Visited};
+use crate::DecisionError;
 
 /// Follows the output of a generation, and turns its choice points into questions.
 ///
@@ -28,7 +25,8 @@ pub struct ChoiceTracker {
     text: Vec<u8>,
     /// For each token, the offset in `text` after it.
     ends: Vec<usize>,
-    content: Vec<u8>,
+    /// Number of bytes of the text that were shown.
+    shown: usize,
     /// Length of the content that the prompt has already.
     begun: usize,
     /// Offset in `text` of the content of the output, once it is known.
@@ -42,7 +40,7 @@ pub struct ChoiceTracker {
 /// A choice point with its questions.
 #[derive(Clone, Debug)]
 pub struct TrackedChoice {
-    /// The choice point. Offsets are those in the content.
+    /// The choice point. Offsets are those in the content of the output.
     pub point: ChoicePoint,
     /// The question under the model's own distribution.
     pub question: Question,
@@ -64,7 +62,7 @@ impl ChoiceTracker {
             tokens: Vec::new(),
             text: Vec::new(),
             ends: Vec::new(),
-            content: Vec::new(),
+            shown: 0,
             begun: 0,
             content_at: None,
             reached: (0, sampler.clone()),
@@ -75,8 +73,7 @@ impl ChoiceTracker {
     /// Reads content that the prompt has already. Choices that begin in it are not the generation's.
     pub fn begin(&mut self, content: &str) {
         self.reader.push(content.as_bytes());
-        self.content.extend_from_slice(content.as_bytes());
-        self.begun = self.content.len();
+        self.begun += content.len();
     }
 
     /// Reads the next token of the output.
@@ -89,11 +86,26 @@ impl ChoiceTracker {
         self.ends.push(self.text.len());
     }
 
-    /// Reads the next content, whose tokens were read before. The output may have other text before its
-    /// content. Returns the choices that are decided.
+    /// Reads the next text of the output, whose tokens were read before.
+    pub fn show(&mut self, text: &str) {
+        self.shown += text.len();
+    }
+
+    /// Reads the next content, a part of the text that was shown before. The output may have other text
+    /// before its content. Returns the choices that are decided.
     pub fn content(&mut self, content: &str) -> Vec<ChoicePoint> {
-        self.content.extend_from_slice(content.as_bytes());
+        if self.content_at.is_none() && !content.is_empty() {
+            let shown = &self.text[..self.shown.min(self.text.len())];
+            let last = shown.len().checked_sub(content.len());
+            let mut offsets = last.into_iter().flat_map(|last| (0..=last).rev());
+            self.content_at = offsets.find(|&at| shown[at..].starts_with(content.as_bytes()));
+        }
         self.reader.push(content.as_bytes())
+    }
+
+    /// Returns true if the output has more choices than are looked for.
+    pub fn is_cut(&self) -> bool {
+        self.reader.is_cut()
     }
 
     /// Returns the choices that the end of the content decides.
@@ -102,13 +114,24 @@ impl ChoiceTracker {
     }
 
     /// Returns the questions of a choice point. Returns `None` if it begins in content that the prompt has.
-    pub fn questions(&mut self, point: ChoicePoint) -> Option<TrackedChoice> {
-        let at = self.content_at()? + point.start.checked_sub(self.begun)?;
+    ///
+    /// # Errors
+    /// Returns an error if the vocabulary cannot spell an option.
+    pub fn questions(&mut self, point: ChoicePoint) -> Result<Option<TrackedChoice>, DecisionError> {
+        let Some(choice) = self.choice(point) else { return Ok(None) };
+        choice.question.check(self.tokenizer.vocabulary())?;
+        Ok(Some(choice))
+    }
+
+    fn choice(&mut self, mut point: ChoicePoint) -> Option<TrackedChoice> {
+        point.start = point.start.checked_sub(self.begun)?;
+        point.end -= self.begun;
+        let at = self.content_at? + point.start;
         let mut count = self.ends.partition_point(|&end| end <= at);
         let between = loop {
             let from = if count == 0 { 0 } else { self.ends[count - 1] };
             // A token may end within a character.
-            if let Ok(between) = str::from_utf8(&self.text[from..at]) {
+            if let Ok(between) = str::from_utf8(self.text.get(from..at)?) {
                 break between.to_owned();
             }
             count = count.checked_sub(1)?;
@@ -120,21 +143,11 @@ impl ChoiceTracker {
             options: point.options.iter().map(|option| texts(&option.texts)).collect(),
             ending: if point.to_end { Ending::Tokens(ends.to_vec()) } else { Ending::Open },
             temperature: 1.0,
-            every_option: point.options.len() <= FEW,
+            visited: Visited::Option(point.chosen),
             sampler: None,
         };
         let sampled = Question { sampler: Some(self.sampler_after(count)?), ..question.clone() };
         Some(TrackedChoice { point, question, sampled })
-    }
-
-    /// Returns the offset in `text` of the content of the output.
-    fn content_at(&mut self) -> Option<usize> {
-        if self.content_at.is_none() {
-            let content = &self.content[self.begun..];
-            let last = self.text.len().checked_sub(content.len())?;
-            self.content_at = (0..=last).rev().find(|&at| self.text[at..].starts_with(content));
-        }
-        self.content_at
     }
 
     /// Returns the state after `count` tokens.

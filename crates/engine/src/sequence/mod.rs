@@ -71,7 +71,7 @@ impl Sequence {
         let Arrival { request, adapter, processors, budget, outputs, seat, arrived } = arrival;
         let mut delivery = Delivery::new(
             request.stop.clone(),
-            Outbox::new(outputs, request.logprobs, seat).telling_tokens(request.tokens),
+            Outbox::new(outputs, request.logprobs, seat).reporting_tokens(request.reports_tokens),
         );
         if request.prompt_logprobs {
             delivery.prompt(&request.prompt);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use formwork_engine::{
-    Decided, DecisionRequest, EngineHandle, EngineOptions, Penalties, Request, Sampling, SearchLimits,
-    TrackedChoice,
+    Decided, DecisionError, DecisionRequest, Ending, EngineHandle, EngineOptions, Penalties, Question,
+    Request, Sampling, SearchLimits, TrackedChoice, Visited,
 };
 use formwork_grammar::{ChoiceKind, ChoiceReader, Constraint, Grammar, Limits, OptionValue, SchemaOptions};
 use formwork_lm::ScriptedModel;
@@ -45,7 +45,7 @@ fn request(grammar: &Grammar, seed: u64) -> Request {
         sampling: Sampling { temperature: 0.8, top_p: 0.97, seed, ..Sampling::default() },
         penalties: Penalties { presence: 0.3, repetition: 1.1, ..Penalties::default() },
         logit_bias: vec![(word("f"), 0.4)],
-        tokens: true,
+        reports_tokens: true,
         ..fixture::request("Answer:")
     }
 }
@@ -55,9 +55,10 @@ fn tracked(engine: &EngineHandle, request: &Request, reader: ChoiceReader) -> (S
     let mut tracker = engine.tracker(request, reader).unwrap();
     let told = fixture::run(engine, request);
     told.tokens.iter().for_each(|&token| tracker.token(token));
+    tracker.show(&told.text);
     let mut points = tracker.content(&told.text);
     points.extend(tracker.finish());
-    (told.text, points.into_iter().filter_map(|point| tracker.questions(point)).collect())
+    (told.text, points.into_iter().filter_map(|point| tracker.questions(point).unwrap()).collect())
 }
 
 fn decide(engine: &EngineHandle, choices: &[TrackedChoice]) -> Decided {
@@ -71,7 +72,7 @@ fn decide(engine: &EngineHandle, choices: &[TrackedChoice]) -> Decided {
 fn tokens_are_reported_and_change_nothing() {
     let engine = undecided();
     let with = fixture::run(&engine, &request(&schema(), 3));
-    let without = fixture::run(&engine, &Request { tokens: false, ..request(&schema(), 3) });
+    let without = fixture::run(&engine, &Request { reports_tokens: false, ..request(&schema(), 3) });
     assert_eq!((&with.text, with.tokens.is_empty()), (&without.text, false));
     let tokenizer = fixture::tokenizer();
     let spelt: Vec<u8> =
@@ -160,4 +161,27 @@ fn the_sampler_and_the_model_differ_where_the_mask_cuts_off() {
     assert_eq!((own.error, sampled.error), (0.0, 0.0));
     assert!(own.mass() < 0.01 && (sampled.mass() - 1.0).abs() < 1e-9, "{} {}", own.mass(), sampled.mass());
     assert_ne!(own.shares(), sampled.shares());
+}
+
+#[test]
+fn options_beyond_the_context_have_an_error() {
+    let model = ScriptedModel::new(VOCABULARY, 30, babble);
+    let engine = fixture::start(Shared::new(model), EngineOptions::default());
+    let long = "t".repeat(40);
+    let question = Question {
+        prompt: fixture::tokens("0123456789012345678901234567"),
+        options: vec![vec!["t".to_owned()], vec!["fx".to_owned()], vec![format!("f{long}")]],
+        ending: Ending::Open,
+        temperature: 1.0,
+        visited: Visited::Option(0),
+        sampler: None,
+    };
+    let limits = SearchLimits { tolerance: 0.0, nodes: usize::MAX };
+    let request =
+        |is_part| DecisionRequest { questions: vec![question.clone()], limits, deadline: None, is_part };
+    assert!(matches!(engine.decide(request(false)), Err(DecisionError::TooLong { .. })));
+    let bounds = engine.decide(request(true)).unwrap().blocking_result().unwrap().enclosures.remove(0);
+    assert!(bounds.ln_lower[0].is_finite() && bounds.ln_lower[1].is_finite());
+    assert!(bounds.ln_lower[2] == f64::NEG_INFINITY && bounds.ln_upper[2].is_finite());
+    assert!(bounds.error > 0.0);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use formwork_engine::{
     Decided, DecisionError, DecisionRequest, Enclosure, Ending, Engine, EngineHandle, EngineOptions,
-    Question, SearchLimits,
+    Question, SearchLimits, Visited,
 };
 use formwork_lm::ScriptedModel;
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
@@ -78,7 +78,7 @@ fn question(prompt: &[u32], options: &[&[&str]], ending: Ending) -> Question {
         options: options.iter().map(texts).collect(),
         ending,
         temperature: 1.0,
-        every_option: false,
+        visited: Visited::AsNeeded,
         sampler: None,
     }
 }
@@ -140,7 +140,7 @@ fn all_texts_together_have_probability_one() {
         options: ended.iter().map(|texts| texts.to_vec()).collect(),
         ending: Ending::Tokens((8..11).map(TokenId).collect()),
         temperature: 1.0,
-        every_option: false,
+        visited: Visited::AsNeeded,
         sampler: None,
     };
     let short = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
@@ -151,7 +151,7 @@ fn all_texts_together_have_probability_one() {
         options: longer,
         ending: Ending::Open,
         temperature: 1.0,
-        every_option: false,
+        visited: Visited::AsNeeded,
         sampler: None,
     };
     let long = decide(&engine, request(vec![asked], 0.0, usize::MAX)).enclosures[0].mass();
@@ -184,7 +184,7 @@ fn the_enclosure_holds_at_every_limit() {
     assert_eq!(before.to_bits(), 0);
     let hot = Question { temperature: 8.0, ..asked() };
     let hot = decide(&engine, request(vec![hot], 0.01, usize::MAX)).enclosures.remove(0);
-    let every = Question { every_option: true, ..asked() };
+    let every = Question { visited: Visited::All, ..asked() };
     let every = decide(&engine, request(vec![every], 1.0, 1024)).enclosures.remove(0);
     assert!(every.nodes < exact.nodes && every.ln_lower.iter().all(|ln| ln.is_finite()));
     let loose = decide(&engine, request(vec![asked()], 0.01, usize::MAX)).enclosures.remove(0);
@@ -206,7 +206,7 @@ fn shared_question(index: usize) -> Question {
     let options = ["true", "false", "maybe", "true]]"];
     let options = options[..2 + index % 3].iter().map(|&option| vec![option.to_owned()]).collect();
     let ending = if index.is_multiple_of(3) { Ending::Open } else { Ending::Tokens(vec![fixture::END]) };
-    Question { prompt, options, ending, temperature: 1.0, every_option: false, sampler: None }
+    Question { prompt, options, ending, temperature: 1.0, visited: Visited::AsNeeded, sampler: None }
 }
 
 #[test]

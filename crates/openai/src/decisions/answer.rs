@@ -108,6 +108,9 @@ pub struct Measured {
     /// Tokens of the prompts, if the request asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<Vec<u32>>>,
+    /// Thoughts before the answers to the prompts, if the request asks for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasoning: Vec<String>,
 }
 
 /// Measurements of a question, for its answer.
@@ -119,6 +122,8 @@ pub struct AnswerDetails {
     pub prompt_tokens: usize,
     /// Tokens of the prompts, if the request asks for them.
     pub prompt_token_ids: Option<Vec<Vec<u32>>>,
+    /// Thoughts before the answers to the prompts.
+    pub reasoning: Vec<String>,
 }
 
 /// Token counts of a request for decisions.
@@ -128,7 +133,7 @@ pub struct DecisionsUsage {
     pub input_tokens: usize,
     /// Parts of `input_tokens`.
     pub input_tokens_details: AnswerTokens,
-    /// Always 0, because nothing is generated.
+    /// Number of tokens of thoughts. Nothing else is generated.
     pub output_tokens: usize,
     /// Parts of `output_tokens`.
     pub output_tokens_details: OutputTokens,
@@ -148,7 +153,7 @@ pub struct AnswerTokens {
 /// Parts of the output tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct OutputTokens {
-    /// Always 0.
+    /// Number of tokens of thoughts.
     pub reasoning_tokens: usize,
 }
 
@@ -165,6 +170,8 @@ pub struct DecisionsSettings {
     pub independent: bool,
     /// True if the end of the answer is a part of the event.
     pub end: bool,
+    /// Maximum number of tokens of a thought before each answer, or null without thoughts.
+    pub reasoning: Option<usize>,
     /// Formula of `confidence`.
     pub confidence: String,
     /// The calibration, or null if there is none.
@@ -178,14 +185,15 @@ pub struct DecisionsSettings {
 }
 
 impl DecisionsUsage {
-    /// Creates the counts of a request that read `input` tokens, `cached` of them from the cache.
-    pub const fn new(input: usize, cached: usize) -> Self {
+    /// Creates the counts of a request that read `input` tokens, `cached` of them from the cache, and wrote
+    /// thoughts of `reasoning` tokens.
+    pub const fn new(input: usize, cached: usize, reasoning: usize) -> Self {
         Self {
             input_tokens: input,
             input_tokens_details: AnswerTokens { cached_tokens: cached, cache_write_tokens: 0 },
-            output_tokens: 0,
-            output_tokens_details: OutputTokens { reasoning_tokens: 0 },
-            total_tokens: input,
+            output_tokens: reasoning,
+            output_tokens_details: OutputTokens { reasoning_tokens: reasoning },
+            total_tokens: input + reasoning,
         }
     }
 }
@@ -209,7 +217,7 @@ impl Decisions {
 
 impl DecisionsSettings {
     pub(super) fn new(settings: &DecisionSettings, (tolerance, max_nodes): (f64, usize)) -> Self {
-        let Asking { answers, orders, independent, open_end, calibration } = &settings.asking;
+        let Asking { answers, orders, independent, open_end, reasoning, calibration } = &settings.asking;
         let form = |form: &AnswerForm| match form {
             AnswerForm::Label => "label",
             AnswerForm::Text => "text",
@@ -234,6 +242,7 @@ impl DecisionsSettings {
             },
             independent: *independent,
             end: !open_end,
+            reasoning: *reasoning,
             confidence: match settings.confidence {
                 Confidence::Published => "published",
                 Confidence::Entropy => "entropy",
@@ -259,12 +268,13 @@ impl From<&OptionValue> for OptionJson {
 
 impl Measured {
     pub(super) fn new(details: &AnswerDetails) -> Self {
-        let AnswerDetails { answer, prompt_tokens, prompt_token_ids } = details;
+        let AnswerDetails { answer, prompt_tokens, prompt_token_ids, reasoning } = details;
         Self {
             mass: answer.mass,
             error: answer.error,
             prompt_tokens: *prompt_tokens,
             prompt_token_ids: prompt_token_ids.clone(),
+            reasoning: reasoning.clone(),
         }
     }
 }

@@ -9,6 +9,9 @@ use crate::request::{Fields, Place};
 /// Maximum number of token prefixes that a request may allow for a question.
 const MAX_NODES: usize = 8192;
 
+/// Maximum number of tokens of a thought before an answer.
+const MAX_REASONING: usize = 32_768;
+
 /// Settings of a request for decisions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DecisionSettings {
@@ -61,6 +64,7 @@ pub(super) fn read(at: Place) -> Result<DecisionSettings, RequestError> {
             answers: fields.read("answers", |at| at.one_of(answers, "label, text and json"))?,
             orders: fields.read("orders", |at| read_orders(&at))?.unwrap_or_default(),
             independent: fields.read("independent", Place::bool)?.unwrap_or(false),
+            reasoning: fields.read("reasoning", |at| read_reasoning(&at))?.filter(|most| *most > 0),
             open_end: !fields.read("end", Place::bool)?.unwrap_or(true),
             calibration: calibration.clone().unwrap_or_default(),
         },
@@ -80,6 +84,11 @@ pub(super) fn read(at: Place) -> Result<DecisionSettings, RequestError> {
     }
     fields.finish_strictly()?;
     Ok(settings)
+}
+
+/// Parses the maximum number of tokens of a thought. 0 switches thoughts off.
+fn read_reasoning(at: &Place) -> Result<usize, RequestError> {
+    at.up_to(MAX_REASONING, "0..=32768")
 }
 
 fn read_orders(at: &Place) -> Result<Orders, RequestError> {

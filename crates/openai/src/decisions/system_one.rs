@@ -4,7 +4,7 @@ use formwork_chat::decision::{DecisionKind, DecisionOption, DecisionQuestion, MA
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::answer::{AnswerDetails, DecisionsSettings, Measured, confidence};
+use super::answer::{AnswerDetails, DecisionsSettings, DecisionsUsage, Measured, confidence};
 use super::questions::check_bytes;
 use super::{DecisionSettings, MAX_CHOICES, NamedQuestion, check_count, settings, text_of};
 use crate::RequestError;
@@ -155,7 +155,7 @@ pub struct SystemOne {
 pub struct SystemOneUsage {
     /// Number of tokens that were read: what all prompts begin with once, and the rest of each prompt.
     pub input_tokens: usize,
-    /// Always 0, because nothing is generated.
+    /// Number of tokens of thoughts. Nothing else is generated.
     pub output_tokens: usize,
     /// Tokens that were taken from the prefix cache. An extension.
     pub cached_tokens: usize,
@@ -196,13 +196,12 @@ pub enum SystemOneAnswer {
 
 impl SystemOne {
     /// Creates the response. `details` has the measurements of each question. `limits` are the tolerance
-    /// and the number of nodes in effect. `tokens` are the tokens that were read, and how many of them came
-    /// from the cache.
+    /// and the number of nodes in effect.
     pub fn new(
         model: String,
         request: &SystemOneRequest,
         details: Vec<AnswerDetails>,
-        (input_tokens, cached_tokens): (usize, usize),
+        usage: DecisionsUsage,
         limits: (f64, usize),
     ) -> Self {
         let settings = &request.settings;
@@ -218,10 +217,10 @@ impl SystemOne {
             model,
             answers: answers.collect(),
             usage: SystemOneUsage {
-                input_tokens,
-                output_tokens: 0,
-                cached_tokens,
-                total_tokens: input_tokens,
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cached_tokens: usage.input_tokens_details.cached_tokens,
+                total_tokens: usage.total_tokens,
             },
             formwork: DecisionsSettings::new(settings, limits),
         }

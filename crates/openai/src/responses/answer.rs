@@ -95,6 +95,9 @@ pub enum Item {
         /// requested. An extension.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         decisions: Option<Vec<crate::OutputDecision>>,
+        /// Reason why choices of the text have no probabilities. An extension.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        decisions_error: Option<String>,
     },
     /// A function call of the model.
     FunctionCall {

@@ -119,7 +119,7 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
     if item == InputItem::Nothing {
         place.ignore();
     }
-    for name in ["id", "status", "parsed_arguments", "phase"] {
+    for name in ["id", "status", "parsed_arguments", "phase", "decisions", "decisions_error"] {
         fields.take(name);
     }
     fields.finish()?;

@@ -29,6 +29,7 @@ fn choice(delta: Delta, finish_reason: Option<FinishReason>) -> ChunkChoice {
         delta,
         logprobs: None,
         decisions: Vec::new(),
+        decisions_error: None,
         finish_reason,
         closed_by_budget: false,
     }
@@ -46,6 +47,7 @@ fn completions() {
             message: AssistantMessage::new("Hi".to_owned()),
             logprobs: None,
             decisions: None,
+            decisions_error: None,
             finish_reason: FinishReason::Stop,
             closed_by_budget,
         }],

@@ -9,6 +9,7 @@ use formwork_openai::{
 use crate::answer::{new_id, usage};
 use crate::choice::{End, Said};
 use crate::error::ApiError;
+use crate::output_decisions::Measured;
 
 use super::keep::Keep;
 
@@ -30,7 +31,7 @@ struct Open {
     /// Log-probabilities of the tokens of the text.
     logprobs: Vec<TokenLogprob>,
     /// Probabilities of the choices within the text, if they are asked for.
-    decisions: Option<Vec<OutputDecision>>,
+    measured: Option<Measured>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -87,8 +88,8 @@ impl Growing {
             // An answer without any text has an empty message.
             self.open(Kind::Message);
         }
-        if let (Some(open), Some(decisions)) = (&mut self.open, end.decisions) {
-            open.decisions.get_or_insert_default().extend(decisions);
+        if let Some(measured) = end.measured {
+            self.add(measured);
         }
         self.close(status);
         self.response.status = status;
@@ -105,6 +106,16 @@ impl Growing {
         } else {
             ResponseEvent::Completed { response }
         });
+    }
+
+    /// Adds the measurements of the end to the message.
+    fn add(&mut self, Measured { decisions, error }: Measured) {
+        let Some(open) = self.open.as_mut().filter(|open| open.kind == Kind::Message) else { return };
+        let measured = open.measured.get_or_insert_default();
+        measured.error = error;
+        if !decisions.is_empty() {
+            self.append(String::new(), Vec::new(), decisions);
+        }
     }
 
     fn fail(&mut self, error: &ApiError) {
@@ -137,7 +148,7 @@ impl Growing {
             Kind::CustomCall { .. } => "ctc_",
         };
         let open =
-            Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new(), decisions: None };
+            Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new(), measured: None };
         let output_index = self.response.output.len();
         let item = without_parts(open.item(Status::InProgress));
         self.events.push(ResponseEvent::ItemAdded { output_index, item });
@@ -153,7 +164,7 @@ impl Growing {
         open.text.push_str(&delta);
         open.logprobs.extend_from_slice(&logprobs);
         if !decisions.is_empty() {
-            open.decisions.get_or_insert_default().extend_from_slice(&decisions);
+            open.measured.get_or_insert_default().decisions.extend_from_slice(&decisions);
         }
         let (item_id, output_index, content_index) = (open.id.clone(), self.response.output.len(), 0);
         self.events.push(match open.kind {
@@ -215,8 +226,10 @@ impl Open {
         match &self.kind {
             Kind::Thought => Item::Reasoning { id, summary: Vec::new(), content, status },
             Kind::Message => {
-                let (role, decisions) = ("assistant".to_owned(), self.decisions.clone());
-                Item::Message { id, role, status, content, decisions }
+                let role = "assistant".to_owned();
+                let decisions = self.measured.as_ref().map(|measured| measured.decisions.clone());
+                let decisions_error = self.measured.as_ref().and_then(|measured| measured.error.clone());
+                Item::Message { id, role, status, content, decisions, decisions_error }
             }
             Kind::Call { call_id, name } => {
                 let (call_id, name, arguments) = (call_id.clone(), name.clone(), self.text.clone());

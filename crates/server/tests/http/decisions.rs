@@ -451,3 +451,57 @@ async fn faults_of_system_one_have_its_form() {
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert!(answer.json()["detail"].is_string() && answer.json()["error"].is_string());
 }
+
+#[tokio::test]
+async fn a_thought_may_come_before_the_answer() {
+    let model = served("m", fixture::start(fixture::says_in(3000, "<think>\nIt is.\n</think>\n\nyes")));
+    let model = ServedModel { template: Arc::new(fixture::Native), ..model };
+    let app = App::new(vec![model], ServerOptions::default()).unwrap();
+    let body = |reasoning: u32| {
+        json!({ "model": "m", "input": "A state.", "formwork": { "reasoning": reasoning, "return_prompt_token_ids": true },
+            "questions": [{ "type": "predicate", "instructions": "Is it?" }] })
+    };
+    let answer = decide(&app, &body(100)).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    let given = answer.json();
+    assert_eq!(given["answers"][0]["reasoning"], json!(["It is.\n", "It is.\n"]));
+    assert!(given["answers"][0]["probability"].as_f64().unwrap() > 0.999, "{given}");
+    let usage = &given["usage"];
+    assert_eq!(usage["output_tokens_details"]["reasoning_tokens"], 14);
+    assert_eq!(usage["total_tokens"].as_u64().unwrap(), usage["input_tokens"].as_u64().unwrap() + 14);
+    assert_eq!(given["formwork"]["reasoning"], 100);
+    let prompt = given["answers"][0]["prompt_token_ids"][0].as_array().unwrap();
+    let prompt: Vec<u8> = prompt.iter().map(|token| token.as_u64().unwrap() as u8).collect();
+    assert!(
+        prompt.ends_with(b"assistant:<think>\nIt is.\n</think>\n\n"),
+        "{}",
+        String::from_utf8_lossy(&prompt)
+    );
+    // A thought that is too long is cut off and ended.
+    let given = decide(&app, &body(5)).await.json();
+    assert_eq!(given["answers"][0]["reasoning"], json!(["It is", "It is"]));
+    let one = json!({ "model": "m", "state": "A state.", "formwork": { "reasoning": 9 },
+        "questions": { "q": { "type": "noul", "instructions": "Is it?" } } });
+    let given = system_one(&app, &one).await.json();
+    assert_eq!(
+        (&given["answers"]["q"]["reasoning"][0], &given["usage"]["output_tokens"]),
+        (&json!("It is.\n"), &json!(14))
+    );
+}
+
+#[tokio::test]
+async fn a_model_without_thoughts_refuses_reasoning() {
+    let app = app(varied(2000));
+    let body = json!({ "model": "m", "input": "A state.", "formwork": { "reasoning": 10 },
+        "questions": [{ "type": "predicate", "instructions": "Is it?" }] });
+    let answer = decide(&app, &body).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.text.contains("writes no thoughts"), "{}", answer.text);
+    let none = json!({ "model": "m", "input": "A state.", "formwork": { "reasoning": 0 },
+        "questions": [{ "type": "predicate", "instructions": "Is it?" }] });
+    let answer = decide(&app, &none).await;
+    assert_eq!(
+        (answer.status, answer.json()["formwork"]["reasoning"].clone()),
+        (StatusCode::OK, Value::Null)
+    );
+}
