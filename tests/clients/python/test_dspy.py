@@ -70,7 +70,7 @@ class Triage(dspy.Signature):
 
     mail: str = dspy.InputField()
     angry: Noul = dspy.OutputField(desc="The customer is angry.")
-    team: Choice[{"billing": "money", "sales": "orders"}] = dspy.OutputField(desc="The team that should answer.")
+    team: Choice[("billing", "money"), ("sales", "orders")] = dspy.OutputField(desc="The team that should answer.")
     urgency: Score["low", "middle", "high"] = dspy.OutputField(desc="How urgent it is.")
 
 
