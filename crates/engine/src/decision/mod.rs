@@ -55,7 +55,8 @@ pub struct Question {
     /// Options that the search visits before it ends.
     pub visited: Visited,
     /// State of a generation after the prompt. Probabilities are then those with which the generation
-    /// chooses tokens. `None` means the model's own distribution.
+    /// chooses tokens, and the options must be all that its constraint allows next. `None` means the model's
+    /// own distribution.
     pub sampler: Option<SamplerState>,
 }
 

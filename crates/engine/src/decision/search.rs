@@ -32,6 +32,9 @@ pub(crate) struct Search {
     ending: Ending,
     /// Sampler after the prompt, or `None` for the model's own distribution.
     sampler: Option<SamplerState>,
+    /// For each place, the option of all texts that may still follow, if it is the same. Empty without a
+    /// sampler.
+    certain: Vec<Option<u32>>,
     limits: SearchLimits,
     temperature: f64,
     visited: Visited,
@@ -95,6 +98,7 @@ impl Search {
     pub(crate) fn new(question: &Question, limits: SearchLimits, room: usize) -> Self {
         let (texts, options) = question.texts();
         let trie = TextTrie::new(&texts);
+        let certain = question.sampler.as_ref().map(|_| trie.certain(&options)).unwrap_or_default();
         let root = Prefix { parent: Self::ROOT, token: TokenId(0), at: TextTrie::ROOT, ln: 0.0, depth: 0 };
         let count = question.options.len();
         Self {
@@ -102,6 +106,7 @@ impl Search {
             options,
             ending: question.ending.clone(),
             sampler: question.sampler.clone(),
+            certain,
             limits,
             temperature: question.temperature,
             visited: question.visited,
@@ -160,17 +165,21 @@ impl Search {
             }
             for &(token, to) in &steps.inside {
                 let ln = ln + law.ln(token);
-                match self.trie.text(to) {
-                    _ if ln == f64::NEG_INFINITY => {}
-                    Some(text) if is_open => {
-                        add(&mut self.ln_lower[self.options[text as usize] as usize], ln);
-                    }
-                    _ if depth as usize >= self.room => self.too_long.push((ln, to)),
-                    _ => {
-                        let child = self.prefixes.len() as PrefixId;
-                        self.prefixes.push(Prefix { parent: id, token, at: to, ln, depth: depth + 1 });
-                        self.frontier.push(Candidate { ln, id: child });
-                    }
+                if ln == f64::NEG_INFINITY {
+                    continue;
+                }
+                let complete = self.trie.text(to).filter(|_| is_open);
+                let complete = complete.map(|text| self.options[text as usize]);
+                // The constraint leaves nothing else, however the rest is spelt.
+                let certain = || self.certain.get(to as usize).copied().flatten();
+                if let Some(option) = complete.or_else(certain) {
+                    add(&mut self.ln_lower[option as usize], ln);
+                } else if depth as usize >= self.room {
+                    self.too_long.push((ln, to));
+                } else {
+                    let child = self.prefixes.len() as PrefixId;
+                    self.prefixes.push(Prefix { parent: id, token, at: to, ln, depth: depth + 1 });
+                    self.frontier.push(Candidate { ln, id: child });
                 }
             }
         }

@@ -79,6 +79,27 @@ impl TextTrie {
         self.nodes[at as usize].text
     }
 
+    /// Returns, for each place, the option of all texts at and below it, if it is the same. `options` has the
+    /// option of each text.
+    pub(crate) fn certain(&self, options: &[u32]) -> Vec<Option<u32>> {
+        // `None` until a text is seen, and then the option or a mixture of options.
+        let mut below: Vec<Option<Option<u32>>> = vec![None; self.nodes.len()];
+        let merged = |known: Option<Option<u32>>, seen: Option<Option<u32>>| match (known, seen) {
+            (None, seen) => seen,
+            (known, None) => known,
+            (Some(one), Some(other)) => Some(one.filter(|_| one == other)),
+        };
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            let own = node.text.map(|text| Some(options[text as usize]));
+            below[at] = merged(below[at], own);
+            let parent = node.parent as usize;
+            if parent != at {
+                below[parent] = merged(below[parent], below[at]);
+            }
+        }
+        below.into_iter().map(Option::flatten).collect()
+    }
+
     /// Returns true if a text continues after a place.
     pub(crate) fn continues(&self, at: Place) -> bool {
         !self.nodes[at as usize].children.is_empty()
