@@ -110,7 +110,7 @@ pub struct OutputDecision {
     /// the options follows.
     pub probability: f64,
     /// The probability with which the sampler chooses the option after the same text. `null` if the sampler
-    /// cannot come to any option.
+    /// can reach no option.
     pub sampled: Option<f64>,
     /// Probabilities of all options.
     pub probabilities: Vec<OptionShare>,
@@ -151,7 +151,7 @@ pub struct OptionShare {
 
 impl OutputDecision {
     /// Combines the bounds on the probabilities of a choice's options, by the model's own distribution and by
-    /// the sampler's. Returns `None` if the model cannot come to any option.
+    /// the sampler's. Returns `None` if the model can reach no option.
     pub fn new(point: &ChoicePoint, own: &OptionBounds, sampled: &OptionBounds) -> Option<Self> {
         let (own, sampled) = (own.answer()?, sampled.answer());
         let of_sampler = |index: usize| sampled.as_ref().map(|sampled| sampled.probabilities[index]);
