@@ -77,8 +77,8 @@ pub enum OptionValue {
 /// let mut reader = ChoiceReader::json(&grammar);
 /// let mut points = reader.push(br#"{"team": "sales", "note": ""}"#);
 /// points.extend(reader.finish());
-/// assert_eq!(points.len(), 1);
-/// assert_eq!((points[0].path.as_str(), points[0].chosen), ("/team", 1));
+/// assert_eq!((points.len(), points[0].path.as_str()), (1, "/team"));
+/// assert_eq!(points[0].options[points[0].chosen].texts, ["\"sales\""]);
 /// # Ok::<(), formwork_grammar::GrammarError>(())
 /// ```
 pub struct ChoiceReader {
