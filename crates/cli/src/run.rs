@@ -67,7 +67,11 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                         "grammar_s": finish.timings.grammar.as_secs_f64(),
                     });
                     if let Some(choices) = choices.take() {
-                        result["decisions"] = serde_json::to_value(choices.measure(&text, is_cut_off)?)?;
+                        match choices.measure(&text, is_cut_off) {
+                            Ok(decisions) => result["decisions"] = serde_json::to_value(decisions)?,
+                            // The text is worth as much without them.
+                            Err(error) => result["decisions_error"] = format!("{error:#}").into(),
+                        }
                     }
                     writeln!(stdout, "{result}")?;
                 } else {

@@ -4,7 +4,7 @@ use axum::http::{Method, StatusCode};
 use formwork_server::App;
 use serde_json::{Value, json};
 
-use crate::fixture::{self, Answer, Native, app, ask, chat, request, says, says_in, send, varied};
+use crate::fixture::{self, Answer, Native, app, chat, request, says, says_in, send, varied};
 
 fn schema() -> Value {
     json!({
@@ -307,5 +307,4 @@ async fn faulty_fields_are_refused() {
         assert_eq!(error["param"], param, "{error}");
         assert!(error["message"].as_str().unwrap().contains(message), "{error}");
     }
-    assert!(ask(&json!({})).get("decisions").is_none());
 }
