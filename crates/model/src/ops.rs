@@ -2,7 +2,7 @@
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
-use formwork_kernels::{Team, dot_f32, fma};
+use formwork_kernels::{Team, dot_f32, fma, vectorised};
 use formwork_lm::exp;
 
 use crate::spec::{Activation, ModelSpec, NormKind};
@@ -37,17 +37,19 @@ pub(crate) fn normalise_in_place(team: &Team, spec: &ModelSpec, rows: &mut [f32]
 
 /// Subtracts the mean of a row, divides the row by its root mean square, and applies the weights.
 pub(crate) fn layer_norm_row(row: &mut [f32], norm: &Norm, epsilon: f32) {
-    let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
-    for x in row.iter_mut() {
-        *x -= mean;
-    }
-    let scale = norm_scale(row, epsilon);
-    for (x, w) in row.iter_mut().zip(&norm.weight) {
-        *x *= scale * w;
-    }
-    for (x, b) in row.iter_mut().zip(norm.bias.iter().flatten()) {
-        *x += b;
-    }
+    vectorised(|| {
+        let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
+        for x in row.iter_mut() {
+            *x -= mean;
+        }
+        let scale = norm_scale(row, epsilon);
+        for (x, w) in row.iter_mut().zip(&norm.weight) {
+            *x *= scale * w;
+        }
+        for (x, b) in row.iter_mut().zip(norm.bias.iter().flatten()) {
+            *x += b;
+        }
+    });
 }
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies the result by
@@ -56,12 +58,14 @@ pub(crate) fn rms_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, 
     let len = some_rows(weight.len());
     team.for_chunks(out, len, |chunk, out| {
         let rows = rows[chunk * len..].chunks_exact(weight.len());
-        for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
-            let scale = norm_scale(row, epsilon);
-            for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
-                *out = *x * scale * w;
+        vectorised(|| {
+            for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
+                let scale = norm_scale(row, epsilon);
+                for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
+                    *out = *x * scale * w;
+                }
             }
-        }
+        });
     });
 }
 
@@ -76,10 +80,12 @@ pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], e
 
 /// Divides a row by its root mean square, and multiplies it by `weight`.
 pub(crate) fn rms_norm_row(row: &mut [f32], weight: &[f32], epsilon: f32) {
-    let scale = norm_scale(row, epsilon);
-    for (x, w) in row.iter_mut().zip(weight) {
-        *x = *x * scale * w;
-    }
+    vectorised(|| {
+        let scale = norm_scale(row, epsilon);
+        for (x, w) in row.iter_mut().zip(weight) {
+            *x = *x * scale * w;
+        }
+    });
 }
 
 /// Returns the number of elements in a parallel task over rows of `len` elements each. A task has
@@ -96,16 +102,18 @@ fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
 /// Computes `rows += other * scale`.
 pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f32) {
     team.for_chunks(rows, ELEMENTS, |chunk, rows| {
-        for (x, y) in rows.iter_mut().zip(&other[chunk * ELEMENTS..]) {
-            *x += y * scale;
-        }
+        vectorised(|| {
+            for (x, y) in rows.iter_mut().zip(&other[chunk * ELEMENTS..]) {
+                *x += y * scale;
+            }
+        });
     });
 }
 
 /// Computes `gate = f(gate) * up`, where `f` is the activation. [`Activation::ClampedSwiglu`] also
 /// clamps `up` and adds 1 to it.
 pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
-    match activation {
+    vectorised(|| match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
                 *g = silu(*g) * u;
@@ -134,20 +142,22 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
                 *g = *g / (1.0 + exp(-2.0 * z)) * u;
             }
         }
-    }
+    });
 }
 
 /// Computes `gate = f(gate)`, where `f` is an activation without an up projection.
 pub(crate) fn ungated(activation: Activation, gate: &mut [f32]) {
-    if activation == Activation::PlainGelu {
-        for x in gate {
-            *x = gelu(*x);
+    vectorised(|| {
+        if activation == Activation::PlainGelu {
+            for x in gate {
+                *x = gelu(*x);
+            }
+        } else {
+            for x in gate {
+                *x = relu_squared(*x);
+            }
         }
-    } else {
-        for x in gate {
-            *x = relu_squared(*x);
-        }
-    }
+    });
 }
 
 /// Returns `x · Φ(x)`, where Φ is the distribution function of the normal distribution.
@@ -173,16 +183,20 @@ pub(crate) const SWIGLU_ALPHA: f32 = 1.702;
 
 /// Computes `rows *= scale`.
 pub(crate) fn scale(rows: &mut [f32], scale: f32) {
-    for x in rows {
-        *x *= scale;
-    }
+    vectorised(|| {
+        for x in rows {
+            *x *= scale;
+        }
+    });
 }
 
 /// Computes `x = cap · tanh(x / cap)` for each value.
 pub(crate) fn softcap(values: &mut [f32], cap: f32) {
-    for x in values {
-        *x = cap * (*x / cap).tanh();
-    }
+    vectorised(|| {
+        for x in values {
+            *x = cap * (*x / cap).tanh();
+        }
+    });
 }
 
 /// Maximum and sum of a softmax. With these values, the softmaxes of several parts of a row can be
@@ -220,13 +234,15 @@ pub(crate) fn softplus(x: f32) -> f32 {
 
 /// Replaces `scores` by their softmax: weights that sum to 1.
 pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
-    let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
-    for score in scores.iter_mut() {
-        *score = exp(*score - most);
-    }
-    let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
-    scale(scores, 1.0 / sum);
-    Softmax { most, sum }
+    vectorised(|| {
+        let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
+        for score in scores.iter_mut() {
+            *score = exp(*score - most);
+        }
+        let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
+        scale(scores, 1.0 / sum);
+        Softmax { most, sum }
+    })
 }
 
 /// Reduces `values` with the operation `bring` and its neutral element `first`, in 32 independent

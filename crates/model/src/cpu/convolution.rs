@@ -1,6 +1,6 @@
 //! Causal convolutions of channels over the last tokens, and the block that consists of one.
 
-use formwork_kernels::{Team, fma};
+use formwork_kernels::{Team, fma, vectorised};
 
 use super::layer::{Pass, Segment};
 use super::product::products;
@@ -54,14 +54,14 @@ impl Convolution {
                         Some(token) => x.of(token, channels),
                         None => &last[(token + index) * channels..][..channels],
                     };
-                    for ((out, factor), input) in out.iter_mut().zip(factors).zip(inputs) {
-                        *out = fma(*factor, *input, *out);
-                    }
+                    vectorised(|| {
+                        for ((out, factor), input) in out.iter_mut().zip(factors).zip(inputs) {
+                            *out = fma(*factor, *input, *out);
+                        }
+                    });
                 }
                 if after == After::Silu {
-                    for out in out {
-                        *out = silu(*out);
-                    }
+                    vectorised(|| out.iter_mut().for_each(|out| *out = silu(*out)));
                 }
             }
         });

@@ -1,5 +1,6 @@
 //! The attention block of a layer.
 
+use formwork_kernels::vectorised;
 use smallvec::SmallVec;
 
 use super::{Run, attend};
@@ -119,7 +120,7 @@ impl Pass<'_> {
         if let Some(linear) = &weights.gate {
             let gate = room(gate, tokens * query_len);
             products(self.team, rounded, input, [(linear, &mut *gate)]);
-            attended.iter_mut().zip(gate).for_each(|(out, gate)| *out *= sigmoid(*gate));
+            vectorised(|| attended.iter_mut().zip(gate).for_each(|(out, gate)| *out *= sigmoid(*gate)));
         }
         let result = room(result, tokens * spec.hidden);
         let input = self.input(attended);
