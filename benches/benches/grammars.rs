@@ -10,6 +10,7 @@
 //! `--texts` also writes the tokens of the texts to a file, for use by peers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,10 +38,11 @@ fn main() -> Result<()> {
     if names.is_empty() {
         names = NAMES.map(str::to_owned).to_vec();
     }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../grammars");
     let mut all_tokens = BTreeMap::new();
     println!("mask and step, µs\n{}", Distribution::header());
     for name in names {
-        let language = Language::read(&name)?;
+        let language = Language::read(&folder, &name)?;
         let start = Instant::now();
         let grammar = Grammar::gbnf(&language.source, &Limits::default())?;
         let compile = start.elapsed().as_micros();

@@ -37,12 +37,11 @@ pub struct Texts {
 }
 
 impl Language {
-    /// Reads the grammar `name` and its cases from `grammars/`.
+    /// Reads the grammar `name` and its cases from `folder`, which is `grammars/` of the repository.
     ///
     /// # Errors
     /// Returns an error if there is no such grammar, or if it is malformed.
-    pub fn read(name: &str) -> Result<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../grammars");
+    pub fn read(folder: &Path, name: &str) -> Result<Self> {
         let read = |file: String| std::fs::read_to_string(folder.join(&file)).context(file);
         let source = read(format!("{name}.gbnf"))?;
         let grammar = Grammar::gbnf(&source, &Limits::default()).context(name.to_owned())?;

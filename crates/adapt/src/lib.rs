@@ -266,3 +266,8 @@ impl fmt::Debug for Adapter {
 mod property;
 #[cfg(test)]
 mod tests;
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -77,3 +77,8 @@ pub use handle::{Decision, EngineHandle, Generation};
 pub use request::{OnBudget, Reasoning, Request};
 pub use sampler::Sampling;
 pub use stats::{Bucket, Histogram, Stats};
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -183,7 +183,7 @@ impl Definition {
     }
 
     /// Returns a prompt template that shows a model the structure to write. The placeholders are
-    /// described in `grammars/fields/README.md`.
+    /// described in `grammars/fields/README.md` of the repository.
     ///
     /// The template shows weights as percentages. Use [`template_with`](Self::template_with) to
     /// omit the weights.

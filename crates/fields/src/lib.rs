@@ -57,8 +57,8 @@
 //! and values.
 //!
 //! # The written form
-//! The format of definition files is described in `grammars/fields/README.md`, with examples for
-//! each type. Unknown keys are rejected.
+//! The format of definition files is described in `grammars/fields/README.md` of the repository, with
+//! examples for each type. Unknown keys are rejected.
 //!
 //! # Limits
 //! - Fields nest to at most 60 levels, which every format can represent.
@@ -104,3 +104,8 @@ pub use schema::SchemaOptions;
 pub use template::TemplateOptions;
 pub use validate::Invalid;
 pub use weights::Weights;
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

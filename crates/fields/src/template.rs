@@ -6,7 +6,8 @@
 //! A list or variant is described within one such string. Its contents are written on one line,
 //! with unquoted placeholders and with a space after each opening brace. The braces of a variant's
 //! tags have their own lines. Within a variant, placeholders have a short form, except for strings
-//! in the first structure. All forms are described in `grammars/fields/README.md`.
+//! in the first structure. All forms are described in
+//! `grammars/fields/README.md` of the repository.
 
 mod words;
 

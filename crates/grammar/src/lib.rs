@@ -76,3 +76,8 @@ pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};
 pub use options::{Formats, Layout, Order, Profile, SchemaOptions, Undeclared};
 pub use python::python_string;
 pub use warning::Warning;
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -20,3 +20,8 @@ pub use error::ModelError;
 pub use exp::exp;
 pub use model::{AdapterId, Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
 pub use scripted::ScriptedModel;
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

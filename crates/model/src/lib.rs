@@ -40,3 +40,8 @@ pub use memory::MemoryUse;
 pub use model::{Definition, KvCacheType, Model, OpenOptions};
 pub use tokenizer::tokenizer;
 pub use weights::Quantization;
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -81,3 +81,8 @@ pub use registry::{LoadedModel, Loader, ModelSource};
 pub use responses::StoreLimits;
 pub use serve::{router, serve};
 pub use tools::{CallbackHost, HostedTools, McpServer, McpTarget};
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

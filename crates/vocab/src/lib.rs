@@ -23,3 +23,8 @@ pub use token::{TokenId, TokenKind};
 pub use tokenizer::Tokenizer;
 pub use trie::{TokenTrie, TrieNode};
 pub use vocabulary::{Token, Vocabulary};
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -17,6 +17,7 @@ mod masks;
 mod matcher;
 mod named_formats;
 mod notation_masks;
+mod packages;
 mod parts;
 mod real_models;
 mod remote_calls;

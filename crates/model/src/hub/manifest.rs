@@ -6,7 +6,7 @@ use super::error::{HubError, Kind};
 
 /// Description of a model with a short name: its file, and the sources of the file.
 ///
-/// The files `models/*.toml` are compiled in as manifests.
+/// The files in `manifests/` are compiled in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -86,13 +86,10 @@ pub struct Package {
 /// Returns the built-in manifests. The first one is the default model.
 pub fn manifests() -> &'static [Manifest] {
     static MANIFESTS: LazyLock<[Manifest; 2]> = LazyLock::new(|| {
-        [
-            include_str!("../../../../models/smollm2-135m-instruct.toml"),
-            include_str!("../../../../models/gemma3-270m.toml"),
-        ]
-        .map(|text| {
-            Manifest::parse(text).expect("the manifests that are built in are valid, which a test checks")
-        })
+        [include_str!("manifests/smollm2-135m-instruct.toml"), include_str!("manifests/gemma3-270m.toml")]
+            .map(|text| {
+                Manifest::parse(text).expect("the manifests that are built in are valid, which a test checks")
+            })
     });
     &*MANIFESTS
 }
@@ -123,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused() {
-        let text = include_str!("../../../../models/gemma3-270m.toml");
+        let text = include_str!("manifests/gemma3-270m.toml");
         assert!(Manifest::parse(&format!("colour = 'red'\n{text}")).is_err());
         assert!(Manifest::parse(&text.replace("member =", "path =")).is_err());
         assert!(Manifest::parse(&text.replace("hub =", "web =")).is_err());

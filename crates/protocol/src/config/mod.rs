@@ -6,7 +6,7 @@
 //! must be in range, and addresses must be valid. A [`ConfigError`] reports the key and line of an
 //! error. Values given in a call override the configuration.
 //!
-//! `grammars/formwork.toml` is an example with every key.
+//! `grammars/formwork.toml` of the repository is an example with every key.
 
 mod aros;
 mod check;

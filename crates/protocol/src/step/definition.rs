@@ -56,8 +56,8 @@ impl Format {
 
 /// Parsed steps file with the definitions of steps by name, under the key `agents` or `steps`.
 ///
-/// A `processing` block at the top level defines a step named `step`. `grammars/steps.yaml` is an
-/// example of a steps file.
+/// A `processing` block at the top level defines a step named `step`. `grammars/steps.yaml` of
+/// the repository is an example of a steps file.
 ///
 /// ```
 /// use formwork_protocol::step::{Format, StepsFile};

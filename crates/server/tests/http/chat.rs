@@ -46,7 +46,7 @@ async fn a_whole_answer() {
           "reasoning_tokens": 0
         }
       },
-      "system_fingerprint": "formwork-0.1.0"
+      "system_fingerprint": "FINGERPRINT"
     }
     "#);
 }
@@ -82,11 +82,11 @@ fn events(text: &str) -> String {
 async fn a_stream() {
     let app = app(says("Hé!"));
     assert_snapshot!(stream(&app, &json!({"stream": true})).await, @r#"
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}]}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"é"},"logprobs":null,"finish_reason":null}]}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":null}]}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"content":"é"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}
     [DONE]
     "#);
 }
@@ -95,10 +95,10 @@ async fn a_stream() {
 async fn a_stream_with_usage() {
     let fields = json!({"stream": true, "stream_options": {"include_usage": true}, "max_tokens": 1});
     assert_snapshot!(stream(&app(says("Hi")), &fields).await, @r#"
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}],"usage":null}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":1,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}],"usage":null}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":1,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}
     [DONE]
     "#);
 }
@@ -108,9 +108,9 @@ async fn a_stream_that_fails_ends_with_an_error_event() {
     let fails = FailsAfter { inner: says("Hello"), left: 2 };
     let text = chat(&app(fails), &json!({"stream": true})).await.text;
     assert_snapshot!(events(&text), @r#"
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}]}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"e"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"FINGERPRINT","choices":[{"index":0,"delta":{"content":"e"},"logprobs":null,"finish_reason":null}]}
     {"error":{"message":"the generation failed: the forward pass failed","type":"server_error","param":null,"code":null}}
     "#);
     let whole = chat(&app(FailsAfter { inner: says("Hello"), left: 2 }), &json!({})).await;

@@ -10,7 +10,7 @@ use formwork_vocab::Tokenizer;
 use insta::assert_snapshot;
 use serde_json::{Map, Value, json};
 
-use crate::fixture::{Answer, CONTEXT, END, app, babbles, request, send, served};
+use crate::fixture::{Answer, CONTEXT, END, app, babbles, redact_fingerprint, request, send, served};
 
 /// Creates a model that continues with `text` after the last `>` and then ends.
 fn continues(text: &'static str) -> App {
@@ -44,6 +44,7 @@ fn redacted(text: &str) -> Value {
         value["id"] = "ID".into();
         value["created"] = 0.into();
     }
+    redact_fingerprint(&mut value);
     value
 }
 
@@ -85,19 +86,19 @@ async fn refused(app: &App, fields: &Value) -> String {
 #[tokio::test]
 async fn an_answer_and_its_pieces() {
     let app = continues("Hé!");
-    assert_snapshot!(whole(&app, &json!({"logprobs": 1})).await, @r#"{"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"Hé!","logprobs":{"tokens":["H","�","�","!"],"token_logprobs":[0.0,0.0,0.0,0.0],"top_logprobs":[{"H":0.0},{"�":0.0},{"�":0.0},{"!":0.0}],"text_offset":[0,1,1,2]},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":4,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":"formwork-0.1.0"}"#);
+    assert_snapshot!(whole(&app, &json!({"logprobs": 1})).await, @r#"{"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"Hé!","logprobs":{"tokens":["H","�","�","!"],"token_logprobs":[0.0,0.0,0.0,0.0],"top_logprobs":[{"H":0.0},{"�":0.0},{"�":0.0},{"!":0.0}],"text_offset":[0,1,1,2]},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":4,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":"FINGERPRINT"}"#);
     let fields = json!({"logprobs": 1, "stream_options": {"include_usage": true}, "echo": false});
     assert_snapshot!(lines(&stream(&app, &fields).await), @r#"
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"H","logprobs":{"tokens":["H"],"token_logprobs":[0.0],"top_logprobs":[{"H":0.0}],"text_offset":[0]},"finish_reason":null}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"é","logprobs":{"tokens":["�","�"],"token_logprobs":[0.0,0.0],"top_logprobs":[{"�":0.0},{"�":0.0}],"text_offset":[1,1]},"finish_reason":null}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"!","logprobs":{"tokens":["!"],"token_logprobs":[0.0],"top_logprobs":[{"!":0.0}],"text_offset":[2]},"finish_reason":null}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[],"usage":{"prompt_tokens":4,"completion_tokens":4,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"H","logprobs":{"tokens":["H"],"token_logprobs":[0.0],"top_logprobs":[{"H":0.0}],"text_offset":[0]},"finish_reason":null}],"usage":null,"system_fingerprint":"FINGERPRINT"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"é","logprobs":{"tokens":["�","�"],"token_logprobs":[0.0,0.0],"top_logprobs":[{"�":0.0},{"�":0.0}],"text_offset":[1,1]},"finish_reason":null}],"usage":null,"system_fingerprint":"FINGERPRINT"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"!","logprobs":{"tokens":["!"],"token_logprobs":[0.0],"top_logprobs":[{"!":0.0}],"text_offset":[2]},"finish_reason":null}],"usage":null,"system_fingerprint":"FINGERPRINT"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],"usage":null,"system_fingerprint":"FINGERPRINT"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[],"usage":{"prompt_tokens":4,"completion_tokens":4,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":"FINGERPRINT"}
     "[DONE]"
     "#);
     assert_snapshot!(lines(&stream(&app, &json!({"max_tokens": 1, "echo": true})).await), @r#"
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"say>H","logprobs":null,"finish_reason":null}],"system_fingerprint":"formwork-0.1.0"}
-    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}],"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"say>H","logprobs":null,"finish_reason":null}],"system_fingerprint":"FINGERPRINT"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}],"system_fingerprint":"FINGERPRINT"}
     "[DONE]"
     "#);
 }

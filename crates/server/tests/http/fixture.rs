@@ -201,6 +201,15 @@ pub(crate) fn redact(value: &mut Value) {
         value["id"] = "ID".into();
         value["created"] = 0.into();
     }
+    redact_fingerprint(value);
+}
+
+/// Checks and removes the fingerprint, which names the version of the package.
+pub(crate) fn redact_fingerprint(value: &mut Value) {
+    if let Some(fingerprint) = value.get_mut("system_fingerprint") {
+        assert_eq!(*fingerprint, concat!("formwork-", env!("CARGO_PKG_VERSION")));
+        *fingerprint = "FINGERPRINT".into();
+    }
 }
 
 pub(crate) async fn send(app: &App, request: Request<Body>) -> Answer {

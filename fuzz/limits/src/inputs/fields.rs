@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::notations::mutate;
 use super::{pick, size, text_of};
 
-const JSON: &str = include_str!("../../../../grammars/fields/character.json");
-const YAML: &str = include_str!("../../../../grammars/fields/scene-event.yaml");
-const TOML: &str = include_str!("../../../../grammars/fields/quest-log.toml");
+const JSON: &str = include_str!("../../grammars/fields/character.json");
+const YAML: &str = include_str!("../../grammars/fields/scene-event.yaml");
+const TOML: &str = include_str!("../../grammars/fields/quest-log.toml");
 
 /// Generates a definition in JSON.
 pub(super) fn json(rng: &mut Rng) -> (&'static str, String) {

@@ -8,15 +8,15 @@ use super::{pick, size};
 
 /// Schemas from this repository.
 const SEEDS: &[&str] = &[
-    include_str!("../../../../grammars/address.schema.json"),
-    include_str!("../../../../grammars/character.schema.json"),
-    include_str!("../../../../grammars/command.schema.json"),
-    include_str!("../../../../grammars/contact.schema.json"),
-    include_str!("../../../../grammars/event.schema.json"),
-    include_str!("../../../../grammars/points.schema.json"),
-    include_str!("../../../../grammars/quest.schema.json"),
-    include_str!("../../../../grammars/review.schema.json"),
-    include_str!("../../../../grammars/settings.schema.json"),
+    include_str!("../../grammars/address.schema.json"),
+    include_str!("../../grammars/character.schema.json"),
+    include_str!("../../grammars/command.schema.json"),
+    include_str!("../../grammars/contact.schema.json"),
+    include_str!("../../grammars/event.schema.json"),
+    include_str!("../../grammars/points.schema.json"),
+    include_str!("../../grammars/quest.schema.json"),
+    include_str!("../../grammars/review.schema.json"),
+    include_str!("../../grammars/settings.schema.json"),
 ];
 
 /// Groups of keywords whose values have the same form, so that one can replace another.

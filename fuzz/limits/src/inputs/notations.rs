@@ -7,15 +7,15 @@ use fastrand::Rng;
 use super::{multiply, pick, size, text_of};
 
 const GBNF_SEEDS: &[&str] = &[
-    include_str!("../../../../grammars/arithmetic.gbnf"),
-    include_str!("../../../../grammars/c-subset.gbnf"),
-    include_str!("../../../../grammars/csv.gbnf"),
-    include_str!("../../../../grammars/email.gbnf"),
-    include_str!("../../../../grammars/json.gbnf"),
-    include_str!("../../../../grammars/markdown-table.gbnf"),
-    include_str!("../../../../grammars/python-expression.gbnf"),
-    include_str!("../../../../grammars/sql-select.gbnf"),
-    include_str!("../../../../grammars/tool-call-hermes.gbnf"),
+    include_str!("../../grammars/arithmetic.gbnf"),
+    include_str!("../../grammars/c-subset.gbnf"),
+    include_str!("../../grammars/csv.gbnf"),
+    include_str!("../../grammars/email.gbnf"),
+    include_str!("../../grammars/json.gbnf"),
+    include_str!("../../grammars/markdown-table.gbnf"),
+    include_str!("../../grammars/python-expression.gbnf"),
+    include_str!("../../grammars/sql-select.gbnf"),
+    include_str!("../../grammars/tool-call-hermes.gbnf"),
 ];
 
 /// Generates a GBNF grammar.

@@ -42,7 +42,7 @@ fn main() -> Result<()> {
 
     println!("mask and step, µs\n{}", Distribution::header());
     for name in &args.name {
-        let Texts { tokens: texts, bytes } = Language::read(name)?.texts(&tokenizer)?;
+        let Texts { tokens: texts, bytes } = Language::read(&languages(), name)?.texts(&tokenizer)?;
         let lark = TopLevelGrammar::from_lark(lark(name)?);
         let start = Instant::now();
         let parser = factory.create_parser(lark).context(name.clone())?;
@@ -56,6 +56,11 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the folder of Formwork's grammars.
+fn languages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../grammars")
 }
 
 /// Reads a grammar in llguidance's syntax.
@@ -121,7 +126,7 @@ mod tests {
         let mut factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env())?;
         factory.quiet();
         for name in NAMES {
-            let language = Language::read(name)?;
+            let language = Language::read(&languages(), name)?;
             let gbnf = &language.grammar;
             let parser = factory.create_parser(TopLevelGrammar::from_lark(lark(name)?))?;
             let cases = language.cases("accept").chain(language.cases("reject")).map(String::into_bytes);
