@@ -19,7 +19,18 @@ use crate::load::Opening;
 use crate::lora::Adapter;
 use crate::{config, decide, files, load, remotes};
 
-pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
+pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
+    let (host, port) = (args.host.clone(), args.port);
+    let (app, served) = app(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(listen(&host, port, app, &served));
+    // Requests that outlast the shutdown limit are abandoned.
+    runtime.shutdown_background();
+    result.map(|()| true)
+}
+
+/// Builds the server, with the names of its models and providers. Its models are not loaded yet.
+pub(crate) fn app(mut args: ServeArgs) -> Result<(App, Vec<String>)> {
     let providers = providers(&args)?;
     if args.model.is_empty() && args.on_demand.is_empty() && !args.providers_only {
         args.model.push(formwork_model::hub::default_manifest().name.clone());
@@ -30,12 +41,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     let models = sources.iter().map(|source| source.id.clone());
     let remote = options.providers.names().map(|name| format!("provider {name}"));
     let served: Vec<String> = models.chain(remote).collect();
-    let app = App::with_sources(Vec::new(), sources, options)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(listen(&args.host, args.port, app, &served));
-    // Requests that outlast the shutdown limit are abandoned.
-    runtime.shutdown_background();
-    result.map(|()| true)
+    Ok((App::with_sources(Vec::new(), sources, options)?, served))
 }
 
 /// Returns the tools that requests may use, with the options and profiles of the configuration file.
