@@ -292,13 +292,17 @@ impl Grammar {
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
         match part {
-            Part::Sequence(_) | Part::OneOf(_) | Part::List { .. } | Part::Text { .. } | Part::At { .. } => {
-                Self::from_rules(limits, |ledger| {
-                    let remotes = cache.remotes();
-                    let schemas = Schemas { options: *options, remotes, ledger, cache: Some(cache) };
-                    parts::parse(part, schemas, limits)
-                })
-            }
+            Part::Tags(_)
+            | Part::Sequence(_)
+            | Part::OneOf(_)
+            | Part::List { .. }
+            | Part::Repeat { .. }
+            | Part::Text { .. }
+            | Part::At { .. } => Self::from_rules(limits, |ledger| {
+                let remotes = cache.remotes();
+                let schemas = Schemas { options: *options, remotes, ledger, cache: Some(cache) };
+                parts::parse(part, schemas, limits)
+            }),
             single => Self::of_parts_with_remotes(single, cache.remotes(), options, limits),
         }
     }
@@ -335,6 +339,7 @@ impl Grammar {
             | Part::Sequence(_)
             | Part::OneOf(_)
             | Part::List { .. }
+            | Part::Repeat { .. }
             | Part::Text { .. }
             | Part::At { .. } => Self::from_rules(limits, |ledger| {
                 parts::parse(part, Schemas { options: *options, remotes, ledger, cache: None }, limits)

@@ -73,6 +73,17 @@ pub(crate) enum Problem {
     TooMany { given: usize, limit: usize },
     #[error("expected {expected} entries, found {given}")]
     Count { given: usize, expected: usize },
+    #[error("the excluded texts and the ends of tags have {given} bytes, more than the limit of {limit}")]
+    Excluded { given: usize, limit: usize },
+    #[error("must not be empty, since free text before it would not end")]
+    Endless,
+    #[error("must be one of `trigger_tokens`")]
+    NoTrigger,
+    #[error(
+        "a format of tokens must exclude exactly 1 token, which may be a trigger or the end of its tag; this one excludes {}",
+        if *is_none { "none" } else { "more" }
+    )]
+    TokenCount { is_none: bool },
     #[error("{given} bytes exceed the limit of {limit}")]
     TooLong { given: usize, limit: usize },
     #[error(

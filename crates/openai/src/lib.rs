@@ -72,7 +72,7 @@ pub use models::{Model, ModelList, ModelMeta};
 pub use output_decisions::{DecisionScope, OptionName, OptionShare, OutputDecision};
 pub use request::{
     ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Parameters, Role, StreamOptions, TokenLimit,
-    ToolCall,
+    ToolCall, structural_tag,
 };
 pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking, Score, ScoreRequest, Scores};
 pub use responses::{

@@ -15,7 +15,7 @@ fn tag(begin: &str, content: TagContent, end: &str) -> StructuralTag {
 
 fn tags(triggers: &[&str], tags: Vec<StructuralTag>) -> StructuralTags {
     let triggers = triggers.iter().map(|&trigger| trigger.to_owned()).collect();
-    StructuralTags { triggers, tags, at_least_one: false, stop_after_first: false }
+    StructuralTags { triggers, tags, excludes: Vec::new(), at_least_one: false, stop_after_first: false }
 }
 
 fn compile(tags: &StructuralTags) -> Result<Grammar, GrammarError> {
@@ -79,8 +79,13 @@ fn many_triggers_and_tags_are_refused_or_fast() {
         .map(|number| char::from_u32(0x4e00 + number).map_or_else(String::new, String::from))
         .collect();
     let tags = triggers.iter().map(|trigger| tag(trigger, TagContent::Regex("a".to_owned()), ""));
-    let many =
-        StructuralTags { tags: tags.collect(), triggers, at_least_one: false, stop_after_first: false };
+    let many = StructuralTags {
+        tags: tags.collect(),
+        triggers,
+        excludes: Vec::new(),
+        at_least_one: false,
+        stop_after_first: false,
+    };
     let grammar = compile(&many).expect("one edge for each");
     assert!(grammar.accepts("b一ab".as_bytes()) && !grammar.accepts("b一b".as_bytes()));
 }

@@ -223,6 +223,7 @@ fn refuses_a_terminal_that_ends_generation_in_parts_and_tags() {
             content: TagContent::Gbnf("root ::= \"a\" </s>".to_owned()),
             end: "</t>".to_owned(),
         }],
+        excludes: Vec::new(),
         at_least_one: true,
         stop_after_first: true,
     };

@@ -12,11 +12,11 @@ use super::notation::Notation;
 use super::part_cache::{CompiledPart, Context, PartCache};
 use super::pieces::Composed;
 use super::schema::Schema;
-use super::tags::{self, StructuralTags};
+use super::tags::StructuralTags;
 use super::triggers::Triggers;
 use super::{choice, gbnf, json_string, lark, regex};
 use crate::error::{Kind, TagProblem};
-use crate::ir::expr::Expr;
+use crate::ir::expr::{Expr, RuleId};
 use crate::{GrammarError, Limits};
 
 /// A part of an output, for [`Grammar::of_parts`](crate::Grammar::of_parts).
@@ -81,11 +81,21 @@ pub enum Part {
         /// Maximum number of items, or `None` for no limit. A limit of 0 has the same effect as 1.
         max: Option<u32>,
     },
+    /// Repetitions of a part, with nothing between them.
+    Repeat {
+        /// The repeated part.
+        part: Box<Part>,
+        /// Minimum number of repetitions, at most 1,048,576.
+        min: u32,
+        /// Maximum number of repetitions, at most 1,048,576, or `None` for no limit. A limit below
+        /// `min` matches nothing.
+        max: Option<u32>,
+    },
     /// Free text up to a trigger, followed by the part that belongs to the trigger.
     Text {
         /// Triggers that end the text, each with the part that must follow. A text trigger must not
         /// be empty. If a text trigger contains another one that is complete earlier, only the
-        /// inner trigger fires.
+        /// inner trigger fires. A trigger whose part matches nothing is a text that must not occur.
         triggers: Vec<(Trigger, Part)>,
         /// True if the text may also end without a trigger, at any point.
         may_end: bool,
@@ -124,6 +134,11 @@ impl Part {
         Self::At { place: place.into(), part: Box::new(part) }
     }
 
+    /// Creates a [`Part::Repeat`].
+    pub fn repeat(part: Self, min: u32, max: Option<u32>) -> Self {
+        Self::Repeat { part: Box::new(part), min, max }
+    }
+
     /// Creates free text without triggers. The empty text matches too.
     pub const fn any_text() -> Self {
         Self::Text { triggers: Vec::new(), may_end: true }
@@ -136,11 +151,13 @@ pub(crate) fn any_object() -> Value {
 }
 
 pub(crate) fn parse(part: &Part, schemas: Schemas<'_>, limits: &Limits) -> Result<Composed, GrammarError> {
-    let mut composer = Composer { builder: Builder::new(schemas, limits), schemas, limits };
+    let mut composer = Composer::new(schemas, limits);
     let root = composer.part(part)?;
-    composer.builder.rules.exprs[0] = root;
-    Ok(composer.builder.finish())
+    Ok(composer.finish(root))
 }
+
+/// Maximum of the counts of a [`Part::Repeat`], which is that of GBNF.
+const REPETITIONS: u32 = 1 << 20;
 
 pub(super) struct Composer<'a> {
     pub(super) builder: Builder<'a>,
@@ -148,7 +165,17 @@ pub(super) struct Composer<'a> {
     pub(super) limits: &'a Limits,
 }
 
-impl Composer<'_> {
+impl<'a> Composer<'a> {
+    pub(super) fn new(schemas: Schemas<'a>, limits: &'a Limits) -> Self {
+        Self { builder: Builder::new(schemas, limits), schemas, limits }
+    }
+
+    /// Returns the grammar with the root `root`.
+    pub(super) fn finish(mut self, root: Expr) -> Composed {
+        self.builder.rules.exprs[0] = root;
+        self.builder.finish()
+    }
+
     pub(super) fn part(&mut self, part: &Part) -> Result<Expr, GrammarError> {
         let number = self.builder.rules.exprs.len();
         Ok(match part {
@@ -187,10 +214,7 @@ impl Composer<'_> {
                 let rules = choice::parse(choices)?;
                 self.builder.include(&format!("choice-{number}"), rules)?
             }
-            Part::Tags(tags) => {
-                let rules = tags::parse(tags, self.schemas, self.limits)?;
-                self.builder.include(&format!("tags-{number}"), rules)?
-            }
+            Part::Tags(tags) => self.tags(tags)?,
             Part::JsonString(text) => {
                 let composed = parse(text, self.schemas, self.limits)?;
                 let rules = composed.flattened().into_owned();
@@ -209,6 +233,23 @@ impl Composer<'_> {
                 let max = max.map(|max| max.saturating_sub(1));
                 let more = Expr::Repeat { expr: Box::new(Expr::Rule(more)), min: 0, max };
                 Expr::Sequence(vec![item, more])
+            }
+            Part::Repeat { part, min, max } => {
+                let given = max.unwrap_or_default().max(*min);
+                if given > REPETITIONS {
+                    let (given, limit) = (given as usize, REPETITIONS as usize);
+                    return Err(GrammarError::limit("repetitions of a part", given, limit));
+                }
+                if max.is_some_and(|max| max < *min) {
+                    return Ok(Expr::Alternatives(Vec::new()));
+                }
+                let item = self.part(part)?;
+                let item = self.builder.rule(format!("repeated-{number}"), item);
+                if *min > 1 || max.is_some_and(|max| max > 1) {
+                    // A copy of the part for each repetition would need too many states.
+                    self.builder.rules.sealed.insert(item);
+                }
+                Expr::Repeat { expr: Box::new(Expr::Rule(item)), min: *min, max: *max }
             }
             Part::Text { triggers, may_end } => self.text(triggers, *may_end)?,
             Part::At { place, part } => self.part(part).map_err(|error| {
@@ -249,6 +290,14 @@ impl Composer<'_> {
         parts.iter().map(|part| self.part(part)).collect()
     }
 
+    /// Adds the rules of the states of `automaton` like [`Builder::states`], and charges their memory.
+    pub(super) fn states(&mut self, automaton: &Triggers) -> Result<RuleId, GrammarError> {
+        /// Memory of a state and its rule, in bytes.
+        const STATE: usize = 1 << 10;
+        self.schemas.ledger.hold(STATE * automaton.len())?;
+        self.builder.states(automaton)
+    }
+
     fn text(&mut self, triggers: &[(Trigger, Part)], may_end: bool) -> Result<Expr, GrammarError> {
         let mut texts = Vec::new();
         let mut ends = Ends { triggers: BTreeMap::new(), elsewhere: Vec::new() };
@@ -269,7 +318,7 @@ impl Composer<'_> {
             }
         }
         let automaton = Triggers::new(&texts);
-        let first = self.builder.states(&automaton)?;
+        let first = self.states(&automaton)?;
         self.builder.text(first, &automaton, ends);
         Ok(Expr::Rule(first))
     }

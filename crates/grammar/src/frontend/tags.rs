@@ -7,22 +7,24 @@
 
 use std::collections::BTreeMap;
 
-use super::triggers::Triggers;
 use rustc_hash::FxHashMap;
 
-use super::builder::{Builder, Ends};
+use super::builder::Ends;
 use super::json_schema::Schemas;
+use super::parts::{Composer, Part};
+use super::pieces::Composed;
 use super::schema::Schema;
-use super::{gbnf, regex};
+use super::triggers::Triggers;
 use crate::error::{Kind, TagProblem};
-use crate::ir::expr::{Expr, RuleId, Rules};
+use crate::ir::expr::{Expr, RuleId};
 use crate::{GrammarError, Limits};
 
 /// Free text in which a tag must follow each trigger.
 ///
 /// Models call tools this way in the middle of an answer. Text without a trigger is unconstrained.
-/// If a trigger contains another one that is complete earlier, only the inner trigger fires. The
-/// end of a tag never counts as the beginning of a trigger.
+/// If a trigger contains another one that is complete earlier, only the inner trigger fires. If
+/// several triggers end at the same place, only the longest one fires. The end of a tag never counts
+/// as the beginning of a trigger.
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits, SchemaOptions, StructuralTag, StructuralTags, TagContent};
@@ -33,6 +35,7 @@ use crate::{GrammarError, Limits};
 ///         content: TagContent::JsonSchema(serde_json::json!({ "type": "integer" }).into()),
 ///         end: "</tool>".to_owned(),
 ///     }],
+///     excludes: Vec::new(),
 ///     at_least_one: false,
 ///     stop_after_first: false,
 /// };
@@ -48,6 +51,9 @@ pub struct StructuralTags {
     pub triggers: Vec<String>,
     /// The tags. Each tag must begin with a trigger, and each trigger needs a tag that begins with it.
     pub tags: Vec<StructuralTag>,
+    /// Texts that the free text must not contain, in addition to the triggers. An excluded text
+    /// counts even at the end of a trigger, but not inside a tag.
+    pub excludes: Vec<String>,
     /// True if the output starts with a tag, so it holds at least one tag and no text before it.
     pub at_least_one: bool,
     /// True if the output ends with the first tag.
@@ -74,9 +80,11 @@ pub enum TagContent {
     Gbnf(String),
     /// Text that the given regular expression matches as a whole.
     Regex(String),
+    /// Text that the given part describes.
+    Part(Box<Part>),
 }
 
-/// Maximum number of characters in all triggers together.
+/// Maximum number of characters in all triggers and excluded texts together.
 const TRIGGERS: usize = 1 << 13;
 /// Maximum number of tags.
 const TAGS: usize = 1 << 12;
@@ -85,36 +93,57 @@ pub(crate) fn parse(
     tags: &StructuralTags,
     schemas: Schemas<'_>,
     limits: &Limits,
-) -> Result<Rules, GrammarError> {
-    let characters: usize = tags.triggers.iter().map(|trigger| trigger.chars().count()).sum();
-    for (what, given, limit) in
-        [("characters in its triggers", characters, TRIGGERS), ("tags", tags.tags.len(), TAGS)]
-    {
-        if given > limit {
-            return Err(GrammarError::limit(what, given, limit));
+) -> Result<Composed, GrammarError> {
+    let mut composer = Composer::new(schemas, limits);
+    let root = composer.tags(tags)?;
+    Ok(composer.finish(root))
+}
+
+impl Composer<'_> {
+    /// Returns an expression for free text with tags.
+    pub(super) fn tags(&mut self, tags: &StructuralTags) -> Result<Expr, GrammarError> {
+        let texts = tags.triggers.iter().chain(&tags.excludes);
+        let characters = texts.clone().map(|text| text.chars().count()).sum();
+        for (what, given, limit) in
+            [("characters in its triggers", characters, TRIGGERS), ("tags", tags.tags.len(), TAGS)]
+        {
+            if given > limit {
+                return Err(GrammarError::limit(what, given, limit));
+            }
         }
+        let begun = begun(tags)?;
+        let automaton = Triggers::with_excluded(&tags.triggers, &tags.excludes);
+        let needs_text = !(tags.at_least_one && tags.stop_after_first);
+        let text = if needs_text { Some(self.states(&automaton)?) } else { None };
+        let after = text.filter(|_| !tags.stop_after_first);
+        let mut ways = Vec::with_capacity(tags.tags.len());
+        for (index, tag) in tags.tags.iter().enumerate() {
+            let mut parts = vec![self.content(index, &tag.content)?, Expr::Literal(tag.end.clone().into())];
+            parts.extend(after.map(Expr::Rule));
+            ways.push(self.builder.rule(format!("tag-{index}"), Expr::Sequence(parts)));
+        }
+        if let Some(text) = text {
+            self.builder.text(text, &automaton, ends(&begun, &ways));
+        }
+        let begins = tags.tags.iter().map(|tag| Expr::Literal(tag.begin.clone().into()));
+        let whole = begins.zip(&ways).map(|(begin, &way)| Expr::Sequence(vec![begin, Expr::Rule(way)]));
+        let first_text = text.filter(|_| !tags.at_least_one).map(Expr::Rule);
+        Ok(first_text.unwrap_or_else(|| Expr::Alternatives(whole.collect())))
     }
-    let automaton = Triggers::new(&tags.triggers);
-    let begun = begun(tags, &automaton)?;
-    let mut builder = Builder::new(schemas, limits);
-    let needs_text = !(tags.at_least_one && tags.stop_after_first);
-    let text = if needs_text { Some(builder.states(&automaton)?) } else { None };
-    let after = text.filter(|_| !tags.stop_after_first);
-    let mut ways = Vec::with_capacity(tags.tags.len());
-    for (index, tag) in tags.tags.iter().enumerate() {
-        let content = content(&mut builder, index, &tag.content, schemas, limits)?;
-        let mut parts = vec![content, Expr::Literal(tag.end.clone().into())];
-        parts.extend(after.map(Expr::Rule));
-        ways.push(builder.rule(format!("tag-{index}"), Expr::Sequence(parts)));
+
+    /// Returns an expression for the content of the tag with the given index.
+    fn content(&mut self, index: usize, content: &TagContent) -> Result<Expr, GrammarError> {
+        let expr = match content {
+            TagContent::JsonSchema(schema) => self.part(&Part::Json(schema.clone())),
+            TagContent::Gbnf(source) => self.part(&Part::Gbnf(source.clone())),
+            TagContent::Regex(pattern) => self.part(&Part::Regex(pattern.clone())),
+            TagContent::Part(part) => self.part(part),
+        };
+        expr.map_err(|error| {
+            let place = format!("tags[{index}].content");
+            Kind::Tags { place, problem: TagProblem::Content { error: Box::new(error) } }.into()
+        })
     }
-    if let Some(text) = text {
-        builder.text(text, &automaton, ends(&begun, &ways));
-    }
-    let begins = tags.tags.iter().map(|tag| Expr::Literal(tag.begin.clone().into()));
-    let whole = begins.zip(&ways).map(|(begin, &way)| Expr::Sequence(vec![begin, Expr::Rule(way)]));
-    let first_text = text.filter(|_| !tags.at_least_one).map(Expr::Rule);
-    builder.rules.exprs[0] = first_text.unwrap_or_else(|| Expr::Alternatives(whole.collect()));
-    Ok(builder.rules)
 }
 
 /// The triggers that one tag begins with. Maps the index of a trigger to the rest of the tag's
@@ -125,10 +154,10 @@ type Begun = FxHashMap<usize, Vec<u8>>;
 ///
 /// # Errors
 /// Returns an error in each of these cases:
-/// - There are no triggers or no tags, or a trigger is empty.
+/// - There are no triggers or no tags, or a trigger or an excluded text is empty.
 /// - A tag does not begin with a trigger that can fire.
 /// - A trigger can fire, but no tag begins with it.
-fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, GrammarError> {
+fn begun(tags: &StructuralTags) -> Result<Vec<Begun>, GrammarError> {
     let problem = |place: String, problem| Err(GrammarError::from(Kind::Tags { place, problem }));
     if tags.triggers.is_empty() {
         return problem("triggers".to_owned(), TagProblem::Empty);
@@ -136,9 +165,12 @@ fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, Gram
     if tags.tags.is_empty() {
         return problem("tags".to_owned(), TagProblem::Empty);
     }
-    if let Some(at) = tags.triggers.iter().position(String::is_empty) {
-        return problem(format!("triggers[{at}]"), TagProblem::Empty);
+    for (name, texts) in [("triggers", &tags.triggers), ("excludes", &tags.excludes)] {
+        if let Some(at) = texts.iter().position(String::is_empty) {
+            return problem(format!("{name}[{at}]"), TagProblem::Empty);
+        }
     }
+    let automaton = Triggers::new(&tags.triggers);
     let mut begun = Vec::with_capacity(tags.tags.len());
     for (index, tag) in tags.tags.iter().enumerate() {
         let triggers = tags.triggers.iter().enumerate();
@@ -176,25 +208,5 @@ fn ends(begun: &[Begun], ways: &[RuleId]) -> Ends {
     Ends { triggers, elsewhere: vec![Expr::empty()] }
 }
 
-/// Returns an expression for the content of the tag with the given index.
-fn content(
-    builder: &mut Builder<'_>,
-    index: usize,
-    content: &TagContent,
-    schemas: Schemas<'_>,
-    limits: &Limits,
-) -> Result<Expr, GrammarError> {
-    let add = |builder: &mut Builder<'_>| match content {
-        TagContent::JsonSchema(schema) => builder.schema(format!("tag-{index}-json"), schema.as_value()),
-        TagContent::Gbnf(source) => {
-            builder.include(&format!("tag-{index}"), gbnf::parse(source, schemas, limits)?)
-        }
-        TagContent::Regex(pattern) => {
-            builder.include(&format!("tag-{index}"), regex::parse(pattern, limits, schemas.ledger)?)
-        }
-    };
-    add(builder).map_err(|error| {
-        let place = format!("tags[{index}].content");
-        Kind::Tags { place, problem: TagProblem::Content { error: Box::new(error) } }.into()
-    })
-}
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,24 @@ impl Triggers {
         automaton
     }
 
+    /// Creates the automaton of `triggers` for text that must not contain the texts in `excluded`. If
+    /// several triggers end at the same place, only the longest one fires, and none if an excluded text
+    /// ends there. The indices of the excluded texts follow those of the triggers.
+    pub(super) fn with_excluded(triggers: &[String], excluded: &[String]) -> Self {
+        let texts: Vec<String> = triggers.iter().chain(excluded).cloned().collect();
+        let mut automaton = Self::new(&texts);
+        let Self { states, ends, .. } = &mut automaton;
+        for State { complete, .. } in states {
+            if complete.iter().any(|&text| text >= triggers.len()) {
+                complete.retain(|&text| text >= triggers.len());
+            } else if let Some(&longest) = complete.first() {
+                let end = ends[longest];
+                complete.retain(|&text| ends[text] == end);
+            }
+        }
+        automaton
+    }
+
     /// Computes the failure links, and adds the triggers that end in a suffix of each state. Works
     /// in breadth-first order, because a failure link leads to a shorter prefix.
     fn link(&mut self) {

@@ -13,7 +13,7 @@ use budget::{CLOSING_COST, ClosingPath};
 
 use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
-use crate::{ByteSet, Constraint, mask};
+use crate::{ByteSet, Constraint, Mismatch, mask};
 
 /// Maximum number of bytes that [`Matcher::forced_bytes`] returns.
 const FORCED_BYTES: usize = 512;
@@ -100,6 +100,9 @@ pub struct NotAllowed {
 }
 
 impl Matcher {
+    /// Stands for a text of [`Matcher::commit_text`] among the committed tokens. No vocabulary has this id.
+    pub const TEXT: TokenId = TokenId(u32::MAX);
+
     pub(crate) fn new(constraint: Constraint) -> Self {
         let generation = constraint.generation();
         let start = generation.lock().automaton.start();
@@ -116,7 +119,7 @@ impl Matcher {
         self.tokens.is_empty()
     }
 
-    /// Returns the tokens committed so far.
+    /// Returns the tokens committed so far, with [`Matcher::TEXT`] for each committed text.
     pub fn tokens(&self) -> &[TokenId] {
         &self.tokens
     }
@@ -220,6 +223,50 @@ impl Matcher {
             }
             matcher.tokens.push(token);
             matcher.configs.push(next);
+            Ok(())
+        })
+    }
+
+    /// Appends a text as one step, even if the vocabulary cannot spell the text.
+    ///
+    /// [`Matcher::rollback`] and [`Matcher::len`] count the text as one token.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use formwork_grammar::{Constraint, Grammar, Limits};
+    /// # use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
+    /// let vocabulary = Vocabulary::new(vec![Token { bytes: vec![b'c'], kind: TokenKind::Text }], vec![])?;
+    /// let grammar = Grammar::regex("abc", &Limits::default())?;
+    /// let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary))?.matcher();
+    /// assert_eq!(matcher.commit_text(b"ax").unwrap_err().at, 1);
+    /// matcher.commit_text(b"ab")?;
+    /// matcher.commit(TokenId(0))?;
+    /// assert!(matcher.complete() && matcher.len() == 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the grammar does not allow `text` here. The matcher is unchanged in that case.
+    /// [`Mismatch::at`] counts bytes of `text`.
+    pub fn commit_text(&mut self, text: &[u8]) -> Result<(), Mismatch> {
+        self.with_caches(|matcher, caches| {
+            let mut config = matcher.config();
+            for (at, byte) in text.iter().enumerate() {
+                let next = match config {
+                    Config::DEAD => Config::DEAD,
+                    config => caches.automaton.run(config, &[*byte]),
+                };
+                if next == Config::DEAD {
+                    let is_live = config != Config::DEAD;
+                    let expected =
+                        if is_live { caches.automaton.following(config) } else { ByteSet::default() };
+                    let complete = is_live && caches.automaton.accepting(config);
+                    return Err(Mismatch { at, expected, complete });
+                }
+                config = next;
+            }
+            matcher.tokens.push(Self::TEXT);
+            matcher.configs.push(config);
             Ok(())
         })
     }

@@ -131,15 +131,25 @@ impl Fields {
         }
     }
 
+    /// Creates an error for the field `name`, which may be absent.
+    pub(crate) fn error(&self, name: &str, problem: Problem) -> RequestError {
+        RequestError::field(self.path_of(name), problem)
+    }
+
     fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 }
 
 impl Place {
+    /// Creates a value of this program, which stands at `path`. Its unknown fields are errors.
+    pub(crate) fn of_value(path: &str, value: Value) -> Self {
+        Self { path: path.to_owned(), value, ignored: None }
+    }
+
     /// Parses a JSON text of this program, which stands at `path`. Its unknown fields are errors.
     pub(crate) fn of_text(path: &str, text: &str) -> Result<Self, RequestError> {
-        Self { path: path.to_owned(), value: Value::from(text), ignored: None }.decoded()
+        Self::of_value(path, Value::from(text)).decoded()
     }
 
     /// Replaces the value by a JSON text of this program, at the same path.

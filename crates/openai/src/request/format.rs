@@ -101,7 +101,7 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
                 None => Format::json_object(),
             }),
             Type::StructuralTag => {
-                let part = Part::Tags(structural_tag::read(&mut fields)?);
+                let part = structural_tag::read(&mut fields)?;
                 Some(Format { part, field: "response_format" })
             }
             Type::JsonSchema => Some(if let Some(at) = fields.take("schema") {
@@ -197,7 +197,7 @@ fn read_tags(at: Place, field: &'static str) -> Result<Format, RequestError> {
     if let Some(kind) = fields.take("type") {
         kind.one_of(|name| (name == "structural_tag").then_some(()), "structural_tag")?;
     }
-    let part = Part::Tags(structural_tag::read(&mut fields)?);
+    let part = structural_tag::read(&mut fields)?;
     fields.finish_strictly()?;
     Ok(Format { part, field })
 }

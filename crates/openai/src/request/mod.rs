@@ -23,6 +23,7 @@ pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use message::{IMAGE, Images, read_arguments, read_calls, read_content, read_parts};
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
 pub(crate) use parameters::{read_logprobs, read_stop, read_stream, read_top_logprobs};
+pub use structural_tag::structural_tag;
 pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 

@@ -7,4 +7,5 @@ mod ollama;
 mod request;
 mod response;
 mod responses;
+mod structural_tags;
 mod tools;

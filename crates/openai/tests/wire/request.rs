@@ -165,10 +165,7 @@ fn structural_tags_are_read_in_both_forms() {
     let gbnf = TagContent::Gbnf("root ::= \"b\"".to_owned());
     assert_eq!(contents, [TagContent::Regex("a*".to_owned()), gbnf]);
     for (fields, expected) in [
-        (
-            json!({"format": {"type": "or"}}),
-            "`response_format.format.type`: unsupported value `or`; supported values: triggered_tags",
-        ),
+        (json!({"format": {"type": "or"}}), "`response_format.format.elements`: this field is required"),
         (
             json!({"triggers": ["a"], "structures": [{"begin": "a"}]}),
             "`response_format.structures[0].schema`: this field is required",
