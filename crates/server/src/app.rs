@@ -11,7 +11,7 @@ use formwork_vocab::Vocabulary;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::constraints::{Compiling, Constraints};
-use crate::error::{ApiError, AppError, Kind};
+use crate::error::{ApiError, AppError, AppKind, Kind};
 use crate::infill::FillTokens;
 use crate::metrics::Counters;
 use crate::providers::Providers;
@@ -158,6 +158,25 @@ impl App {
     /// - If two models share a name.
     /// - If a model can never fit in memory beside the models that stay loaded.
     pub fn with_sources(
+        models: Vec<ServedModel>,
+        sources: Vec<ModelSource>,
+        options: ServerOptions,
+    ) -> Result<Self, AppError> {
+        if models.is_empty() && sources.is_empty() && options.providers.names().next().is_none() {
+            return Err(AppKind::NoModels.into());
+        }
+        Self::build(models, sources, options)
+    }
+
+    /// Creates a server without models, for the routes that need none.
+    ///
+    /// # Errors
+    /// Returns an error if the options are invalid.
+    pub fn without_models(options: ServerOptions) -> Result<Self, AppError> {
+        Self::build(Vec::new(), Vec::new(), options)
+    }
+
+    fn build(
         models: Vec<ServedModel>,
         sources: Vec<ModelSource>,
         options: ServerOptions,

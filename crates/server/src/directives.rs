@@ -42,6 +42,25 @@ pub(crate) async fn parse(
     app.offload(move || Ok(Json(read(&text, &prepare::options(rules)?)))).await
 }
 
+/// Runs the request `body` of `POST /v1/directives` on a model of the caller, and returns the result.
+///
+/// # Errors
+/// Returns an error if the request is malformed or if its schemas cannot be enforced. An unusable answer is a
+/// normal result, as over HTTP.
+pub async fn run_directives(
+    app: &App,
+    backend: Arc<dyn ChatBackend>,
+    body: &[u8],
+) -> Result<DirectiveResult, ApiError> {
+    let request = DirectivesRequest::from_json(body)?;
+    let model = request.chat.model.clone();
+    let options = app.options().clone();
+    let prepare = move |compiling| prepare::prepare(request.clone(), None, &options, compiling);
+    let (preset, request) = app.compile(prepare).await?;
+    let runner = Runner::build(PromptRunner::new(backend, model), preset);
+    runner.run(&request).await.map_err(|_| Kind::Panicked.into())
+}
+
 /// A run that can start.
 struct Prepared {
     app: App,

@@ -71,6 +71,7 @@ mod tools;
 
 pub use app::{App, ServedModel, ServerOptions};
 pub use decisions::LocalDecisions;
+pub use directives::run_directives;
 pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
 pub use output_decisions::{

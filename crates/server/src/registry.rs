@@ -126,9 +126,6 @@ impl Registry {
         }
         check_room(&entries, options.models_max_bytes)?;
         let slots = Mutex::new(Slots { used: vec![0; states.len()], states, clock: 0 });
-        if entries.is_empty() && options.providers.names().next().is_none() {
-            return Err(AppKind::NoModels.into());
-        }
         Ok(Self { places: places(&entries)?, entries, options: options.clone(), slots })
     }
 
