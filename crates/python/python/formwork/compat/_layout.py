@@ -1,0 +1,8 @@
+"""The layout of JSON with any white space."""
+
+from __future__ import annotations
+
+__all__ = ["ANY_SPACE"]
+
+ANY_SPACE = "flexible"
+"""Formwork's layout for white space of any kind, also before and after the whole value."""

@@ -1,0 +1,109 @@
+"""A model in this process, the server, and transformers. These tests need a model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import pytest
+
+import formwork
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["name", "age"],
+}
+
+
+@pytest.fixture(scope="module")
+def model(model_path: str):
+    with formwork.Model(model_path, ctx=1024) as model:
+        yield model
+
+
+def test_generates_text_and_json(model: formwork.Model) -> None:
+    assert model.generate("Say hello.", max_tokens=5)
+    value = model.json("Describe a sailor.", SCHEMA, max_tokens=80)
+    assert set(value) == {"name", "age"}
+    assert model.generate("Is the sea salty?", choices=["yes", "no"]) in ("yes", "no")
+
+
+def test_streams_the_same_text(model: formwork.Model) -> None:
+    options = {"max_tokens": 20, "temperature": 0}
+    pieces = list(model.stream("Tell me about tides.", **options))
+    assert len(pieces) > 1
+    assert "".join(pieces) == model.generate("Tell me about tides.", **options)
+
+
+def test_a_stream_can_be_left(model: formwork.Model) -> None:
+    stream = model.stream("Tell me about tides.", max_tokens=500)
+    assert next(stream)
+    stream.close()
+    assert model.generate("Say hello.", max_tokens=3)
+
+
+def test_decides(model: formwork.Model) -> None:
+    questions = [{"type": "predicate", "name": "cold", "instructions": "Was the soup cold?"}]
+    answer = model.decide(input="The soup was cold.", questions=questions)
+    assert "cold" in json.dumps(answer) and "probability" in json.dumps(answer)
+
+
+def test_answers_threads_together(model: formwork.Model) -> None:
+    answers: list[dict] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(model.json("Describe a sailor.", SCHEMA, max_tokens=80)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4
+
+
+def test_errors_are_exceptions(model: formwork.Model) -> None:
+    with pytest.raises(formwork.ApiError, match="minimum") as raised:
+        model.json("x", {"type": "integer", "minimum": "x"})
+    assert raised.value.status == 400
+    with pytest.raises(formwork.ApiError):
+        model.request("/v1/nothing", {})
+    with pytest.raises(formwork.OptionError):
+        formwork.Model("/no/such/file.gguf")
+    with pytest.raises(formwork.OptionError, match="--no-such-option"):
+        formwork.Model(no_such_option=3)
+
+
+def test_ctrl_c_ends_a_generation(model_path: str) -> None:
+    program = f"""
+import _thread, threading, formwork
+model = formwork.Model({model_path!r}, ctx=2048)
+threading.Timer(0.5, _thread.interrupt_main).start()
+try:
+    for _ in range(1000):
+        model.generate("Tell me about tides.", max_tokens=1000)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.stdout == "interrupted\n", ended.stderr
+
+
+def test_serves_while_a_block_runs(model_path: str) -> None:
+    with formwork.Server(model_path, ctx=512) as server:
+        with urllib.request.urlopen(server.url + "/models", timeout=10) as answer:
+            assert json.load(answer)["data"]
+    with pytest.raises(formwork.FormworkError):
+        server.url
+    with pytest.raises(formwork.FormworkError, match="no such|not found|No such"):
+        formwork.Server("/no/such/file.gguf").start()
+
+
+def test_runs_the_command() -> None:
+    ended = subprocess.run([sys.executable, "-m", "formwork", "--version"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0 and formwork.__version__ in ended.stdout
+    ended = subprocess.run([sys.executable, "-m", "formwork", "runn"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and "runn" in ended.stderr
