@@ -126,7 +126,7 @@ pub unsafe extern "C" fn formwork_grammar_choices(
     })
 }
 
-/// Compiles structural tags, given as UTF-8 JSON in XGrammar's form. `options` may be NULL for the
+/// Compiles structural tags, given as UTF-8 JSON in `XGrammar`'s form. `options` may be NULL for the
 /// defaults.
 ///
 /// The output is free text in which a tag must follow each trigger. An example:

@@ -1,4 +1,4 @@
-//! Structural tags in XGrammar's form, `{"type": "triggered_tags", …}`.
+//! Structural tags in `XGrammar`'s form, `{"type": "triggered_tags", …}`.
 //!
 //! Unknown members are errors, because they could constrain the output.
 

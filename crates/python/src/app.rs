@@ -159,7 +159,6 @@ pub(crate) struct PyStream {
 
 #[pymethods]
 impl PyStream {
-    #[expect(clippy::needless_pass_by_value, reason = "the signature that Python needs")]
     fn __iter__(this: Py<Self>) -> Py<Self> {
         this
     }

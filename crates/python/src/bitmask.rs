@@ -1,4 +1,4 @@
-//! Masks in memory that Python owns, such as a NumPy array or a tensor.
+//! Masks in memory that Python owns, such as a `NumPy` array or a tensor.
 
 use std::num::NonZeroUsize;
 
@@ -28,15 +28,12 @@ impl Row {
     pub(crate) fn fill(self, matcher: &mut Matcher, within: Option<usize>) -> bool {
         let mask;
         let shared;
-        let set = match within {
-            Some(within) => {
-                mask = matcher.mask_within(within);
-                &mask
-            }
-            None => {
-                shared = matcher.mask();
-                &*shared
-            }
+        let set = if let Some(within) = within {
+            mask = matcher.mask_within(within);
+            &mask
+        } else {
+            shared = matcher.mask();
+            &*shared
         };
         let row = self.address as *mut u32;
         let mut forbids = false;

@@ -113,7 +113,6 @@ pub(crate) fn run_directives<'py>(
     schema, text, ask, *, prompt = "Answer with JSON.", max_attempts = 2, level = "full", tolerant = 1,
     strict = false
 ))]
-#[expect(clippy::too_many_arguments, reason = "Python names them")]
 pub(crate) fn repair<'py>(
     py: Python<'py>,
     schema: &Bound<'py, PyAny>,

@@ -32,7 +32,6 @@ impl PyGrammar {
         schema, *, profile = "generate", layout = "spaced", order = "declared", formats = "assert",
         undeclared = "omit", remotes = None, limits = None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn json_schema(
         py: Python<'_>,
         schema: &Bound<'_, PyAny>,
@@ -88,7 +87,6 @@ impl PyGrammar {
         tag, *, profile = "generate", layout = "spaced", order = "declared", formats = "assert",
         undeclared = "omit", remotes = None, limits = None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn structural_tag(
         py: Python<'_>,
         tag: &Bound<'_, PyAny>,

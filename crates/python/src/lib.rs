@@ -3,6 +3,12 @@
 //! The module has the compiled parts only. Python code in `python/formwork` checks arguments, and gives the
 //! parts the names that users see. Calls that compute for long release the interpreter.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::too_many_arguments,
+    reason = "Python passes owned values, and names its arguments"
+)]
+
 mod adapt;
 mod app;
 mod bitmask;

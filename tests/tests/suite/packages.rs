@@ -132,9 +132,10 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// Returns the paths in `include_str!` and `include_bytes!`.
 fn included(code: &str) -> impl Iterator<Item = &str> {
     let calls = code.split("include_").skip(1);
-    calls.filter_map(|call| call.split_once("!(\"")).filter_map(|(macro_name, rest)| {
-        matches!(macro_name, "str" | "bytes").then(|| rest.split('"').next().unwrap_or_default())
-    })
+    calls
+        .filter_map(|call| call.split_once("!(\""))
+        .filter(|(macro_name, _)| matches!(*macro_name, "str" | "bytes"))
+        .map(|(_, rest)| rest.split('"').next().unwrap_or_default())
 }
 
 /// Resolves `..` in a path.

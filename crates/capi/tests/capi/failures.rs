@@ -230,7 +230,7 @@ fn deep_sources_need_no_stack_of_the_caller() {
         ];
         for (source, compiles, text) in cases {
             let result = compile_with(source, text.as_bytes(), Some(&options));
-            assert_eq!(result.is_ok(), compiles, "{:.40}", text);
+            assert_eq!(result.is_ok(), compiles, "{text:.40}");
             let Ok(grammar) = result else { continue };
             let _ = bytes(|text, error| formwork_grammar_to_gbnf(Some(&grammar), text, error));
             bytes(|out, error| formwork_grammar_sample(Some(&grammar), 1, 0, out, error)).expect("a sample");

@@ -10,7 +10,7 @@ fn generated(root: &Path) -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("a valid configuration");
     let builder = cbindgen::Builder::new().with_config(config);
     let sources = SOURCES.iter().map(|name| root.join(format!("src/{name}.rs")));
-    let builder = sources.fold(builder, |builder, source| builder.with_src(source));
+    let builder = sources.fold(builder, cbindgen::Builder::with_src);
     let mut text = Vec::new();
     builder.generate().expect("readable sources").write(&mut text);
     String::from_utf8(text).expect("text")
