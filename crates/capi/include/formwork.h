@@ -598,7 +598,7 @@ FormworkStatus formwork_grammar_choices(const FormworkSlice *choices,
                                         FormworkError **error);
 
 /**
- * Compiles structural tags, given as UTF-8 JSON in XGrammar's form. `options` may be NULL for the
+ * Compiles structural tags, given as UTF-8 JSON in `XGrammar`'s form. `options` may be NULL for the
  * defaults.
  *
  * The output is free text in which a tag must follow each trigger. An example:
