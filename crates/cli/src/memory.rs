@@ -15,13 +15,16 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 pub(crate) fn free() -> Option<usize> {
     let only_memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let system = System::new_with_specifics(only_memory);
+    // Without /proc nothing is known, and `cgroup_limits` panics.
+    if system.total_memory() == 0 {
+        return None;
+    }
     // Cached files count as free, because the system drops them first.
     let in_container = system
         .cgroup_limits()
         .filter(|limits| limits.total_memory < system.total_memory())
         .map(|limits| limits.total_memory.saturating_sub(limits.rss));
-    let of_machine = Some(system.available_memory()).filter(|_| system.total_memory() > 0);
-    let free = [of_machine, in_container].into_iter().flatten().min()?;
+    let free = in_container.into_iter().chain([system.available_memory()]).min()?;
     // A tenth is left to caches and to other programs.
     Some(usize::try_from(free - free / 10).unwrap_or(usize::MAX))
 }
