@@ -3,6 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::POSITIONS;
+use crate::tier::vectorised;
 
 /// Number of output elements whose sums stay in registers at a time.
 const LANES: usize = 64;
@@ -52,30 +53,34 @@ impl<'a> Floats<'a> {
 
     /// Computes each product as a chain of fused multiply-adds over the elements of the head.
     pub(super) fn key_products(&self, query: &[f32], scale: f32, out: &mut [f32; POSITIONS]) {
-        let mut sums = [0f32; POSITIONS];
-        for (q, keys) in query.iter().zip(self.keys.as_chunks::<POSITIONS>().0) {
-            for (sum, key) in sums.iter_mut().zip(keys) {
-                *sum = q.mul_add(*key, *sum);
+        vectorised(|| {
+            let mut sums = [0f32; POSITIONS];
+            for (q, keys) in query.iter().zip(self.keys.as_chunks::<POSITIONS>().0) {
+                for (sum, key) in sums.iter_mut().zip(keys) {
+                    *sum = q.mul_add(*key, *sum);
+                }
             }
-        }
-        *out = sums.map(|sum| sum * scale);
+            *out = sums.map(|sum| sum * scale);
+        });
     }
 
     /// Computes each output as a chain of fused multiply-adds over the positions.
     pub(super) fn add_values(&self, weights: &[f32; POSITIONS], out: &mut [f32]) {
-        let dim = out.len();
-        for (first, out) in (0..dim).step_by(LANES).zip(out.chunks_mut(LANES)) {
-            let mut sums = [0f32; LANES];
-            sums[..out.len()].copy_from_slice(out);
-            for (weight, values) in weights.iter().zip(self.values.chunks_exact(dim)) {
-                // Values with weight 0 may be infinite or NaN.
-                if *weight != 0.0 {
-                    for (sum, value) in sums.iter_mut().zip(&values[first..]) {
-                        *sum = weight.mul_add(*value, *sum);
+        vectorised(|| {
+            let dim = out.len();
+            for (first, out) in (0..dim).step_by(LANES).zip(out.chunks_mut(LANES)) {
+                let mut sums = [0f32; LANES];
+                sums[..out.len()].copy_from_slice(out);
+                for (weight, values) in weights.iter().zip(self.values.chunks_exact(dim)) {
+                    // Values with weight 0 may be infinite or NaN.
+                    if *weight != 0.0 {
+                        for (sum, value) in sums.iter_mut().zip(&values[first..]) {
+                            *sum = weight.mul_add(*value, *sum);
+                        }
                     }
                 }
+                out.copy_from_slice(&sums[..out.len()]);
             }
-            out.copy_from_slice(&sums[..out.len()]);
-        }
+        });
     }
 }
