@@ -6,7 +6,6 @@ Expectations that hold for both have no mark. The mark `ours` is for what Formwo
 from __future__ import annotations
 
 import pytest
-
 from peer import PEER
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from peer import peer_module
 
 numpy = pytest.importorskip("numpy")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from llguidance_helpers import (
     AB,
     ABC,
@@ -210,6 +209,8 @@ def test_options_in_the_schema(tokenizer):
         ('start: %json {"type": "integer"} "x"', ["1x", "12x"], ["x"]),
         ('start: a{2,3}\na: "x"', ["xx", "xxx"], ["x", "xxxx"]),
         ('start: "a".."c"', ["a", "b", "c"], ["d"]),
+        ('%llguidance {}\n\nstart: "a"', ["a"], ["b"]),
+        ('start: "x @y" | / @z/', ["x @y", " @z"], ["x"]),
         ('start: "A"i', ["a", "A"], ["b"]),
         ('start: expr\nexpr: expr "+" expr | /[0-9]/', ["1", "1+2+3"], ["1+"]),
         ('start: ("a" | "b")+ "c"?', ["a", "abac"], ["c"]),

@@ -7,7 +7,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 from xgrammar_helpers import (
     PERSON,
     WORDS,
@@ -263,6 +262,29 @@ def test_the_logits_processor():
         assert torch.isinf(scores).sum().item() == 30
     with pytest.raises(RuntimeError):
         processor(torch.tensor([[9]]), torch.zeros((1, 16)))
+
+
+def test_generates_with_transformers(byte_level_tokenizer):
+    transformers = pytest.importorskip("transformers")
+    size = len(byte_level_tokenizer)
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=size + 3, n_positions=128, n_embd=16, n_layer=1, n_head=2)
+    model = transformers.GPT2LMHeadModel(config)
+    given = xgr.TokenizerInfo.from_huggingface(byte_level_tokenizer, vocab_size=config.vocab_size)
+    schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}
+    compiled = xgr.GrammarCompiler(given).compile_json_schema(schema, any_whitespace=False)
+    prompt = torch.tensor([byte_level_tokenizer.encode("abc")] * 2)
+    output = model.generate(
+        prompt,
+        max_new_tokens=60,
+        do_sample=True,
+        pad_token_id=0,
+        eos_token_id=byte_level_tokenizer.eos_token_id,
+        logits_processor=[xgr.contrib.hf.LogitsProcessor(compiled)],
+    )
+    for row in output:
+        text = byte_level_tokenizer.decode(row[prompt.shape[1] :], skip_special_tokens=True)
+        assert json.loads(text)["a"] in ("x", "y")
 
 
 @pytest.mark.ours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from xgrammar_helpers import (
     accepts,
     allowed,
@@ -133,6 +132,31 @@ def test_an_error_in_ebnf_has_its_place():
         Grammar.from_ebnf('root ::= a\na ::= "b" missing')
     assert isinstance(raised.value, GrammarError)
     assert (raised.value.line, raised.value.column) == (2, 11)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize(
+    "source",
+    [
+        "root ::= " + "(" * 5000,
+        "root ::= " + "(" * 1000 + '"a"' + ")" * 1000,
+        "root ::= TagDispatch(" + "(" * 5000,
+        "root ::= " + '"a" ' * 100_000,
+        'root ::= "a"{2000000000}',
+        'root ::= TagDispatch(("' + "a" * 5000 + '", r))\nr ::= "a"',
+    ],
+)
+def test_refuses_grammars_that_are_too_large(source):
+    with pytest.raises(RuntimeError):
+        Grammar.from_ebnf(source)
+
+
+@pytest.mark.ours
+def test_refuses_characters_that_utf8_cannot_encode():
+    with pytest.raises(RuntimeError, match="surrogate"):
+        Grammar.from_ebnf('root ::= "\\ud83d"')
+    assert not accepts(Grammar.from_ebnf("root ::= [\\uD000-\\uE000]"), "a")
+    assert accepts(Grammar.from_ebnf("root ::= [^\\uD800-\\uDFFF]"), "a")
 
 
 def test_another_rule_may_be_the_root():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from peer import peer_module
 from xgrammar_helpers import (
     PERSON,
@@ -357,6 +356,19 @@ def test_refuses_malformed_structural_tags():
             Grammar.from_structural_tag(*arguments)
     with pytest.raises(pydantic.ValidationError):
         xgr.StructuralTag.from_json({"type": "structural_tag"})
+
+
+@pytest.mark.ours
+def test_refuses_nesting_that_is_too_deep():
+    deep = "[" * 100_000
+    for call in (Grammar.from_json_schema, Grammar.from_structural_tag, Grammar.deserialize_json):
+        with pytest.raises(xgr.InvalidJSONError):
+            call(deep)
+    form = {"type": "any_text"}
+    for _ in range(150):
+        form = {"type": "optional", "content": form}
+    with pytest.raises(xgr.InvalidStructuralTagError):
+        Grammar.from_structural_tag(tag(form))
 
 
 def test_the_classes_of_structural_tags():

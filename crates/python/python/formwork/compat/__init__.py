@@ -30,8 +30,7 @@ structural tags, the logits processors in `contrib`, and the helpers in `testing
 - White space may stand before and after a whole JSON value, unless `any_whitespace` or `whitespace_flexible` is
   False.
 - `\\d`, `\\w` and `\\s` in regular expressions are ASCII only.
-- Captures are refused, and temperatures of rules too. Limits, slices and numbers of threads for compiling have no
-  effect.
+- Limits of recursion and parsing, slices, and numbers of threads for compiling have no effect.
 - Texts are UTF-8. A class of characters never matches a part of a character or a surrogate.
 
 # What differs from XGrammar
@@ -46,8 +45,10 @@ structural tags, the logits processors in `contrib`, and the helpers in `testing
 
 # What differs from llguidance
 
-- `@name`, `%llguidance` options and lazy rules are refused or read as Formwork's Lark reads them.
-  `StructTag.to_grammar` returns a text for this package only.
+- References to other grammars (`@name`), options of `%llguidance`, and attributes of rules such as `lazy`,
+  `capture`, `max_tokens` and `temperature` are refused. The matcher's error names them.
+- Lark is read without a lexer: a terminal may end wherever it matches, and not only at its longest match.
+- The texts of `grammar_from` and `StructTag.to_grammar` are for this package only.
 - `lenient` and `coerce_one_of` have no effect, because every keyword is enforced or refused.
 - `LLInterpreter` takes nothing back, and its reports are short.
 """

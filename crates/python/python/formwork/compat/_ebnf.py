@@ -35,7 +35,7 @@ from formwork.compat._syntax import (
 
 __all__ = ["parse"]
 
-NESTING = 200
+NESTING = 100
 """Maximum number of nested groups."""
 
 ESCAPES = {
@@ -66,7 +66,10 @@ def parse(source: str, *, gbnf: bool = False) -> dict[str, Expr]:
     With `gbnf`, the source is GBNF that Formwork has written: `\\x` takes two digits, and `.` is any
     character. Raises `RefusedGrammar` with the place of the first error.
     """
-    return _Parser(source, gbnf).rules()
+    try:
+        return _Parser(source, gbnf).rules()
+    except RecursionError:
+        refuse("the grammar is nested too deeply for the stack of this thread")
 
 
 class _Parser:

@@ -29,7 +29,7 @@ __all__ = ["to_gbnf"]
 ROOT = "root"
 EMPTY = Row(())
 
-TRIGGERS = 1 << 13
+TRIGGERS = 1 << 12
 """Maximum number of characters of all triggers and excluded texts of one dispatch."""
 
 SOURCE = 4 << 20
@@ -44,6 +44,13 @@ def to_gbnf(source: str, root: str = ROOT) -> str:
     """
     if len(source) > SOURCE:
         refuse(f"the grammar has {len(source)} characters, and the limit is {SOURCE}")
+    try:
+        return _translated(source, root)
+    except RecursionError:
+        refuse("the grammar is nested too deeply for the stack of this thread")
+
+
+def _translated(source: str, root: str) -> str:
     rules = _ebnf.parse(source)
     if root not in rules:
         refuse(f"the root rule `{root}` is not defined")
@@ -78,6 +85,8 @@ class _Translator:
 
     rules: dict[str, Expr]
     added: dict[str, Expr] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The last number in the names of added rules, by the beginning of the name."""
 
     def plain(self, expr: Expr, rule: str) -> Expr:
         """Returns `expr`, a part of the rule `rule`, without macros."""
@@ -100,10 +109,11 @@ class _Translator:
     def reserve(self, rule: str, what: str) -> Name:
         """Adds a rule with a new name made of `rule` and `what`."""
         base = name = f"{rule}-{what}"
-        number = 2
-        while name in self.rules or name in self.added:
-            name = f"{base}-{number}"
+        number = self.numbers.get(base, 0)
+        while number == 0 or name in self.rules or name in self.added:
             number += 1
+            name = f"{base}-{number}"
+        self.numbers[base] = number
         self.added[name] = EMPTY
         return Name(name)
 

@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 from formwork import _native
-from formwork.compat._errors import refuse
+from formwork.compat import _json
+from formwork.compat._errors import RefusedGrammar, refuse
 from formwork.compat._layout import ANY_SPACE
 
 __all__ = [
@@ -37,7 +38,8 @@ OPTIONS = {
 LAYOUTS = {(",", ":"): "compact", (", ", ": "): "spaced"}
 """Layout for each separator of items and separator after a name."""
 
-NAMED = re.compile(r"(?<![\w\"/])@[A-Za-z_]")
+NO_OPTIONS = re.compile(r"\A[ \t\r\n]*%llguidance[ \t]*\{[ \t]*\}")
+"""A first line without options, which llguidance's own tools write. The line break stays."""
 
 
 def native_grammar(kind: str, source: Any) -> str:
@@ -55,10 +57,7 @@ def grammar_from_json_schema(
     The options of `overrides` come before those in the schema's field `x-guidance`, and `defaults` come last.
     """
     if isinstance(schema, str):
-        try:
-            schema = json.loads(schema)
-        except ValueError as error:
-            raise ValueError(f"the schema is no JSON: {error}") from error
+        schema = _json.read(schema, "the schema", ValueError)
     if not isinstance(schema, (dict, bool)):
         raise ValueError(f"a schema must be an object or a truth value, not {type(schema).__name__}")
     if defaults or overrides:
@@ -101,10 +100,7 @@ def compile_grammar(text: str) -> _native.Grammar:
         refuse("the grammar is empty")
     if not text.lstrip().startswith("{"):
         return _lark(text)
-    try:
-        read = json.loads(text)
-    except ValueError as error:
-        refuse(f"the grammar is no JSON: {error}")
+    read = _json.read(text, "the grammar", RefusedGrammar)
     grammars = read.get("grammars")
     if not isinstance(grammars, list) or not grammars or not isinstance(grammars[0], dict):
         refuse("expected an object with a list `grammars` of objects")
@@ -135,10 +131,7 @@ def _compile_object(grammar: dict[str, Any]) -> _native.Grammar:
 
 
 def _lark(source: str) -> _native.Grammar:
-    named = NAMED.search(source)
-    if named is not None:
-        line = source.count("\n", 0, named.start()) + 1
-        refuse(f"line {line}: references to other grammars (`@name`) are not supported")
+    source = NO_OPTIONS.sub("", source)
     return _native.Grammar.lark(source)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from formwork.compat import _json
 from formwork.compat.xgrammar.config import get_serialization_version
 from formwork.compat.xgrammar.exception import (
     DeserializeFormatError,
@@ -25,10 +26,7 @@ def load(text: str, what: str, fields: tuple[str, ...]) -> dict[str, Any]:
 
     `what` names the object in errors.
     """
-    try:
-        read = json.loads(text)
-    except ValueError as error:
-        raise InvalidJSONError(f"the serialized {what} is no JSON: {error}") from error
+    read = _json.read(text, f"the serialized {what}", InvalidJSONError)
     if not isinstance(read, dict):
         raise DeserializeFormatError(f"a serialized {what} must be a JSON object")
     version = read.get(VERSION)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from formwork import _native
+from formwork.compat import _json
 from formwork.compat._errors import RefusedGrammar, refusals_as, refuse
 from formwork.compat._gbnf import to_gbnf
 from formwork.compat._layout import ANY_SPACE
@@ -141,10 +142,7 @@ def of_schema(
 
 def of_structural_tag(text: str) -> Spec:
     """Returns the spec of a structural tag as JSON."""
-    try:
-        read = json.loads(text)
-    except ValueError as error:
-        raise InvalidJSONError(f"the structural tag is no JSON: {error}") from error
+    read = _json.read(text, "the structural tag", InvalidJSONError)
     if isinstance(read, dict) and "format" in read:
         with refusals_as(InvalidStructuralTagError):
             read = {"type": "structural_tag", **read, "format": _prepared(read["format"], "format")}
@@ -192,10 +190,7 @@ def _options(layout: str, order: str, undeclared: str) -> tuple[tuple[str, str],
 
 def _checked(text: str, strict: bool) -> str:
     """Returns the JSON of a schema without items that a strict schema does not mention."""
-    try:
-        read = json.loads(text)
-    except ValueError as error:
-        raise InvalidJSONError(f"the schema is no JSON: {error}") from error
+    read = _json.read(text, "the schema", InvalidJSONError)
     closed = close_tuples(read) if strict else read
     return text if closed is read else json.dumps(closed, ensure_ascii=False)
 

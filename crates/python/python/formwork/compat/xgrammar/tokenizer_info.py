@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from formwork._native import Vocabulary
+from formwork.compat import _json
 from formwork.compat.xgrammar import _serialized
 from formwork.compat.xgrammar._vocab import (
     STOP_TOKENS,
@@ -140,10 +141,7 @@ class TokenizerInfo:
     @staticmethod
     def from_vocab_and_metadata(encoded_vocab: Sequence[str | bytes], metadata: str) -> TokenizerInfo:
         """Creates an object from tokens and the text of `dump_metadata`."""
-        try:
-            read = json.loads(metadata)
-        except ValueError as error:
-            raise RuntimeError(f"the metadata is no JSON: {error}") from error
+        read = _json.read(metadata, "the metadata", RuntimeError)
         return _of_metadata(encoded_vocab, read, RuntimeError)
 
     def serialize_json(self) -> str:
