@@ -241,7 +241,7 @@ pub use self::pool::{Pool, Slot};
 pub use self::quantize::{Quantize, quantizer};
 pub use self::recurrence::{COLUMNS, Recurrence, Vectors, advance};
 pub use self::team::{RowGroup, Team};
-pub use self::tier::{Tier, vectorised};
+pub use self::tier::Tier;
 
 /// Returns `a * b + c`, fused if the target has an instruction for it.
 #[inline(always)]

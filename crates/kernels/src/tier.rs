@@ -49,26 +49,54 @@ macro_rules! with_tier {
 }
 pub(crate) use with_tier;
 
-/// Runs `loops`, compiled for vectors of 32 bytes with fused multiply-adds if this processor has them.
+/// Calls a function of plain loops. If this processor has AVX2, they are compiled for its vectors and fused
+/// multiply-adds.
 ///
-/// Elsewhere the compiler vectorises plain loops for the oldest processor of the target. On x86-64 these
-/// are vectors of 16 bytes. The results have the same bits in both versions, because the compiler neither
-/// fuses nor reorders floating-point operations by itself.
+/// A build assumes the oldest processor of its target. On x86-64, plain loops then use vectors of 16 bytes, and
+/// each `f32::mul_add` calls a function. Both versions compute the same bits, because the compiler neither
+/// fuses nor reorders floating-point operations.
+///
+/// The called function and all functions in its loops must be `#[inline(always)]`. Otherwise they are compiled
+/// for the oldest processor, even if they are closures.
 ///
 /// ```
+/// #[inline(always)]
+/// fn double(values: &mut [f32]) {
+///     values.iter_mut().for_each(|value| *value *= 2.0);
+/// }
+///
 /// let mut values = [1.0f32, 2.0, 3.0];
-/// formwork_kernels::vectorised(|| values.iter_mut().for_each(|value| *value *= 2.0));
+/// let all: &mut [f32] = &mut values;
+/// formwork_kernels::vectorised!(double(all: &mut [f32]));
 /// assert_eq!(values, [2.0, 4.0, 6.0]);
 /// ```
-#[inline]
-#[allow(unsafe_code, reason = "a function for newer processors needs their instructions")]
-pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    if Tier::best() >= Tier::Avx2 {
-        // SAFETY: the tier is only used if the processor has its instructions.
-        return unsafe { x86::vectorised(loops) };
-    }
-    loops()
+#[cfg(target_arch = "x86_64")]
+#[macro_export]
+macro_rules! vectorised {
+    ($loops:ident($($name:ident: $type:ty),+) $(-> $output:ty)?) => {{
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn for_avx2($($name: $type),+) $(-> $output)? {
+            $loops($($name),+)
+        }
+        if $crate::Tier::best() >= $crate::Tier::Avx2 {
+            // SAFETY: the tier is only used if the processor has its instructions.
+            #[allow(unsafe_code, reason = "a function for newer processors needs their instructions")]
+            unsafe {
+                for_avx2($($name),+)
+            }
+        } else {
+            $loops($($name),+)
+        }
+    }};
+}
+
+/// Calls a function of plain loops. On this architecture, a build assumes the vectors that the loops need.
+#[cfg(not(target_arch = "x86_64"))]
+#[macro_export]
+macro_rules! vectorised {
+    ($loops:ident($($name:ident: $type:ty),+) $(-> $output:ty)?) => {
+        $loops($($name),+)
+    };
 }
 
 static BEST: OnceLock<Tier> = OnceLock::new();

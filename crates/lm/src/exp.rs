@@ -4,7 +4,7 @@
 /// Let n be the integer nearest to x / ln 2. Then eˣ = 2ⁿ · eʳ with |r| ≤ ln 2 / 2. In this range
 /// the error of the Taylor series up to r⁷ is less than 2⁻²⁷. Arguments are clamped so that 2ⁿ is a
 /// normal number.
-#[inline]
+#[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // ln 2 as a sum of two parts. The first part has so few significant bits that its product with
     // n is exact.
@@ -25,7 +25,8 @@ pub fn exp(x: f32) -> f32 {
 }
 
 /// Computes `a * b + c`, with a fused multiply-add if the target has one.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `exp`")]
 fn fma(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
 }

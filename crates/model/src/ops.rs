@@ -1,4 +1,8 @@
 //! Elementwise operations of a layer, over rows of `f32` in host memory.
+//!
+//! Functions named `…_loops` are compiled twice, by [`vectorised`].
+
+#![expect(clippy::inline_always, reason = "`vectorised` needs it")]
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -37,19 +41,22 @@ pub(crate) fn normalise_in_place(team: &Team, spec: &ModelSpec, rows: &mut [f32]
 
 /// Subtracts the mean of a row, divides the row by its root mean square, and applies the weights.
 pub(crate) fn layer_norm_row(row: &mut [f32], norm: &Norm, epsilon: f32) {
-    vectorised(|| {
-        let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
-        for x in row.iter_mut() {
-            *x -= mean;
-        }
-        let scale = norm_scale(row, epsilon);
-        for (x, w) in row.iter_mut().zip(&norm.weight) {
-            *x *= scale * w;
-        }
-        for (x, b) in row.iter_mut().zip(norm.bias.iter().flatten()) {
-            *x += b;
-        }
-    });
+    vectorised!(layer_norm_row_loops(row: &mut [f32], norm: &Norm, epsilon: f32));
+}
+
+#[inline(always)]
+fn layer_norm_row_loops(row: &mut [f32], norm: &Norm, epsilon: f32) {
+    let mean = by_lanes(row, 0.0, |sum, x| sum + x) / row.len() as f32;
+    for x in row.iter_mut() {
+        *x -= mean;
+    }
+    let scale = norm_scale(row, epsilon);
+    for (x, w) in row.iter_mut().zip(&norm.weight) {
+        *x *= scale * w;
+    }
+    for (x, b) in row.iter_mut().zip(norm.bias.iter().flatten()) {
+        *x += b;
+    }
 }
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies the result by
@@ -57,16 +64,20 @@ pub(crate) fn layer_norm_row(row: &mut [f32], norm: &Norm, epsilon: f32) {
 pub(crate) fn rms_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let len = some_rows(weight.len());
     team.for_chunks(out, len, |chunk, out| {
-        let rows = rows[chunk * len..].chunks_exact(weight.len());
-        vectorised(|| {
-            for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
-                let scale = norm_scale(row, epsilon);
-                for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
-                    *out = *x * scale * w;
-                }
-            }
-        });
+        let rows = &rows[chunk * len..];
+        vectorised!(rms_norm_loops(rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]));
     });
+}
+
+#[inline(always)]
+fn rms_norm_loops(rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    let rows = rows.chunks_exact(weight.len());
+    for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
+        let scale = norm_scale(row, epsilon);
+        for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
+            *out = *x * scale * w;
+        }
+    }
 }
 
 /// In-place version of [`rms_norm`].
@@ -80,12 +91,15 @@ pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], e
 
 /// Divides a row by its root mean square, and multiplies it by `weight`.
 pub(crate) fn rms_norm_row(row: &mut [f32], weight: &[f32], epsilon: f32) {
-    vectorised(|| {
-        let scale = norm_scale(row, epsilon);
-        for (x, w) in row.iter_mut().zip(weight) {
-            *x = *x * scale * w;
-        }
-    });
+    vectorised!(rms_norm_row_loops(row: &mut [f32], weight: &[f32], epsilon: f32));
+}
+
+#[inline(always)]
+fn rms_norm_row_loops(row: &mut [f32], weight: &[f32], epsilon: f32) {
+    let scale = norm_scale(row, epsilon);
+    for (x, w) in row.iter_mut().zip(weight) {
+        *x = *x * scale * w;
+    }
 }
 
 /// Returns the number of elements in a parallel task over rows of `len` elements each. A task has
@@ -95,6 +109,7 @@ pub(crate) fn some_rows(len: usize) -> usize {
 }
 
 /// Returns the reciprocal of the root mean square of `row`.
+#[inline(always)]
 fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
     1.0 / (dot_f32(row, row) / row.len() as f32 + epsilon).sqrt()
 }
@@ -102,18 +117,21 @@ fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
 /// Computes `rows += other * scale`.
 pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f32) {
     team.for_chunks(rows, ELEMENTS, |chunk, rows| {
-        vectorised(|| {
-            for (x, y) in rows.iter_mut().zip(&other[chunk * ELEMENTS..]) {
-                *x += y * scale;
-            }
-        });
+        for (x, y) in rows.iter_mut().zip(&other[chunk * ELEMENTS..]) {
+            *x += y * scale;
+        }
     });
 }
 
 /// Computes `gate = f(gate) * up`, where `f` is the activation. [`Activation::ClampedSwiglu`] also
 /// clamps `up` and adds 1 to it.
 pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
-    vectorised(|| match activation {
+    vectorised!(gated_loops(activation: Activation, gate: &mut [f32], up: &[f32]));
+}
+
+#[inline(always)]
+fn gated_loops(activation: Activation, gate: &mut [f32], up: &[f32]) {
+    match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
                 *g = silu(*g) * u;
@@ -142,31 +160,36 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
                 *g = *g / (1.0 + exp(-2.0 * z)) * u;
             }
         }
-    });
+    }
 }
 
 /// Computes `gate = f(gate)`, where `f` is an activation without an up projection.
 pub(crate) fn ungated(activation: Activation, gate: &mut [f32]) {
-    vectorised(|| {
-        if activation == Activation::PlainGelu {
-            for x in gate {
-                *x = gelu(*x);
-            }
-        } else {
-            for x in gate {
-                *x = relu_squared(*x);
-            }
+    vectorised!(ungated_loops(activation: Activation, gate: &mut [f32]));
+}
+
+#[inline(always)]
+fn ungated_loops(activation: Activation, gate: &mut [f32]) {
+    if activation == Activation::PlainGelu {
+        for x in gate {
+            *x = gelu(*x);
         }
-    });
+    } else {
+        for x in gate {
+            *x = relu_squared(*x);
+        }
+    }
 }
 
 /// Returns `x · Φ(x)`, where Φ is the distribution function of the normal distribution.
+#[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2))
 }
 
 /// Returns the error function of `x`, with an error of at most 2e-7. This is formula 7.1.26 in
 /// Abramowitz and Stegun, Handbook of Mathematical Functions.
+#[inline(always)]
 fn erf(x: f32) -> f32 {
     let magnitude = x.abs();
     let t = 1.0 / fma(0.327_591_1, magnitude, 1.0);
@@ -182,21 +205,18 @@ const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 pub(crate) const SWIGLU_ALPHA: f32 = 1.702;
 
 /// Computes `rows *= scale`.
+#[inline(always)]
 pub(crate) fn scale(rows: &mut [f32], scale: f32) {
-    vectorised(|| {
-        for x in rows {
-            *x *= scale;
-        }
-    });
+    for x in rows {
+        *x *= scale;
+    }
 }
 
 /// Computes `x = cap · tanh(x / cap)` for each value.
 pub(crate) fn softcap(values: &mut [f32], cap: f32) {
-    vectorised(|| {
-        for x in values {
-            *x = cap * (*x / cap).tanh();
-        }
-    });
+    for x in values {
+        *x = cap * (*x / cap).tanh();
+    }
 }
 
 /// Maximum and sum of a softmax. With these values, the softmaxes of several parts of a row can be
@@ -210,17 +230,20 @@ pub(crate) struct Softmax {
 }
 
 /// Returns the logistic function of `x`: 1 / (1 + e^-x).
+#[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 /// Returns `max(x, 0)²`.
+#[inline(always)]
 pub(crate) fn relu_squared(x: f32) -> f32 {
     let positive = x.max(0.0);
     positive * positive
 }
 
 /// Returns `x · σ(x)`.
+#[inline(always)]
 pub(crate) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
@@ -232,21 +255,61 @@ pub(crate) fn softplus(x: f32) -> f32 {
     if x > LINEAR_FROM { x } else { exp(x).ln_1p() }
 }
 
+/// Replaces each value `x` by `silu(x)`.
+pub(crate) fn silu_in_place(values: &mut [f32]) {
+    vectorised!(silu_in_place_loops(values: &mut [f32]));
+}
+
+#[inline(always)]
+fn silu_in_place_loops(values: &mut [f32]) {
+    for x in values {
+        *x = silu(*x);
+    }
+}
+
+/// Multiplies each value by the logistic function of its gate.
+pub(crate) fn gate_by_sigmoid(values: &mut [f32], gates: &[f32]) {
+    vectorised!(gate_by_sigmoid_loops(values: &mut [f32], gates: &[f32]));
+}
+
+#[inline(always)]
+fn gate_by_sigmoid_loops(values: &mut [f32], gates: &[f32]) {
+    for (value, gate) in values.iter_mut().zip(gates) {
+        *value *= sigmoid(*gate);
+    }
+}
+
+/// Multiplies each value by `silu` of its gate.
+pub(crate) fn gate_by_silu(values: &mut [f32], gates: &[f32]) {
+    vectorised!(gate_by_silu_loops(values: &mut [f32], gates: &[f32]));
+}
+
+#[inline(always)]
+fn gate_by_silu_loops(values: &mut [f32], gates: &[f32]) {
+    for (value, gate) in values.iter_mut().zip(gates) {
+        *value *= silu(*gate);
+    }
+}
+
 /// Replaces `scores` by their softmax: weights that sum to 1.
 pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
-    vectorised(|| {
-        let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
-        for score in scores.iter_mut() {
-            *score = exp(*score - most);
-        }
-        let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
-        scale(scores, 1.0 / sum);
-        Softmax { most, sum }
-    })
+    vectorised!(softmax_loops(scores: &mut [f32]) -> Softmax)
+}
+
+#[inline(always)]
+fn softmax_loops(scores: &mut [f32]) -> Softmax {
+    let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
+    for score in scores.iter_mut() {
+        *score = exp(*score - most);
+    }
+    let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
+    scale(scores, 1.0 / sum);
+    Softmax { most, sum }
 }
 
 /// Reduces `values` with the operation `bring` and its neutral element `first`, in 32 independent
 /// chains. A single chain would be limited by the latency of one operation.
+#[inline(always)]
 fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 {
     const LANES: usize = 32;
     let (whole, rest) = values.as_chunks::<LANES>();

@@ -3,7 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::POSITIONS;
-use crate::tier::vectorised;
+use crate::vectorised;
 
 /// Number of output elements whose sums stay in registers at a time.
 const LANES: usize = 64;
@@ -53,34 +53,44 @@ impl<'a> Floats<'a> {
 
     /// Computes each product as a chain of fused multiply-adds over the elements of the head.
     pub(super) fn key_products(&self, query: &[f32], scale: f32, out: &mut [f32; POSITIONS]) {
-        vectorised(|| {
-            let mut sums = [0f32; POSITIONS];
-            for (q, keys) in query.iter().zip(self.keys.as_chunks::<POSITIONS>().0) {
-                for (sum, key) in sums.iter_mut().zip(keys) {
-                    *sum = q.mul_add(*key, *sum);
-                }
-            }
-            *out = sums.map(|sum| sum * scale);
-        });
+        let keys = self.keys;
+        vectorised!(key_products(keys: &[f32], query: &[f32], scale: f32, out: &mut [f32; POSITIONS]));
     }
 
     /// Computes each output as a chain of fused multiply-adds over the positions.
     pub(super) fn add_values(&self, weights: &[f32; POSITIONS], out: &mut [f32]) {
-        vectorised(|| {
-            let dim = out.len();
-            for (first, out) in (0..dim).step_by(LANES).zip(out.chunks_mut(LANES)) {
-                let mut sums = [0f32; LANES];
-                sums[..out.len()].copy_from_slice(out);
-                for (weight, values) in weights.iter().zip(self.values.chunks_exact(dim)) {
-                    // Values with weight 0 may be infinite or NaN.
-                    if *weight != 0.0 {
-                        for (sum, value) in sums.iter_mut().zip(&values[first..]) {
-                            *sum = weight.mul_add(*value, *sum);
-                        }
-                    }
+        let values = self.values;
+        vectorised!(add_values(values: &[f32], weights: &[f32; POSITIONS], out: &mut [f32]));
+    }
+}
+
+#[inline(always)]
+fn key_products(keys: &[f32], query: &[f32], scale: f32, out: &mut [f32; POSITIONS]) {
+    let mut sums = [0f32; POSITIONS];
+    for (q, keys) in query.iter().zip(keys.as_chunks::<POSITIONS>().0) {
+        for (sum, key) in sums.iter_mut().zip(keys) {
+            *sum = q.mul_add(*key, *sum);
+        }
+    }
+    for (out, sum) in out.iter_mut().zip(sums) {
+        *out = sum * scale;
+    }
+}
+
+#[inline(always)]
+fn add_values(values: &[f32], weights: &[f32; POSITIONS], out: &mut [f32]) {
+    let dim = out.len();
+    for (first, out) in (0..dim).step_by(LANES).zip(out.chunks_mut(LANES)) {
+        let mut sums = [0f32; LANES];
+        sums[..out.len()].copy_from_slice(out);
+        for (weight, values) in weights.iter().zip(values.chunks_exact(dim)) {
+            // Values with weight 0 may be infinite or NaN.
+            if *weight != 0.0 {
+                for (sum, value) in sums.iter_mut().zip(&values[first..]) {
+                    *sum = weight.mul_add(*value, *sum);
                 }
-                out.copy_from_slice(&sums[..out.len()]);
             }
-        });
+        }
+        out.copy_from_slice(&sums[..out.len()]);
     }
 }

@@ -20,9 +20,3 @@ use crate::tier::Tier;
 pub(crate) fn has_stand_in() -> bool {
     cfg!(test) && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512vnni")
 }
-
-/// Runs `loops`, which is compiled for AVX2.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
-    loops()
-}

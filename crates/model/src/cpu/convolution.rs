@@ -1,11 +1,11 @@
 //! Causal convolutions of channels over the last tokens, and the block that consists of one.
 
-use formwork_kernels::{Team, fma, vectorised};
+use formwork_kernels::{Team, fma};
 
 use super::layer::{Pass, Segment};
 use super::product::products;
 use super::workspace::{Workspace, room};
-use crate::ops::silu;
+use crate::ops::silu_in_place;
 use crate::weights::{Convolution, Packed, ShortConvolution};
 
 /// Number of tokens that a parallel task computes.
@@ -54,14 +54,12 @@ impl Convolution {
                         Some(token) => x.of(token, channels),
                         None => &last[(token + index) * channels..][..channels],
                     };
-                    vectorised(|| {
-                        for ((out, factor), input) in out.iter_mut().zip(factors).zip(inputs) {
-                            *out = fma(*factor, *input, *out);
-                        }
-                    });
+                    for ((out, factor), input) in out.iter_mut().zip(factors).zip(inputs) {
+                        *out = fma(*factor, *input, *out);
+                    }
                 }
                 if after == After::Silu {
-                    vectorised(|| out.iter_mut().for_each(|out| *out = silu(*out)));
+                    silu_in_place(out);
                 }
             }
         });

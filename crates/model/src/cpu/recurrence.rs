@@ -1,13 +1,13 @@
 //! Blocks with a linear recurrence: the gated delta rule and Mamba2.
 
-use formwork_kernels::{COLUMNS, Recurrence, Vectors, advance, dot_f32, vectorised};
+use formwork_kernels::{COLUMNS, Recurrence, Vectors, advance, dot_f32};
 use formwork_lm::exp;
 
 use super::convolution::{After, Columns};
 use super::layer::{Pass, Segment};
 use super::product::products;
 use super::workspace::{Workspace, room};
-use crate::ops::{rms_norm_in_place, rms_norm_row, scale, sigmoid, silu, softplus};
+use crate::ops::{gate_by_silu, rms_norm_in_place, rms_norm_row, scale, sigmoid, softplus};
 use crate::weights::{DeltaRule, Mamba2, Packed};
 
 /// Added to the sum of squares of a query or key of the delta rule.
@@ -162,7 +162,7 @@ impl Pass<'_> {
         let gate = &*gate;
         self.team.for_chunks(attended, TOKENS * values, |chunk, out| {
             let gates = &gate[chunk * TOKENS * values..];
-            vectorised(|| out.iter_mut().zip(gates).for_each(|(out, gate)| *out *= silu(*gate)));
+            gate_by_silu(out, gates);
         });
         let input = self.input(attended);
         products(self.team, rounded, input, [(&weights.output, room(result, tokens * hidden))]);
@@ -222,7 +222,7 @@ impl Pass<'_> {
                 out.iter_mut().zip(x).for_each(|(out, x)| *out += skip * x);
             }
             let gates = &mixed[token * stride..][..inner];
-            vectorised(|| out.iter_mut().zip(gates).for_each(|(out, gate)| *out *= silu(*gate)));
+            gate_by_silu(out, gates);
             for (out, norm) in out.chunks_exact_mut(len).zip(weights.norm.chunks_exact(len)) {
                 rms_norm_row(out, norm, self.spec.norm_epsilon);
             }

@@ -1,13 +1,12 @@
 //! The attention block of a layer.
 
-use formwork_kernels::vectorised;
 use smallvec::SmallVec;
 
 use super::{Run, attend};
 use crate::cpu::layer::{Pass, Segment};
 use crate::cpu::product::products;
 use crate::cpu::workspace::{Workspace, room};
-use crate::ops::{rms_norm_in_place, scale, sigmoid};
+use crate::ops::{gate_by_sigmoid, rms_norm_in_place, scale};
 use crate::spec::{AttentionSpec, KeyValues, QkNorm};
 use crate::weights::{AttentionWeights, Packed, QkNormWeights};
 
@@ -120,7 +119,7 @@ impl Pass<'_> {
         if let Some(linear) = &weights.gate {
             let gate = room(gate, tokens * query_len);
             products(self.team, rounded, input, [(linear, &mut *gate)]);
-            vectorised(|| attended.iter_mut().zip(gate).for_each(|(out, gate)| *out *= sigmoid(*gate)));
+            gate_by_sigmoid(attended, gate);
         }
         let result = room(result, tokens * spec.hidden);
         let input = self.input(attended);
