@@ -9,11 +9,11 @@
 //!
 //! A terminal never matches a token that ends generation, because generation would end inside the
 //! grammar. A terminal that names such a token is refused once the vocabulary is known, even at the
-//! end of the grammar. Every output ends with such a token anyway. `!<…>` excludes these tokens.
+//! end of the grammar. Every output ends with such a token anyway. `!<…>` excludes these tokens and unused ids.
 
 use std::fmt;
 
-use formwork_vocab::{TokenId, TokenSet, Vocabulary};
+use formwork_vocab::{TokenId, TokenKind, TokenSet, Vocabulary};
 
 use crate::error::Kind;
 use crate::{ByteSet, GrammarError};
@@ -146,7 +146,10 @@ impl TokenEdges {
             }
             if terminal.negated {
                 let mut others = vocabulary.empty_set();
-                let is_other = |token: &TokenId| !named.contains(*token) && !vocabulary.is_end(*token);
+                let is_other = |token: &TokenId| {
+                    let is_used = vocabulary.kind(*token) != TokenKind::Unused;
+                    is_used && !named.contains(*token) && !vocabulary.is_end(*token)
+                };
                 vocabulary.ids().filter(is_other).for_each(|token| others.insert(token));
                 if others.is_empty() {
                     return Err(Kind::NoToken { terminal: terminal.to_string() }.into());

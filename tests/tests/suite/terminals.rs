@@ -256,6 +256,16 @@ fn a_negated_terminal_never_stands_for_a_token_that_ends_generation() {
 }
 
 #[test]
+fn a_negated_terminal_never_stands_for_an_unused_id() {
+    let text = |text: &str| Token { bytes: text.into(), kind: TokenKind::Text };
+    let unused = Token { bytes: Vec::new(), kind: TokenKind::Unused };
+    let vocabulary = Vocabulary::new(vec![text("a"), text("b"), unused], vec![]).expect("a vocabulary");
+    let grammar = Grammar::gbnf("root ::= !<[0]>", &Limits::default()).expect("valid");
+    let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary)).expect("a token").matcher();
+    assert_eq!(matcher.mask().iter().collect::<Vec<_>>(), [TokenId(1)]);
+}
+
+#[test]
 fn text_that_spells_an_end_is_not_that_token() {
     let grammar = Grammar::gbnf("root ::= \"<|im_end|>\" \"b\"", &Limits::default()).expect("valid");
     let vocabulary = with_two_ends();
