@@ -66,6 +66,11 @@
 #define FORMWORK_LAYOUT_FLEXIBLE 3
 
 /**
+ * Layout: as `FORMWORK_LAYOUT_FLEXIBLE`, but no white space around the whole value.
+ */
+#define FORMWORK_LAYOUT_INSIDE 4
+
+/**
  * Order: members are written in the order in which the schema declares them. This is the default.
  */
 #define FORMWORK_ORDER_DECLARED 0

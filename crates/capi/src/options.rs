@@ -15,6 +15,8 @@ pub const FORMWORK_LAYOUT_COMPACT: u32 = 1;
 pub const FORMWORK_LAYOUT_PRETTY: u32 = 2;
 /// Layout: up to 16 spaces and line breaks at each place; any white space with the accept profile.
 pub const FORMWORK_LAYOUT_FLEXIBLE: u32 = 3;
+/// Layout: as `FORMWORK_LAYOUT_FLEXIBLE`, but no white space around the whole value.
+pub const FORMWORK_LAYOUT_INSIDE: u32 = 4;
 
 /// Order: members are written in the order in which the schema declares them. This is the default.
 pub const FORMWORK_ORDER_DECLARED: u32 = 0;
@@ -75,7 +77,7 @@ pub struct FormworkOptions {
 impl FormworkOptions {
     fn schema_options(&self) -> Result<SchemaOptions, Failure> {
         let profiles = [Profile::Generate, Profile::Accept];
-        let layouts = [Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible];
+        let layouts = [Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible, Layout::Inside];
         let orders = [Order::Declared, Order::Any];
         let formats = [Formats::Assert, Formats::Annotate];
         let undeclared = [Undeclared::Omit, Undeclared::Allow];

@@ -418,6 +418,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
+    /// Ask the server at --host and --port for its health, instead of starting one. The exit code is 0 if its
+    /// models are loaded, 1 while they load, and 2 without a server.
+    #[arg(long)]
+    pub(crate) probe: bool,
+
     /// Accepted API key; repeat for several [env: `FORMWORK_API_KEY`].
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Vec<String>,
@@ -584,6 +589,7 @@ pub(crate) enum LayoutArg {
     Compact,
     Pretty,
     Flexible,
+    Inside,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

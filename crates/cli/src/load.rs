@@ -129,6 +129,7 @@ pub(crate) fn schema_options(profile: ProfileArg, args: &SchemaArgs) -> SchemaOp
         LayoutArg::Compact => Layout::Compact,
         LayoutArg::Pretty => Layout::Pretty,
         LayoutArg::Flexible => Layout::Flexible,
+        LayoutArg::Inside => Layout::Inside,
     };
     let order = match args.order {
         OrderArg::Declared => Order::Declared,

@@ -1,5 +1,7 @@
 //! `formwork serve`
 
+mod probe;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -21,6 +23,9 @@ use crate::{config, decide, files, load, remotes};
 
 pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
     let (host, port) = (args.host.clone(), args.port);
+    if args.probe {
+        return probe::is_ready(&host, port);
+    }
     let (app, served) = app(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(listen(&host, port, app, &served));

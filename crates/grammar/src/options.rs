@@ -68,8 +68,11 @@ pub enum Layout {
     /// Flexible white space, depending on the profile.
     ///
     /// With [`Profile::Generate`], up to 16 spaces and line breaks at each position where another
-    /// layout has white space. With [`Profile::Accept`], any white space that JSON allows.
+    /// layout has white space. With [`Profile::Accept`], any white space that JSON allows,
+    /// also around the whole value.
     Flexible,
+    /// As [`Layout::Flexible`], but no white space around the whole value.
+    Inside,
 }
 
 /// Order of the members of an object.

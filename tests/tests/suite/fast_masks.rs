@@ -193,7 +193,13 @@ fn object(random: &mut Random, depth: usize) -> Value {
 fn options(random: &mut Random) -> SchemaOptions {
     SchemaOptions {
         profile: *random.pick(&[Profile::Generate, Profile::Accept]),
-        layout: *random.pick(&[Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible]),
+        layout: *random.pick(&[
+            Layout::Spaced,
+            Layout::Compact,
+            Layout::Pretty,
+            Layout::Flexible,
+            Layout::Inside,
+        ]),
         order: *random.pick(&[Order::Declared, Order::Any]),
         undeclared: *random.pick(&[Undeclared::Allow, Undeclared::Omit]),
         ..SchemaOptions::default()

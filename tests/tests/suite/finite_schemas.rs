@@ -19,7 +19,13 @@ const STEPS: usize = 16;
 fn options(random: &mut Random) -> SchemaOptions {
     SchemaOptions {
         profile: *random.pick(&[Profile::Generate, Profile::Accept]),
-        layout: *random.pick(&[Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible]),
+        layout: *random.pick(&[
+            Layout::Spaced,
+            Layout::Compact,
+            Layout::Pretty,
+            Layout::Flexible,
+            Layout::Inside,
+        ]),
         order: *random.pick(&[Order::Declared, Order::Any]),
         undeclared: Undeclared::Allow,
         ..SchemaOptions::default()

@@ -22,7 +22,7 @@ pub(super) enum Symbol {
 /// Returns all texts of `value` that `options` allow, as sequences of symbols.
 pub(super) fn texts(value: &Value, options: SchemaOptions) -> Vec<Vec<Symbol>> {
     let writer = Writer { options };
-    let around = writer.anywhere();
+    let around = if options.layout == Layout::Inside { Vec::new() } else { writer.anywhere() };
     let texts = writer.value(value, 0);
     texts.into_iter().map(|text| [around.clone(), text, around.clone()].concat()).collect()
 }
@@ -37,7 +37,7 @@ impl Writer {
     /// Returns the whitespace at a position where only the accept profile allows whitespace.
     fn anywhere(&self) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {
-            (Layout::Flexible, Profile::Accept) => vec![Symbol::Space(None)],
+            (Layout::Flexible | Layout::Inside, Profile::Accept) => vec![Symbol::Space(None)],
             _ => Vec::new(),
         }
     }
@@ -47,8 +47,8 @@ impl Writer {
     fn gap(&self, line: bool, depth: usize) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {
             (Layout::Compact, _) => Vec::new(),
-            (Layout::Flexible, Profile::Generate) => vec![Symbol::Space(Some(16))],
-            (Layout::Flexible, Profile::Accept) => vec![Symbol::Space(None)],
+            (Layout::Flexible | Layout::Inside, Profile::Generate) => vec![Symbol::Space(Some(16))],
+            (Layout::Flexible | Layout::Inside, Profile::Accept) => vec![Symbol::Space(None)],
             (Layout::Pretty, _) if line => bytes(&format!("\n{}", "  ".repeat(depth))),
             (Layout::Spaced | Layout::Pretty, _) => bytes(" "),
         }
@@ -95,7 +95,7 @@ impl Writer {
     fn bracketed(&self, brackets: &str, parts: &[Texts], depth: usize) -> Texts {
         let (open, close) = brackets.split_at(1);
         if parts.is_empty() {
-            let free = self.options.layout == Layout::Flexible;
+            let free = matches!(self.options.layout, Layout::Flexible | Layout::Inside);
             let inside = if free { self.inside(depth) } else { Vec::new() };
             return vec![[bytes(open), inside, bytes(close)].concat()];
         }

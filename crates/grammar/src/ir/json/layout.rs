@@ -1,7 +1,7 @@
 use super::cost::Cost;
 use crate::options::{Layout, Profile};
 
-/// Maximum size of one gap of a generated text with [`Layout::Flexible`], in bytes.
+/// Maximum size of one gap of a generated text with flexible white space, in bytes.
 const GENERATED_GAP: u8 = 16;
 
 /// The white space between the tokens of a JSON text, by position.
@@ -61,15 +61,15 @@ impl Spacing {
             (Layout::Compact, _) => (Gap::None, Gap::None, Gap::None),
             (Layout::Spaced, _) => (Gap::None, Gap::Space, Gap::Space),
             (Layout::Pretty, _) => (Gap::Line, Gap::Line, Gap::Space),
-            (Layout::Flexible, Profile::Generate) => {
+            (Layout::Flexible | Layout::Inside, Profile::Generate) => {
                 let gap = Gap::UpTo(GENERATED_GAP);
                 (gap, gap, gap)
             }
-            (Layout::Flexible, Profile::Accept) => (Gap::Any, Gap::Any, Gap::Any),
+            (Layout::Flexible | Layout::Inside, Profile::Accept) => (Gap::Any, Gap::Any, Gap::Any),
         };
         let elsewhere = if matches!(bracket, Gap::Any) { Gap::Any } else { Gap::None };
         Self {
-            around: elsewhere,
+            around: if matches!(layout, Layout::Inside) { Gap::None } else { elsewhere },
             bracket,
             before_comma: elsewhere,
             after_comma,

@@ -27,8 +27,6 @@ structural tags, the logits processors in `contrib`, and the helpers in `testing
   name that is only `required` must occur.
 - JSON may have any spelling that means the same value. Strings may have any escape, and an integer may be
   `1.0` or `1e2`. Members still come in their declared order.
-- White space may stand before and after a whole JSON value, unless `any_whitespace` or `whitespace_flexible` is
-  False.
 - `\\d`, `\\w` and `\\s` in regular expressions are ASCII only.
 - Limits of recursion and parsing, slices, and numbers of threads for compiling have no effect.
 - Texts are UTF-8. A class of characters never matches a part of a character or a surrogate.

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 __all__ = ["ANY_SPACE"]
 
-ANY_SPACE = "flexible"
-"""Formwork's layout for white space of any kind, also before and after the whole value."""
+ANY_SPACE = "inside"
+"""Formwork's layout for white space of any kind, but not before and after the whole value."""

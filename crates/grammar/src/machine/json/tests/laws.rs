@@ -13,7 +13,8 @@ fn options() -> impl Strategy<Value = SchemaOptions> {
         Just(Layout::Spaced),
         Just(Layout::Compact),
         Just(Layout::Pretty),
-        Just(Layout::Flexible)
+        Just(Layout::Flexible),
+        Just(Layout::Inside)
     ];
     let order = prop_oneof![Just(Order::Declared), Just(Order::Any)];
     let undeclared = prop_oneof![Just(Undeclared::Omit), Just(Undeclared::Allow)];

@@ -384,6 +384,14 @@ fn layouts() {
             &["[\n]", "[\n  ]", "[ ]", "[\n1\n]", "[\n  1]", "[\n  1,2\n]"],
         ),
         (json!({}), layout(Layout::Flexible), &["[1,\n    2 ]", "{ \"a\": 1}", "[ ]"], &["[1 , 2]", " 1"]),
+        (json!({}), layout(Layout::Inside), &["[1,\n    2 ]", "{ \"a\": 1}", "[ ]"], &["[1 , 2]", " 1"]),
+        (json!({}), SchemaOptions::accept(), &["[1 ,\t2]", "\n[ ]\r"], &["[1\u{b}]"]),
+        (
+            json!({}),
+            SchemaOptions { layout: Layout::Inside, ..SchemaOptions::accept() },
+            &["[1 ,\t2]", "[ ]", "1"],
+            &[" [1]", "[1]\n", " 1", "1 "],
+        ),
         (json!({}), SchemaOptions { order: Order::Any, ..generate() }, &["[1, 2]"], &["[1,2]"]),
     ]);
 }
