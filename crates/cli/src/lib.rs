@@ -79,8 +79,7 @@ const TRUNCATED: u8 = 3;
 /// killed by that signal. Exit code 0 would hide that the output is incomplete.
 const UNREAD: u8 = 141;
 
-/// Runs the command with the given arguments, the first of which is the program's name. Returns the exit
-/// code.
+/// Runs the command, and returns its exit code. The first argument is the program's name.
 ///
 /// Prints help, usage errors and other errors as the program does. Starts logging, unless another logger
 /// has been installed.

@@ -20,7 +20,7 @@ impl Row {
         Self { address, words }
     }
 
-    /// Writes the mask at the position of `matcher`. Returns true if the mask forbids a token of the row.
+    /// Writes the mask at the position of `matcher`. Returns true if the mask forbids a token.
     ///
     /// `within` is the number of tokens within which the output must be able to close. Words behind the
     /// vocabulary become 0.
@@ -36,10 +36,15 @@ impl Row {
             &*shared
         };
         let row = self.address as *mut u32;
+        let (whole, rest) = (set.universe() / 32, set.universe() % 32);
         let mut forbids = false;
         let words = set.words().iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]);
         for (index, word) in words.chain(std::iter::repeat(0)).take(self.words).enumerate() {
-            forbids |= word != u32::MAX;
+            forbids |= match index {
+                _ if index < whole => word != u32::MAX,
+                _ if index == whole => word != (1 << rest) - 1,
+                _ => false,
+            };
             // SAFETY: the Python code passes the address and the length of a writable, contiguous row of
             // 32-bit integers, which it keeps alive during the call.
             unsafe { row.add(index).write_unaligned(word) };
@@ -94,7 +99,7 @@ pub(crate) fn fill_batch(
     Ok(jobs.iter().map(|job| job.forbids).collect())
 }
 
-/// Fills all rows with up to `threads` threads, one of which is the caller's.
+/// Fills all rows with up to `threads` threads, including the caller's.
 fn fill_all(jobs: &mut [Job<'_>], threads: usize) {
     let fill = |jobs: &mut [Job<'_>]| {
         for job in jobs {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use formwork_grammar::{
     Formats, Grammar, GrammarError, Layout, Limits, Order, Profile, Remotes, SchemaOptions, Undeclared,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::Value;
@@ -18,92 +18,75 @@ pub(crate) struct PyGrammar {
     pub(crate) inner: Grammar,
 }
 
-/// Limits by name, as in `formwork.LIMITS`.
-type GivenLimits = Option<BTreeMap<String, usize>>;
-
-/// Documents by URI, as JSON texts.
-type GivenRemotes = Option<BTreeMap<String, String>>;
-
 #[pymethods]
 impl PyGrammar {
     /// Compiles a JSON Schema: a dict, a Pydantic model, or JSON text.
+    ///
+    /// Options: profile, layout, order, formats, undeclared, remotes, limits.
     #[staticmethod]
-    #[pyo3(signature = (
-        schema, *, profile = "generate", layout = "spaced", order = "declared", formats = "assert",
-        undeclared = "omit", remotes = None, limits = None
-    ))]
+    #[pyo3(signature = (schema, **options))]
     fn json_schema(
         py: Python<'_>,
         schema: &Bound<'_, PyAny>,
-        profile: &str,
-        layout: &str,
-        order: &str,
-        formats: &str,
-        undeclared: &str,
-        remotes: GivenRemotes,
-        limits: GivenLimits,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options = options([profile, layout, order, formats, undeclared])?;
-        let (limits, remotes) = (read_limits(limits)?, read_remotes(py, remotes)?);
+        let given = Given::read(py, options)?;
         let schema = parse(py, "the schema", &json::text(schema)?)?;
-        compile(py, || Grammar::json_schema_with_remotes(&schema, &remotes, &options, &limits))
+        compile(py, || {
+            Grammar::json_schema_with_remotes(&schema, &given.remotes, &given.schemas, &given.limits)
+        })
     }
 
-    /// Compiles a GBNF grammar, whose first rule is `root`.
+    /// Compiles a GBNF grammar, whose first rule is `root`. The options are those of `json_schema`.
     #[staticmethod]
-    #[pyo3(signature = (source, *, limits = None))]
-    fn gbnf(py: Python<'_>, source: &str, limits: GivenLimits) -> PyResult<Self> {
-        let limits = read_limits(limits)?;
-        compile(py, || Grammar::gbnf(source, &limits))
+    #[pyo3(signature = (source, **options))]
+    fn gbnf(py: Python<'_>, source: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let given = Given::read(py, options)?;
+        compile(py, || Grammar::gbnf_with_remotes(source, &given.remotes, &given.schemas, &given.limits))
     }
 
-    /// Compiles a Lark grammar, whose first rule is `start`.
+    /// Compiles a Lark grammar, whose first rule is `start`. The options are those of `json_schema`.
     #[staticmethod]
-    #[pyo3(signature = (source, *, limits = None))]
-    fn lark(py: Python<'_>, source: &str, limits: GivenLimits) -> PyResult<Self> {
-        let limits = read_limits(limits)?;
-        compile(py, || Grammar::lark(source, &limits))
+    #[pyo3(signature = (source, **options))]
+    fn lark(py: Python<'_>, source: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let given = Given::read(py, options)?;
+        compile(py, || Grammar::lark_with_remotes(source, &given.remotes, &given.schemas, &given.limits))
     }
 
     /// Compiles a regular expression, which must match the whole output.
     #[staticmethod]
     #[pyo3(signature = (pattern, *, limits = None))]
-    fn regex(py: Python<'_>, pattern: &str, limits: GivenLimits) -> PyResult<Self> {
+    fn regex(py: Python<'_>, pattern: &str, limits: Option<BTreeMap<String, usize>>) -> PyResult<Self> {
         let limits = read_limits(limits)?;
         compile(py, || Grammar::regex(pattern, &limits))
     }
 
-    /// Compiles a list of texts, one of which is the output.
+    /// Compiles a list of texts. An output is any one of the texts.
     #[staticmethod]
     #[pyo3(signature = (choices, *, limits = None))]
-    fn choices(py: Python<'_>, choices: Vec<String>, limits: GivenLimits) -> PyResult<Self> {
+    fn choices(
+        py: Python<'_>,
+        choices: Vec<String>,
+        limits: Option<BTreeMap<String, usize>>,
+    ) -> PyResult<Self> {
         let limits = read_limits(limits)?;
         compile(py, || Grammar::choices(&choices, &limits))
     }
 
-    /// Compiles structural tags in the form of a `response_format`: a dict, a Pydantic model, or JSON text.
+    /// Compiles structural tags in the form of a `response_format`: a dict, a Pydantic model, or JSON text. The
+    /// options are those of `json_schema`.
     #[staticmethod]
-    #[pyo3(signature = (
-        tag, *, profile = "generate", layout = "spaced", order = "declared", formats = "assert",
-        undeclared = "omit", remotes = None, limits = None
-    ))]
+    #[pyo3(signature = (tag, **options))]
     fn structural_tag(
         py: Python<'_>,
         tag: &Bound<'_, PyAny>,
-        profile: &str,
-        layout: &str,
-        order: &str,
-        formats: &str,
-        undeclared: &str,
-        remotes: GivenRemotes,
-        limits: GivenLimits,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options = options([profile, layout, order, formats, undeclared])?;
-        let (limits, remotes) = (read_limits(limits)?, read_remotes(py, remotes)?);
+        let given = Given::read(py, options)?;
         let tag = parse(py, "the structural tag", &json::text(tag)?)?;
         let part =
             formwork_openai::structural_tag(&tag).map_err(|error| error::grammar_message(py, error))?;
-        compile(py, || Grammar::of_parts_with_remotes(&part, &remotes, &options, &limits))
+        compile(py, || Grammar::of_parts_with_remotes(&part, &given.remotes, &given.schemas, &given.limits))
     }
 
     /// Warnings about parts without an effect.
@@ -134,7 +117,7 @@ impl PyGrammar {
         py.detach(|| self.inner.accepts(text))
     }
 
-    /// Returns the first place at which a text is no output, or None if it is one.
+    /// Returns the first place at which a text is no output, or None if the text is an output.
     ///
     /// The place has the offset `at` in bytes, the `expected` continuations as a text, and `complete`, which
     /// is True if the text up to there is an output.
@@ -193,12 +176,67 @@ fn parse(py: Python<'_>, what: &str, json: &str) -> PyResult<Value> {
         .map_err(|error| error::grammar_message(py, format!("{what} is not JSON: {error}")))
 }
 
-fn read_remotes(py: Python<'_>, given: GivenRemotes) -> PyResult<Remotes> {
-    let parse = |(uri, json): (String, String)| Ok((uri.clone(), parse(py, &uri, &json)?));
-    given.unwrap_or_default().into_iter().map(parse).collect()
+/// The options of a grammar with JSON Schemas.
+#[derive(Default)]
+struct Given {
+    schemas: SchemaOptions,
+    remotes: Remotes,
+    limits: Limits,
 }
 
-fn read_limits(given: GivenLimits) -> PyResult<Limits> {
+impl Given {
+    /// Reads the options by their names.
+    fn read(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let mut given = Self::default();
+        for (name, value) in options.into_iter().flatten() {
+            let name: String = name.extract()?;
+            let schemas = &mut given.schemas;
+            match name.as_str() {
+                "profile" => schemas.profile = one_of(&name, &value, &PROFILES)?,
+                "layout" => schemas.layout = one_of(&name, &value, &LAYOUTS)?,
+                "order" => schemas.order = one_of(&name, &value, &ORDERS)?,
+                "formats" => schemas.formats = one_of(&name, &value, &FORMATS)?,
+                "undeclared" => schemas.undeclared = one_of(&name, &value, &UNDECLARED)?,
+                "remotes" => {
+                    for (uri, json) in
+                        value.extract::<Option<BTreeMap<String, String>>>()?.unwrap_or_default()
+                    {
+                        let document = parse(py, &uri, &json)?;
+                        given.remotes.insert(uri, document);
+                    }
+                }
+                "limits" => given.limits = read_limits(value.extract()?)?,
+                _ => {
+                    let known = "profile, layout, order, formats, undeclared, remotes, limits";
+                    return Err(PyTypeError::new_err(unknown("option", &name, known)));
+                }
+            }
+        }
+        Ok(given)
+    }
+}
+
+const PROFILES: [(&str, Profile); 2] = [("generate", Profile::Generate), ("accept", Profile::Accept)];
+const LAYOUTS: [(&str, Layout); 5] = [
+    ("spaced", Layout::Spaced),
+    ("compact", Layout::Compact),
+    ("pretty", Layout::Pretty),
+    ("flexible", Layout::Flexible),
+    ("inside", Layout::Inside),
+];
+const ORDERS: [(&str, Order); 2] = [("declared", Order::Declared), ("any", Order::Any)];
+const FORMATS: [(&str, Formats); 2] = [("assert", Formats::Assert), ("annotate", Formats::Annotate)];
+const UNDECLARED: [(&str, Undeclared); 2] = [("omit", Undeclared::Omit), ("allow", Undeclared::Allow)];
+
+/// Returns the value of an option by its name.
+fn one_of<T: Copy>(option: &str, given: &Bound<'_, PyAny>, known: &[(&str, T)]) -> PyResult<T> {
+    let given: String = given.extract()?;
+    let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = known.iter().find(|(name, _)| *name == given);
+    found.map(|(_, value)| *value).ok_or_else(|| PyValueError::new_err(unknown(option, &given, &names())))
+}
+
+fn read_limits(given: Option<BTreeMap<String, usize>>) -> PyResult<Limits> {
     let mut limits = Limits::default();
     for (name, value) in given.unwrap_or_default() {
         let limit = match name.as_str() {
@@ -211,7 +249,7 @@ fn read_limits(given: GivenLimits) -> PyResult<Limits> {
             "cache_bytes" => &mut limits.cache_bytes,
             _ => {
                 let known = "source_bytes, nesting, states, work, bytes, shortest_bytes, cache_bytes";
-                return Err(unknown("limit", &name, known));
+                return Err(PyValueError::new_err(unknown("limit", &name, known)));
             }
         };
         *limit = value;
@@ -219,38 +257,6 @@ fn read_limits(given: GivenLimits) -> PyResult<Limits> {
     Ok(limits)
 }
 
-fn options([profile, layout, order, formats, undeclared]: [&str; 5]) -> PyResult<SchemaOptions> {
-    Ok(SchemaOptions {
-        profile: match profile {
-            "generate" => Profile::Generate,
-            "accept" => Profile::Accept,
-            _ => return Err(unknown("profile", profile, "generate, accept")),
-        },
-        layout: match layout {
-            "spaced" => Layout::Spaced,
-            "compact" => Layout::Compact,
-            "pretty" => Layout::Pretty,
-            "flexible" => Layout::Flexible,
-            _ => return Err(unknown("layout", layout, "spaced, compact, pretty, flexible")),
-        },
-        order: match order {
-            "declared" => Order::Declared,
-            "any" => Order::Any,
-            _ => return Err(unknown("order", order, "declared, any")),
-        },
-        formats: match formats {
-            "assert" => Formats::Assert,
-            "annotate" => Formats::Annotate,
-            _ => return Err(unknown("formats", formats, "assert, annotate")),
-        },
-        undeclared: match undeclared {
-            "omit" => Undeclared::Omit,
-            "allow" => Undeclared::Allow,
-            _ => return Err(unknown("undeclared", undeclared, "omit, allow")),
-        },
-    })
-}
-
-fn unknown(what: &str, given: &str, known: &str) -> PyErr {
-    PyValueError::new_err(format!("unknown {what} `{given}`; expected one of {known}"))
+fn unknown(what: &str, given: &str, known: &str) -> String {
+    format!("unknown {what} `{given}`; expected one of {known}")
 }

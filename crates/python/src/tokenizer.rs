@@ -29,7 +29,7 @@ pub(crate) enum Json<'py> {
 impl PyTokenizer {
     /// Reads the text of a `tokenizer.json`.
     ///
-    /// ends: tokens that end a sequence, beside those that are known by their names.
+    /// ends: more tokens that end a sequence. Common ones are known by their names.
     /// size: number of logits of the model, if it is larger than the vocabulary.
     #[staticmethod]
     #[pyo3(signature = (json, ends = Vec::new(), size = None))]

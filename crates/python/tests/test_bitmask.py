@@ -28,6 +28,15 @@ def test_a_mask_has_a_bit_for_each_token(bytes_vocabulary: Vocabulary) -> None:
     assert allowed_in(bitmask[0]) == [END]
 
 
+def test_reports_whether_a_token_is_forbidden() -> None:
+    vocabulary = Vocabulary([bytes([byte]) for byte in range(34)], [])
+    every = "[" + "".join(f"\\x{byte:02x}" for byte in range(34)) + "]"
+    bitmask = formwork.allocate_bitmask(1, 100)
+    assert not formwork.fill_bitmask(Constraint(Grammar.regex(every), vocabulary).matcher(), bitmask)
+    all_but_one = every.replace("\\x21", "")
+    assert formwork.fill_bitmask(Constraint(Grammar.regex(all_but_one), vocabulary).matcher(), bitmask)
+
+
 def test_words_behind_the_vocabulary_are_zero(bytes_vocabulary: Vocabulary) -> None:
     bitmask = formwork.allocate_bitmask(1, 1000)
     formwork.fill_bitmask(Constraint(Grammar.regex("a"), bytes_vocabulary).matcher(), bitmask)

@@ -51,6 +51,8 @@ def test_an_error_names_the_place_in_a_source() -> None:
 def test_refuses_unknown_options_by_name() -> None:
     with pytest.raises(ValueError, match="unknown layout `wide`; expected one of spaced"):
         Grammar.json_schema({}, layout="wide")
+    with pytest.raises(TypeError, match="unknown option `white`; expected one of profile"):
+        Grammar.json_schema({}, white=True)
     with pytest.raises(ValueError, match="unknown limit `speed`"):
         Grammar.regex("a", limits={"speed": 1})
     with pytest.raises(GrammarError) as raised:
@@ -58,6 +60,12 @@ def test_refuses_unknown_options_by_name() -> None:
     assert raised.value.over_limit
     with pytest.raises(GrammarError, match="not JSON"):
         Grammar.json_schema("{")
+
+
+def test_options_reach_the_schemas_inside_other_grammars() -> None:
+    source = 'root ::= "<" %json {"type": "array"} ">"'
+    assert Grammar.gbnf(source, layout="compact").accepts(b"<[1,2]>")
+    assert not Grammar.gbnf(source).accepts(b"<[1,2]>")
 
 
 def test_reads_remote_documents() -> None:

@@ -59,9 +59,29 @@ class Grammar:
         limits: dict[str, int] | None = None,
     ) -> Grammar: ...
     @staticmethod
-    def gbnf(source: str, *, limits: dict[str, int] | None = None) -> Grammar: ...
+    def gbnf(
+        source: str,
+        *,
+        profile: str = "generate",
+        layout: str = "spaced",
+        order: str = "declared",
+        formats: str = "assert",
+        undeclared: str = "omit",
+        remotes: dict[str, str] | None = None,
+        limits: dict[str, int] | None = None,
+    ) -> Grammar: ...
     @staticmethod
-    def lark(source: str, *, limits: dict[str, int] | None = None) -> Grammar: ...
+    def lark(
+        source: str,
+        *,
+        profile: str = "generate",
+        layout: str = "spaced",
+        order: str = "declared",
+        formats: str = "assert",
+        undeclared: str = "omit",
+        remotes: dict[str, str] | None = None,
+        limits: dict[str, int] | None = None,
+    ) -> Grammar: ...
     @staticmethod
     def regex(pattern: str, *, limits: dict[str, int] | None = None) -> Grammar: ...
     @staticmethod

@@ -40,6 +40,9 @@ class Model:
         for name, value in options.items():
             arguments += _arguments(f"--{name.replace('_', '-')}", value)
         self._app = _native.App(arguments)
+        models = _checked(*self._app.request("GET", "/v1/models"))
+        self.name: str = models["data"][0]["id"]
+        """The name of the model in requests."""
 
     def close(self) -> None:
         """Ends running requests, and frees the model."""
@@ -127,12 +130,6 @@ class Model:
         sent = None if body is None else json.dumps(body).encode()
         status, received = self._app.request(method, path, sent)
         return _checked(status, received)
-
-    @property
-    def name(self) -> str:
-        """The name of the model in requests."""
-        status, received = self._app.request("GET", "/v1/models")
-        return str(_checked(status, received)["data"][0]["id"])
 
     def _chunks(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         sent = json.dumps({"model": self.name, **body}).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,8 +51,10 @@ def run_directives(
 def parse_directives(text: str, registry: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     """Reads the directives in an answer from elsewhere. `fields` are those of `POST /v1/directives/parse`."""
     body = json.dumps({"text": text, "registry": registry, **fields}).encode()
-    app = _native.App.without_model()
-    try:
-        return _checked(*app.request("POST", "/v1/directives/parse", body))
-    finally:
-        app.close()
+    return _checked(*_server().request("POST", "/v1/directives/parse", body))
+
+
+@functools.cache
+def _server() -> _native.App:
+    """Returns a server without a model, which all calls share."""
+    return _native.App.without_model()
