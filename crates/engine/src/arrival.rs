@@ -44,6 +44,6 @@ impl Arrival {
 
     /// Frees the seat and then sends the error.
     pub(crate) fn fail(self, error: GenerationError) {
-        Outbox::new(self.outputs, None, self.seat).end(Output::Failed(error));
+        Outbox::new(self.outputs, &self.request, self.seat).end(Output::Failed(error));
     }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use formwork_vocab::TokenId;
 
-use crate::GenerationError;
+use crate::{GenerationError, TokenMask};
 
 /// Output of a generation. Outputs arrive in order.
 #[derive(Debug)]
@@ -19,6 +19,10 @@ pub enum Output {
     /// [`Request::logprobs`](crate::Request::logprobs) is set: once per token, in order, and before
     /// the text that the token completes.
     Token(TokenLogprob),
+    /// Effect of the constraint on a token of the output. Only sent if
+    /// [`Request::mask_view`](crate::Request::mask_view) is set. Comes once per token, in order, and before the
+    /// text that the token completes.
+    Masked(TokenMask),
     /// A token of the prompt with its log-probability. Only sent if
     /// [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) is set: once for each token except
     /// the first, in order, and before all other outputs.

@@ -370,7 +370,11 @@ impl Generation {
                 Some(Output::Finished(finish)) => return Ok((text, finish)),
                 Some(Output::Failed(error)) => return Err(error),
                 Some(
-                    Output::Control(_) | Output::Generated(_) | Output::Token(_) | Output::PromptToken(_),
+                    Output::Control(_)
+                    | Output::Generated(_)
+                    | Output::Token(_)
+                    | Output::Masked(_)
+                    | Output::PromptToken(_),
                 ) => {}
                 None => return Err(GenerationKind::Stopped.into()),
             }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use formwork_vocab::TokenId;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::{Output, TokenLogprob};
+use crate::mask_view::{Chosen, TokenOrigin};
+use crate::softmax::Softmax;
+use crate::{Output, Request, TokenLogprob};
 
 /// A seat among the accepted requests that have not ended. Dropping the seat frees it.
 #[derive(Debug)]
@@ -45,19 +47,22 @@ impl Drop for Seat {
 struct HeldToken {
     token: TokenId,
     is_prompt: bool,
+    chosen: Chosen,
     /// Outputs that must follow the token.
     after: Vec<Output>,
 }
 
 /// Sends outputs in order.
 ///
-/// If log-probabilities are requested, a token that was not sampled is held until its logits are
+/// If figures by logits are requested, a token that was not sampled is held until its logits are
 /// known. Outputs after a held token wait, too.
 pub(crate) struct Outbox {
     outputs: UnboundedSender<Output>,
     /// Number of likeliest alternatives to report with each token; `None` reports no
     /// log-probabilities.
     top: Option<usize>,
+    /// Number of likeliest tokens to report with what the mask did to each token; `None` does not report it.
+    mask_view: Option<usize>,
     /// True if each token of the output is reported.
     reports_tokens: bool,
     /// Tokens that wait for their logits, oldest first.
@@ -67,13 +72,16 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) const fn new(outputs: UnboundedSender<Output>, top: Option<usize>, seat: Seat) -> Self {
-        Self { outputs, top, reports_tokens: false, held: VecDeque::new(), cumulative: 0.0, seat }
-    }
-
-    /// Reports each token of the output if `reports_tokens` is true.
-    pub(crate) fn reporting_tokens(self, reports_tokens: bool) -> Self {
-        Self { reports_tokens, ..self }
+    pub(crate) const fn new(outputs: UnboundedSender<Output>, request: &Request, seat: Seat) -> Self {
+        Self {
+            outputs,
+            top: request.logprobs,
+            mask_view: request.mask_view,
+            reports_tokens: request.reports_tokens,
+            held: VecDeque::new(),
+            cumulative: 0.0,
+            seat,
+        }
     }
 
     /// Returns true if the receiver is gone.
@@ -81,9 +89,9 @@ impl Outbox {
         self.outputs.is_closed()
     }
 
-    /// Returns true if log-probabilities are reported.
-    pub(crate) const fn tells_logprobs(&self) -> bool {
-        self.top.is_some()
+    /// Returns true if each token is reported with figures by all logits.
+    pub(crate) const fn needs_logits(&self) -> bool {
+        self.top.is_some() || self.mask_view.is_some()
     }
 
     /// Returns the number of tokens that wait for their logits.
@@ -97,14 +105,14 @@ impl Outbox {
     }
 
     /// Reports a token with the logits that it was chosen from. Without logits, holds the token.
-    pub(crate) fn token(&mut self, token: TokenId, logits: Option<&[f32]>) {
+    pub(crate) fn token(&mut self, token: TokenId, chosen: Chosen, logits: Option<&[f32]>) {
         if self.reports_tokens {
             self.send(Output::Generated(token));
         }
-        match (self.top, logits) {
-            (None, _) => {}
-            (Some(top), Some(logits)) => self.tell(token, logits, top),
-            (Some(_), None) => self.hold(token, false),
+        match logits {
+            _ if !self.needs_logits() => {}
+            Some(logits) => self.tell(token, &chosen, logits),
+            None => self.held.push_back(HeldToken { token, is_prompt: false, chosen, after: Vec::new() }),
         }
     }
 
@@ -118,22 +126,21 @@ impl Outbox {
     /// Holds the tokens of a prompt except the first, before any output.
     pub(crate) fn prompt(&mut self, prompt: &[TokenId]) {
         if self.top.is_some() {
-            prompt.iter().skip(1).for_each(|&token| self.hold(token, true));
+            let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
+            let held =
+                |&token| HeldToken { token, is_prompt: true, chosen: chosen.clone(), after: Vec::new() };
+            self.held.extend(prompt.iter().skip(1).map(held));
         }
-    }
-
-    fn hold(&mut self, token: TokenId, is_prompt: bool) {
-        self.held.push_back(HeldToken { token, is_prompt, after: Vec::new() });
     }
 
     /// Reports the first held token with its logits. Shape: `[vocabulary]`.
     pub(crate) fn take_logits(&mut self, logits: &[f32]) {
-        let Some(HeldToken { token, is_prompt, after }) = self.held.pop_front() else { return };
-        let top = self.top.unwrap_or_default();
+        let Some(HeldToken { token, is_prompt, chosen, after }) = self.held.pop_front() else { return };
         if is_prompt {
+            let top = self.top.unwrap_or_default();
             let _ = self.outputs.send(Output::PromptToken(logprob(token, logits, top)));
         } else {
-            self.tell(token, logits, top);
+            self.tell(token, &chosen, logits);
         }
         for output in after {
             let _ = self.outputs.send(output);
@@ -154,33 +161,28 @@ impl Outbox {
         let _ = self.outputs.send(last);
     }
 
-    fn tell(&mut self, token: TokenId, logits: &[f32], top: usize) {
-        let logprob = logprob(token, logits, top);
-        self.cumulative += f64::from(logprob.logprob);
-        let _ = self.outputs.send(Output::Token(logprob));
+    fn tell(&mut self, token: TokenId, chosen: &Chosen, logits: &[f32]) {
+        if let Some(top) = self.top {
+            let logprob = logprob(token, logits, top);
+            self.cumulative += f64::from(logprob.logprob);
+            let _ = self.outputs.send(Output::Token(logprob));
+        }
+        if let Some(top) = self.mask_view {
+            let _ = self.outputs.send(Output::Masked(chosen.view(token, logits, top)));
+        }
     }
 }
 
 /// Returns the log-probability of a token, and the `top` likeliest tokens, by logits of the shape
 /// `[vocabulary]`. Ties are in order of id, as in greedy sampling.
 fn logprob(token: TokenId, logits: &[f32], top: usize) -> TokenLogprob {
-    let finite = || logits.iter().copied().enumerate().filter(|(_, logit)| logit.is_finite());
-    let largest = finite().map(|(_, logit)| logit).fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = finite().map(|(_, logit)| f64::from(logit - largest).exp()).sum();
-    let normalizer = f64::from(largest) + sum.ln();
-    let of = |logit: f32| (f64::from(logit) - normalizer) as f32;
-    let mut likeliest: Vec<(usize, f32)> = if top == 0 { Vec::new() } else { finite().collect() };
-    let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if top < likeliest.len() {
-        likeliest.select_nth_unstable_by(top, order);
-        likeliest.truncate(top);
-    }
-    likeliest.sort_unstable_by(order);
+    let softmax = Softmax::new(logits);
+    let of = |logit: f32| softmax.logprob(logit) as f32;
     let logit = logits.get(token.index()).copied().filter(|logit| logit.is_finite());
     TokenLogprob {
         token,
         logprob: logit.map_or(f32::NEG_INFINITY, of),
-        top: likeliest.into_iter().map(|(id, logit)| (TokenId(id as u32), of(logit))).collect(),
+        top: softmax.likeliest(top).into_iter().map(|(token, logit)| (token, of(logit))).collect(),
     }
 }
 
@@ -213,10 +215,12 @@ mod tests {
     fn holds_output_back_until_logits_arrive() {
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
         let seat = Seat::take(&Arc::default(), 1).expect("free");
-        let mut outbox = Outbox::new(sender, Some(0), seat);
-        outbox.token(TokenId(0), Some(&[0.0, 0.0]));
+        let request = Request { logprobs: Some(0), ..Request::new(Vec::new()) };
+        let mut outbox = Outbox::new(sender, &request, seat);
+        let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
+        outbox.token(TokenId(0), chosen.clone(), Some(&[0.0, 0.0]));
         outbox.send(Output::Text("a".to_owned()));
-        outbox.token(TokenId(1), None);
+        outbox.token(TokenId(1), chosen, None);
         outbox.send(Output::Text("b".to_owned()));
         assert_eq!(outbox.held(), 1);
         let mut told = || std::iter::from_fn(|| receiver.try_recv().ok()).count();

@@ -40,6 +40,9 @@ pub struct Request {
     /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
     /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
+    /// Number of likeliest tokens to report in the [`TokenMask`](crate::TokenMask) of each token. `None` reports
+    /// no token masks. The setting does not change the output.
+    pub mask_view: Option<usize>,
     /// True to report the log-probabilities of the prompt's tokens too, except the first. The token that
     /// ends the output is reported as well. Requires `logprobs`. Only such a request may have a budget of
     /// 0 tokens.
@@ -96,6 +99,7 @@ impl Request {
             stop_tokens: Vec::new(),
             reports_tokens: false,
             logprobs: None,
+            mask_view: None,
             prompt_logprobs: false,
             begun: String::new(),
             on_budget: OnBudget::Close,

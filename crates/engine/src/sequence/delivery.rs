@@ -1,10 +1,11 @@
 //! Text, stop strings and the end of one output, on their way to the receiver.
 //!
 //! Outputs leave in order. Text is held back while it may be the start of a stop string, and the end
-//! waits until the log-probabilities of all tokens are reported.
+//! waits until the figures of all tokens are reported.
 
 use formwork_vocab::TokenId;
 
+use crate::mask_view::Chosen;
 use crate::outbox::Outbox;
 use crate::text::{Place, TextStream};
 use crate::{FinishReason, Output};
@@ -30,9 +31,9 @@ impl Delivery {
         self.outbox.is_closed()
     }
 
-    /// Returns true if log-probabilities are reported.
-    pub(super) const fn reports_logprobs(&self) -> bool {
-        self.outbox.tells_logprobs()
+    /// Returns true if each token is reported with figures by all logits.
+    pub(super) const fn needs_logits(&self) -> bool {
+        self.outbox.needs_logits()
     }
 
     /// Returns the number of tokens that wait for their logits.
@@ -50,10 +51,10 @@ impl Delivery {
         self.outbox.prompt(prompt);
     }
 
-    /// Reports the log-probability of a token by the logits that it was chosen from. Without logits,
-    /// the token waits for [`Delivery::take_logits`].
-    pub(super) fn token(&mut self, token: TokenId, logits: Option<&[f32]>) {
-        self.outbox.token(token, logits);
+    /// Reports a token, with figures by the logits that it was chosen from. Without logits, it waits for
+    /// [`Delivery::take_logits`].
+    pub(super) fn token(&mut self, token: TokenId, chosen: Chosen, logits: Option<&[f32]>) {
+        self.outbox.token(token, chosen, logits);
     }
 
     /// Reports the token that ends the output, which is not part of it. Shape of `logits`:
@@ -130,13 +131,16 @@ mod tests {
     use tokio::sync::mpsc::UnboundedReceiver;
 
     use super::*;
+    use crate::Request;
+    use crate::mask_view::TokenOrigin;
     use crate::outbox::Seat;
 
     /// Creates a delivery with the stop string `END`, with or without log-probabilities.
-    fn delivery(top: Option<usize>) -> (Delivery, UnboundedReceiver<Output>) {
+    fn delivery(logprobs: Option<usize>) -> (Delivery, UnboundedReceiver<Output>) {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let seat = Seat::take(&Arc::default(), 1).expect("free");
-        (Delivery::new(vec!["END".to_owned()], Outbox::new(sender, top, seat)), receiver)
+        let request = Request { logprobs, ..Request::new(Vec::new()) };
+        (Delivery::new(vec!["END".to_owned()], Outbox::new(sender, &request, seat)), receiver)
     }
 
     /// Returns the outputs sent since the last call, in a short form.
@@ -144,7 +148,9 @@ mod tests {
         let short = |output| match output {
             Output::Text(text) => text,
             Output::Control(token) => format!("<{}>", token.0),
-            Output::Generated(_) | Output::Token(_) | Output::PromptToken(_) => "token".to_owned(),
+            Output::Generated(_) | Output::Token(_) | Output::PromptToken(_) | Output::Masked(_) => {
+                "token".to_owned()
+            }
             Output::Finished(_) | Output::Failed(_) => "end".to_owned(),
         };
         std::iter::from_fn(|| receiver.try_recv().ok()).map(short).collect()
@@ -177,7 +183,8 @@ mod tests {
     #[test]
     fn the_end_waits_for_logits() {
         let (mut delivery, mut receiver) = delivery(Some(0));
-        delivery.token(TokenId(0), None);
+        let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
+        delivery.token(TokenId(0), chosen, None);
         delivery.show(0, b"one", |_| true);
         delivery.finish(FinishReason::Stop);
         assert!(delivery.is_complete() && delivery.ended().is_none());

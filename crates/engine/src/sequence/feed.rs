@@ -53,8 +53,8 @@ impl Sequence {
         } else {
             (self.readable().min(self.read.saturating_add(limit)), Role::Generated)
         };
-        // Log-probabilities need the whole row.
-        let restricts = !self.delivery.reports_logprobs();
+        // Figures by all logits need the whole row.
+        let restricts = !self.delivery.needs_logits();
         let mut rows = vec![self.mask.as_deref().filter(|_| restricts); to.saturating_sub(first)];
         let mut tokens = Cow::Borrowed(&self.tokens[self.read..to]);
         if to == self.tokens.len() && !self.speculation.is_empty() {
@@ -88,7 +88,7 @@ impl Sequence {
             && !self.budget.is_closed()
             && self.request.sampling.is_greedy()
             && !self.wants_whole
-            && !self.delivery.reports_logprobs()
+            && !self.delivery.needs_logits()
     }
 
     /// Drafts at most `most` tokens for the model to check in its next pass, which `sequences`

@@ -20,6 +20,7 @@ pub(crate) use self::feed::{Ahead, Feed};
 use self::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::error::GenerationKind;
+use crate::mask_view::{Chosen, TokenOrigin};
 use crate::outbox::Outbox;
 use crate::processors::LogitsProcessors;
 use crate::reasoning::Thinking;
@@ -69,10 +70,7 @@ impl Sequence {
     /// Creates a sequence; `order` must be larger than the order of every earlier sequence.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
         let Arrival { request, adapter, processors, budget, outputs, seat, arrived } = arrival;
-        let mut delivery = Delivery::new(
-            request.stop.clone(),
-            Outbox::new(outputs, request.logprobs, seat).reporting_tokens(request.reports_tokens),
-        );
+        let mut delivery = Delivery::new(request.stop.clone(), Outbox::new(outputs, &request, seat));
         if request.prompt_logprobs {
             delivery.prompt(&request.prompt);
         }
@@ -229,20 +227,20 @@ impl Sequence {
             }
             let before = self.account.completion_tokens();
             if let Some(end) = self.reasoning_end(matcher.as_deref()) {
-                if self.take(&end, matcher.as_deref_mut()) {
+                if self.take(&end, TokenOrigin::ReasoningBudget, matcher.as_deref_mut()) {
                     return Some(FinishReason::Stop);
                 }
             } else if let Some(matcher) = matcher.as_deref_mut() {
                 let mask = matcher.mask();
-                let forced = match mask.single() {
+                let (forced, origin) = match mask.single() {
                     Some(only) if self.tokenizer.vocabulary().is_end(only) => {
                         return Some(FinishReason::Stop);
                     }
-                    _ if !self.request.forced_tokens => Vec::new(),
-                    Some(only) => vec![only],
-                    None => matcher.forced_tokens(&self.tokenizer),
+                    _ if !self.request.forced_tokens => (Vec::new(), TokenOrigin::OnlyToken),
+                    Some(only) => (vec![only], TokenOrigin::OnlyToken),
+                    None => (matcher.forced_tokens(&self.tokenizer), TokenOrigin::OnlyText),
                 };
-                let stopped = self.take(&forced, Some(matcher));
+                let stopped = self.take(&forced, origin, Some(matcher));
                 self.account.count_forced_since(before);
                 if stopped {
                     return Some(FinishReason::Stop);
@@ -273,14 +271,16 @@ impl Sequence {
     /// Appends tokens that were not sampled, up to the first that is not allowed.
     ///
     /// Returns true if a stop string occurred.
-    fn take(&mut self, tokens: &[TokenId], mut matcher: Option<&mut Matcher>) -> bool {
+    fn take(&mut self, tokens: &[TokenId], origin: TokenOrigin, mut matcher: Option<&mut Matcher>) -> bool {
         for &token in tokens.iter().take(self.budget.remaining()) {
+            let is_viewed = self.request.mask_view.is_some();
+            let mask = matcher.as_deref_mut().filter(|_| is_viewed).map(Matcher::mask);
             if let Some(matcher) = matcher.as_deref_mut()
                 && (!self.budget.allows(matcher, token, 0) || matcher.commit(token).is_err())
             {
                 break;
             }
-            if self.emit(token, None, matcher.as_deref_mut()) {
+            if self.emit(token, Chosen { origin, mask }, None, matcher.as_deref_mut()) {
                 return true;
             }
         }
@@ -290,9 +290,9 @@ impl Sequence {
     /// Chooses the next token from logits and appends it; see [`Sequence::take_rows`]. Shape:
     /// `[vocabulary]`.
     fn sample(&mut self, logits: &[f32], is_partial: bool) -> Result<Progress, GenerationError> {
-        let token = self.choose(logits, is_partial)?;
-        self.wants_whole = token.is_none();
-        let Some(token) = token else { return Ok(Progress::Running) };
+        let chosen = self.choose(logits, is_partial)?;
+        self.wants_whole = chosen.is_none();
+        let Some((token, chosen)) = chosen else { return Ok(Progress::Running) };
         let mut matcher = self.processors.matcher.take();
         let is_stop =
             self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
@@ -305,7 +305,7 @@ impl Sequence {
         if let Some(matcher) = &mut matcher {
             matcher.commit(token).map_err(GenerationKind::from)?;
         }
-        let stopped = self.emit(token, Some(logits), matcher.as_mut());
+        let stopped = self.emit(token, chosen, Some(logits), matcher.as_mut());
         self.processors.matcher = matcher;
         Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
@@ -313,7 +313,11 @@ impl Sequence {
     /// Samples a token within the mask and the budget.
     ///
     /// Returns `None` if a partial row does not contain the logits that are needed.
-    fn choose(&mut self, logits: &[f32], is_partial: bool) -> Result<Option<TokenId>, GenerationError> {
+    fn choose(
+        &mut self,
+        logits: &[f32],
+        is_partial: bool,
+    ) -> Result<Option<(TokenId, Chosen)>, GenerationError> {
         let logits = self.processors.adjust(logits, self.mask.as_deref());
         let sampling = self.request.sampling;
         let position = self.account.completion_tokens();
@@ -322,31 +326,41 @@ impl Sequence {
             sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
         };
         let Some(matcher) = &mut self.processors.matcher else {
-            return Ok(Some(choose(None, sampling.seed)?));
+            let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
+            return Ok(Some((choose(None, sampling.seed)?, chosen)));
         };
         let token = choose(self.mask.as_deref(), sampling.seed)?;
+        let chosen = Chosen { origin: TokenOrigin::Sampled, mask: self.mask.clone() };
         if !self.budget.must_close() {
-            return Ok(Some(token));
+            return Ok(Some((token, chosen)));
         }
         let started = Instant::now();
-        let token = if self.budget.allows(matcher, token, 0) {
-            Some(token)
+        let choice = if self.budget.allows(matcher, token, 0) {
+            Some((token, chosen))
         } else if is_partial {
             None
         } else {
             // Uses a separate random draw: the first one is conditioned on its token being
             // rejected.
-            Some(choose(Some(&self.budget.close(matcher)), sampling.seed ^ REDRAWN)?)
+            let closing = self.budget.close(matcher);
+            let token = choose(Some(&closing), sampling.seed ^ REDRAWN)?;
+            Some((token, Chosen { origin: TokenOrigin::TokenBudget, mask: Some(Arc::new(closing)) }))
         };
         self.account.add_grammar_since(started);
-        Ok(token)
+        Ok(choice)
     }
 
     /// Appends a token to the output and sends its text. The matcher has already committed the
     /// token.
     ///
     /// `logits` is `None` for a token that was not sampled. Returns true if a stop string occurred.
-    fn emit(&mut self, token: TokenId, logits: Option<&[f32]>, matcher: Option<&mut Matcher>) -> bool {
+    fn emit(
+        &mut self,
+        token: TokenId,
+        chosen: Chosen,
+        logits: Option<&[f32]>,
+        matcher: Option<&mut Matcher>,
+    ) -> bool {
         let index = self.output().len();
         self.tokens.push(token);
         self.account.count_token();
@@ -356,7 +370,7 @@ impl Sequence {
             thinking.note(&self.tokens[self.request.prompt.len()..], self.tokenizer.vocabulary());
             self.account.set_reasoning(thinking.tokens());
         }
-        self.delivery.token(token, logits);
+        self.delivery.token(token, chosen, logits);
         if self.tokenizer.vocabulary().kind(token).is_text() {
             self.show(index, token, matcher)
         } else {

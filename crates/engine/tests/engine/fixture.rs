@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use formwork_engine::{
-    Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob,
+    Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob, TokenMask,
 };
 use formwork_grammar::{Constraint, Grammar, Limits};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, ScriptedModel, SequenceId};
@@ -206,6 +206,7 @@ pub(crate) struct Told {
     pub(crate) controls: Vec<TokenId>,
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) logprobs: Vec<TokenLogprob>,
+    pub(crate) masks: Vec<TokenMask>,
     pub(crate) prompt_logprobs: Vec<TokenLogprob>,
     pub(crate) finish: Option<Finish>,
 }
@@ -224,6 +225,7 @@ pub(crate) fn told(mut generation: Generation) -> Told {
             Output::Control(token) => told.controls.push(token),
             Output::Generated(token) => told.tokens.push(token),
             Output::Token(logprob) => told.logprobs.push(logprob),
+            Output::Masked(mask) => told.masks.push(mask),
             Output::PromptToken(logprob) => told.prompt_logprobs.push(logprob),
             Output::Finished(finish) => told.finish = Some(finish),
             Output::Failed(error) => panic!("{error}"),

@@ -7,7 +7,7 @@ use crate::fixture::{CONTROL, Pass, Shared, babble, babbler, constraint, request
 use crate::fixture::{VOCABULARY, tokenizer};
 
 /// Creates requests with different grammars and options; the grammars force many tokens.
-fn requests() -> Vec<Request> {
+pub(crate) fn requests() -> Vec<Request> {
     let grammars = [
         "root ::= \"{\\\"answer\\\": \" (\"true\" | \"false\") \"}\"",
         "root ::= \"abc\"",

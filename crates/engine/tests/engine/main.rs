@@ -9,5 +9,6 @@ mod fixture;
 mod generation;
 mod isolation;
 mod logprobs;
+mod masks;
 mod pieces;
 mod sharing;

@@ -1,0 +1,109 @@
+//! What a constraint did to each token of an output.
+
+use std::sync::Arc;
+
+use formwork_vocab::{TokenId, TokenSet};
+
+use crate::softmax::Softmax;
+
+/// Effect of the constraint on one token of an output.
+///
+/// Probabilities are those by the model's own logits, without mask, temperature, penalties and bias.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TokenMask {
+    /// The token.
+    pub token: TokenId,
+    /// How the token was chosen.
+    pub origin: TokenOrigin,
+    /// Number of tokens that the mask allowed. `None` without a constraint, when all are allowed.
+    pub allowed: Option<usize>,
+    /// Probability of the token.
+    pub probability: f64,
+    /// Sum of the probabilities of all tokens that the mask forbade.
+    pub removed: f64,
+    /// The likeliest tokens before the mask, likeliest first.
+    pub top: Vec<MaskedToken>,
+}
+
+/// A token that was likely before the mask.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MaskedToken {
+    /// The token.
+    pub token: TokenId,
+    /// Probability of the token.
+    pub probability: f64,
+    /// True if the mask allowed the token.
+    pub is_allowed: bool,
+}
+
+/// How a token of an output was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TokenOrigin {
+    /// Sampled from the tokens that the mask allowed.
+    Sampled,
+    /// Appended as the only token that the mask allowed.
+    OnlyToken,
+    /// Appended because the constraint allowed a single text, although other tokens begin this text too.
+    OnlyText,
+    /// Appended because the reasoning had used up its budget.
+    ReasoningBudget,
+    /// Sampled from the tokens that complete the output within its token budget.
+    TokenBudget,
+}
+
+/// How a token was chosen, and from which tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) origin: TokenOrigin,
+    /// The allowed tokens. `None` means all.
+    pub(crate) mask: Option<Arc<TokenSet>>,
+}
+
+impl Chosen {
+    /// Returns what the mask did to the token, by logits of the shape `[vocabulary]`, with the `top` likeliest
+    /// tokens.
+    pub(crate) fn view(&self, token: TokenId, logits: &[f32], top: usize) -> TokenMask {
+        let mask = self.mask.as_deref();
+        let softmax = Softmax::new(logits);
+        let is_allowed = |token: TokenId| mask.is_none_or(|mask| mask.contains(token));
+        let forbidden = || (0..).map(TokenId).zip(logits).filter(|(token, _)| !is_allowed(*token));
+        let removed = mask.map_or(0.0, |_| softmax.sum(forbidden().map(|(_, logit)| *logit)));
+        let masked = |(token, logit)| MaskedToken {
+            token,
+            probability: softmax.logprob(logit).exp(),
+            is_allowed: is_allowed(token),
+        };
+        TokenMask {
+            token,
+            origin: self.origin,
+            allowed: mask.map(TokenSet::count),
+            probability: softmax.sum(logits.get(token.index()).copied()),
+            removed,
+            top: softmax.likeliest(top).into_iter().map(masked).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_the_softmax() {
+        let logits = [1.0f32.ln(), 4.0f32.ln(), 3.0f32.ln(), 2.0f32.ln(), f32::NEG_INFINITY];
+        let mut mask = TokenSet::empty(5);
+        for id in [0, 3, 4] {
+            mask.insert(TokenId(id));
+        }
+        let chosen = Chosen { origin: TokenOrigin::Sampled, mask: Some(Arc::new(mask)) };
+        let view = chosen.view(TokenId(3), &logits, 3);
+        assert_eq!((view.allowed, view.origin), (Some(3), TokenOrigin::Sampled));
+        assert!((view.probability - 0.2).abs() < 1e-6 && (view.removed - 0.7).abs() < 1e-6);
+        let top: Vec<(u32, bool)> = view.top.iter().map(|seen| (seen.token.0, seen.is_allowed)).collect();
+        assert_eq!(top, [(1, false), (2, false), (3, true)]);
+        assert!((view.top[0].probability - 0.4).abs() < 1e-6);
+        let free = Chosen { origin: TokenOrigin::Sampled, mask: None }.view(TokenId(4), &logits, 0);
+        assert_eq!((free.allowed, free.removed, free.probability), (None, 0.0, 0.0));
+        assert!(free.top.is_empty());
+    }
+}
