@@ -40,12 +40,13 @@ fn main() -> Result<()> {
                 write!(stdout, "{piece}")?;
                 stdout.flush()?;
             }
-            Output::Control(_) | Output::Generated(_) | Output::Token(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => {
                 writeln!(stdout)?;
                 eprintln!("{} tokens in {:.1?}", finish.usage.completion_tokens, finish.timings.decode);
             }
             Output::Failed(error) => return Err(error.into()),
+            // Control tokens, and figures that only some requests ask for.
+            _ => {}
         }
     }
     Ok(())

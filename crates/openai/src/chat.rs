@@ -1,6 +1,6 @@
 //! Responses to chat completions, whole and streamed.
 
-use crate::OutputDecision;
+use crate::{OutputDecision, TokenMask};
 use serde::{Deserialize, Serialize};
 
 /// Response to a chat request that is not streamed.
@@ -36,6 +36,10 @@ pub struct ChatChoice {
     pub message: AssistantMessage,
     /// Log-probabilities of the tokens. `null` unless requested.
     pub logprobs: Option<Logprobs>,
+    /// Effect of the constraint on each token of the output, thoughts and calls included. Absent unless
+    /// requested. An extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask_view: Vec<TokenMask>,
     /// Probabilities of the choices within the content, in the order in which they were made. Absent unless
     /// requested. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -292,6 +296,9 @@ pub struct ChunkChoice {
     pub delta: Delta,
     /// Log-probabilities of the new tokens. `null` unless requested.
     pub logprobs: Option<Logprobs>,
+    /// Effect of the constraint on the new tokens. Absent unless requested. An extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask_view: Vec<TokenMask>,
     /// Probabilities of the choices that this chunk of the content completes. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<OutputDecision>,

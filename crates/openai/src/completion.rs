@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::chat::{ChunkUsage, FinishReason};
 use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, TokenLimit, take_without_effect};
-use crate::{Format, IgnoredFields, RequestError, request};
+use crate::{Format, IgnoredFields, RequestError, TokenMask, mask_view, request};
 
 /// Maximum number of prompts in a request. Also the maximum value of `best_of`.
 const MAX_PROMPTS: usize = 128;
@@ -36,6 +36,9 @@ pub struct CompletionRequest {
     /// Number of likely tokens to report for each position, besides the generated token. If `None`,
     /// no log-probabilities are reported.
     pub logprobs: Option<usize>,
+    /// Number of likely tokens to report with what the constraint did to each token of the output. If `None`,
+    /// this is not reported. An extension.
+    pub mask_view: Option<usize>,
     /// Streaming options. `None` if the response is not streamed.
     pub stream: Option<StreamOptions>,
     /// Format that the outputs must match. `None` if any text is allowed.
@@ -83,6 +86,7 @@ impl CompletionRequest {
             echo: fields.read("echo", Place::bool)?.unwrap_or(false),
             only_echo,
             logprobs: fields.read("logprobs", |at| read_logprobs(&at))?,
+            mask_view: mask_view::read(&mut fields)?,
             stream: request::read_stream(&mut fields)?,
             format: request::read_format(&mut fields)?,
             undeclared: request::read_undeclared(&mut fields)?,
@@ -191,6 +195,10 @@ pub struct CompletionChoice {
     pub text: String,
     /// Log-probabilities of the tokens. `null` unless requested.
     pub logprobs: Option<CompletionLogprobs>,
+    /// Effect of the constraint on each token of the output. Absent unless requested. In a stream, only the new
+    /// tokens. An extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask_view: Vec<TokenMask>,
     /// Reason why the output ended. In a stream, `null` before the end.
     pub finish_reason: Option<FinishReason>,
     /// True if a constrained output was closed early to stay within the token limit. An extension.

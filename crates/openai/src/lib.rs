@@ -32,6 +32,7 @@ mod error;
 mod failure;
 mod grammar;
 mod infill;
+mod mask_view;
 mod models;
 pub mod ollama;
 mod output_decisions;
@@ -68,6 +69,7 @@ pub use grammar::{
     GrammarTask,
 };
 pub use infill::{Infill, InfillFile, InfillRequest, InfillSummary, InfillTimings};
+pub use mask_view::{MaskedToken, TokenMask, TokenOrigin};
 pub use models::{Model, ModelList, ModelMeta};
 pub use output_decisions::{DecisionScope, OptionName, OptionShare, OutputDecision};
 pub use request::{

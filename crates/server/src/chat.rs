@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_openai::{
     AssistantMessage, Called, ChatChoice, ChatCompletion, ChatRequest, Logprobs, MessageCall, OutputDecision,
-    Usage,
+    TokenMask, Usage,
 };
 use futures_util::future::try_join_all;
 
@@ -15,7 +15,8 @@ use crate::body::JsonBody;
 use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
 use crate::ignored::{with_call_format, with_ignored};
-use crate::output_decisions::{Measured, OutputDecisions};
+use crate::mask_view::MaskViews;
+use crate::output_decisions::{Measured, OutputDecisions, is_json};
 use crate::{prepare, stream};
 
 /// `POST /v1/chat/completions`.
@@ -69,10 +70,13 @@ impl Started {
                     |choices| OutputDecisions::new(engine, &prepared.request, choices, begun, is_live);
                 choices.map(start).transpose()
             };
+            let masks = || {
+                let is_json = chat.format.as_ref().is_some_and(|format| is_json(&format.part));
+                chat.mask_view.map(|_| MaskViews::new(is_json, prepared.reading.begun_content()))
+            };
             let choice = |generation| {
-                Ok::<_, ApiError>(
-                    Choice::new(generation, &prepared.reading, &served)?.with_decisions(decisions()?),
-                )
+                let choice = Choice::new(generation, &prepared.reading, &served)?;
+                Ok::<_, ApiError>(choice.with_masks(masks()).with_decisions(decisions()?))
             };
             let choices = generations.into_iter().map(choice).collect::<Result<_, _>>()?;
             Ok(Self {
@@ -119,6 +123,7 @@ pub(crate) struct Whole {
     pub(crate) thought: String,
     pub(crate) content: Option<String>,
     pub(crate) logprobs: Vec<formwork_openai::TokenLogprob>,
+    pub(crate) masks: Vec<TokenMask>,
     pub(crate) measured: Option<Measured>,
     pub(crate) calls: Vec<MessageCall>,
     pub(crate) end: End,
@@ -127,9 +132,11 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) async fn collect(mut choice: Choice) -> Result<Self, ApiError> {
         let (mut thought, mut content, mut logprobs) = (String::new(), None, Vec::new());
+        let mut masks = Vec::new();
         let (mut calls, mut decisions): (Vec<MessageCall>, Vec<OutputDecision>) = (Vec::new(), Vec::new());
         loop {
             match choice.next().await {
+                Some(Said::Masks(more)) => masks.extend(more),
                 Some(Said::Thought(text)) => thought.push_str(&text),
                 Some(Said::Content(text, tokens, decided)) => {
                     decisions.extend(decided);
@@ -151,7 +158,7 @@ impl Whole {
                         decisions.append(last);
                         *last = decisions;
                     }
-                    return Ok(Self { thought, content, logprobs, measured, calls, end });
+                    return Ok(Self { thought, content, logprobs, masks, measured, calls, end });
                 }
                 Some(Said::Failed(error)) => return Err(error),
                 None => return Err(Kind::Panicked.into()),
@@ -179,6 +186,15 @@ impl Whole {
         let (decisions, decisions_error) =
             self.measured.map(|measured| (measured.decisions, measured.error)).unzip();
         let decisions_error = decisions_error.flatten();
-        ChatChoice { index, message, logprobs, decisions, decisions_error, finish_reason, closed_by_budget }
+        ChatChoice {
+            index,
+            message,
+            logprobs,
+            mask_view: self.masks,
+            decisions,
+            decisions_error,
+            finish_reason,
+            closed_by_budget,
+        }
     }
 }

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use formwork_chat::{Delta, Reader};
 use formwork_engine::{Finish, FinishReason, Generation, Output};
-use formwork_openai::{LikelyToken, OutputDecision, TokenLogprob};
+use formwork_openai::{LikelyToken, OutputDecision, TokenLogprob, TokenMask};
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::app::Served;
 use crate::custom_input::InputDecoder;
 use crate::error::{ApiError, Kind};
+use crate::mask_view::MaskViews;
 use crate::output_decisions::{Measured, OutputDecisions};
 use crate::prepare::Reading;
 use crate::random::random;
@@ -35,6 +36,8 @@ pub(crate) struct Choice {
     input: Option<InputDecoder>,
     /// True if content is free text, which may be incomplete when the budget ends it.
     is_free: bool,
+    /// Effect of the constraint on each token, if it is asked for.
+    masks: Option<MaskViews>,
     /// Measures the choices within the content, if they are asked for.
     decisions: Option<OutputDecisions>,
     /// Probabilities of choices that no event has reported. `None` if they are not asked for.
@@ -44,6 +47,8 @@ pub(crate) struct Choice {
 
 /// Event of an output.
 pub(crate) enum Said {
+    /// Effect of the constraint on the tokens of the next event, and of text that no event has.
+    Masks(Vec<TokenMask>),
     /// More text of the thoughts.
     Thought(String),
     /// More content, with the log-probabilities of its tokens and the probabilities of the choices that it
@@ -86,6 +91,11 @@ impl Choice {
         Ok(Self { reader: Some(reader), unsaid, calls_before, custom, is_free, ..raw })
     }
 
+    /// Reports what the constraint does to each token.
+    pub(crate) fn with_masks(self, masks: Option<MaskViews>) -> Self {
+        Self { masks, ..self }
+    }
+
     /// Measures the choices within the content.
     pub(crate) fn with_decisions(self, decisions: Option<OutputDecisions>) -> Self {
         Self { measured: decisions.as_ref().map(|_| Measured::default()), decisions, ..self }
@@ -105,6 +115,7 @@ impl Choice {
             custom: Vec::new(),
             input: None,
             is_free: false,
+            masks: None,
             decisions: None,
             measured: None,
             ended: false,
@@ -128,6 +139,9 @@ impl Choice {
                     if let Some(decisions) = &mut self.decisions {
                         decisions.show(&text);
                     }
+                    if let Some(masks) = &mut self.masks {
+                        masks.show(&text);
+                    }
                     let deltas = match &mut self.reader {
                         Some(reader) => reader.text(&text),
                         None => vec![Delta::Content(text)],
@@ -146,10 +160,16 @@ impl Choice {
                     }
                 }
                 Some(Output::Token(token)) => self.likely.push(token),
+                Some(Output::Masked(mask)) => {
+                    if let Some(masks) = &mut self.masks {
+                        masks.token(mask, self.served.vocabulary());
+                    }
+                }
                 Some(Output::PromptToken(_)) => {}
                 Some(Output::Finished(finish)) => {
                     let deltas = self.reader.as_mut().map(Reader::finish).unwrap_or_default();
                     self.take(deltas);
+                    self.show_masks();
                     self.ended = true;
                     if let Some(decisions) = &mut self.decisions {
                         decisions.end(finish.reason == FinishReason::Length);
@@ -197,6 +217,15 @@ impl Choice {
         }
     }
 
+    /// Queues what the constraint did to the tokens that no event has yet.
+    fn show_masks(&mut self) {
+        let Some(masks) = &mut self.masks else { return };
+        let masks = masks.take(self.served.model.engine.tokenizer());
+        if !masks.is_empty() {
+            self.said.push_back(Said::Masks(masks));
+        }
+    }
+
     fn fail(&mut self, error: ApiError) {
         self.ended = true;
         self.said.push_back(Said::Failed(error));
@@ -214,6 +243,14 @@ impl Choice {
         let likely = std::mem::take(&mut self.likely);
         let tokenizer = self.served.model.engine.tokenizer();
         let mut likely: Vec<_> = likely.iter().map(|token| logprob(token, tokenizer)).collect();
+        if let Some(masks) = &mut self.masks {
+            for delta in &deltas {
+                if let Delta::Content(text) = delta {
+                    masks.content(text);
+                }
+            }
+        }
+        self.show_masks();
         for delta in deltas {
             let said = match delta {
                 Delta::Thought(text) => Said::Thought(text),

@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use formwork_engine::{Finish, Generation, Output, TokenLogprob};
 use formwork_grammar::Constraint;
 use formwork_openai::{
-    ChunkUsage, Completion, CompletionChoice, CompletionPrompt, CompletionRequest, FinishReason, Usage,
+    ChunkUsage, Completion, CompletionChoice, CompletionPrompt, CompletionRequest, FinishReason, TokenMask,
+    Usage,
 };
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer};
@@ -23,6 +24,8 @@ use crate::app::{App, Served, ServerOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::ignored::with_ignored;
+use crate::mask_view::MaskViews;
+use crate::output_decisions::is_json;
 use crate::prepare;
 use crate::tokens::check_tokens;
 use logprobs::FirstToken;
@@ -104,6 +107,7 @@ impl Started {
             engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
             let chooses = request.best_of > request.parameters.n;
             engine.prompt_logprobs = request.only_echo || request.echo && request.logprobs.is_some();
+            engine.mask_view = request.mask_view;
             engine.logprobs = request.logprobs.or_else(|| (chooses || request.only_echo).then_some(0));
             if let (Some(fill), true) = (&served.fill, request.suffix.is_some()) {
                 engine.stop_tokens.extend(&fill.ends);
@@ -113,6 +117,12 @@ impl Started {
             generations.extend(started.map_err(|error| refused(error).about_prompt())?);
         }
         Ok(Self { served, request, echoes, firsts, generations })
+    }
+
+    /// Returns an empty mask view of an output, if it is asked for.
+    fn masks(&self) -> Option<MaskViews> {
+        let is_json = self.request.format.as_ref().is_some_and(|format| is_json(&format.part));
+        self.request.mask_view.map(|_| MaskViews::new(is_json, ""))
     }
 
     /// Returns the echo at the start of choice `index`.
@@ -168,7 +178,9 @@ fn echo(prompt: &CompletionPrompt, tokens: &[TokenId], tokenizer: &Tokenizer) ->
 async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, ApiError> {
     let (n, best_of) = (started.request.parameters.n, started.request.best_of);
     let generations = std::mem::take(&mut started.generations);
-    let mut whole = try_join_all(generations.into_iter().map(Whole::collect)).await?;
+    let tokenizer = started.served.model.engine.tokenizer();
+    let collect = |generation| Whole::collect(generation, started.masks(), tokenizer);
+    let mut whole = try_join_all(generations.into_iter().map(collect)).await?;
     let mut used = Usage::default();
     let mut choices = Vec::new();
     while !whole.is_empty() {
@@ -181,11 +193,11 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
         for output in outputs.into_iter().take(n) {
             answer.log(&output.finish);
             let index = choices.len();
-            let tokenizer = started.served.model.engine.tokenizer();
             let lists = || logprobs::lists(started.first(index), &output.tokens, tokenizer, &mut 0);
             let logprobs = started.request.logprobs.map(|_| lists());
             let text = format!("{}{}", started.echo(index), output.text);
-            choices.push(CompletionChoice { logprobs, text, ..ended(index, &output.finish) });
+            let mask_view = output.masks;
+            choices.push(CompletionChoice { logprobs, mask_view, text, ..ended(index, &output.finish) });
         }
     }
     Ok(completion(answer, choices, Some(ChunkUsage::Total(used))))
@@ -196,18 +208,38 @@ struct Whole {
     text: String,
     /// Log-probabilities of the prompt, if they are reported, and of the output.
     tokens: Vec<TokenLogprob>,
+    /// Effect of the constraint on each token, if it is asked for.
+    masks: Vec<TokenMask>,
     finish: Finish,
 }
 
 impl Whole {
-    async fn collect(mut generation: Generation) -> Result<Self, ApiError> {
+    async fn collect(
+        mut generation: Generation,
+        mut views: Option<MaskViews>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, ApiError> {
         let (mut text, mut tokens) = (String::new(), Vec::new());
         loop {
             match generation.next().await {
-                Some(Output::Text(piece)) => text.push_str(&piece),
+                Some(Output::Text(piece)) => {
+                    if let Some(views) = &mut views {
+                        views.show(&piece);
+                        views.content(&piece);
+                    }
+                    text.push_str(&piece);
+                }
+                Some(Output::Masked(mask)) => {
+                    if let Some(views) = &mut views {
+                        views.token(mask, tokenizer.vocabulary());
+                    }
+                }
                 Some(Output::Token(token) | Output::PromptToken(token)) => tokens.push(token),
                 Some(Output::Control(_) | Output::Generated(_)) => {}
-                Some(Output::Finished(finish)) => return Ok(Self { text, tokens, finish }),
+                Some(Output::Finished(finish)) => {
+                    let masks = views.map(|mut views| views.take(tokenizer)).unwrap_or_default();
+                    return Ok(Self { text, tokens, masks, finish });
+                }
                 Some(Output::Failed(error)) => return Err(error.into()),
                 // A generation always reports an end before it is over.
                 None => return Err(Kind::Panicked.into()),
@@ -244,7 +276,14 @@ fn ended(index: usize, finish: &Finish) -> CompletionChoice {
 }
 
 fn piece(index: usize, text: String) -> CompletionChoice {
-    CompletionChoice { index, text, logprobs: None, finish_reason: None, closed_by_budget: false }
+    CompletionChoice {
+        index,
+        text,
+        logprobs: None,
+        mask_view: Vec::new(),
+        finish_reason: None,
+        closed_by_budget: false,
+    }
 }
 
 fn completion(answer: &Answer, choices: Vec<CompletionChoice>, usage: Option<ChunkUsage>) -> Completion {

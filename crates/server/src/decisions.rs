@@ -374,7 +374,11 @@ async fn thought(
             }
             Output::Finished(_) => break,
             Output::Failed(error) => return Err(error.into()),
-            Output::Text(_) | Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
+            Output::Text(_)
+            | Output::Control(_)
+            | Output::Token(_)
+            | Output::Masked(_)
+            | Output::PromptToken(_) => {}
         }
     }
     Ok(output)

@@ -52,6 +52,7 @@ mod infill;
 mod listen;
 mod local;
 mod log;
+mod mask_view;
 mod messages;
 mod metrics;
 mod models;
@@ -74,6 +75,7 @@ pub use decisions::LocalDecisions;
 pub use directives::run_directives;
 pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
+pub use mask_view::MaskViews;
 pub use output_decisions::{
     DECISION_BATCH, TOO_MANY, choice_reader, decision_request, is_json, output_decisions, questions,
 };

@@ -143,6 +143,7 @@ impl Served {
         request.constraint = constraint;
         request.begun.clone_from(&reading.begun.text);
         request.logprobs = chat.logprobs;
+        request.mask_view = chat.mask_view;
         if let (Some(budget), Thoughts::Begun, Some(close)) =
             (chat.parameters.reasoning_budget, thoughts, self.format.thoughts_close())
         {

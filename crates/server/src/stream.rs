@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use formwork_openai::{ChatChunk, ChunkChoice, ChunkUsage, Delta, Logprobs, StreamOptions, Usage};
+use formwork_openai::{ChatChunk, ChunkChoice, ChunkUsage, Delta, Logprobs, StreamOptions, TokenMask, Usage};
 use futures_util::stream::{self, SelectAll};
 use futures_util::{Stream, StreamExt};
 use serde::Serialize;
@@ -47,6 +47,7 @@ pub(crate) fn frames(
     let has_tools = started.has_tools;
     let mut stream = AnswerStream {
         frames: VecDeque::new(),
+        masks: vec![Vec::new(); started.choices.len()],
         begun: vec![false; started.choices.len()],
         has_functions: started.has_functions,
         open: started.choices.len(),
@@ -83,6 +84,8 @@ struct AnswerStream {
     /// Frames that are ready to be sent.
     frames: VecDeque<Frame>,
     saying: SelectAll<Saying>,
+    /// Effect of the constraint on tokens that no chunk has, for each output.
+    masks: Vec<Vec<TokenMask>>,
     /// True for each output whose first chunk is sent.
     begun: Vec<bool>,
     /// True if calls are reported in `function_call`.
@@ -108,10 +111,15 @@ impl AnswerStream {
     }
 
     fn take(&mut self, index: u32, said: Said) {
+        if let Said::Masks(masks) = said {
+            self.masks[index as usize].extend(masks);
+            return;
+        }
         if !matches!(said, Said::Failed(_)) {
             self.begin(index, matches!(said, Said::Content(..) | Said::End(_)));
         }
         let choice = match said {
+            Said::Masks(_) => return,
             Said::Thought(text) => chunk_choice(index, Delta::reasoning(text)),
             Said::Content(text, tokens, decisions) => {
                 let logprobs = (!tokens.is_empty()).then_some(Logprobs { content: tokens, refusal: None });
@@ -150,7 +158,8 @@ impl AnswerStream {
                 return;
             }
         };
-        self.push(vec![choice]);
+        let mask_view = std::mem::take(&mut self.masks[index as usize]);
+        self.push(vec![ChunkChoice { mask_view, ..choice }]);
         if self.open == 0 {
             if self.options.include_usage {
                 let chunk = ChatChunk { usage: Some(ChunkUsage::Total(self.used)), ..self.chunk(Vec::new()) };
@@ -195,6 +204,7 @@ fn chunk_choice(index: u32, delta: Delta) -> ChunkChoice {
         index,
         delta,
         logprobs: None,
+        mask_view: Vec::new(),
         decisions: Vec::new(),
         decisions_error: None,
         finish_reason: None,

@@ -203,7 +203,7 @@ fn told(mut generation: Generation) -> (String, Vec<TokenLogprob>, Usage) {
         match generation.blocking_next().expect("it ends with its end") {
             Output::Text(piece) => text.push_str(&piece),
             Output::Token(logprob) => logprobs.push(logprob),
-            Output::Control(_) | Output::Generated(_) | Output::PromptToken(_) => {}
+            Output::Control(_) | Output::Generated(_) | Output::Masked(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => return (text, logprobs, finish.usage),
             Output::Failed(error) => panic!("{error}"),
         }

@@ -52,6 +52,7 @@ impl MessagesRequest {
             stream: fields.read("stream", Place::bool)?.unwrap_or(false).then(StreamOptions::default),
             parameters,
             logprobs: None,
+            mask_view: None,
             tools: read_of_anthropic(&mut fields)?,
             has_functions: false,
             any_object: read_any_object(&mut fields)?,

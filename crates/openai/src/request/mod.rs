@@ -28,7 +28,7 @@ pub(crate) use thinking::read as read_thinking;
 pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
 
 use crate::error::Problem;
-use crate::{DecisionScope, RequestError};
+use crate::{DecisionScope, RequestError, mask_view};
 
 /// Request for a chat completion.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,6 +47,9 @@ pub struct ChatRequest {
     /// Number of likely tokens to report for each position, besides the generated token. If `None`,
     /// no log-probabilities are reported.
     pub logprobs: Option<usize>,
+    /// Number of likely tokens to report with what the constraint did to each token of the output. If `None`,
+    /// this is not reported. An extension.
+    pub mask_view: Option<usize>,
     /// Tools that the model may call, after applying `tool_choice`. Empty if `tool_choice` is `none`.
     pub tools: Tools,
     /// True if the tools come from `functions`, so that an answer has its call in `function_call`.
@@ -104,6 +107,7 @@ impl ChatRequest {
             stream: read_stream(&mut fields)?,
             parameters: Parameters::read(&mut fields)?,
             logprobs: read_logprobs(&mut fields)?,
+            mask_view: mask_view::read(&mut fields)?,
             has_functions: functions.is_some(),
             tools: match functions {
                 Some(functions) => functions,

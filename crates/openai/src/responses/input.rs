@@ -98,6 +98,7 @@ impl ResponseRequest {
             stream: fields.read("stream", Place::bool)?.unwrap_or(false).then(StreamOptions::default),
             parameters: Parameters::read(&mut fields)?,
             logprobs: read_logprobs(&mut fields)?,
+            mask_view: None,
             tools: read_tools(&mut fields, ToolForm::Flat)?,
             any_object: read_any_object(&mut fields)?,
             decisions: DecisionScope::read(&mut fields, format.as_ref())?,

@@ -7,12 +7,13 @@ use std::pin::Pin;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use formwork_engine::{Generation, Output, TokenLogprob};
-use formwork_openai::{ChunkUsage, CompletionChoice, StreamOptions, Usage};
+use formwork_openai::{ChunkUsage, CompletionChoice, StreamOptions, TokenMask, Usage};
 use futures_util::stream::{self, SelectAll};
 use futures_util::{Stream, StreamExt};
 
 use super::{Started, completion, ended, logprobs, piece, sum};
 use crate::answer::{Answer, usage};
+use crate::mask_view::MaskViews;
 use crate::stream::{done, error_event, event};
 
 /// Streams the generations. Dropping the response cancels them.
@@ -22,7 +23,7 @@ pub(super) fn respond(mut started: Started, answer: Answer, options: StreamOptio
     let pieces = Pieces {
         outputs: together(generations),
         events: VecDeque::new(),
-        texts: (0..count).map(|_| Text::default()).collect(),
+        texts: (0..count).map(|_| Text { masks: started.masks(), ..Text::default() }).collect(),
         used: vec![Usage::default(); started.request.prompts.len()],
         open: count,
         started,
@@ -72,6 +73,8 @@ struct Text {
     tokens: Vec<TokenLogprob>,
     /// Number of characters in the sent tokens.
     offset: usize,
+    /// Effect of the constraint on each token, if it is asked for.
+    masks: Option<MaskViews>,
 }
 
 impl Pieces {
@@ -89,10 +92,20 @@ impl Pieces {
         match output {
             Output::Token(token) | Output::PromptToken(token) => self.texts[index].tokens.push(token),
             Output::Control(_) | Output::Generated(_) => {}
+            Output::Masked(mask) => {
+                if let Some(masks) = &mut self.texts[index].masks {
+                    masks.token(mask, self.started.served.vocabulary());
+                }
+            }
             Output::Text(text) => {
+                if let Some(masks) = &mut self.texts[index].masks {
+                    masks.show(&text);
+                    masks.content(&text);
+                }
                 let text = self.begun(index) + &text;
                 let logprobs = self.logprobs(index);
-                self.push(CompletionChoice { logprobs, ..piece(index, text) });
+                let mask_view = self.mask_view(index);
+                self.push(CompletionChoice { logprobs, mask_view, ..piece(index, text) });
             }
             Output::Finished(finish) => {
                 self.answer.log(&finish);
@@ -100,7 +113,8 @@ impl Pieces {
                 self.used[prompt] = self.used[prompt].and(usage(&finish));
                 let text = self.begun(index);
                 let logprobs = self.logprobs(index);
-                self.push(CompletionChoice { text, logprobs, ..ended(index, &finish) });
+                let mask_view = self.mask_view(index);
+                self.push(CompletionChoice { text, logprobs, mask_view, ..ended(index, &finish) });
                 self.open -= 1;
                 if self.open == 0 {
                     self.close();
@@ -132,6 +146,12 @@ impl Pieces {
         }
         let tokenizer = self.started.served.model.engine.tokenizer();
         Some(logprobs::lists(first, &std::mem::take(&mut text.tokens), tokenizer, &mut text.offset))
+    }
+
+    /// Returns what the constraint did to the tokens that were not sent.
+    fn mask_view(&mut self, index: usize) -> Vec<TokenMask> {
+        let tokenizer = self.started.served.model.engine.tokenizer();
+        self.texts[index].masks.as_mut().map(|masks| masks.take(tokenizer)).unwrap_or_default()
     }
 
     fn push(&mut self, choice: CompletionChoice) {

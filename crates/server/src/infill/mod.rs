@@ -79,7 +79,7 @@ fn respond(choice: Choice, answer: Answer) -> Response {
                     event(&last(String::new(), &answer, &end.finish))
                 }
                 Said::Failed(error) => error_event(&error),
-                Said::Thought(_) | Said::Call { .. } | Said::Arguments { .. } => continue,
+                Said::Masks(_) | Said::Thought(_) | Said::Call { .. } | Said::Arguments { .. } => continue,
             };
             return Some((Ok::<_, Infallible>(event), (choice, answer)));
         }

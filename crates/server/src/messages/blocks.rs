@@ -52,6 +52,7 @@ impl Growing {
     /// Applies the next event of an output, and returns the resulting events.
     pub(super) fn take(&mut self, said: Said) -> Vec<MessageEvent> {
         match said {
+            Said::Masks(_) => {}
             Said::Thought(text) => self.grow(Kind::Thought, &text),
             Said::Content(text, ..) => self.grow(Kind::Text, &text),
             Said::Call { id, name, .. } => {

@@ -54,6 +54,7 @@ impl Lines {
 
     fn take(&mut self, said: Said) {
         match said {
+            Said::Masks(_) => {}
             Said::Thought(thinking) => {
                 self.close_call(None);
                 self.push(Part { thinking, ..Part::default() });

@@ -64,6 +64,7 @@ impl Growing {
     /// Applies the next event of an output, and returns the resulting events.
     pub(super) fn take(&mut self, said: Said) -> Vec<ResponseEvent> {
         match said {
+            Said::Masks(_) => {}
             Said::Thought(text) => self.grow(&Kind::Thought, text, Vec::new(), Vec::new()),
             Said::Content(text, logprobs, decisions) => self.grow(&Kind::Message, text, logprobs, decisions),
             Said::Call { id: call_id, name, is_custom, .. } => {

@@ -19,6 +19,7 @@ mod grammar;
 mod ignored;
 mod infill;
 mod limits;
+mod mask_view;
 mod messages;
 mod numbered_calls;
 mod ollama;
