@@ -376,6 +376,11 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) decisions: Option<Vec<String>>,
 
+    /// Print to standard error what the constraint did to each token: the text in colours, and the tokens at
+    /// which it removed most of the probability. With --json, all figures are in `mask_view`.
+    #[arg(long)]
+    pub(crate) show_masks: bool,
+
     /// Prompt [default: standard input].
     pub(crate) prompt: Option<String>,
 }

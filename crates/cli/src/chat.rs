@@ -135,7 +135,13 @@ async fn stream(mut generation: Generation, stats: Option<Duration>) -> Result<A
                 stdout.flush()?;
                 text.push_str(&piece);
             }
-            Some(Output::Control(_) | Output::Generated(_) | Output::Token(_) | Output::PromptToken(_)) => {}
+            Some(
+                Output::Control(_)
+                | Output::Generated(_)
+                | Output::Token(_)
+                | Output::Masked(_)
+                | Output::PromptToken(_),
+            ) => {}
             Some(Output::Finished(finish)) => {
                 println!();
                 if let Some(before) = stats {

@@ -8,6 +8,7 @@ use formwork_openai::{DecisionScope, OptionName, OutputDecision};
 use formwork_vocab::TokenId;
 
 use crate::generation::Generator;
+use crate::table;
 
 /// Follows one output.
 pub(crate) struct Choices {
@@ -90,16 +91,5 @@ pub(crate) fn table(decisions: &[OutputDecision]) -> String {
             options,
         ]);
     }
-    let widths = [0, 1, 2, 3, 4].map(|column| {
-        rows.iter().map(|row: &[String; 6]| row[column].chars().count()).max().unwrap_or_default()
-    });
-    let mut table = String::new();
-    for row in rows {
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(table, "{cell:width$}  ");
-        }
-        table.push_str(&row[5]);
-        table.push('\n');
-    }
-    table
+    table::aligned(&rows)
 }

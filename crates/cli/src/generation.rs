@@ -73,6 +73,11 @@ impl Generator {
         self.constraint.is_some()
     }
 
+    /// Returns true if outputs are JSON text.
+    pub(crate) const fn writes_json(&self) -> bool {
+        self.is_json
+    }
+
     /// Returns a reader of the choices in an output, or `None` without a constraint.
     pub(crate) fn choice_reader(&self) -> Option<ChoiceReader> {
         let constraint = self.constraint.as_ref()?;

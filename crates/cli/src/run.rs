@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Instant;
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result, bail};
 use formwork_engine::{FinishReason, Output};
 use formwork_lm::Message;
@@ -12,6 +13,7 @@ use crate::args::RunArgs;
 use crate::choices::{self, Choices};
 use crate::files;
 use crate::generation::{Generator, stats_line};
+use crate::masks::{self, Masks};
 
 pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
     let started = Instant::now();
@@ -27,6 +29,8 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
     let before = started.elapsed();
     let mut request = generator.request(&conversation)?;
     request.reports_tokens = args.decisions.is_some();
+    request.mask_view = args.show_masks.then_some(masks::TOP);
+    let mut masks = args.show_masks.then(|| Masks::new(&generator));
     let choices = args.decisions.as_deref().map(|pointers| Choices::new(&generator, &request, pointers));
     let mut choices = choices.transpose()?;
     let mut generation = generator.start(request)?;
@@ -47,9 +51,15 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                 }
             }
             Output::Failed(error) => return Err(error.into()),
+            Output::Masked(seen) => {
+                if let Some(masks) = &mut masks {
+                    masks.token(seen);
+                }
+            }
             Output::Control(_) | Output::Token(_) | Output::PromptToken(_) => {}
             Output::Finished(finish) => {
                 let is_cut_off = finish.reason == FinishReason::Length;
+                let masks = masks.map(|masks| masks.finish(&text));
                 if as_json {
                     let mut result = json!({
                         "model": generator.name(),
@@ -66,6 +76,9 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                         "decode_s": finish.timings.decode.as_secs_f64(),
                         "grammar_s": finish.timings.grammar.as_secs_f64(),
                     });
+                    if let Some(masks) = masks {
+                        result["mask_view"] = serde_json::to_value(masks)?;
+                    }
                     if let Some(choices) = choices.take() {
                         match choices.measure(&text, is_cut_off) {
                             Ok(decisions) => result["decisions"] = serde_json::to_value(decisions)?,
@@ -76,6 +89,10 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                     writeln!(stdout, "{result}")?;
                 } else {
                     writeln!(stdout)?;
+                    if let Some(masks) = masks {
+                        let has_colours = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+                        anstream::eprint!("{}", masks::report(&masks, has_colours));
+                    }
                 }
                 if let Some(choices) = choices.take() {
                     eprint!("{}", choices::table(&choices.measure(&text, is_cut_off)?));
