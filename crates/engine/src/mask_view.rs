@@ -15,7 +15,8 @@ pub struct TokenMask {
     pub token: TokenId,
     /// How the token was chosen.
     pub origin: TokenOrigin,
-    /// Number of tokens that the mask allowed. `None` without a constraint, when all are allowed.
+    /// Number of tokens that the mask of the constraint allowed. `None` without a constraint, when all are
+    /// allowed.
     pub allowed: Option<usize>,
     /// Probability of the token.
     pub probability: f64,
@@ -43,7 +44,8 @@ pub enum TokenOrigin {
     Sampled,
     /// Appended as the only token that the mask allowed.
     OnlyToken,
-    /// Appended because the constraint allowed a single text, although other tokens begin this text too.
+    /// Appended because the constraint allowed a single text. The mask also allowed other tokens that begin this
+    /// text.
     OnlyText,
     /// Appended because the reasoning had used up its budget.
     ReasoningBudget,
@@ -54,6 +56,7 @@ pub enum TokenOrigin {
 /// How a token was chosen, and from which tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
+    /// [`TokenOrigin::OnlyText`] also stands for [`TokenOrigin::OnlyToken`].
     pub(crate) origin: TokenOrigin,
     /// The allowed tokens. `None` means all.
     pub(crate) mask: Option<Arc<TokenSet>>,
@@ -75,7 +78,10 @@ impl Chosen {
         };
         TokenMask {
             token,
-            origin: self.origin,
+            origin: match (self.origin, mask.and_then(TokenSet::single)) {
+                (TokenOrigin::OnlyText, Some(_)) => TokenOrigin::OnlyToken,
+                (origin, _) => origin,
+            },
             allowed: mask.map(TokenSet::count),
             probability: softmax.sum(logits.get(token.index()).copied()),
             removed,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use formwork_vocab::TokenId;
+use formwork_vocab::{TokenId, TokenSet};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::mask_view::{Chosen, TokenOrigin};
@@ -46,8 +46,8 @@ impl Drop for Seat {
 /// A token that waits for its logits.
 struct HeldToken {
     token: TokenId,
-    is_prompt: bool,
-    chosen: Chosen,
+    /// Why the token was appended. `None` for a token of the prompt.
+    origin: Option<TokenOrigin>,
     /// Outputs that must follow the token.
     after: Vec<Output>,
 }
@@ -112,7 +112,7 @@ impl Outbox {
         match logits {
             _ if !self.needs_logits() => {}
             Some(logits) => self.tell(token, &chosen, logits),
-            None => self.held.push_back(HeldToken { token, is_prompt: false, chosen, after: Vec::new() }),
+            None => self.hold(token, Some(chosen.origin)),
         }
     }
 
@@ -126,25 +126,28 @@ impl Outbox {
     /// Holds the tokens of a prompt except the first, before any output.
     pub(crate) fn prompt(&mut self, prompt: &[TokenId]) {
         if self.top.is_some() {
-            let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
-            let held =
-                |&token| HeldToken { token, is_prompt: true, chosen: chosen.clone(), after: Vec::new() };
-            self.held.extend(prompt.iter().skip(1).map(held));
+            prompt.iter().skip(1).for_each(|&token| self.hold(token, None));
         }
     }
 
-    /// Reports the first held token with its logits. Shape: `[vocabulary]`.
-    pub(crate) fn take_logits(&mut self, logits: &[f32]) {
-        let Some(HeldToken { token, is_prompt, chosen, after }) = self.held.pop_front() else { return };
-        if is_prompt {
+    fn hold(&mut self, token: TokenId, origin: Option<TokenOrigin>) {
+        self.held.push_back(HeldToken { token, origin, after: Vec::new() });
+    }
+
+    /// Reports the first held token with its logits, of the shape `[vocabulary]`, and with its mask. Returns the
+    /// token if it is one of the output.
+    pub(crate) fn take_logits(&mut self, logits: &[f32], mask: Option<Arc<TokenSet>>) -> Option<TokenId> {
+        let HeldToken { token, origin, after } = self.held.pop_front()?;
+        if let Some(origin) = origin {
+            self.tell(token, &Chosen { origin, mask }, logits);
+        } else {
             let top = self.top.unwrap_or_default();
             let _ = self.outputs.send(Output::PromptToken(logprob(token, logits, top)));
-        } else {
-            self.tell(token, &chosen, logits);
         }
         for output in after {
             let _ = self.outputs.send(output);
         }
+        origin.map(|_| token)
     }
 
     pub(crate) fn send(&mut self, output: Output) {
@@ -225,7 +228,7 @@ mod tests {
         assert_eq!(outbox.held(), 1);
         let mut told = || std::iter::from_fn(|| receiver.try_recv().ok()).count();
         assert_eq!(told(), 2);
-        outbox.take_logits(&[0.0, 0.0]);
+        outbox.take_logits(&[0.0, 0.0], None);
         assert_eq!((told(), outbox.held()), (2, 0));
         assert!((outbox.cumulative().expect("told") - 2.0 * 0.5f64.ln()).abs() < 1e-6);
     }

@@ -38,8 +38,8 @@ pub struct ChatChoice {
     pub logprobs: Option<Logprobs>,
     /// Effect of the constraint on each token of the output, thoughts and calls included. Absent unless
     /// requested. An extension.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mask_view: Vec<TokenMask>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_view: Option<Vec<TokenMask>>,
     /// Probabilities of the choices within the content, in the order in which they were made. Absent unless
     /// requested. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -197,8 +197,8 @@ pub struct CompletionChoice {
     pub logprobs: Option<CompletionLogprobs>,
     /// Effect of the constraint on each token of the output. Absent unless requested. In a stream, only the new
     /// tokens. An extension.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mask_view: Vec<TokenMask>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_view: Option<Vec<TokenMask>>,
     /// Reason why the output ended. In a stream, `null` before the end.
     pub finish_reason: Option<FinishReason>,
     /// True if a constrained output was closed early to stay within the token limit. An extension.

@@ -46,8 +46,9 @@ pub struct TokenMask {
     pub probability: f64,
     /// Sum of the probabilities of all tokens that the constraint forbade.
     pub removed: f64,
-    /// JSON pointer of the value that the token begins in. A name belongs to its object. `null` for all tokens
-    /// outside the content, and if the content is not JSON by its format.
+    /// JSON pointer of the value that the token begins in. A name belongs to its object. `null` for tokens outside
+    /// the content, for control tokens, after the JSON value, for pointers of more than 1,024 bytes, and if the
+    /// format of the content is not JSON.
     pub path: Option<String>,
     /// The likeliest tokens before the mask, likeliest first.
     pub top: Vec<MaskedToken>,
@@ -61,11 +62,11 @@ pub enum TokenOrigin {
     Sampled,
     /// Appended as the only token that the constraint allowed.
     OnlyToken,
-    /// Appended because the constraint allowed a single text, although other tokens begin this text too.
+    /// Appended because the constraint allowed a single text, which other allowed tokens begin too.
     OnlyText,
     /// Appended because the reasoning had used up its budget.
     ReasoningBudget,
-    /// Sampled from the tokens that complete the output within its token limit.
+    /// Sampled from those of the allowed tokens that complete the output within its token limit.
     TokenLimit,
 }
 

@@ -3,7 +3,9 @@
 //! Outputs leave in order. Text is held back while it may be the start of a stop string, and the end
 //! waits until the figures of all tokens are reported.
 
-use formwork_vocab::TokenId;
+use std::sync::Arc;
+
+use formwork_vocab::{TokenId, TokenSet};
 
 use crate::mask_view::Chosen;
 use crate::outbox::Outbox;
@@ -63,9 +65,10 @@ impl Delivery {
         self.outbox.ending(token, logits);
     }
 
-    /// Reports the first token that waits for its logits. Shape: `[vocabulary]`.
-    pub(super) fn take_logits(&mut self, logits: &[f32]) {
-        self.outbox.take_logits(logits);
+    /// Reports the first token that waits for its logits, of the shape `[vocabulary]`. Returns the token if it
+    /// is one of the output.
+    pub(super) fn take_logits(&mut self, logits: &[f32], mask: Option<Arc<TokenSet>>) -> Option<TokenId> {
+        self.outbox.take_logits(logits, mask)
     }
 
     /// Sends the text of output token `index`. Returns true if a stop string occurred.
@@ -189,7 +192,7 @@ mod tests {
         delivery.finish(FinishReason::Stop);
         assert!(delivery.is_complete() && delivery.ended().is_none());
         assert!(sent(&mut receiver).is_empty());
-        delivery.take_logits(&[0.0, 0.0]);
+        delivery.take_logits(&[0.0, 0.0], None);
         assert_eq!(sent(&mut receiver), ["token", "one"]);
         assert_eq!(delivery.ended(), Some(FinishReason::Stop));
     }

@@ -208,7 +208,16 @@ impl Sequence {
             && before < self.read
             && let Some(row) = rows.get(before - first)
         {
-            self.delivery.take_logits(&row[..row.len().min(self.tokenizer.vocabulary().len())]);
+            let mask = self.viewer.as_mut().map(Matcher::mask);
+            let token =
+                self.delivery.take_logits(&row[..row.len().min(self.tokenizer.vocabulary().len())], mask);
+            if let (Some(viewer), Some(token)) = (&mut self.viewer, token) {
+                // The matcher of the sequence has committed the token before.
+                let _ = viewer.commit(token);
+            }
+        }
+        if self.delivery.held() == 0 {
+            self.viewer = None;
         }
     }
 }

@@ -46,6 +46,9 @@ pub(crate) struct Sequence {
     /// True if the sequence was in a batch that failed and has not received logits since.
     is_suspect: bool,
     processors: LogitsProcessors,
+    /// Position of the constraint before the first token that waits for its logits, if masks are reported. Masks
+    /// of waiting tokens are made one at a time, because each has a bit for every token of the vocabulary.
+    viewer: Option<Matcher>,
     /// Number of tokens that the matcher had committed before the output.
     begun: usize,
     /// Mask for the next token, if there is a constraint.
@@ -82,6 +85,7 @@ impl Sequence {
             read: 0,
             is_suspect: false,
             begun: processors.matcher.as_ref().map_or(0, Matcher::len),
+            viewer: None,
             processors,
             mask: None,
             wants_whole: false,
@@ -232,15 +236,15 @@ impl Sequence {
                 }
             } else if let Some(matcher) = matcher.as_deref_mut() {
                 let mask = matcher.mask();
-                let (forced, origin) = match mask.single() {
+                let forced = match mask.single() {
                     Some(only) if self.tokenizer.vocabulary().is_end(only) => {
                         return Some(FinishReason::Stop);
                     }
-                    _ if !self.request.forced_tokens => (Vec::new(), TokenOrigin::OnlyToken),
-                    Some(only) => (vec![only], TokenOrigin::OnlyToken),
-                    None => (matcher.forced_tokens(&self.tokenizer), TokenOrigin::OnlyText),
+                    _ if !self.request.forced_tokens => Vec::new(),
+                    Some(only) => vec![only],
+                    None => matcher.forced_tokens(&self.tokenizer),
                 };
-                let stopped = self.take(&forced, origin, Some(matcher));
+                let stopped = self.take(&forced, TokenOrigin::OnlyText, Some(matcher));
                 self.account.count_forced_since(before);
                 if stopped {
                     return Some(FinishReason::Stop);
@@ -273,14 +277,15 @@ impl Sequence {
     /// Returns true if a stop string occurred.
     fn take(&mut self, tokens: &[TokenId], origin: TokenOrigin, mut matcher: Option<&mut Matcher>) -> bool {
         for &token in tokens.iter().take(self.budget.remaining()) {
-            let is_viewed = self.request.mask_view.is_some();
-            let mask = matcher.as_deref_mut().filter(|_| is_viewed).map(Matcher::mask);
+            if self.request.mask_view.is_some() && self.viewer.is_none() {
+                self.viewer = matcher.as_deref().cloned();
+            }
             if let Some(matcher) = matcher.as_deref_mut()
                 && (!self.budget.allows(matcher, token, 0) || matcher.commit(token).is_err())
             {
                 break;
             }
-            if self.emit(token, Chosen { origin, mask }, None, matcher.as_deref_mut()) {
+            if self.emit(token, Chosen { origin, mask: None }, None, matcher.as_deref_mut()) {
                 return true;
             }
         }
@@ -344,7 +349,7 @@ impl Sequence {
             // rejected.
             let closing = self.budget.close(matcher);
             let token = choose(Some(&closing), sampling.seed ^ REDRAWN)?;
-            Some((token, Chosen { origin: TokenOrigin::TokenBudget, mask: Some(Arc::new(closing)) }))
+            Some((token, Chosen { origin: TokenOrigin::TokenBudget, ..chosen }))
         };
         self.account.add_grammar_since(started);
         Ok(choice)

@@ -284,7 +284,8 @@ fn is_penalty(name: &str) -> bool {
 }
 
 /// Names of fields that change the output.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 29] = [
+    "mask_view",
     "temperature",
     "top_p",
     "top_k",

@@ -47,7 +47,7 @@ fn completions() {
             index: 0,
             message: AssistantMessage::new("Hi".to_owned()),
             logprobs: None,
-            mask_view: Vec::new(),
+            mask_view: None,
             decisions: None,
             decisions_error: None,
             finish_reason: FinishReason::Stop,
