@@ -428,6 +428,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) probe: bool,
 
+    /// Serve no page at `/`.
+    #[arg(long)]
+    pub(crate) no_page: bool,
+
     /// Accepted API key; repeat for several [env: `FORMWORK_API_KEY`].
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Vec<String>,

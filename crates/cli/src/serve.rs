@@ -22,13 +22,13 @@ use crate::lora::Adapter;
 use crate::{config, decide, files, load, remotes};
 
 pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
-    let (host, port) = (args.host.clone(), args.port);
+    let (host, port, has_page) = (args.host.clone(), args.port, !args.no_page);
     if args.probe {
         return probe::is_ready(&host, port);
     }
     let (app, served) = app(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(listen(&host, port, app, &served));
+    let result = runtime.block_on(listen(&host, port, app, &served, has_page));
     // Requests that outlast the shutdown limit are abandoned.
     runtime.shutdown_background();
     result.map(|()| true)
@@ -114,6 +114,7 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         constraint_bytes: limits.cache.map_or(default.constraint_bytes, |bytes| bytes as usize),
         schemas: Arc::new(schemas),
         cors_origins: args.cors_origin.clone(),
+        page: !args.no_page,
         read_timeout: args.read_timeout,
         request_timeout: args.request_timeout,
         models_max_bytes: args.models_max_bytes,
@@ -217,11 +218,15 @@ fn bytes_of(path: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-async fn listen(host: &str, port: u16, app: App, served: &[String]) -> Result<()> {
+async fn listen(host: &str, port: u16, app: App, served: &[String], has_page: bool) -> Result<()> {
     let listener = tokio::net::TcpListener::bind((host, port))
         .await
         .with_context(|| format!("cannot listen on {host}:{port}"))?;
-    eprintln!("serving {} on http://{}/v1", served.join(", "), listener.local_addr()?);
+    let address = listener.local_addr()?;
+    eprintln!("serving {} on http://{address}/v1", served.join(", "));
+    if has_page {
+        eprintln!("a page to try it is at http://{address}/");
+    }
     let loading = app.clone();
     let mut serving = std::pin::pin!(formwork_server::serve(listener, app, stop_signal()));
     tokio::select! {

@@ -41,6 +41,8 @@ pub struct ServerOptions {
     /// Origins whose pages may call the server from a browser, for example `https://example.com`.
     /// `*` allows all.
     pub cors_origins: Vec<String>,
+    /// True to serve the page at `/`, for which a browser needs no API key.
+    pub page: bool,
     /// Maximum size of a request body in bytes.
     pub body_limit: usize,
     /// Timeout for receiving a request's head, for receiving its body, and for a client that stops
@@ -85,6 +87,7 @@ impl Default for ServerOptions {
         Self {
             api_keys: Vec::new(),
             cors_origins: Vec::new(),
+            page: true,
             body_limit: 8 << 20,
             read_timeout: Duration::from_secs(30),
             request_timeout: None,

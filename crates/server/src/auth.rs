@@ -7,15 +7,18 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
+use crate::page;
 
-/// Rejects requests without a valid API key, unless the app has no keys or the path is `/health`.
+/// Rejects requests without a valid API key, unless the app has no keys or the path is `/health` or one of the
+/// page.
 pub(crate) async fn check(
     State(app): State<App>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let keys = &app.options().api_keys;
-    if !keys.is_empty() && request.uri().path() != "/health" && !is_allowed(request.headers(), keys) {
+    let (keys, path) = (&app.options().api_keys, request.uri().path());
+    let is_public = path == "/health" || app.options().page && page::is_public(path);
+    if !keys.is_empty() && !is_public && !is_allowed(request.headers(), keys) {
         return Err(Kind::Key.into());
     }
     Ok(next.run(request).await)

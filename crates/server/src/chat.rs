@@ -40,9 +40,9 @@ pub(crate) struct Started {
     pub(crate) choices: Vec<Choice>,
     /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
-    /// Number of tokens of the prompt.
     /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
     pub(crate) json_calls: bool,
+    /// Number of tokens of the prompt.
     pub(crate) prompt_tokens: usize,
     /// True if the model may call tools.
     pub(crate) has_tools: bool,
@@ -123,7 +123,8 @@ pub(crate) struct Whole {
     pub(crate) thought: String,
     pub(crate) content: Option<String>,
     pub(crate) logprobs: Vec<formwork_openai::TokenLogprob>,
-    pub(crate) masks: Vec<TokenMask>,
+    /// Effect of the constraint on each token, if it is asked for.
+    pub(crate) masks: Option<Vec<TokenMask>>,
     pub(crate) measured: Option<Measured>,
     pub(crate) calls: Vec<MessageCall>,
     pub(crate) end: End,
@@ -132,11 +133,11 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) async fn collect(mut choice: Choice) -> Result<Self, ApiError> {
         let (mut thought, mut content, mut logprobs) = (String::new(), None, Vec::new());
-        let mut masks = Vec::new();
+        let mut masks = choice.reports_masks().then(Vec::new);
         let (mut calls, mut decisions): (Vec<MessageCall>, Vec<OutputDecision>) = (Vec::new(), Vec::new());
         loop {
             match choice.next().await {
-                Some(Said::Masks(more)) => masks.extend(more),
+                Some(Said::Masks(more)) => masks.get_or_insert_default().extend(more),
                 Some(Said::Thought(text)) => thought.push_str(&text),
                 Some(Said::Content(text, tokens, decided)) => {
                     decisions.extend(decided);

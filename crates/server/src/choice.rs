@@ -47,7 +47,8 @@ pub(crate) struct Choice {
 
 /// Event of an output.
 pub(crate) enum Said {
-    /// Effect of the constraint on the tokens of the next event, and of text that no event has.
+    /// Effect of the constraint on the tokens since the last event of this kind. It comes before the text that
+    /// these tokens complete.
     Masks(Vec<TokenMask>),
     /// More text of the thoughts.
     Thought(String),
@@ -120,6 +121,11 @@ impl Choice {
             measured: None,
             ended: false,
         }
+    }
+
+    /// Returns true if the effect of the constraint on each token is reported.
+    pub(crate) const fn reports_masks(&self) -> bool {
+        self.masks.is_some()
     }
 
     /// Returns the next event, or `None` after the end.
@@ -243,6 +249,12 @@ impl Choice {
         let likely = std::mem::take(&mut self.likely);
         let tokenizer = self.served.model.engine.tokenizer();
         let mut likely: Vec<_> = likely.iter().map(|token| logprob(token, tokenizer)).collect();
+        let unsaid = &mut self.unsaid;
+        let new = |delta| match delta {
+            Delta::Content(text) => Delta::Content(without_begun(text, unsaid)),
+            other => other,
+        };
+        let deltas: Vec<Delta> = deltas.into_iter().map(new).collect();
         if let Some(masks) = &mut self.masks {
             for delta in &deltas {
                 if let Delta::Content(text) = delta {
@@ -255,7 +267,6 @@ impl Choice {
             let said = match delta {
                 Delta::Thought(text) => Said::Thought(text),
                 Delta::Content(text) => {
-                    let text = without_begun(text, &mut self.unsaid);
                     if text.is_empty() && likely.is_empty() {
                         continue;
                     }

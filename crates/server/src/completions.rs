@@ -209,7 +209,7 @@ struct Whole {
     /// Log-probabilities of the prompt, if they are reported, and of the output.
     tokens: Vec<TokenLogprob>,
     /// Effect of the constraint on each token, if it is asked for.
-    masks: Vec<TokenMask>,
+    masks: Option<Vec<TokenMask>>,
     finish: Finish,
 }
 
@@ -237,7 +237,7 @@ impl Whole {
                 Some(Output::Token(token) | Output::PromptToken(token)) => tokens.push(token),
                 Some(Output::Control(_) | Output::Generated(_)) => {}
                 Some(Output::Finished(finish)) => {
-                    let masks = views.map(|mut views| views.take(tokenizer)).unwrap_or_default();
+                    let masks = views.map(|mut views| views.take(tokenizer));
                     return Ok(Self { text, tokens, masks, finish });
                 }
                 Some(Output::Failed(error)) => return Err(error.into()),
@@ -280,7 +280,7 @@ fn piece(index: usize, text: String) -> CompletionChoice {
         index,
         text,
         logprobs: None,
-        mask_view: Vec::new(),
+        mask_view: None,
         finish_reason: None,
         closed_by_budget: false,
     }

@@ -25,6 +25,7 @@
 //! - Ollama's API: `POST /api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/show`, and
 //!   `GET /api/tags`, `/api/ps`, `/api/version`
 //! - `GET /tokenizer_info`, `/v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
+//! - `GET /` and `/page/{name}`, the page, if [`ServerOptions::page`] is set
 //!
 //! # Limitations
 //! The server has no TLS. Requests cannot name files or URLs: the only models are those of the
@@ -59,6 +60,7 @@ mod models;
 mod ollama;
 mod openapi;
 mod output_decisions;
+mod page;
 mod prepare;
 mod providers;
 mod random;

@@ -4,6 +4,11 @@ use formwork_engine::TokenMask;
 use formwork_openai::{MaskedToken, TokenOrigin};
 use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
 
+/// Number of offsets at which the beginning of the content is looked for.
+const SEARCH: usize = 4096;
+/// Maximum length of a JSON pointer, in bytes. Each token has one.
+const MAX_POINTER: usize = 1024;
+
 /// The tokens of one output, with the places of their text.
 ///
 /// Call [`token`](Self::token) for each token, [`show`](Self::show) for the text that tokens complete, and
@@ -55,7 +60,8 @@ impl MaskViews {
         if self.content_at.is_none() && !content.is_empty() {
             let shown = &self.text[..self.shown.min(self.text.len())];
             let last = shown.len().checked_sub(content.len());
-            let mut offsets = last.into_iter().flat_map(|last| (0..=last).rev());
+            // Readers hold back little text, so content is near the end of what was shown.
+            let mut offsets = last.into_iter().flat_map(|last| (0..=last).rev().take(SEARCH));
             self.content_at = offsets.find(|&at| shown[at..].starts_with(content.as_bytes()));
         }
     }
@@ -101,7 +107,7 @@ impl MaskViews {
         for &byte in self.text.get(self.read.max(at)..start)? {
             pointers.push(byte);
         }
-        let path = (!pointers.is_complete()).then(|| pointers.pointer(next));
+        let path = if pointers.is_complete() { None } else { pointers.pointer(next) };
         for &byte in &self.text[start..end] {
             pointers.push(byte);
         }
@@ -161,8 +167,9 @@ enum Lexeme {
 }
 
 impl Pointers {
-    /// Returns the JSON pointer of the value that a next byte would belong to.
-    fn pointer(&self, next: u8) -> String {
+    /// Returns the JSON pointer of the value that a next byte would belong to. Returns `None` if it is longer than
+    /// [`MAX_POINTER`], or if a name in it is no Unicode text.
+    fn pointer(&self, next: u8) -> Option<String> {
         let is_ended = match self.lexeme {
             Lexeme::String(_) => false,
             Lexeme::Word => !is_of_word(next),
@@ -170,13 +177,21 @@ impl Pointers {
         };
         let has_value = self.open.last().is_some_and(|last| last.has_value && !is_ended);
         let around = self.open.len().saturating_sub(usize::from(!has_value));
-        self.open[..around].iter().fold(String::new(), |pointer, container| match &container.key {
-            Key::Index(index) => format!("{pointer}/{index}"),
-            Key::Name(spelling) => {
-                let name: String = serde_json::from_slice(spelling).unwrap_or_default();
-                pointer + "/" + &name.replace('~', "~0").replace('/', "~1")
+        let mut pointer = String::new();
+        for container in &self.open[..around] {
+            match &container.key {
+                Key::Index(index) => pointer = format!("{pointer}/{index}"),
+                Key::Name(spelling) if pointer.len() + spelling.len() > MAX_POINTER => return None,
+                Key::Name(spelling) => {
+                    let name: String = serde_json::from_slice(spelling).ok()?;
+                    pointer = pointer + "/" + &name.replace('~', "~0").replace('/', "~1");
+                }
             }
-        })
+            if pointer.len() > MAX_POINTER {
+                return None;
+            }
+        }
+        Some(pointer)
     }
 
     /// Returns true after the end of the whole value.
@@ -252,7 +267,7 @@ mod tests {
     fn pointers(text: &str) -> Vec<String> {
         let mut pointers = Pointers::default();
         let mut next = |byte| {
-            let pointer = pointers.pointer(byte);
+            let pointer = pointers.pointer(byte).expect("short");
             pointers.push(byte);
             pointer
         };
@@ -288,6 +303,17 @@ mod tests {
             ("} ", "} ", ""),
         ] {
             assert_eq!(of(part, after), expected, "{part}");
+        }
+    }
+
+    #[test]
+    fn long_pointers_and_names_that_are_no_text_are_left_out() {
+        for text in
+            [format!("{{\"{}\": ", "n".repeat(MAX_POINTER)), "[".repeat(600), r#"{"\ud800": "#.to_owned()]
+        {
+            let mut pointers = Pointers::default();
+            text.bytes().for_each(|byte| pointers.push(byte));
+            assert_eq!(pointers.pointer(b'1'), None, "{text}");
         }
     }
 }

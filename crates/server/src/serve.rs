@@ -14,7 +14,7 @@ use crate::error::{ApiError, Kind};
 use crate::responses::{self, conversations};
 use crate::{
     auth, body, chat, completions, cors, decisions, dialect, directives, embeddings, grammar, infill, listen,
-    log, messages, metrics, models, ollama, openapi, rerank, tokens, tools,
+    log, messages, metrics, models, ollama, openapi, page, rerank, tokens, tools,
 };
 
 /// Paths of OpenAI's API without `/v1`, which some clients leave out of the base URL.
@@ -37,8 +37,9 @@ pub fn router(app: App) -> Router {
 }
 
 fn routes(app: App) -> Router {
-    Router::new()
-        .route("/v1/chat/completions", post(chat::create))
+    let page = Router::new().route("/", get(page::index)).route("/page/{name}", get(page::get));
+    let page = if app.options().page { page } else { Router::new() };
+    page.route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/v1/responses", post(responses::create))
         .route("/v1/messages", post(messages::create))

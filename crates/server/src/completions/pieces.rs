@@ -149,9 +149,10 @@ impl Pieces {
     }
 
     /// Returns what the constraint did to the tokens that were not sent.
-    fn mask_view(&mut self, index: usize) -> Vec<TokenMask> {
+    fn mask_view(&mut self, index: usize) -> Option<Vec<TokenMask>> {
         let tokenizer = self.started.served.model.engine.tokenizer();
-        self.texts[index].masks.as_mut().map(|masks| masks.take(tokenizer)).unwrap_or_default()
+        let masks = self.texts[index].masks.as_mut()?.take(tokenizer);
+        (!masks.is_empty()).then_some(masks)
     }
 
     fn push(&mut self, choice: CompletionChoice) {

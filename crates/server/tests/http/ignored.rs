@@ -79,7 +79,7 @@ async fn paths_may_lack_a_version_and_end_in_a_slash() {
     for path in ["/models", "/models/m", "/v1/models/", "/health/"] {
         assert_eq!(get(&app, path).await.status, StatusCode::OK, "{path}");
     }
-    for path in ["/", "//", "/v2/models", "/model"] {
+    for path in ["//", "/v2/models", "/model"] {
         assert_eq!(get(&app, path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
 }

@@ -27,6 +27,7 @@ mod ollama_models;
 mod openapi;
 mod operations;
 mod output_decisions;
+mod page;
 mod providers;
 mod refusal;
 mod registry;

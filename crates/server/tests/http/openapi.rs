@@ -82,7 +82,7 @@ async fn with_ids(app: &App, path: &str) -> String {
         let items = get(app, &format!("/v1/conversations/{id}/items")).await.json();
         return path.replace("{id}", &id).replace("{item_id}", items["first_id"].as_str().unwrap());
     }
-    path.replace("{id}", "smollm2-135m-instruct")
+    path.replace("{id}", "smollm2-135m-instruct").replace("{name}", "style.css")
 }
 
 #[tokio::test]
