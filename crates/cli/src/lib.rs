@@ -109,6 +109,14 @@ where
     }
 }
 
+/// Loads a tokenizer from a `tokenizer.json`, or from a model: a GGUF file, a folder, a short name or a hub id.
+///
+/// # Errors
+/// Returns an error if the model cannot be found or downloaded, or if its tokenizer is malformed.
+pub fn tokenizer(model: &str) -> Result<formwork_vocab::Tokenizer> {
+    load::tokenizer_of("model", model)
+}
+
 /// Builds the server that `formwork serve` starts with the given options, without a socket.
 ///
 /// The models are found, and downloaded if they are missing, but not loaded: [`App::load`] loads them.

@@ -1,7 +1,6 @@
 //! Adaptation of texts to a schema.
 
 use formwork_adapt::{AdaptOptions, Adapter, AnyOfStrategy, OutputProcessing, Prefer, Tolerance};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::de::DeserializeOwned;
@@ -67,5 +66,5 @@ impl PyAdapter {
 /// Reads the value of an option from its name.
 pub(crate) fn named<T: DeserializeOwned>(option: &str, name: &str) -> PyResult<T> {
     serde_json::from_value(Value::from(name))
-        .map_err(|error| PyValueError::new_err(format!("{option}: {error}")))
+        .map_err(|error| Python::attach(|py| error::option(py, format!("{option}: {error}"))))
 }

@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use formwork_server::{App, router};
 use http_body_util::BodyExt;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tokio::runtime::Runtime;
@@ -77,7 +77,9 @@ impl PyApp {
             .uri(path)
             .header("content-type", "application/json")
             .body(Body::from(body.unwrap_or_default()))
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+            .map_err(|error| {
+                Python::attach(|py| error::option(py, format!("`{path}`: {error}; a path starts with `/`")))
+            })?;
         let (sender, receiver) = sync_channel(WAITING);
         let runtime = self.runtime.lock().map_err(|_| closed())?;
         let task = runtime.as_ref().ok_or_else(closed)?.spawn(answer(self.router.clone(), request, sender));
@@ -119,7 +121,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn closed() -> PyErr {
-    PyRuntimeError::new_err("the model is closed")
+    Python::attach(|py| error::formwork(py, "the model is closed"))
 }
 
 /// A part of an answer.

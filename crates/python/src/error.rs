@@ -38,6 +38,11 @@ pub(crate) fn grammar(py: Python<'_>, error: &GrammarError) -> PyErr {
     raised().unwrap_or_else(|error| error)
 }
 
+/// Creates a `FormworkError`.
+pub(crate) fn formwork(py: Python<'_>, message: impl Display) -> PyErr {
+    named(py, "FormworkError", message)
+}
+
 /// Creates a `GrammarError` without a place.
 pub(crate) fn grammar_message(py: Python<'_>, message: impl Display) -> PyErr {
     named(py, "GrammarError", message)

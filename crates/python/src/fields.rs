@@ -2,7 +2,6 @@
 
 use formwork_fields::{CSharpOptions, Definition, Format, SchemaOptions};
 use formwork_grammar::Limits;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::grammar::PyGrammar;
@@ -74,7 +73,8 @@ fn read_format(name: &str) -> PyResult<Format> {
         "json-schema" => Format::JsonSchema,
         _ => {
             let known = "json, yaml, toml, csharp, json-schema";
-            return Err(PyValueError::new_err(format!("unknown format `{name}`; expected one of {known}")));
+            let message = format!("unknown format `{name}`; expected one of {known}");
+            return Err(Python::attach(|py| error::option(py, message)));
         }
     })
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use formwork_grammar::{
     Formats, Grammar, GrammarError, Layout, Limits, Order, Profile, Remotes, SchemaOptions, Undeclared,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::Value;
 
+use crate::text::Text;
 use crate::{error, json};
 
 /// A compiled grammar. It describes bytes, so every vocabulary can use it.
@@ -66,9 +67,12 @@ impl PyGrammar {
     #[pyo3(signature = (choices, *, limits = None))]
     fn choices(
         py: Python<'_>,
-        choices: Vec<String>,
+        choices: &Bound<'_, PyAny>,
         limits: Option<BTreeMap<String, usize>>,
     ) -> PyResult<Self> {
+        let Ok(choices) = choices.extract::<Vec<String>>() else {
+            return Err(PyTypeError::new_err("`choices` is a list of texts, such as [\"yes\", \"no\"]"));
+        };
         let limits = read_limits(limits)?;
         compile(py, || Grammar::choices(&choices, &limits))
     }
@@ -113,18 +117,18 @@ impl PyGrammar {
     }
 
     /// Reports whether a text is an output.
-    fn accepts(&self, py: Python<'_>, text: &[u8]) -> bool {
-        py.detach(|| self.inner.accepts(text))
+    fn accepts(&self, py: Python<'_>, text: Text) -> bool {
+        py.detach(|| self.inner.accepts(&text.0))
     }
 
     /// Returns the first place at which a text is no output, or None if the text is an output.
     ///
     /// The place has the offset `at` in bytes, the `expected` continuations as a text, and `complete`, which
     /// is True if the text up to there is an output.
-    fn mismatch<'py>(&self, py: Python<'py>, text: &[u8]) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn mismatch<'py>(&self, py: Python<'py>, text: Text) -> PyResult<Option<Bound<'py, PyDict>>> {
         let found = py.detach(|| {
             let mut recognizer = self.inner.recognizer();
-            let mismatch = recognizer.extend(text).and_then(|()| recognizer.finish()).err()?;
+            let mismatch = recognizer.extend(&text.0).and_then(|()| recognizer.finish()).err()?;
             Some((mismatch, recognizer.expected()))
         });
         let Some((mismatch, descriptions)) = found else { return Ok(None) };
@@ -230,10 +234,14 @@ const UNDECLARED: [(&str, Undeclared); 2] = [("omit", Undeclared::Omit), ("allow
 
 /// Returns the value of an option by its name.
 fn one_of<T: Copy>(option: &str, given: &Bound<'_, PyAny>, known: &[(&str, T)]) -> PyResult<T> {
-    let given: String = given.extract()?;
+    let py = given.py();
+    let Ok(given) = given.extract::<String>() else {
+        let message = format!("`{option}` is the name of an option, as a text");
+        return Err(PyTypeError::new_err(message));
+    };
     let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = known.iter().find(|(name, _)| *name == given);
-    found.map(|(_, value)| *value).ok_or_else(|| PyValueError::new_err(unknown(option, &given, &names())))
+    found.map(|(_, value)| *value).ok_or_else(|| error::option(py, unknown(option, &given, &names())))
 }
 
 fn read_limits(given: Option<BTreeMap<String, usize>>) -> PyResult<Limits> {
@@ -249,7 +257,7 @@ fn read_limits(given: Option<BTreeMap<String, usize>>) -> PyResult<Limits> {
             "cache_bytes" => &mut limits.cache_bytes,
             _ => {
                 let known = "source_bytes, nesting, states, work, bytes, shortest_bytes, cache_bytes";
-                return Err(PyValueError::new_err(unknown("limit", &name, known)));
+                return Err(Python::attach(|py| error::option(py, unknown("limit", &name, known))));
             }
         };
         *limit = value;

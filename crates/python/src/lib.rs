@@ -19,6 +19,7 @@ mod fields;
 mod grammar;
 mod json;
 mod matcher;
+mod text;
 mod tokenizer;
 mod vocabulary;
 

@@ -9,6 +9,7 @@ use crate::bitmask::Row;
 use crate::constraint::PyConstraint;
 use crate::error;
 use crate::grammar::describe;
+use crate::text::Text;
 use crate::tokenizer::PyTokenizer;
 
 /// Follows one output, token by token, and computes the tokens that may come next.
@@ -84,14 +85,14 @@ impl PyMatcher {
     }
 
     /// Appends a text as one step, whatever tokens the vocabulary has.
-    fn commit_bytes(&mut self, py: Python<'_>, text: &[u8]) -> PyResult<()> {
-        let committed = py.detach(|| self.inner.commit_text(text));
+    fn commit_bytes(&mut self, py: Python<'_>, text: Text) -> PyResult<()> {
+        let committed = py.detach(|| self.inner.commit_text(&text.0));
         committed.map_err(|error| error::not_allowed(py, error))
     }
 
     /// Appends a text as one step if it is allowed. Returns False otherwise.
-    fn try_commit_bytes(&mut self, py: Python<'_>, text: &[u8]) -> bool {
-        py.detach(|| self.inner.commit_text(text).is_ok())
+    fn try_commit_bytes(&mut self, py: Python<'_>, text: Text) -> bool {
+        py.detach(|| self.inner.commit_text(&text.0).is_ok())
     }
 
     /// Removes the last `count` steps, or all of them if there are fewer.

@@ -1,16 +1,19 @@
 //! The class `Tokenizer`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error;
+use crate::text::Text;
 use crate::vocabulary::PyVocabulary;
 
-/// A tokenizer from the text of a `tokenizer.json`, or one that takes the longest token.
+/// A tokenizer, from a file, from the text of a `tokenizer.json`, or by the longest token.
 #[pyclass(name = "Tokenizer", module = "formwork", frozen)]
 pub(crate) struct PyTokenizer {
     pub(crate) inner: Tokenizer,
@@ -18,33 +21,44 @@ pub(crate) struct PyTokenizer {
     vocabulary: Arc<Vocabulary>,
 }
 
-/// The text of a JSON file.
-#[derive(FromPyObject)]
-pub(crate) enum Json<'py> {
-    Text(String),
-    Bytes(Bound<'py, PyBytes>),
-}
-
 #[pymethods]
 impl PyTokenizer {
     /// Reads the text of a `tokenizer.json`.
     ///
-    /// ends: more tokens that end a sequence. Common ones are known by their names.
+    /// ends: more tokens that end a sequence. Common ones, such as `<|im_end|>`, are known by their names. Without
+    /// any, a complete output has no next token.
     /// size: number of logits of the model, if it is larger than the vocabulary.
     #[staticmethod]
     #[pyo3(signature = (json, ends = Vec::new(), size = None))]
-    fn from_json(py: Python<'_>, json: Json<'_>, ends: Vec<u32>, size: Option<usize>) -> PyResult<Self> {
-        let bytes = match json {
-            Json::Text(text) => text.into_bytes(),
-            Json::Bytes(bytes) => bytes.as_bytes().to_vec(),
+    fn from_json(
+        py: Python<'_>,
+        json: &Bound<'_, PyAny>,
+        ends: Vec<u32>,
+        size: Option<usize>,
+    ) -> PyResult<Self> {
+        let expected = "expected the text of a tokenizer.json, as str or bytes; Tokenizer.load takes a path";
+        let Ok(Text(bytes)) = json.extract() else {
+            let found = json.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{expected}, not {found}")));
         };
-        let ends: Vec<TokenId> = ends.into_iter().map(TokenId).collect();
-        let built = py.detach(|| {
-            let inner = Tokenizer::from_json(&bytes)?.with_ends(&ends)?;
-            let vocabulary = padded(inner.vocabulary(), size)?;
-            Ok::<_, formwork_vocab::VocabError>(Self { inner, vocabulary })
-        });
-        built.map_err(|error| error::vocabulary(py, error))
+        let built = py.detach(|| Self::build(Tokenizer::from_json(&bytes)?, ends, size));
+        let is_path = !bytes.trim_ascii_start().starts_with(b"{");
+        built.map_err(|error| {
+            let hint = if is_path { format!("; {expected}") } else { String::new() };
+            error::vocabulary(py, format!("{error}{hint}"))
+        })
+    }
+
+    /// Loads a `tokenizer.json`, or the tokenizer of a model: a GGUF file, a folder, a short name or a hub id.
+    ///
+    /// ends, size: as for `from_json`.
+    #[staticmethod]
+    #[pyo3(signature = (model, ends = Vec::new(), size = None))]
+    fn load(py: Python<'_>, model: PathBuf, ends: Vec<u32>, size: Option<usize>) -> PyResult<Self> {
+        let name = model.to_string_lossy().into_owned();
+        let loaded = py.detach(|| formwork_cli::tokenizer(&name));
+        let loaded = loaded.map_err(|error| error::vocabulary(py, format!("{error:#}")))?;
+        py.detach(|| Self::build(loaded, ends, size)).map_err(|error| error::vocabulary(py, error))
     }
 
     /// Creates a tokenizer that takes the longest token at each position.
@@ -96,6 +110,19 @@ impl PyTokenizer {
         let tokens: Vec<TokenId> = tokens.into_iter().map(TokenId).collect();
         let bytes = if special { self.inner.decode_special(&tokens) } else { self.inner.decode(&tokens) };
         PyBytes::new(py, &bytes)
+    }
+}
+
+impl PyTokenizer {
+    fn build(
+        inner: Tokenizer,
+        ends: Vec<u32>,
+        size: Option<usize>,
+    ) -> Result<Self, formwork_vocab::VocabError> {
+        let ends: Vec<TokenId> = ends.into_iter().map(TokenId).collect();
+        let inner = inner.with_ends(&ends)?;
+        let vocabulary = padded(inner.vocabulary(), size)?;
+        Ok(Self { inner, vocabulary })
     }
 }
 

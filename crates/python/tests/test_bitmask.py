@@ -73,7 +73,7 @@ def test_refuses_memory_that_is_no_bitmask(bytes_vocabulary: Vocabulary) -> None
         formwork.fill_bitmask(matcher, bitmask, 1)
     with pytest.raises(ValueError, match="a row occurs twice"):
         formwork.fill_bitmasks([matcher, matcher.fork()], formwork.allocate_bitmask(2, 257), rows=[0, 0])
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match="a matcher occurs twice"):
         formwork.fill_bitmasks([matcher, matcher], formwork.allocate_bitmask(2, 257))
 
 

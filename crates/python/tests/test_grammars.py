@@ -169,6 +169,10 @@ def test_refuses_bad_vocabularies() -> None:
         Vocabulary([b"a"], [], special=[7])
     with pytest.raises(VocabularyError):
         Tokenizer.from_json("{}")
+    with pytest.raises(VocabularyError, match="Tokenizer.load takes a path"):
+        Tokenizer.from_json("tokenizer.json")
+    with pytest.raises(TypeError, match="expected the text of a tokenizer.json, as str or bytes.*not int"):
+        Tokenizer.from_json(3)
     with pytest.raises(IndexError, match="out of range"):
         Vocabulary([b"a"], []).token(1)
 
@@ -186,3 +190,41 @@ def test_compiles_in_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert results == [True] * 4
+
+
+def test_texts_are_str_or_bytes():
+    grammar = formwork.Grammar.choices(["yes", "no"])
+    assert grammar.accepts("yes") and grammar.accepts(b"yes") and not grammar.accepts("maybe")
+    with pytest.raises(TypeError, match="expected a text as str or bytes, not int"):
+        grammar.accepts(3)
+
+
+def test_one_text_is_no_list_of_choices():
+    with pytest.raises(TypeError, match="`choices` is a list of texts"):
+        formwork.Grammar.choices("yes")
+
+
+def test_unknown_names_of_options_are_option_errors():
+    with pytest.raises(formwork.OptionError, match="unknown layout `wide`"):
+        formwork.Grammar.json_schema({}, layout="wide")
+    with pytest.raises(TypeError, match="`order` is the name of an option"):
+        formwork.Grammar.json_schema({}, order=3)
+
+
+def test_tokenizers_are_loaded_from_files(tokenizer_json, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer_json)
+    loaded = Tokenizer.load(path, size=1000)
+    assert len(loaded.vocabulary) == 1000
+    assert loaded.encode("Mara") == Tokenizer.from_json(tokenizer_json).encode("Mara")
+    with pytest.raises(VocabularyError, match="missing"):
+        Tokenizer.load(tmp_path / "missing.json")
+
+
+def test_tokenizers_of_the_package_tokenizers(tokenizer_json):
+    tokenizers = pytest.importorskip("tokenizers")
+    from formwork.transformers import tokenizer_of, vocabulary_of
+
+    theirs = tokenizers.Tokenizer.from_str(tokenizer_json)
+    assert tokenizer_of(theirs).encode("Mara") == theirs.encode("Mara").ids
+    assert len(vocabulary_of(theirs)) == theirs.get_vocab_size()

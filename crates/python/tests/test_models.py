@@ -32,6 +32,30 @@ def test_generates_text_and_json(model: formwork.Model) -> None:
     assert model.generate("Is the sea salty?", choices=["yes", "no"]) in ("yes", "no")
 
 
+def test_refuses_what_a_text_cannot_be(model: formwork.Model) -> None:
+    with pytest.raises(TypeError, match="`choices` is a list of texts"):
+        model.generate("Is the sea salty?", choices="yes")
+    with pytest.raises(formwork.OptionError, match="`n`"):
+        model.generate("Hi", n=2)
+    with pytest.raises(formwork.OptionError, match="`stream`"):
+        model.chat("Hi", stream=True)
+    with pytest.raises(formwork.OptionError, match="`port`"):
+        formwork.Model("none", port=80)
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+    with pytest.raises(formwork.FormworkError, match="calls of tools"):
+        model.generate("Look!", tools=tools, tool_choice="required", max_tokens=60)
+    with pytest.raises(formwork.ApiError) as error:
+        model.json("Hi", {"type": "objct"})
+    assert error.value.param == "response_format.json_schema.schema"
+
+
+def test_masks_of_the_tokenizer_of_a_model(model_path: str) -> None:
+    tokenizer = formwork.Tokenizer.load(model_path)
+    constraint = formwork.Constraint(formwork.Grammar.choices(["yes"]), tokenizer.vocabulary)
+    allowed = {tokenizer.vocabulary.token(token) for token in constraint.matcher().allowed()}
+    assert b"yes" in allowed and b"no" not in allowed
+
+
 def test_streams_the_same_text(model: formwork.Model) -> None:
     options = {"max_tokens": 20, "temperature": 0}
     pieces = list(model.stream("Tell me about tides.", **options))

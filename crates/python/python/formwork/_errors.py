@@ -54,8 +54,10 @@ class OptionError(FormworkError, ValueError):
 class ApiError(FormworkError):
     """A request that a model did not answer."""
 
-    def __init__(self, message: str, *, status: int, body: object) -> None:
+    def __init__(self, message: str, *, status: int, body: object, param: str | None = None) -> None:
         super().__init__(message)
+        self.param = param
+        """The field of the request that the error is about, such as `response_format.json_schema.schema`."""
         self.status = status
         """The HTTP status, such as 400."""
         self.body = body

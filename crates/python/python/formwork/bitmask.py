@@ -60,6 +60,8 @@ def fill_bitmasks(
         raise ValueError(f"{len(matchers)} matchers need as many rows, not {len(rows)}")
     if len(set(rows)) != len(rows):
         raise ValueError("a row occurs twice")
+    if len({id(matcher) for matcher in matchers}) != len(matchers):
+        raise ValueError("a matcher occurs twice; use its `fork`")
     memory = Memory(bitmask, max(len(matcher.constraint.vocabulary) for matcher in matchers))
     addresses = [memory.address(row) for row in rows]
     return _native.fill_batch(matchers, addresses, memory.words, within, threads)

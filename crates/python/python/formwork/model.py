@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from formwork import _native
-from formwork._errors import ApiError
+from formwork._errors import ApiError, FormworkError, OptionError
 
 __all__ = ["Model"]
 
 Messages = str | Sequence[Mapping[str, Any]]
 """A prompt, or the messages of a conversation in OpenAI's form."""
+
+_OF_SOCKETS = ("host", "port", "no_page", "probe", "cors_origin", "api_key", "api_key_file")
 
 
 class Model:
@@ -30,7 +33,7 @@ class Model:
     Calls from several threads are answered together, in steps of all their tokens.
     """
 
-    def __init__(self, model: str | None = None, **options: Any) -> None:
+    def __init__(self, model: str | os.PathLike[str] | None = None, **options: Any) -> None:
         """Loads a model: a file, a folder, a short name or a hub id. The default is a small model.
 
         `options` are those of `formwork serve`, with underscores: `ctx=4096` is `--ctx 4096`, `True` gives an
@@ -38,6 +41,8 @@ class Model:
         """
         arguments = [] if model is None else ["--model", str(model)]
         for name, value in options.items():
+            if name in _OF_SOCKETS:
+                raise OptionError(f"`{name}` has no effect on a model in this process; it is an option of Server")
             arguments += _arguments(f"--{name.replace('_', '-')}", value)
         self._app = _native.App(arguments)
         models = _checked(*self._app.request("GET", "/v1/models"))
@@ -57,8 +62,16 @@ class Model:
         self.close()
 
     def generate(self, prompt: Messages, **fields: Any) -> str:
-        """Returns the text of the answer. `fields` are those of [`chat`][formwork.Model.chat]."""
-        return self.chat(prompt, **fields)["choices"][0]["message"]["content"] or ""
+        """Returns the text of the answer. `fields` are those of [`chat`][formwork.Model.chat].
+
+        Raises `FormworkError` if the answer is calls of tools: use `chat` with tools.
+        """
+        if fields.get("n", 1) != 1:
+            raise OptionError("`n`: a text is one answer; use `chat` for several")
+        message = self.chat(prompt, **fields)["choices"][0]["message"]
+        if message.get("tool_calls") or message.get("function_call"):
+            raise FormworkError("the answer is calls of tools; use `chat`")
+        return message["content"] or ""
 
     def json(self, prompt: Messages, schema: Any, **fields: Any) -> Any:
         """Returns the value of the answer, which matches `schema`.
@@ -71,10 +84,19 @@ class Model:
         return json.loads(text)
 
     def stream(self, prompt: Messages, **fields: Any) -> Iterator[str]:
-        """Returns an iterator over the text of the answer while it is generated."""
+        """Returns an iterator over the text of the answer while it is generated.
+
+        Errors are raised at the first step of the iterator. Raises `FormworkError` if the answer is calls of
+        tools: use `chat_chunks` with tools.
+        """
+        if fields.get("n", 1) != 1:
+            raise OptionError("`n`: a stream is one answer; use `chat_chunks` for several")
         for chunk in self.chat_chunks(prompt, **fields):
             for choice in chunk["choices"]:
-                if text := choice["delta"].get("content"):
+                delta = choice["delta"]
+                if delta.get("tool_calls") or delta.get("function_call"):
+                    raise FormworkError("the answer is calls of tools; use `chat_chunks`")
+                if text := delta.get("content"):
                     yield text
 
     def chat(
@@ -90,8 +112,12 @@ class Model:
         """Sends a chat request, and returns the body of the answer.
 
         The output matches `schema`, `regex`, `gbnf` or one of `choices`. `fields` are those of
-        `POST /v1/chat/completions`, such as `max_tokens`, `temperature`, `tools` and `decisions`.
+        `POST /v1/chat/completions`, such as `max_tokens`, `temperature`, `tools` and `decisions`. Without
+        `max_tokens`, an answer may fill the context. The default `temperature` is 1, as with OpenAI; 0 takes the
+        likeliest tokens.
         """
+        if fields.get("stream"):
+            raise OptionError("`stream`: use the method `stream` or `chat_chunks`")
         constraint = _constraint(schema, regex, gbnf, choices)
         return self.request("/v1/chat/completions", _chat(prompt, {**constraint, **fields}))
 
@@ -145,7 +171,7 @@ class Model:
                 if data != b"[DONE]" and event.startswith(b"data: "):
                     chunk = json.loads(data)
                     if "error" in chunk:
-                        raise ApiError(str(chunk["error"].get("message")), status=500, body=chunk)
+                        raise ApiError(str(chunk["error"].get("message")), status=500, body=chunk, param=None)
                     yield chunk
 
 
@@ -178,10 +204,12 @@ def _constraint(
         fields["guided_regex"] = regex
     if gbnf is not None:
         fields["grammar"] = gbnf
+    if isinstance(choices, str):
+        raise TypeError(f"`choices` is a list of texts, not one text: [{choices!r}]")
     if choices is not None:
         fields["guided_choice"] = list(choices)
     if len(fields) > 1:
-        raise ValueError("an output has one constraint: one of schema, regex, gbnf and choices")
+        raise OptionError("an output has one constraint: one of schema, regex, gbnf and choices")
     return fields
 
 
@@ -190,5 +218,6 @@ def _checked(status: int, received: bytes) -> Any:
     if status >= 400:
         error = body.get("error") if isinstance(body, dict) else None
         message = error.get("message") if isinstance(error, dict) else received.decode(errors="replace")
-        raise ApiError(str(message), status=status, body=body)
+        param = error.get("param") if isinstance(error, dict) else None
+        raise ApiError(str(message), status=status, body=body, param=param)
     return body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import subprocess
@@ -26,7 +27,7 @@ class Server:
     ```
     """
 
-    def __init__(self, model: str | None = None, *, timeout: float = 600.0, **options: Any) -> None:
+    def __init__(self, model: str | os.PathLike[str] | None = None, *, timeout: float = 600.0, **options: Any) -> None:
         """Prepares a server. The process starts with the `with` block, or with `start`.
 
         `options` are those of `formwork serve`, as for [`Model`][formwork.Model]. `timeout` limits the time
@@ -51,15 +52,19 @@ class Server:
         return self._url
 
     def start(self) -> Server:
-        """Starts the process, and waits until the model is loaded."""
+        """Starts the process, and waits until the model is loaded. `close` stops it."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ.copy()
         )
+        # A program that ends without `close` takes its server with it.
+        atexit.register(self.close)
         reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         reader.start()
         try:
-            if not self._found.wait(self._timeout) or self._url is None:
-                raise FormworkError("the server did not start: " + " / ".join(self._lines))
+            if not self._found.wait(self._timeout):
+                raise FormworkError(f"the server did not start within {self._timeout} seconds (`timeout`)")
+            if self._url is None:
+                raise FormworkError("the server did not start: " + "\n".join(self._lines))
             self._wait_for_models()
         except BaseException:
             self.close()
@@ -68,6 +73,7 @@ class Server:
 
     def close(self) -> None:
         """Stops the process. Running requests get some seconds to end."""
+        atexit.unregister(self.close)
         process, self._process, self._url = self._process, None, None
         if process is None:
             return

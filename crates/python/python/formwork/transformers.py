@@ -8,7 +8,7 @@ from formwork.transformers import LogitsProcessor, tokenizer_of
 hf = AutoTokenizer.from_pretrained(path)
 model = AutoModelForCausalLM.from_pretrained(path)
 tokenizer = tokenizer_of(hf, size=model.config.vocab_size)
-grammar = formwork.Grammar.json_schema({"type": "object", "properties": {"age": {"type": "integer"}}})
+grammar = formwork.Grammar.json_schema({"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]})
 constraint = formwork.Constraint(grammar, tokenizer.vocabulary)
 prompt = hf("Describe a sailor as JSON.", return_tensors="pt")
 output = model.generate(**prompt, max_new_tokens=60, logits_processor=[LogitsProcessor(constraint, 60)])
@@ -27,12 +27,12 @@ __all__ = ["LogitsProcessor", "tokenizer_of", "vocabulary_of"]
 
 
 def tokenizer_of(tokenizer: Any, *, size: int | None = None, ends: Sequence[int] = ()) -> Tokenizer:
-    """Creates the tokenizer of a fast tokenizer of transformers.
+    """Creates the tokenizer of a fast tokenizer of transformers, or of a `tokenizers.Tokenizer`.
 
     `size` is the number of logits of the model, if it is larger than the vocabulary. `ends` are tokens that end
     a sequence, beside the tokenizer's end-of-sequence token.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend = _backend(tokenizer)
     if backend is None:
         raise VocabularyError(
             f"{type(tokenizer).__name__} is no fast tokenizer, so its bytes are unknown; use vocabulary_of"
@@ -42,7 +42,7 @@ def tokenizer_of(tokenizer: Any, *, size: int | None = None, ends: Sequence[int]
 
 def vocabulary_of(tokenizer: Any, *, size: int | None = None, ends: Sequence[int] = ()) -> Vocabulary:
     """Creates the vocabulary of a tokenizer of transformers, also of one with a tiktoken file."""
-    if getattr(tokenizer, "backend_tokenizer", None) is not None:
+    if _backend(tokenizer) is not None:
         return tokenizer_of(tokenizer, size=size, ends=ends).vocabulary
     ranks = getattr(getattr(tokenizer, "model", None) or getattr(tokenizer, "tokenizer", None), "_mergeable_ranks", None)
     if ranks is None:
@@ -54,8 +54,14 @@ def vocabulary_of(tokenizer: Any, *, size: int | None = None, ends: Sequence[int
     return Vocabulary(tokens, _ends(tokenizer, ends), sorted(special))
 
 
+def _backend(tokenizer: Any) -> Any:
+    """Returns the object whose `to_str` gives the text of a `tokenizer.json`, if there is one."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return tokenizer if backend is None and hasattr(tokenizer, "to_str") else backend
+
+
 def _ends(tokenizer: Any, ends: Sequence[int]) -> list[int]:
-    own = tokenizer.eos_token_id
+    own = getattr(tokenizer, "eos_token_id", None)
     return [*([] if own is None else [own]), *ends]
 
 

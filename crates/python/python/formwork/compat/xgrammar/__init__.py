@@ -75,6 +75,9 @@ __all__ = [
     "testing",
 ]
 
+__version__ = "0.2.8"
+"""The version of XGrammar that has the names of this package."""
+
 LAZY = {
     "StructuralTag": "structural_tag",
     "StructuralTagItem": "structural_tag",
