@@ -105,13 +105,13 @@ impl Outbox {
     }
 
     /// Reports a token with the logits that it was chosen from. Without logits, holds the token.
-    pub(crate) fn token(&mut self, token: TokenId, chosen: Chosen, logits: Option<&[f32]>) {
+    pub(crate) fn token(&mut self, token: TokenId, chosen: &Chosen, logits: Option<&[f32]>) {
         if self.reports_tokens {
             self.send(Output::Generated(token));
         }
         match logits {
             _ if !self.needs_logits() => {}
-            Some(logits) => self.tell(token, &chosen, logits),
+            Some(logits) => self.tell(token, chosen, logits),
             None => self.hold(token, Some(chosen.origin)),
         }
     }
@@ -221,9 +221,9 @@ mod tests {
         let request = Request { logprobs: Some(0), ..Request::new(Vec::new()) };
         let mut outbox = Outbox::new(sender, &request, seat);
         let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
-        outbox.token(TokenId(0), chosen.clone(), Some(&[0.0, 0.0]));
+        outbox.token(TokenId(0), &chosen, Some(&[0.0, 0.0]));
         outbox.send(Output::Text("a".to_owned()));
-        outbox.token(TokenId(1), chosen, None);
+        outbox.token(TokenId(1), &chosen, None);
         outbox.send(Output::Text("b".to_owned()));
         assert_eq!(outbox.held(), 1);
         let mut told = || std::iter::from_fn(|| receiver.try_recv().ok()).count();

@@ -55,7 +55,7 @@ impl Delivery {
 
     /// Reports a token, with figures by the logits that it was chosen from. Without logits, it waits for
     /// [`Delivery::take_logits`].
-    pub(super) fn token(&mut self, token: TokenId, chosen: Chosen, logits: Option<&[f32]>) {
+    pub(super) fn token(&mut self, token: TokenId, chosen: &Chosen, logits: Option<&[f32]>) {
         self.outbox.token(token, chosen, logits);
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn the_end_waits_for_logits() {
         let (mut delivery, mut receiver) = delivery(Some(0));
         let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
-        delivery.token(TokenId(0), chosen, None);
+        delivery.token(TokenId(0), &chosen, None);
         delivery.show(0, b"one", |_| true);
         delivery.finish(FinishReason::Stop);
         assert!(delivery.is_complete() && delivery.ended().is_none());

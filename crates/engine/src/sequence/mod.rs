@@ -285,7 +285,7 @@ impl Sequence {
             {
                 break;
             }
-            if self.emit(token, Chosen { origin, mask: None }, None, matcher.as_deref_mut()) {
+            if self.emit(token, &Chosen { origin, mask: None }, None, matcher.as_deref_mut()) {
                 return true;
             }
         }
@@ -310,7 +310,7 @@ impl Sequence {
         if let Some(matcher) = &mut matcher {
             matcher.commit(token).map_err(GenerationKind::from)?;
         }
-        let stopped = self.emit(token, chosen, Some(logits), matcher.as_mut());
+        let stopped = self.emit(token, &chosen, Some(logits), matcher.as_mut());
         self.processors.matcher = matcher;
         Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
@@ -362,7 +362,7 @@ impl Sequence {
     fn emit(
         &mut self,
         token: TokenId,
-        chosen: Chosen,
+        chosen: &Chosen,
         logits: Option<&[f32]>,
         matcher: Option<&mut Matcher>,
     ) -> bool {
