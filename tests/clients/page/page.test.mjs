@@ -152,6 +152,10 @@ test("a faulty grammar and its mend", () =>
         await page.selectOption("#constraint-kind", "json_schema");
         await page.fill("#constraint-text", '{"type": }');
         await status.filter({ hasText: /line 1/i }).waitFor();
+        // Digits and the order of members are sent as they were typed.
+        const properties = '{"b": {"const": 9007199254740993}, "1": {"const": 1}}';
+        await page.fill("#constraint-text", `{"type": "object", "properties": ${properties}, "required": ["b", "1"]}`);
+        await status.filter({ hasText: '{"b": 9007199254740993, "1": 1}' }).waitFor();
         // The text of each kind is kept.
         await page.selectOption("#constraint-kind", "gbnf");
         assert.match(await page.inputValue("#constraint-text"), /other ::= "b"/);

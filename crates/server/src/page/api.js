@@ -1,5 +1,7 @@
 // Requests to the server: headers, error messages and the reader of server-sent events.
 
+import { stringify } from "./json.js";
+
 const KEY = "formwork.key";
 let key = "";
 try {
@@ -42,7 +44,7 @@ export async function request(path, { body, signal } = {}) {
     response = await fetch(path, {
       method: body === undefined ? "GET" : "POST",
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? undefined : stringify(body),
       signal,
       cache: "no-store",
     });

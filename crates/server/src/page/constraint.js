@@ -3,14 +3,14 @@
 import { ApiError, getJson } from "./api.js";
 import { byId, count, debounce, el, fieldError } from "./dom.js";
 import { EXAMPLES, TOOLS_EXAMPLE } from "./examples.js";
-import { JsonError, lineAndColumn, nodeAt, offsetOf, parseJson } from "./json.js";
+import { JsonError, lineAndColumn, nodeAt, offsetOf, parseJson, RawJson } from "./json.js";
 import { save, state } from "./store.js";
 
 const KINDS = {
   none: { label: "None" },
   json_schema: {
     label: "JSON Schema", json: true,
-    fields: (text) => ({ response_format: { type: "json_schema", json_schema: { name: "output", schema: JSON.parse(text) } } }),
+    fields: (text) => ({ response_format: { type: "json_schema", json_schema: { name: "output", schema: new RawJson(text) } } }),
   },
   gbnf: { label: "GBNF grammar", fields: (text) => ({ grammar: text }) },
   lark: { label: "Lark grammar", fields: (text) => ({ structured_outputs: { grammar: text } }) },
@@ -41,7 +41,7 @@ export function toolFields() {
   if (error) return { error };
   const list = JSON.parse(tools);
   if (!Array.isArray(list)) return { error: { message: "expected a JSON list of tools" } };
-  return { fields: list.length ? { tools: list, tool_choice } : {} };
+  return { fields: list.length ? { tools: new RawJson(tools), tool_choice } : {} };
 }
 
 function jsonError(text) {

@@ -10,6 +10,21 @@ export class JsonError extends Error {
   }
 }
 
+// JSON text that is sent as it was typed: `JSON.parse` loses digits and the order of members.
+export class RawJson {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+// Returns the JSON text of a value that may contain `RawJson`.
+export function stringify(value) {
+  const texts = [];
+  const mark = `raw-${Math.random()}-`;
+  const json = JSON.stringify(value, (_, one) => (one instanceof RawJson ? mark + (texts.push(one.text) - 1) : one));
+  return json.replace(new RegExp(`"${mark}(\\d+)"`, "g"), (_, index) => texts[index]);
+}
+
 export function lineAndColumn(text, offset) {
   const before = text.slice(0, offset).split("\n");
   return { line: before.length, column: [...before.at(-1)].length + 1 };
