@@ -47,6 +47,7 @@ async function serve(...options) {
 /** Opens the page, runs `steps`, and checks that nothing failed and that no request left the server. */
 async function visit(url, steps, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+    context.setDefaultTimeout(60_000);
     const page = await context.newPage();
     const faults = [];
     page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
@@ -138,6 +139,9 @@ test("an answer with a schema, as text, JSON and masks", () =>
         const selected = masks.locator('.token[aria-selected="true"]');
         assert.ok(Number(await selected.getAttribute("data-removed")) >= 0.5);
         await shot(page, "masks");
+        await page.getByRole("button", { name: "Explain what may come here" }).click();
+        await page.locator("#explain-result").filter({ hasText: /answer/ }).waitFor();
+        assert.ok(text.startsWith(await page.inputValue("#explain-text")));
     }));
 
 test("a faulty grammar and its mend", () =>

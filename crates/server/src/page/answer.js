@@ -1,5 +1,6 @@
 // One answer of the model: its views (text, JSON, masks), reasoning, tool calls and figures.
 
+import { explainText } from "./constraint.js";
 import { count, el, tabs, uniqueId } from "./dom.js";
 import { createMasks } from "./masks.js";
 import { jsonTree } from "./tree.js";
@@ -9,7 +10,7 @@ const VIEWS = [["text", "Text"], ["json", "JSON"], ["masks", "Masks"]];
 // The caller fills `message`. `results` offers fields for the results of tool calls: `isOpen()` is true
 // if they can be sent, `text(call)` is the text of a field, `keep` and `send` receive a call and its text.
 export function createAnswer(message, results) {
-  const masks = createMasks();
+  const masks = createMasks({ onExplain: explainText });
   masks.add(message.masks);
   const text = document.createTextNode(message.content);
   const views = {

@@ -212,6 +212,14 @@ async function ask(path, extra, target, show) {
   }
 }
 
+// Explains what may come after the start of an output.
+export async function explainText(text) {
+  byId("constraint-panel").open = byId("explore").open = true;
+  byId("explain-text").value = text;
+  await explain();
+  byId("explain-result").scrollIntoView({ block: "nearest" });
+}
+
 function explain() {
   const text = byId("explain-text").value;
   return ask("v1/grammar/explain", { text }, "explain-result", (result) => {

@@ -17,7 +17,8 @@ const ORIGINS = {
 // The element with the id `token-panel` is the panel of the view that was used last.
 let activePanel = null;
 
-export function createMasks() {
+// `onExplain(text)` receives the output before a token, to explain what may come next.
+export function createMasks({ onExplain }) {
   const entries = [];
   let current = -1;
   const summary = el("p", { class: "summary" });
@@ -55,7 +56,13 @@ export function createMasks() {
       span.focus();
       span.scrollIntoView({ block: "nearest" });
     }
-    panel.replaceChildren(...figures(entries[index]));
+    panel.replaceChildren(...figures(entries[index]), explainButton(index));
+  }
+
+  function explainButton(index) {
+    const bytes = entries.slice(0, index).filter((entry) => entry.end > entry.start).flatMap((entry) => entry.bytes);
+    const before = new TextDecoder().decode(new Uint8Array(bytes));
+    return el("button", { type: "button", onclick: () => onExplain(before) }, "Explain what may come here");
   }
 
   function jump(step) {
