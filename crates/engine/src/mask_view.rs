@@ -1,4 +1,4 @@
-//! What a constraint did to each token of an output.
+//! Effect of a constraint on each token of an output.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::softmax::Softmax;
 pub struct TokenMask {
     /// The token.
     pub token: TokenId,
-    /// How the token was chosen.
+    /// Origin of the token.
     pub origin: TokenOrigin,
     /// Number of tokens that the mask of the constraint allowed. `None` without a constraint, when all are
     /// allowed.
@@ -37,7 +37,7 @@ pub struct MaskedToken {
     pub is_allowed: bool,
 }
 
-/// How a token of an output was chosen.
+/// Origin of a token of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenOrigin {
     /// Sampled from the tokens that the mask allowed.
@@ -53,7 +53,7 @@ pub enum TokenOrigin {
     TokenBudget,
 }
 
-/// How a token was chosen, and from which tokens.
+/// Origin of a token, and the tokens that were allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     /// [`TokenOrigin::OnlyText`] also stands for [`TokenOrigin::OnlyToken`].

@@ -38,7 +38,7 @@ pub struct TokenMask {
     pub start: usize,
     /// Offset of the end of the token.
     pub end: usize,
-    /// How the token was chosen.
+    /// Origin of the token.
     pub origin: TokenOrigin,
     /// Number of tokens that the constraint allowed. `null` without a constraint, when all are allowed.
     pub allowed: Option<usize>,
@@ -54,7 +54,7 @@ pub struct TokenMask {
     pub top: Vec<MaskedToken>,
 }
 
-/// How a token of an output was chosen.
+/// Origin of a token of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenOrigin {

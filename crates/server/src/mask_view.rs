@@ -4,7 +4,7 @@ use formwork_engine::TokenMask;
 use formwork_openai::{MaskedToken, TokenOrigin};
 use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
 
-/// Number of offsets at which the beginning of the content is looked for.
+/// Maximum number of offsets to search for the beginning of the content.
 const SEARCH: usize = 4096;
 /// Maximum length of a JSON pointer, in bytes. Each token has one.
 const MAX_POINTER: usize = 1024;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::{ApiError, Kind};
 
-/// What the page may do: load its own files, and call its own server.
+/// Policy of the page: it loads its own files, and calls its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
