@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use formwork_engine::TokenMask as Seen;
 use formwork_openai::{TokenMask, TokenOrigin};
 use formwork_server::MaskViews;
-use formwork_vocab::Tokenizer;
+use formwork_vocab::Vocabulary;
 
 use crate::generation::Generator;
 use crate::table;
@@ -21,24 +21,26 @@ const ROWS: usize = 20;
 
 /// Follows one output.
 pub(crate) struct Masks<'g> {
-    tokenizer: &'g Tokenizer,
+    vocabulary: &'g Vocabulary,
     views: MaskViews,
 }
 
 impl<'g> Masks<'g> {
     pub(crate) fn new(generator: &'g Generator) -> Self {
-        Self { tokenizer: generator.engine().tokenizer(), views: MaskViews::new(generator.writes_json(), "") }
+        Self {
+            vocabulary: generator.engine().tokenizer().vocabulary(),
+            views: MaskViews::new(generator.writes_json(), ""),
+        }
     }
 
     pub(crate) fn token(&mut self, seen: Seen) {
-        self.views.token(seen, self.tokenizer.vocabulary());
+        self.views.token(seen, self.vocabulary);
     }
 
     /// Returns what the constraint did to each token. `text` is the whole output.
     pub(crate) fn finish(mut self, text: &str) -> Vec<TokenMask> {
-        self.views.show(text);
-        self.views.content(text);
-        self.views.take(self.tokenizer)
+        self.views.show_content(text);
+        self.views.take(self.vocabulary)
     }
 }
 

@@ -63,14 +63,12 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Returns what the mask did to the token, by logits of the shape `[vocabulary]`, with the `top` likeliest
-    /// tokens.
-    pub(crate) fn view(&self, token: TokenId, logits: &[f32], top: usize) -> TokenMask {
+    /// Returns what the mask did to the token, with the `top` likeliest tokens.
+    pub(crate) fn view(&self, token: TokenId, softmax: &Softmax<'_>, top: usize) -> TokenMask {
         let mask = self.mask.as_deref();
-        let softmax = Softmax::new(logits);
         let is_allowed = |token: TokenId| mask.is_none_or(|mask| mask.contains(token));
-        let forbidden = || (0..).map(TokenId).zip(logits).filter(|(token, _)| !is_allowed(*token));
-        let removed = mask.map_or(0.0, |_| softmax.sum(forbidden().map(|(_, logit)| *logit)));
+        let forbidden = || softmax.tokens().filter(|(token, _)| !is_allowed(*token));
+        let removed = mask.map_or(0.0, |_| softmax.sum(forbidden().map(|(_, logit)| logit)));
         let masked = |(token, logit)| MaskedToken {
             token,
             probability: softmax.logprob(logit).exp(),
@@ -83,7 +81,7 @@ impl Chosen {
                 (origin, _) => origin,
             },
             allowed: mask.map(TokenSet::count),
-            probability: softmax.sum(logits.get(token.index()).copied()),
+            probability: softmax.sum(softmax.logit(token)),
             removed,
             top: softmax.likeliest(top).into_iter().map(masked).collect(),
         }
@@ -102,13 +100,14 @@ mod tests {
             mask.insert(TokenId(id));
         }
         let chosen = Chosen { origin: TokenOrigin::Sampled, mask: Some(Arc::new(mask)) };
-        let view = chosen.view(TokenId(3), &logits, 3);
+        let view = chosen.view(TokenId(3), &Softmax::new(&logits), 3);
         assert_eq!((view.allowed, view.origin), (Some(3), TokenOrigin::Sampled));
         assert!((view.probability - 0.2).abs() < 1e-6 && (view.removed - 0.7).abs() < 1e-6);
         let top: Vec<(u32, bool)> = view.top.iter().map(|seen| (seen.token.0, seen.is_allowed)).collect();
         assert_eq!(top, [(1, false), (2, false), (3, true)]);
         assert!((view.top[0].probability - 0.4).abs() < 1e-6);
-        let free = Chosen { origin: TokenOrigin::Sampled, mask: None }.view(TokenId(4), &logits, 0);
+        let free =
+            Chosen { origin: TokenOrigin::Sampled, mask: None }.view(TokenId(4), &Softmax::new(&logits), 0);
         assert_eq!((free.allowed, free.removed, free.probability), (None, 0.0, 0.0));
         assert!(free.top.is_empty());
     }

@@ -119,7 +119,7 @@ impl Outbox {
     /// Reports the token that ends the output, without adding to the sum of log-probabilities.
     pub(crate) fn ending(&mut self, token: TokenId, logits: &[f32]) {
         if let Some(top) = self.top {
-            let _ = self.outputs.send(Output::Token(logprob(token, logits, top)));
+            let _ = self.outputs.send(Output::Token(logprob(token, &Softmax::new(logits), top)));
         }
     }
 
@@ -142,7 +142,7 @@ impl Outbox {
             self.tell(token, &Chosen { origin, mask }, logits);
         } else {
             let top = self.top.unwrap_or_default();
-            let _ = self.outputs.send(Output::PromptToken(logprob(token, logits, top)));
+            let _ = self.outputs.send(Output::PromptToken(logprob(token, &Softmax::new(logits), top)));
         }
         for output in after {
             let _ = self.outputs.send(output);
@@ -165,26 +165,24 @@ impl Outbox {
     }
 
     fn tell(&mut self, token: TokenId, chosen: &Chosen, logits: &[f32]) {
+        let softmax = Softmax::new(logits);
         if let Some(top) = self.top {
-            let logprob = logprob(token, logits, top);
+            let logprob = logprob(token, &softmax, top);
             self.cumulative += f64::from(logprob.logprob);
             let _ = self.outputs.send(Output::Token(logprob));
         }
         if let Some(top) = self.mask_view {
-            let _ = self.outputs.send(Output::Masked(chosen.view(token, logits, top)));
+            let _ = self.outputs.send(Output::Masked(chosen.view(token, &softmax, top)));
         }
     }
 }
 
-/// Returns the log-probability of a token, and the `top` likeliest tokens, by logits of the shape
-/// `[vocabulary]`. Ties are in order of id, as in greedy sampling.
-fn logprob(token: TokenId, logits: &[f32], top: usize) -> TokenLogprob {
-    let softmax = Softmax::new(logits);
+/// Returns the log-probability of a token, and the `top` likeliest tokens.
+fn logprob(token: TokenId, softmax: &Softmax<'_>, top: usize) -> TokenLogprob {
     let of = |logit: f32| softmax.logprob(logit) as f32;
-    let logit = logits.get(token.index()).copied().filter(|logit| logit.is_finite());
     TokenLogprob {
         token,
-        logprob: logit.map_or(f32::NEG_INFINITY, of),
+        logprob: softmax.logit(token).map_or(f32::NEG_INFINITY, of),
         top: softmax.likeliest(top).into_iter().map(|(token, logit)| (token, of(logit))).collect(),
     }
 }
@@ -196,13 +194,14 @@ mod tests {
     #[test]
     fn probabilities_are_those_of_the_softmax() {
         let logits = [1.0f32.ln(), 4.0f32.ln(), 4.0f32.ln(), 1.0f32.ln(), f32::NEG_INFINITY];
-        let given = logprob(TokenId(3), &logits, 3);
+        let softmax = Softmax::new(&logits);
+        let given = logprob(TokenId(3), &softmax, 3);
         assert!((given.logprob - 0.1f32.ln()).abs() < 1e-6);
         let ids: Vec<u32> = given.top.iter().map(|(token, _)| token.0).collect();
         assert_eq!(ids, [1, 2, 0]);
         assert!((given.top[0].1 - 0.4f32.ln()).abs() < 1e-6);
-        assert!(logprob(TokenId(4), &logits, 0).logprob.is_infinite());
-        assert_eq!(logprob(TokenId(0), &logits, 9).top.len(), 4);
+        assert!(logprob(TokenId(4), &softmax, 0).logprob.is_infinite());
+        assert_eq!(logprob(TokenId(0), &softmax, 9).top.len(), 4);
     }
 
     #[test]

@@ -131,3 +131,11 @@ def test_runs_the_command() -> None:
     assert ended.returncode == 0 and formwork.__version__ in ended.stdout
     ended = subprocess.run([sys.executable, "-m", "formwork", "runn"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "runn" in ended.stderr
+
+
+def test_a_server_ends_with_its_program(model_path: str) -> None:
+    program = "import formwork, sys; s = formwork.Server(sys.argv[1]).start(); print(s.url)"
+    ran = subprocess.run([sys.executable, "-c", program, model_path], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    with pytest.raises(OSError):
+        urllib.request.urlopen(ran.stdout.strip().removesuffix("/v1") + "/health", timeout=5)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use formwork_chat::{Delta, Reader};
 use formwork_engine::{Finish, FinishReason, Generation, Output};
 use formwork_openai::{LikelyToken, OutputDecision, TokenLogprob, TokenMask};
-use formwork_vocab::{TokenId, Tokenizer};
+use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
 
 use crate::app::Served;
 use crate::custom_input::InputDecoder;
@@ -226,7 +226,7 @@ impl Choice {
     /// Queues what the constraint did to the tokens that no event has yet.
     fn show_masks(&mut self) {
         let Some(masks) = &mut self.masks else { return };
-        let masks = masks.take(self.served.model.engine.tokenizer());
+        let masks = masks.take(self.served.vocabulary());
         if !masks.is_empty() {
             self.said.push_back(Said::Masks(masks));
         }
@@ -323,15 +323,16 @@ fn call_id() -> String {
 /// Converts a token's log-probability to the wire type.
 pub(crate) fn logprob(token: &formwork_engine::TokenLogprob, tokenizer: &Tokenizer) -> TokenLogprob {
     let likely = |&(token, logprob): &(TokenId, f32)| {
-        let (token, bytes) = spelling(token, tokenizer);
+        let (token, bytes) = spelling(token, tokenizer.vocabulary());
         LikelyToken { token, logprob, bytes }
     };
     let top_logprobs = token.top.iter().map(likely).collect();
-    let (text, bytes) = spelling(token.token, tokenizer);
+    let (text, bytes) = spelling(token.token, tokenizer.vocabulary());
     TokenLogprob { token: text, logprob: token.logprob, bytes, top_logprobs }
 }
 
-fn spelling(token: TokenId, tokenizer: &Tokenizer) -> (String, Vec<u8>) {
-    let bytes = tokenizer.vocabulary().bytes(token);
+/// Returns the text and the bytes of a token.
+pub(crate) fn spelling(token: TokenId, vocabulary: &Vocabulary) -> (String, Vec<u8>) {
+    let bytes = vocabulary.bytes(token);
     (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())
 }

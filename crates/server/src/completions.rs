@@ -16,7 +16,7 @@ use formwork_openai::{
     Usage,
 };
 use formwork_vocab::tokenizer::EncodeOptions;
-use formwork_vocab::{TokenId, Tokenizer};
+use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
 use futures_util::future::try_join_all;
 
 use crate::answer::{Answer, FINGERPRINT, usage};
@@ -179,7 +179,7 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
     let (n, best_of) = (started.request.parameters.n, started.request.best_of);
     let generations = std::mem::take(&mut started.generations);
     let tokenizer = started.served.model.engine.tokenizer();
-    let collect = |generation| Whole::collect(generation, started.masks(), tokenizer);
+    let collect = |generation| Whole::collect(generation, started.masks(), tokenizer.vocabulary());
     let mut whole = try_join_all(generations.into_iter().map(collect)).await?;
     let mut used = Usage::default();
     let mut choices = Vec::new();
@@ -217,27 +217,26 @@ impl Whole {
     async fn collect(
         mut generation: Generation,
         mut views: Option<MaskViews>,
-        tokenizer: &Tokenizer,
+        vocabulary: &Vocabulary,
     ) -> Result<Self, ApiError> {
         let (mut text, mut tokens) = (String::new(), Vec::new());
         loop {
             match generation.next().await {
                 Some(Output::Text(piece)) => {
                     if let Some(views) = &mut views {
-                        views.show(&piece);
-                        views.content(&piece);
+                        views.show_content(&piece);
                     }
                     text.push_str(&piece);
                 }
                 Some(Output::Masked(mask)) => {
                     if let Some(views) = &mut views {
-                        views.token(mask, tokenizer.vocabulary());
+                        views.token(mask, vocabulary);
                     }
                 }
                 Some(Output::Token(token) | Output::PromptToken(token)) => tokens.push(token),
                 Some(Output::Control(_) | Output::Generated(_)) => {}
                 Some(Output::Finished(finish)) => {
-                    let masks = views.map(|mut views| views.take(tokenizer));
+                    let masks = views.map(|mut views| views.take(vocabulary));
                     return Ok(Self { text, tokens, masks, finish });
                 }
                 Some(Output::Failed(error)) => return Err(error.into()),

@@ -2,7 +2,9 @@
 
 use formwork_engine::TokenMask;
 use formwork_openai::{MaskedToken, TokenOrigin};
-use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
+use formwork_vocab::Vocabulary;
+
+use crate::choice::spelling;
 
 /// Maximum number of offsets to search for the beginning of the content.
 const SEARCH: usize = 4096;
@@ -66,14 +68,24 @@ impl MaskViews {
         }
     }
 
-    /// Returns the tokens since the last call.
-    pub fn take(&mut self, tokenizer: &Tokenizer) -> Vec<formwork_openai::TokenMask> {
-        let pending = std::mem::take(&mut self.pending);
-        pending.into_iter().map(|(mask, start)| self.view(&mask, start, tokenizer)).collect()
+    /// Notes that the next text was shown, all of which is content.
+    pub fn show_content(&mut self, text: &str) {
+        self.show(text);
+        self.content(text);
     }
 
-    fn view(&mut self, mask: &TokenMask, start: usize, tokenizer: &Tokenizer) -> formwork_openai::TokenMask {
-        let vocabulary = tokenizer.vocabulary();
+    /// Returns the tokens since the last call.
+    pub fn take(&mut self, vocabulary: &Vocabulary) -> Vec<formwork_openai::TokenMask> {
+        let pending = std::mem::take(&mut self.pending);
+        pending.into_iter().map(|(mask, start)| self.view(&mask, start, vocabulary)).collect()
+    }
+
+    fn view(
+        &mut self,
+        mask: &TokenMask,
+        start: usize,
+        vocabulary: &Vocabulary,
+    ) -> formwork_openai::TokenMask {
         let (token, bytes) = spelling(mask.token, vocabulary);
         let end = start + if vocabulary.kind(mask.token).is_text() { bytes.len() } else { 0 };
         let top = mask.top.iter().map(|seen| {
@@ -114,11 +126,6 @@ impl MaskViews {
         self.read = end;
         path
     }
-}
-
-fn spelling(token: TokenId, vocabulary: &Vocabulary) -> (String, Vec<u8>) {
-    let bytes = vocabulary.bytes(token);
-    (String::from_utf8_lossy(bytes).into_owned(), bytes.to_vec())
 }
 
 const fn origin(origin: formwork_engine::TokenOrigin) -> TokenOrigin {

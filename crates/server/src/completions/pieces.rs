@@ -99,8 +99,7 @@ impl Pieces {
             }
             Output::Text(text) => {
                 if let Some(masks) = &mut self.texts[index].masks {
-                    masks.show(&text);
-                    masks.content(&text);
+                    masks.show_content(&text);
                 }
                 let text = self.begun(index) + &text;
                 let logprobs = self.logprobs(index);
@@ -150,8 +149,7 @@ impl Pieces {
 
     /// Returns what the constraint did to the tokens that were not sent.
     fn mask_view(&mut self, index: usize) -> Option<Vec<TokenMask>> {
-        let tokenizer = self.started.served.model.engine.tokenizer();
-        let masks = self.texts[index].masks.as_mut()?.take(tokenizer);
+        let masks = self.texts[index].masks.as_mut()?.take(self.started.served.vocabulary());
         (!masks.is_empty()).then_some(masks)
     }
 
