@@ -135,7 +135,7 @@ impl Outbox {
     }
 
     /// Reports the first held token with its logits, of the shape `[vocabulary]`, and with its mask. Returns the
-    /// token unless the prompt has it.
+    /// token, or `None` for a token of the prompt.
     pub(crate) fn take_logits(&mut self, logits: &[f32], mask: Option<Arc<TokenSet>>) -> Option<TokenId> {
         let HeldToken { token, origin, after } = self.held.pop_front()?;
         if let Some(origin) = origin {

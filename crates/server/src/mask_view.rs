@@ -68,7 +68,7 @@ impl MaskViews {
         }
     }
 
-    /// Notes that the next text was shown, all of which is content.
+    /// Notes that the next text was shown and is content.
     pub fn show_content(&mut self, text: &str) {
         self.show(text);
         self.content(text);
@@ -162,7 +162,7 @@ enum Key {
     Index(usize),
 }
 
-/// What the last byte belongs to.
+/// Part of the text that has the last byte.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Lexeme {
     #[default]

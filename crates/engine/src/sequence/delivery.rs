@@ -65,8 +65,8 @@ impl Delivery {
         self.outbox.ending(token, logits);
     }
 
-    /// Reports the first token that waits for its logits, of the shape `[vocabulary]`. Returns the token unless
-    /// the prompt has it.
+    /// Reports the first token that waits for its logits, of the shape `[vocabulary]`. Returns the token, or
+    /// `None` for a token of the prompt.
     pub(super) fn take_logits(&mut self, logits: &[f32], mask: Option<Arc<TokenSet>>) -> Option<TokenId> {
         self.outbox.take_logits(logits, mask)
     }
