@@ -9,6 +9,7 @@ use formwork_engine::{
 };
 use formwork_grammar::{ChoiceReader, Constraint};
 use formwork_lm::{ChatInput, Message};
+use formwork_server::Places;
 
 use crate::args::{GenerateArgs, ProfileArg};
 use crate::load::{self, Loaded, ShapeSource};
@@ -73,9 +74,9 @@ impl Generator {
         self.constraint.is_some()
     }
 
-    /// Returns true if outputs are JSON text.
-    pub(crate) const fn writes_json(&self) -> bool {
-        self.is_json
+    /// Returns the places of the mask view of an output.
+    pub(crate) fn places(&self) -> Places {
+        Places::new(self.is_json, self.constraint.as_ref().map(Constraint::grammar))
     }
 
     /// Returns a reader of the choices in an output, or `None` without a constraint.

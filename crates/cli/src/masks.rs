@@ -29,7 +29,7 @@ impl<'g> Masks<'g> {
     pub(crate) fn new(generator: &'g Generator) -> Self {
         Self {
             vocabulary: generator.engine().tokenizer().vocabulary(),
-            views: MaskViews::new(generator.writes_json(), ""),
+            views: MaskViews::new(generator.places(), ""),
         }
     }
 
@@ -126,9 +126,14 @@ fn rows(mut masks: Vec<&TokenMask>) -> String {
         };
         let wanted = mask.top.iter().filter(|seen| !seen.allowed);
         let wanted = wanted.map(|seen| format!("{:?} {:.3}", seen.token, seen.probability));
-        let place = mask.path.as_deref().map_or("-", |path| if path.is_empty() { "(root)" } else { path });
+        let place = match mask.path.as_deref() {
+            Some("") => "(root)".to_owned(),
+            Some(path) => path.to_owned(),
+            None if mask.rules.is_empty() => "-".to_owned(),
+            None => mask.rules.join(", "),
+        };
         rows.push([
-            place.to_owned(),
+            place,
             format!("{:?}", mask.token),
             origin.to_owned(),
             mask.allowed.map_or_else(|| "all".to_owned(), |allowed| allowed.to_string()),
@@ -165,6 +170,7 @@ mod tests {
             allowed: Some(2),
             probability: 0.01,
             removed,
+            rules: Vec::new(),
             path: Some("/a".to_owned()),
             top: vec![wanted],
         }

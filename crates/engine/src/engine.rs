@@ -112,6 +112,7 @@ impl Engine {
             context_len: model.context_len(),
             vocab_size: model.vocab_size(),
             prompt_grain: model.prompt_grain(),
+            architecture: model.architecture().map(Arc::from),
             abilities: Arc::new(model.abilities()),
             load: Arc::new(AtomicUsize::new(0)),
             queue: options.queue,

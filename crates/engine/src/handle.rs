@@ -36,6 +36,7 @@ pub struct EngineHandle {
     pub(crate) vocab_size: usize,
     /// Number of tokens at whose multiples a prompt may be cut.
     pub(crate) prompt_grain: usize,
+    pub(crate) architecture: Option<Arc<str>>,
     pub(crate) abilities: Arc<Abilities>,
     /// Number of seats that are taken.
     pub(crate) load: Arc<AtomicUsize>,
@@ -247,6 +248,11 @@ impl EngineHandle {
         let sent = self.events.send(Event::Decide(Box::new(job)));
         sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
         Ok(Decision { result })
+    }
+
+    /// Returns the name of the model's architecture, as in GGUF files. `None` if it is not known.
+    pub fn architecture(&self) -> Option<&str> {
+        self.architecture.as_deref()
     }
 
     /// Returns the purposes of the model.

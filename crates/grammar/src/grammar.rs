@@ -9,6 +9,7 @@ use crate::frontend::parts::{self, Part};
 use crate::frontend::pieces::Composed;
 use crate::frontend::tags::StructuralTags;
 use crate::frontend::{choice, gbnf, lark, regex, tags};
+use crate::ir::expr::Rules;
 use crate::ir::json::JsonProgram;
 use crate::ledger::Ledger;
 use crate::machine::automaton::Automaton;
@@ -466,6 +467,18 @@ impl Grammar {
     /// ```
     pub fn samples(&self, seed: u64) -> Samples {
         Samples::new(self, seed)
+    }
+
+    /// Returns the rules of a GBNF or Lark source, and the limits of the grammar. Returns `None` for all other
+    /// grammars.
+    pub(crate) fn source_rules(&self) -> Option<(&Rules, &Limits)> {
+        match &self.program {
+            AnyProgram::Cfg { rules, .. } => {
+                let is_source = !rules.rules.lines.is_empty() && rules.pieces.is_empty();
+                is_source.then_some((&rules.rules, &self.limits))
+            }
+            AnyProgram::Json(_) => None,
+        }
     }
 
     pub(crate) fn automaton(&self) -> Automaton {

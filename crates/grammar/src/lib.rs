@@ -53,6 +53,7 @@ mod matcher;
 mod options;
 mod python;
 mod regular;
+mod rule_reader;
 mod tokens;
 mod warning;
 
@@ -75,6 +76,7 @@ pub use matcher::samples::Samples;
 pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};
 pub use options::{Formats, Layout, Order, Profile, SchemaOptions, Undeclared};
 pub use python::python_string;
+pub use rule_reader::RuleReader;
 pub use warning::Warning;
 
 /// Runs the example of the README as a test.

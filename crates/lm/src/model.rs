@@ -291,6 +291,11 @@ pub trait LanguageModel: Send {
         Err(ModelError::unsupported("embeddings"))
     }
 
+    /// Returns the name of the model's architecture, as in GGUF files. `None` if it is not known.
+    fn architecture(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the purposes of the model.
     fn abilities(&self) -> Abilities {
         Abilities::default()

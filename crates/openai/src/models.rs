@@ -24,16 +24,24 @@ pub struct Model {
     /// Same as `max_model_len`, under the name of hosts. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_length: Option<usize>,
-    /// Same as `max_model_len`, in llama.cpp's form. An extension.
+    /// Facts about a loaded model, in llama.cpp's form. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<ModelMeta>,
 }
 
 /// Facts about a loaded model.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModelMeta {
     /// Maximum number of tokens of a prompt and its output.
     pub n_ctx: usize,
+    /// Number of tokens of the vocabulary.
+    pub n_vocab: usize,
+    /// Estimated memory use in bytes. `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Name of the architecture, as in GGUF files. `None` if it is not known. llama.cpp does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
 }
 
 impl Model {
@@ -53,11 +61,11 @@ impl Model {
         }
     }
 
-    /// Returns the entry with the maximum number of tokens of a prompt and its output.
+    /// Returns the entry with the facts about a loaded model.
     #[must_use]
-    pub fn with_context(self, tokens: usize) -> Self {
-        let meta = Some(ModelMeta { n_ctx: tokens });
-        Self { max_model_len: Some(tokens), context_length: Some(tokens), meta, ..self }
+    pub fn with_meta(self, meta: ModelMeta) -> Self {
+        let context = Some(meta.n_ctx);
+        Self { max_model_len: context, context_length: context, meta: Some(meta), ..self }
     }
 
     /// Returns the entry of an adapter of the model `parent`.

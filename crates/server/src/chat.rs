@@ -16,7 +16,7 @@ use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
 use crate::ignored::{with_call_format, with_ignored};
 use crate::mask_view::MaskViews;
-use crate::output_decisions::{Measured, OutputDecisions, is_json};
+use crate::output_decisions::{Measured, OutputDecisions};
 use crate::{prepare, stream};
 
 /// `POST /v1/chat/completions`.
@@ -71,8 +71,8 @@ impl Started {
                 choices.map(start).transpose()
             };
             let masks = || {
-                let is_json = chat.format.as_ref().is_some_and(|format| is_json(&format.part));
-                chat.mask_view.map(|_| MaskViews::new(is_json, prepared.reading.begun_content()))
+                let places = prepared.places.as_ref()?;
+                Some(MaskViews::new(places.restarted(), prepared.reading.begun_content()))
             };
             let choice = |generation| {
                 let choice = Choice::new(generation, &prepared.reading, &served)?;

@@ -26,6 +26,7 @@ use crate::error::{ApiError, Kind};
 use crate::ignored::with_ignored;
 use crate::mask_view::MaskViews;
 use crate::output_decisions::is_json;
+use crate::places::Places;
 use crate::prepare;
 use crate::tokens::check_tokens;
 use logprobs::FirstToken;
@@ -69,6 +70,8 @@ pub(crate) struct Started {
     echoes: Vec<String>,
     /// First token of each prompt, if the log-probabilities of prompts are reported.
     firsts: Vec<FirstToken>,
+    /// Places of the mask view of an output, if it is asked for.
+    places: Option<Places>,
     /// Generations, `best_of` for each prompt.
     pub(crate) generations: Vec<Generation>,
 }
@@ -116,13 +119,14 @@ impl Started {
             let refused = |error| prepare::refused(error, &request.parameters, request.format.as_ref());
             generations.extend(started.map_err(|error| refused(error).about_prompt())?);
         }
-        Ok(Self { served, request, echoes, firsts, generations })
+        let is_json = request.format.as_ref().is_some_and(|format| is_json(&format.part));
+        let places = request.mask_view.map(|_| Places::new(is_json, constraint.map(Constraint::grammar)));
+        Ok(Self { served, request, echoes, firsts, places, generations })
     }
 
     /// Returns an empty mask view of an output, if it is asked for.
     fn masks(&self) -> Option<MaskViews> {
-        let is_json = self.request.format.as_ref().is_some_and(|format| is_json(&format.part));
-        self.request.mask_view.map(|_| MaskViews::new(is_json, ""))
+        self.places.as_ref().map(|places| MaskViews::new(places.restarted(), ""))
     }
 
     /// Returns the echo at the start of choice `index`.

@@ -61,6 +61,7 @@ mod ollama;
 mod openapi;
 mod output_decisions;
 mod page;
+mod places;
 mod prepare;
 mod providers;
 mod random;
@@ -81,6 +82,7 @@ pub use mask_view::MaskViews;
 pub use output_decisions::{
     DECISION_BATCH, TOO_MANY, choice_reader, decision_request, is_json, output_decisions, questions,
 };
+pub use places::Places;
 pub use providers::{ProviderError, Providers, RemoteProvider};
 pub use registry::{LoadedModel, Loader, ModelSource};
 pub use responses::StoreLimits;

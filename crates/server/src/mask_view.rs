@@ -5,11 +5,10 @@ use formwork_openai::{MaskedToken, TokenOrigin};
 use formwork_vocab::Vocabulary;
 
 use crate::choice::spelling;
+use crate::places::{Place, Places};
 
 /// Maximum number of offsets to search for the beginning of the content.
 const SEARCH: usize = 4096;
-/// Maximum length of a JSON pointer, in bytes. Each token has one.
-const MAX_POINTER: usize = 1024;
 
 /// The tokens of one output, with the places of their text.
 ///
@@ -23,24 +22,18 @@ pub struct MaskViews {
     text: Vec<u8>,
     /// Number of bytes of the text that were shown.
     shown: usize,
-    /// Places in the content, if it is JSON.
-    pointers: Option<Pointers>,
+    places: Places,
     /// Offset in `text` of the content, once it is known.
     content_at: Option<usize>,
-    /// Offset in `text` up to which `pointers` have read the content.
+    /// Offset in `text` up to which `places` have read the content.
     read: usize,
 }
 
 impl MaskViews {
-    /// Creates the view of an output whose content is JSON text if `is_json` is true. The prompt already has
-    /// the content `begun`.
-    pub fn new(is_json: bool, begun: &str) -> Self {
-        let pointers = is_json.then(|| {
-            let mut pointers = Pointers::default();
-            begun.bytes().for_each(|byte| pointers.push(byte));
-            pointers
-        });
-        Self { pointers, ..Self::default() }
+    /// Creates the view of an output. The prompt already has the content `begun`.
+    pub fn new(mut places: Places, begun: &str) -> Self {
+        places.read(begun.as_bytes());
+        Self { places, ..Self::default() }
     }
 
     /// Adds the next token.
@@ -93,6 +86,7 @@ impl MaskViews {
             let (probability, allowed) = (seen.probability, seen.is_allowed);
             MaskedToken { token, id: seen.token.0, bytes, probability, allowed }
         });
+        let Place { path, rules } = self.place(start, end);
         formwork_openai::TokenMask {
             token,
             id: mask.token.0,
@@ -103,28 +97,26 @@ impl MaskViews {
             allowed: mask.allowed,
             probability: mask.probability,
             removed: mask.removed,
-            path: self.path(start, end),
+            path,
+            rules,
             top: top.collect(),
         }
     }
 
-    /// Returns the JSON pointer of the value that has the byte at `start`. Must be called in order.
-    fn path(&mut self, start: usize, end: usize) -> Option<String> {
-        let at = self.content_at?;
-        let pointers = self.pointers.as_mut()?;
+    /// Returns the place of the token with the text `start..end`. Must be called in order.
+    fn place(&mut self, start: usize, end: usize) -> Place {
+        let Some(at) = self.content_at else { return Place::default() };
         // A token may begin before the content, with the last bytes of a tag. Tokens whose text was not known
-        // to be content have no path.
+        // to be content have no place.
         let start = start.max(at);
-        let next = *self.text.get(start..end)?.first()?;
-        for &byte in self.text.get(self.read.max(at)..start)? {
-            pointers.push(byte);
-        }
-        let path = if pointers.is_complete() { None } else { pointers.pointer(next) };
-        for &byte in &self.text[start..end] {
-            pointers.push(byte);
-        }
+        let (Some(skipped), Some(token)) =
+            (self.text.get(self.read.max(at)..start), self.text.get(start..end))
+        else {
+            return Place::default();
+        };
+        self.places.read(skipped);
         self.read = end;
-        path
+        self.places.read(token)
     }
 }
 
@@ -135,192 +127,5 @@ const fn origin(origin: formwork_engine::TokenOrigin) -> TokenOrigin {
         formwork_engine::TokenOrigin::OnlyText => TokenOrigin::OnlyText,
         formwork_engine::TokenOrigin::ReasoningBudget => TokenOrigin::ReasoningBudget,
         formwork_engine::TokenOrigin::TokenBudget => TokenOrigin::TokenLimit,
-    }
-}
-
-/// The place in a JSON text, byte by byte. The text must be the beginning of valid JSON.
-#[derive(Default)]
-struct Pointers {
-    /// Objects and arrays that are open, outermost first.
-    open: Vec<Container>,
-    lexeme: Lexeme,
-    /// True from the first byte of the whole value.
-    is_begun: bool,
-}
-
-/// An object or array that is open.
-struct Container {
-    key: Key,
-    /// True from the start of the place for a value to the end of this value.
-    has_value: bool,
-}
-
-/// Key of the last value in a container.
-enum Key {
-    /// Spelling of a member's name, with its quotes.
-    Name(Vec<u8>),
-    Index(usize),
-}
-
-/// Part of the text that has the last byte.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Lexeme {
-    #[default]
-    Other,
-    /// A string. True after a backslash.
-    String(bool),
-    /// A number or a literal.
-    Word,
-}
-
-impl Pointers {
-    /// Returns the JSON pointer of the value that a next byte would belong to. Returns `None` if it is longer than
-    /// [`MAX_POINTER`], or if a name in it is no Unicode text.
-    fn pointer(&self, next: u8) -> Option<String> {
-        let is_ended = match self.lexeme {
-            Lexeme::String(_) => false,
-            Lexeme::Word => !is_of_word(next),
-            Lexeme::Other => matches!(next, b',' | b']' | b'}'),
-        };
-        let has_value = self.open.last().is_some_and(|last| last.has_value && !is_ended);
-        let around = self.open.len().saturating_sub(usize::from(!has_value));
-        let mut pointer = String::new();
-        for container in &self.open[..around] {
-            match &container.key {
-                Key::Index(index) => pointer = format!("{pointer}/{index}"),
-                Key::Name(spelling) if pointer.len() + spelling.len() > MAX_POINTER => return None,
-                Key::Name(spelling) => {
-                    let name: String = serde_json::from_slice(spelling).ok()?;
-                    pointer = pointer + "/" + &name.replace('~', "~0").replace('/', "~1");
-                }
-            }
-            if pointer.len() > MAX_POINTER {
-                return None;
-            }
-        }
-        Some(pointer)
-    }
-
-    /// Returns true after the end of the whole value.
-    const fn is_complete(&self) -> bool {
-        self.is_begun && self.open.is_empty() && matches!(self.lexeme, Lexeme::Other)
-    }
-
-    /// Reads the next byte.
-    fn push(&mut self, byte: u8) {
-        self.is_begun |= !byte.is_ascii_whitespace();
-        if let Lexeme::String(is_escaped) = self.lexeme {
-            self.name(byte);
-            self.lexeme = Lexeme::String(byte == b'\\' && !is_escaped);
-            if byte == b'"' && !is_escaped {
-                self.end_value();
-            }
-            return;
-        }
-        if self.lexeme == Lexeme::Word && !is_of_word(byte) {
-            self.end_value();
-        }
-        match byte {
-            b'{' => self.open.push(Container { key: Key::Name(Vec::new()), has_value: false }),
-            b'[' => self.open.push(Container { key: Key::Index(0), has_value: true }),
-            b'}' | b']' => {
-                self.open.pop();
-                self.end_value();
-            }
-            b'"' => {
-                if let Some(Container { key: Key::Name(spelling), has_value: false }) = self.open.last_mut() {
-                    spelling.clear();
-                }
-                self.name(byte);
-                self.lexeme = Lexeme::String(false);
-            }
-            b':' => self.open.last_mut().into_iter().for_each(|container| container.has_value = true),
-            b',' => {
-                if let Some(Container { key: Key::Index(index), has_value }) = self.open.last_mut() {
-                    (*index, *has_value) = (*index + 1, true);
-                }
-            }
-            _ if is_of_word(byte) => self.lexeme = Lexeme::Word,
-            _ => {}
-        }
-    }
-
-    /// Adds a byte to the name of a member, if one is being read.
-    fn name(&mut self, byte: u8) {
-        if let Some(Container { key: Key::Name(spelling), has_value: false }) = self.open.last_mut() {
-            spelling.push(byte);
-        }
-    }
-
-    /// Notes the end of a value or of a name, which is in a place for no value.
-    fn end_value(&mut self) {
-        self.lexeme = Lexeme::Other;
-        if let Some(container) = self.open.last_mut() {
-            container.has_value = false;
-        }
-    }
-}
-
-/// Returns true for the bytes of numbers and literals.
-const fn is_of_word(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the pointer of each byte of a text.
-    fn pointers(text: &str) -> Vec<String> {
-        let mut pointers = Pointers::default();
-        let mut next = |byte| {
-            let pointer = pointers.pointer(byte).expect("short");
-            pointers.push(byte);
-            pointer
-        };
-        text.bytes().map(&mut next).collect()
-    }
-
-    #[test]
-    fn every_byte_belongs_to_a_value() {
-        let text = r#" {"a": [1, {"b/~c": "x]\"y"}, []], "é": true} "#;
-        let found = pointers(text);
-        let of = |part: &str, after: &str| {
-            let at = text.find(after).expect("a place");
-            let at = at + text[at..].find(part).expect("a part");
-            let first = found[at].clone();
-            assert!(found[at..at + part.len()].iter().all(|pointer| *pointer == first), "{part}");
-            first
-        };
-        for (part, after, expected) in [
-            (" ", " {", ""),
-            ("{\"a\":", "{", ""),
-            ("[", "[1", "/a"),
-            ("1", "1,", "/a/0"),
-            (",", "1,", "/a"),
-            ("{\"b/~c\":", "{\"b", "/a/1"),
-            (" \"x]\\\"y\"", " \"x", "/a/1/b~1~0c"),
-            ("}", "}, []", "/a/1"),
-            (",", ", []", "/a"),
-            ("[]", "[]]", "/a/2"),
-            ("]", "], \"", "/a"),
-            (",", ", \"é", ""),
-            ("\"é\":", "\"é", ""),
-            ("true", "true", "/é"),
-            ("} ", "} ", ""),
-        ] {
-            assert_eq!(of(part, after), expected, "{part}");
-        }
-    }
-
-    #[test]
-    fn long_pointers_and_names_that_are_no_text_are_left_out() {
-        for text in
-            [format!("{{\"{}\": ", "n".repeat(MAX_POINTER)), "[".repeat(600), r#"{"\ud800": "#.to_owned()]
-        {
-            let mut pointers = Pointers::default();
-            text.bytes().for_each(|byte| pointers.push(byte));
-            assert_eq!(pointers.pointer(b'1'), None, "{text}");
-        }
     }
 }

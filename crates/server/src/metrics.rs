@@ -65,12 +65,28 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     for (model, served) in &models {
         text.sample("", &[("model", model)], u8::from(served.is_some()));
     }
+    text.family("formwork_model_bytes", "gauge", "Estimated memory use of the model, in bytes.");
+    for (model, _) in models.iter().filter(|(_, served)| served.is_some()) {
+        text.sample("", &[("model", model)], app.registry().bytes(model));
+    }
+    if let Some(bytes) = resident_bytes() {
+        text.family("process_resident_memory_bytes", "gauge", "Memory of the process in RAM, in bytes.");
+        text.sample("", &[], bytes);
+    }
     let stats = |(model, served): (&str, Option<_>)| {
         let served: std::sync::Arc<crate::app::Served> = served?;
         Some((model.to_owned(), served.model.engine.stats()))
     };
     write_engines(&mut text, &models.into_iter().filter_map(stats).collect::<Vec<_>>());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.text).into_response()
+}
+
+/// Returns the memory of the process in RAM, in bytes. Mapped files count as far as they were read. `None` where
+/// the system does not tell it as Linux does.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kilobytes.trim().strip_suffix("kB")?.trim().parse().ok().map(|kilobytes: u64| kilobytes * 1024)
 }
 
 /// A metric of an engine with one value.

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::app::{App, Served, ServerOptions};
 use crate::constraints::{Compiling, Key};
 use crate::error::{ApiError, Kind};
-use crate::output_decisions::OutputChoices;
+use crate::output_decisions::{OutputChoices, is_json};
+use crate::places::Places;
 use crate::random::random;
 
 /// Default temperature, as in OpenAI's API.
@@ -33,6 +34,8 @@ pub(crate) struct Prepared {
     pub(crate) json_calls: bool,
     /// Choices within outputs whose probabilities are asked for.
     pub(crate) choices: Option<OutputChoices>,
+    /// Places of the mask view of an output, if it is asked for.
+    pub(crate) places: Option<Places>,
 }
 
 /// Settings for reading the outputs of a request.
@@ -150,16 +153,24 @@ impl Served {
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
-        let choices = match (&chat.decisions, &chat.format) {
-            (Some(scope), Some(format)) => {
-                let constraint = self.constraint(format, chat.undeclared, compiling)?;
-                Some(OutputChoices::new(scope.clone(), format, constraint.grammar().clone()))
+        let constraint = match &chat.format {
+            Some(format) if chat.decisions.is_some() || chat.mask_view.is_some() => {
+                Some(self.constraint(format, chat.undeclared, compiling)?)
             }
             _ => None,
         };
+        let grammar = constraint.as_ref().map(Constraint::grammar);
+        let choices = match (&chat.decisions, &chat.format, grammar) {
+            (Some(scope), Some(format), Some(grammar)) => {
+                Some(OutputChoices::new(scope.clone(), format, grammar.clone()))
+            }
+            _ => None,
+        };
+        let is_json = chat.format.as_ref().is_some_and(|format| is_json(&format.part));
+        let places = chat.mask_view.map(|_| Places::new(is_json, grammar));
         request.reports_tokens = choices.is_some();
         let json_calls = reading.json_calls;
-        Ok(Prepared { request, reading, unsupported, json_calls, choices })
+        Ok(Prepared { request, reading, unsupported, json_calls, choices, places })
     }
 
     /// Returns the number of prompt tokens of a chat request.

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use formwork_engine::EngineHandle;
 use formwork_lm::ChatTemplate;
-use formwork_openai::Model;
+use formwork_openai::{Model, ModelMeta};
 use tokio::sync::watch;
 
 use crate::app::{Served, ServedModel, ServerOptions};
@@ -131,30 +131,39 @@ impl Registry {
 
     /// Returns the entries of all names, aliases and adapters for the list of models.
     pub(crate) fn models(&self) -> impl Iterator<Item = Model> {
-        self.entries.iter().zip(self.contexts()).flat_map(|(entry, context)| {
-            let names = entry.names.iter().map(move |name| entry.listed(name, context));
+        self.entries.iter().zip(self.facts()).flat_map(|(entry, facts)| {
+            let of_adapters = facts.clone();
+            let names = entry.names.iter().map(move |name| entry.listed(name, facts.clone()));
             let adapters = entry.adapters.iter().map(move |adapter| {
                 let name = format!("{}:{adapter}", entry.names[0]);
-                entry.listed(&name, context).with_parent(&entry.names[0])
+                entry.listed(&name, of_adapters.clone()).with_parent(&entry.names[0])
             });
             names.chain(adapters)
         })
     }
 
-    /// Returns the number of tokens of each model's context, if the model is loaded.
-    fn contexts(&self) -> Vec<Option<usize>> {
-        let context = |state: &State| match state {
-            State::Loaded(variants) => Some(variants.plain.model.engine.context_len()),
+    /// Returns the facts about each model that is loaded.
+    fn facts(&self) -> Vec<Option<ModelMeta>> {
+        let facts = |(state, entry): (&State, &Entry)| match state {
+            State::Loaded(variants) => {
+                let engine = &variants.plain.model.engine;
+                Some(ModelMeta {
+                    n_ctx: engine.context_len(),
+                    n_vocab: engine.tokenizer().vocabulary().len(),
+                    size: Some(entry.bytes).filter(|&bytes| bytes > 0),
+                    architecture: engine.architecture().map(str::to_owned),
+                })
+            }
             State::Unloaded | State::Loading(_) => None,
         };
-        self.lock().states.iter().map(context).collect()
+        self.lock().states.iter().zip(&self.entries).map(facts).collect()
     }
 
     /// Returns the entry of the model called `name` for the list of models.
     pub(crate) fn model(&self, name: &str) -> Result<Model, ApiError> {
         let Place { model, adapter } = self.place(name)?;
         let entry = &self.entries[model];
-        let model = entry.listed(name, self.contexts()[model]);
+        let model = entry.listed(name, self.facts().swap_remove(model));
         Ok(if adapter.is_some() { model.with_parent(&entry.names[0]) } else { model })
     }
 
@@ -394,10 +403,10 @@ impl Entry {
     }
 
     /// Returns the entry of a name for the list of models.
-    fn listed(&self, name: &str, context: Option<usize>) -> Model {
+    fn listed(&self, name: &str, facts: Option<ModelMeta>) -> Model {
         let model = Model::new(name, self.created);
-        match context {
-            Some(tokens) => model.with_context(tokens),
+        match facts {
+            Some(facts) => model.with_meta(facts),
             None => model,
         }
     }

@@ -464,6 +464,10 @@ impl LanguageModel for Decoder {
         self.context
     }
 
+    fn architecture(&self) -> Option<&str> {
+        Some(&self.network.spec.architecture)
+    }
+
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);

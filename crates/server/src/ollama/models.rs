@@ -24,7 +24,7 @@ const VERSION: &str = "0.13.5";
 /// Time at which an idle model expires: never, written as a date that all clients can read.
 const NEVER: &str = "2999-12-31T23:59:59.000000000Z";
 
-/// Architecture of all models, since the server does not know the real ones. Clients read facts such as
+/// Architecture of a model that is not loaded or whose architecture is not known. Clients read facts such as
 /// `ARCHITECTURE.context_length`.
 const ARCHITECTURE: &str = "formwork";
 
@@ -50,7 +50,10 @@ pub(crate) async fn ps(State(app): State<App>) -> Json<LoadedModels> {
             model: name.to_owned(),
             size: app.registry().bytes(name),
             digest: String::new(),
-            details: ModelDetails::default(),
+            details: app
+                .registry()
+                .model(name)
+                .map_or_else(|_| ModelDetails::default(), |model| details(&model)),
             expires_at: NEVER.to_owned(),
             size_vram: 0,
             context_length: served.model.engine.context_len(),
@@ -66,9 +69,11 @@ pub(crate) async fn show(State(app): State<App>, JsonBody(body): JsonBody) -> Re
     let model = app.registry().model(&name)?;
     let capabilities = capabilities(app.registry().if_loaded(&name).as_deref());
     let mut model_info = Map::new();
-    model_info.insert("general.architecture".to_owned(), json!(ARCHITECTURE));
+    let meta = model.meta.as_ref();
+    let architecture = meta.and_then(|meta| meta.architecture.as_deref()).unwrap_or(ARCHITECTURE);
+    model_info.insert("general.architecture".to_owned(), json!(architecture));
     if let Some(tokens) = model.context_length {
-        for name in ["general.context_length".to_owned(), format!("{ARCHITECTURE}.context_length")] {
+        for name in ["general.context_length".to_owned(), format!("{architecture}.context_length")] {
             model_info.insert(name, json!(tokens));
         }
     }
@@ -118,5 +123,11 @@ fn created(model: &Model) -> String {
 }
 
 fn details(model: &Model) -> ModelDetails {
-    ModelDetails { parent_model: model.parent.clone().unwrap_or_default(), ..ModelDetails::default() }
+    let architecture = model.meta.as_ref().and_then(|meta| meta.architecture.clone());
+    ModelDetails {
+        parent_model: model.parent.clone().unwrap_or_default(),
+        family: architecture.clone().unwrap_or_default(),
+        families: architecture.into_iter().collect(),
+        ..ModelDetails::default()
+    }
 }

@@ -174,7 +174,7 @@ async fn models_have_names() {
         assert_eq!((answer.json()["model"].as_str(), answer.content().as_str()), (Some(served), said));
     }
     let entry = |name: &str| {
-        let length = r#""max_model_len":400,"context_length":400,"meta":{"n_ctx":400}"#;
+        let length = r#""max_model_len":400,"context_length":400,"meta":{"n_ctx":400,"n_vocab":257}"#;
         format!(r#"{{"id":"{name}","object":"model","created":7,"owned_by":"formwork",{length}}}"#)
     };
     let list = ["org/one", "default", "two"].map(entry).join(",");

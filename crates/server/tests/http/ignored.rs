@@ -65,7 +65,7 @@ async fn a_placeholder_means_the_only_model() {
 async fn the_context_of_a_model_has_the_names_that_clients_read() {
     let model = get(&app(false), "/v1/models/m").await.json();
     assert_eq!((&model["max_model_len"], &model["context_length"]), (&json!(400), &json!(400)));
-    assert_eq!(model["meta"], json!({"n_ctx": 400}));
+    assert_eq!(model["meta"], json!({"n_ctx": 400, "n_vocab": 257}));
 }
 
 #[tokio::test]

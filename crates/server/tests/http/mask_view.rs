@@ -127,6 +127,23 @@ async fn completions_have_the_views_too() {
 }
 
 #[tokio::test]
+async fn tokens_of_a_grammar_have_its_rules() {
+    let app = app(says("12+3"));
+    let grammar = "root ::= number (\"+\" number)*\nnumber ::= [0-9]+";
+    let seen = |views: &[Value]| -> Vec<Value> { views.iter().map(|view| view["rules"].clone()).collect() };
+    let expected = [json!(["number"]), json!(["number"]), json!(["root"]), json!(["number"])];
+    let answer = chat(&app, &json!({ "grammar": grammar, "mask_view": true, "n": 2 })).await;
+    for choice in answer.json()["choices"].as_array().expect("choices") {
+        let views = choice["mask_view"].as_array().expect("views");
+        assert_eq!(seen(views), expected);
+        assert!(views.iter().all(|view| view["path"].is_null()));
+    }
+    let body = json!({ "model": "m", "prompt": "assistant:", "grammar": grammar, "mask_view": true });
+    let answer = send(&app, request(Method::POST, "/v1/completions", body.to_string())).await;
+    assert_eq!(seen(&views(&answer)), expected);
+}
+
+#[tokio::test]
 async fn a_fault_is_named() {
     let app = app(says("Hello"));
     for (given, param, part) in [

@@ -284,7 +284,7 @@ async fn requests_choose_an_adapter_by_name() {
         [Some("org/m"), Some("default"), Some("org/m:sql"), Some("org/m:two"), Some("two")]
     );
     assert_eq!(ids("parent"), [None, None, Some("org/m"), Some("org/m"), None]);
-    let one = r#"{"id":"sql","object":"model","created":7,"owned_by":"formwork","root":"org/m","parent":"org/m","max_model_len":400,"context_length":400,"meta":{"n_ctx":400}}"#;
+    let one = r#"{"id":"sql","object":"model","created":7,"owned_by":"formwork","root":"org/m","parent":"org/m","max_model_len":400,"context_length":400,"meta":{"n_ctx":400,"n_vocab":257}}"#;
     assert_eq!(get(&app, "/v1/models/sql").await.text, one);
     let unknown = chat_with(&app, "org/m:other").await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);

@@ -65,6 +65,15 @@ pub(super) fn build(
     }
 }
 
+/// Compiles `rules` so that the states of each rule follow those of the rule before it.
+pub(super) fn build_in_order(
+    rules: &Rules,
+    limits: &Limits,
+    ledger: &Ledger,
+) -> Result<Program, GrammarError> {
+    build_from(&rules.exprs, rules, &[], limits, ledger)
+}
+
 fn build_from(
     exprs: &[Expr],
     rules: &Rules,

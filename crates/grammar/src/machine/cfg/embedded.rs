@@ -47,6 +47,11 @@ impl Embedded {
         dot.0 >= FIRST
     }
 
+    /// Returns the index of the embedded program that reads the text at `dot`.
+    pub(super) fn index(&self, dot: Dot) -> u32 {
+        self.places[(dot.0 - FIRST) as usize].0
+    }
+
     fn place(&self, dot: Dot) -> (&dyn Machine, Config) {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         (&**self.machines[machine as usize], config)

@@ -17,6 +17,7 @@ mod nfa;
 mod program;
 mod returns;
 mod rows;
+mod rules_of;
 mod simplify;
 mod worklist;
 

@@ -143,6 +143,26 @@ impl Program {
         build::build(rules, linked, limits, ledger)
     }
 
+    /// Compiles `rules`, which must have no linked rules, and copies no rule into its callers. So
+    /// [`rule_of`](Self::rule_of) names the rule of the source.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`Program::new`].
+    pub(crate) fn in_order(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Self, GrammarError> {
+        build::build_in_order(rules, limits, ledger)
+    }
+
+    /// Returns the rule that has the state at `dot`. The program must be [in order](Self::in_order).
+    pub(crate) fn rule_of(&self, dot: Dot) -> RuleId {
+        RuleId(self.starts.partition_point(|&start| start <= dot).saturating_sub(1) as u32)
+    }
+
+    /// Returns the rule whose text the embedded program with this index reads.
+    pub(crate) fn rule_of_embedded(&self, index: u32) -> RuleId {
+        let rule = self.starts.iter().position(|&start| self.state(start).embedded == Some(index));
+        RuleId(rule.unwrap_or_default() as u32)
+    }
+
     pub(crate) fn state(&self, dot: Dot) -> &State {
         &self.states[dot.index()]
     }

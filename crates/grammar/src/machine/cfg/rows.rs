@@ -69,7 +69,7 @@ pub(crate) struct CfgMachine {
     pub(super) return_ids: FxHashMap<Hashed<Box<[Item]>>, ReturnId>,
     /// First return of each known circle.
     pub(super) circle_ids: FxHashMap<Circle, ReturnId>,
-    embedded: Embedded,
+    pub(super) embedded: Embedded,
     /// For each dot that has been queried, the class run step from the dot, or `None` if no class
     /// run starts there.
     pub(super) class_runs: FxHashMap<Dot, Option<ClassRun>>,
@@ -201,6 +201,10 @@ impl CfgMachine {
         }
     }
 
+    pub(crate) fn program(&self) -> Arc<Program> {
+        Arc::clone(&self.program)
+    }
+
     /// Adds the callers that resume because a rule has ended, until there are no more.
     ///
     /// Returns the items with a continuation in their rule, whether the output may end, and the
@@ -238,6 +242,13 @@ impl CfgMachine {
         }
         let (kernel, accepting, completed) = self.completed(scanned);
         self.intern_kernel(kernel, accepting, completed)
+    }
+
+    /// Returns the row after items [moved](scan) over a byte.
+    pub(super) fn intern_scanned(&mut self, mut scanned: Vec<Item>) -> Config {
+        scanned.sort_unstable();
+        scanned.dedup();
+        self.intern(scanned)
     }
 
     fn intern_kernel(&mut self, kernel: Vec<Item>, accepting: bool, completed: usize) -> Config {
@@ -385,6 +396,29 @@ impl CfgMachine {
     }
 }
 
+/// Moves `item` over `byte`, and appends the resulting items to `scanned`.
+pub(super) fn scan(
+    program: &Program,
+    embedded: &mut Embedded,
+    item: Item,
+    byte: u8,
+    scanned: &mut Vec<Item>,
+) {
+    if Embedded::holds(item.dot) {
+        let next = embedded.step(item.dot, byte);
+        scanned.extend(next.map(|dot| Item { dot, ..item }));
+        return;
+    }
+    for edge in &program.state(item.dot).bytes {
+        if edge.low > byte {
+            break;
+        }
+        if byte <= edge.high {
+            scanned.push(Item { dot: edge.target, returns: item.returns });
+        }
+    }
+}
+
 impl Machine for CfgMachine {
     fn start(&mut self) -> Config {
         let dot = self.program.start(self.program.root);
@@ -393,27 +427,13 @@ impl Machine for CfgMachine {
 
     fn step(&mut self, config: Config, byte: u8) -> Config {
         let mut scanned = Vec::new();
-        for item in &self.rows[config.index()].items {
-            if Embedded::holds(item.dot) {
-                let next = self.embedded.step(item.dot, byte);
-                scanned.extend(next.map(|dot| Item { dot, ..*item }));
-                continue;
-            }
-            for edge in &self.program.state(item.dot).bytes {
-                if edge.low > byte {
-                    break;
-                }
-                if byte <= edge.high {
-                    scanned.push(Item { dot: edge.target, returns: item.returns });
-                }
-            }
+        for &item in &self.rows[config.index()].items {
+            scan(&self.program, &mut self.embedded, item, byte, &mut scanned);
         }
         if self.rows[config.index()].bare {
             return self.bare_row(scanned.into_iter().map(|item| item.dot).collect());
         }
-        scanned.sort_unstable();
-        scanned.dedup();
-        self.intern(scanned)
+        self.intern_scanned(scanned)
     }
 
     fn plausible(&self, config: Config) -> ByteSet {
