@@ -224,7 +224,8 @@ impl Exposition {
             .iter()
             .map(|(name, value)| format!("{name}=\"{}\"", escaped(&value.to_string())))
             .collect();
-        let _ = writeln!(self.text, "{}{suffix}{{{}}} {value}", self.family, labels.join(","));
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.text, "{}{suffix}{labels} {value}", self.family);
     }
 
     fn histogram(&mut self, model: &str, histogram: &Histogram) {

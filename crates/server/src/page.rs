@@ -1,5 +1,6 @@
 //! The page at `/`, from which a person can try the server in a browser. Its files are part of the program.
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -24,16 +25,24 @@ const FILES: &[(&str, &str)] = files![
     "api.js",
     "app.js",
     "body.js",
+    "calls.js",
     "chat.js",
+    "check.js",
     "constraint.js",
     "decisions.js",
     "dom.js",
     "examples.js",
+    "explain.js",
+    "files.js",
+    "follow.js",
     "index.html",
     "json.js",
+    "kinds.js",
     "masks.js",
+    "models.js",
     "status.js",
     "store.js",
+    "stream.js",
     "style.css",
     "tree.js",
 ];
@@ -44,8 +53,13 @@ pub(crate) async fn index(request: Request) -> Result<Response, ApiError> {
 }
 
 /// `GET /page/{name}`.
-pub(crate) async fn get(Path(name): Path<String>, request: Request) -> Result<Response, ApiError> {
-    file(&name).ok_or_else(|| not_found(&request))
+pub(crate) async fn get(
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    // The name of an unknown file need not be text.
+    let found = name.ok().and_then(|Path(name)| file(&name));
+    found.ok_or_else(|| not_found(&request))
 }
 
 /// Returns true if a request with this path needs no API key: a browser asks for the page before a person can
@@ -63,8 +77,7 @@ fn file(name: &str) -> Option<Response> {
     let kind = match name.rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",
         "css" => "text/css; charset=utf-8",
-        "js" => "text/javascript; charset=utf-8",
-        _ => "image/svg+xml",
+        _ => "text/javascript; charset=utf-8",
     };
     let headers = [
         (CONTENT_TYPE, kind),

@@ -1,23 +1,13 @@
-// Tests the page at `/` in Chromium.
+// Tests the page at `/` in Chromium, with a real model.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
-import { createInterface } from "node:readline";
 
-import { chromium } from "playwright-core";
+import { complete, constrain, launch, MODEL, send, serve, set, shot, view, visitWith } from "./harness.mjs";
 
-const MODEL = process.env.FORMWORK_CLIENTS_MODEL ?? "smollm2-135m-instruct";
-const SHOTS = process.env.FORMWORK_PAGE_SHOTS;
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-// Without these, Chromium looks up hosts of its own.
-const ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-];
 const SCHEMA = {
     type: "object",
     properties: { answer: { enum: ["true", "false"] }, reason: { type: "string", maxLength: 40 } },
@@ -27,95 +17,16 @@ const SCHEMA = {
 let browser;
 let server;
 
-async function serve(...options) {
-    const process_ = spawn(process.env.FORMWORK_BINARY, ["serve", "-m", MODEL, "--port", "0", ...options], {
-        stdio: ["ignore", "ignore", "pipe"],
-    });
-    const lines = createInterface({ input: process_.stderr });
-    for await (const line of lines) {
-        const found = line.match(/ on (http:\S+)\/v1$/);
-        if (found) {
-            lines.on("line", () => {});
-            process_.stderr.resume();
-            const exit = once(process_, "exit");
-            return { url: found[1], stop: () => process_.kill("SIGKILL") && exit };
-        }
-    }
-    throw new Error("the server did not start");
-}
-
-/** Opens the page, runs `steps`, and checks that nothing failed and that no request left the server. */
-async function visit(url, steps, options = {}) {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-    context.setDefaultTimeout(60_000);
-    const page = await context.newPage();
-    const faults = [];
-    page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
-    page.on("console", (message) => {
-        // A status that the page reports to the person is in the console too.
-        const isStatus = message.text().startsWith("Failed to load resource");
-        if (message.type() === "error" && !isStatus) faults.push(`console: ${message.text()}`);
-    });
-    page.on("request", (request) => {
-        const target = request.url();
-        const isOwn = target.startsWith(`${url}/`) || target.startsWith("blob:") || target.startsWith("data:");
-        if (!isOwn) faults.push(`request to ${target}`);
-    });
-    try {
-        await page.goto(`${url}/`);
-        await steps(page, context);
-        assert.deepEqual(faults, []);
-    } finally {
-        await context.close();
-    }
-}
-
-async function shot(page, name) {
-    if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png` });
-}
-
-async function constrain(page, kind, text) {
-    await page.selectOption("#constraint-kind", kind);
-    await page.fill("#constraint-text", text);
-}
-
-/** Returns the answer with this index, when it is complete. */
-async function complete(page, index) {
-    const answer = page.locator(".answer").nth(index);
-    await answer.and(page.locator(":not([aria-busy])")).waitFor();
-    return answer;
-}
-
-/** Sends a message and waits for the end of the answer. */
-async function send(page, text) {
-    const index = await page.locator(".answer").count();
-    await page.fill("#prompt", text);
-    await page.click("#send");
-    return complete(page, index);
-}
-
-/** Shows a view of an answer, and returns its panel. */
-async function view(answer, name) {
-    await answer.locator(`[data-view="${name}"]`).click();
-    return answer.locator("[role=tabpanel]:visible");
-}
-
-async function set(page, name, value) {
-    await page.evaluate(() => document.querySelectorAll("details").forEach((part) => (part.open = true)));
-    await page.fill(name, value);
-}
-
 before(async () => {
-    [browser, server] = await Promise.all([
-        chromium.launch({ executablePath: process.env.CHROMIUM, headless: true, args: ARGUMENTS }),
-        serve(),
-    ]);
+    [browser, server] = await Promise.all([launch(), serve()]);
 });
 
 after(async () => {
     await browser?.close();
     await server?.stop();
 });
+
+const visit = (url, steps, options) => visitWith(browser, url, steps, options);
 
 test("an answer with a schema, as text, JSON and masks", () =>
     visit(server.url, async (page) => {
@@ -133,15 +44,16 @@ test("an answer with a schema, as text, JSON and masks", () =>
         assert.equal(spelt.join(""), text);
         const forced = masks.locator('.token[data-origin^="only"]').first();
         await forced.hover();
-        const panel = page.locator("#token-panel");
+        const panel = masks.locator(".token-panel");
         assert.match(await panel.innerText(), /only|single/i);
         await masks.getByRole("button", { name: "Next place" }).click();
         const selected = masks.locator('.token[aria-selected="true"]');
         assert.ok(Number(await selected.getAttribute("data-removed")) >= 0.5);
         await shot(page, "masks");
-        await page.getByRole("button", { name: "Explain what may come here" }).click();
-        await page.locator("#explain-result").filter({ hasText: /answer/ }).waitFor();
-        assert.ok(text.startsWith(await page.inputValue("#explain-text")));
+        // The constraint of the answer counts, whatever the panel has now.
+        await page.selectOption("#constraint-kind", "none");
+        await panel.getByRole("button", { name: "Explain what may come here" }).click();
+        await panel.locator(".explained").filter({ hasText: /answer/ }).waitFor();
     }));
 
 test("a faulty grammar and its mend", () =>
@@ -163,6 +75,69 @@ test("a faulty grammar and its mend", () =>
         // The text of each kind is kept.
         await page.selectOption("#constraint-kind", "gbnf");
         assert.match(await page.inputValue("#constraint-text"), /other ::= "b"/);
+    }));
+
+test("the options of choices, and the place in a grammar", () =>
+    visit(server.url, async (page) => {
+        await set(page, "#max_tokens", "60");
+        await page.check("#decisions");
+        await constrain(page, "json_schema", JSON.stringify({
+            type: "object", properties: { wet: { enum: ["yes", "no"] } }, required: ["wet"],
+        }));
+        const tree = await view(await send(page, "Is water wet?"), "json");
+        await tree.locator(".scalar").hover();
+        const note = await tree.locator(".tree-note").innerText();
+        assert.match(note, /^\/wet: /);
+        assert.match(note, /Options: "(yes|no)" [\d.]+% \(sampled with [\d.]+%\), "(yes|no)"/);
+        await constrain(page, "gbnf", 'root ::= letter "-" letter\nletter ::= [a-z]');
+        const second = await send(page, "Two letters.");
+        const masks = await view(second, "masks");
+        await masks.locator(".token[data-origin]").first().hover();
+        assert.match(await masks.locator(".token-panel").innerText(), /Place\s+letter/);
+        // The options of text that is not JSON are listed.
+        await constrain(page, "choices", "yes\nno");
+        const third = await view(await send(page, "Is water wet?"), "json");
+        assert.match(await third.innerText(), /Options: "(yes|no)" /);
+    }));
+
+test("structural tags, and their fault", () =>
+    visit(server.url, async (page) => {
+        const tag = (content) => ({ type: "structural_tag", format: { type: "tag", begin: "<a>", end: "</a>", content } });
+        const status = page.locator("#constraint-status");
+        await constrain(page, "tags", JSON.stringify(tag({ type: "regex", pattern: "(" })));
+        await page.locator("#constraint-status[data-state=error]").filter({ hasText: "/format/content" }).waitFor();
+        await page.fill("#constraint-text", JSON.stringify(tag({ type: "regexx" })));
+        await status.filter({ hasText: "/format/content/type" }).waitFor();
+        await page.fill("#constraint-text", JSON.stringify(tag({ type: "regex", pattern: "yes|no" })));
+        await status.and(page.locator("[data-state=ok]")).waitFor();
+        const answer = await send(page, "Is water wet?");
+        assert.match(await (await view(answer, "text")).innerText(), /^<a>(yes|no)<\/a>$/);
+        for (const example of await page.locator("#constraint-example option").all()) {
+            await page.selectOption("#constraint-example", await example.getAttribute("value"));
+            await page.click("#insert-example");
+            await page.locator("#constraint-status[data-state=checking]").waitFor();
+            await page.locator("#constraint-status:is([data-state=ok], [data-state=warning])").waitFor();
+        }
+    }));
+
+test("an earlier message is edited", () =>
+    visit(server.url, async (page) => {
+        await set(page, "#max_tokens", "8");
+        await send(page, "First");
+        await send(page, "Second");
+        await page.fill("#prompt", "A draft");
+        const edit = () => page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
+        await edit();
+        assert.equal(await page.inputValue("#prompt"), "First");
+        await page.click("#cancel-edit");
+        assert.equal(await page.inputValue("#prompt"), "A draft");
+        await edit();
+        await page.fill("#prompt", "Changed");
+        await page.click("#send");
+        await complete(page, 0);
+        assert.equal(await page.locator(".message.user").count(), 1);
+        assert.match(await page.locator("#messages").innerText(), /Changed/);
+        assert.equal(await page.inputValue("#prompt"), "A draft");
     }));
 
 test("hostile text stays text", () =>

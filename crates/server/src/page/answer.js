@@ -1,20 +1,19 @@
 // One answer of the model: its views (text, JSON, masks), reasoning, tool calls and figures.
 
-import { explainText } from "./constraint.js";
+import { createCalls } from "./calls.js";
 import { count, el, tabs, uniqueId } from "./dom.js";
 import { createMasks } from "./masks.js";
 import { jsonTree } from "./tree.js";
 
 const VIEWS = [["text", "Text"], ["json", "JSON"], ["masks", "Masks"]];
 
-// The caller fills `message`. `results` offers fields for the results of tool calls: `isOpen()` is true
-// if they can be sent, `text(call)` is the text of a field, `keep` and `send` receive a call and its text.
+// The caller fills `message`, and calls `add` with what it added. `results` is that of `createCalls`.
 export function createAnswer(message, results) {
-  const masks = createMasks({ onExplain: explainText });
-  masks.add(message.masks);
+  const masks = createMasks(message);
   const text = document.createTextNode(message.content);
+  const thought = document.createTextNode(message.reasoning);
   const views = {
-    text: el("div", { class: "text" }, text),
+    text: el("div", { class: "text", dir: "auto" }, text),
     json: el("div", {}),
     masks: masks.element,
   };
@@ -32,61 +31,48 @@ export function createAnswer(message, results) {
     return tab;
   });
   const list = el("div", { class: "tabs small", role: "tablist", "aria-label": "Views of the answer" }, ...buttons);
-  const reasoning = el("details", { class: "reasoning", hidden: true }, el("summary", { text: "Reasoning" }), el("div", { class: "text" }));
-  const calls = el("div", { class: "calls" });
-  const notes = el("p", { class: "notes" });
+  const reasoning = el("details", { class: "reasoning", hidden: !message.reasoning },
+    el("summary", { text: "Reasoning" }), el("div", { class: "text", dir: "auto" }, thought));
+  const calls = createCalls(message, results);
+  const notes = el("p", { class: "notes", hidden: true });
   const figures = el("span", { class: "hint" });
-  const copy = el("button", { type: "button", class: "quiet", text: "Copy", onclick: () => copyText(message, copy) });
-  const element = el("article", { class: "message answer", "aria-label": "Answer" },
+  const copy = el("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copyText(message, copy) });
+  const element = el("article", { class: "message answer", "aria-label": "Answer", "aria-busy": "true" },
     el("header", {}, el("span", { class: "role", text: "Assistant" }), list),
-    reasoning, ...Object.values(views), calls, notes,
+    reasoning, ...Object.values(views), calls.element, notes,
     el("footer", {}, figures, copy));
 
-  let finished = false;
+  let isFinished = false;
   let shown = "text";
   function show(view) {
     shown = view;
     if (view === "masks") masks.show();
     if (view !== "json") return;
-    views.json.replaceChildren(finished
-      ? jsonTree(message.content, message.masks, goTo)
+    views.json.replaceChildren(isFinished
+      ? jsonTree(message, goTo)
       : el("p", { class: "hint", text: "The tree appears when the answer is complete." }));
   }
-  const select = tabs(list, { panels, onChange: (tab) => {
-    show(tab.dataset.view);
-    views[tab.dataset.view].scrollIntoView({ block: "nearest" });
-  } });
+  const select = tabs(list, { panels, onChange: (tab) => show(tab.dataset.view) });
 
   function goTo(path) {
     select(buttons[2]);
     masks.goTo(path);
   }
 
-  function updateReasoning() {
-    reasoning.hidden = !message.reasoning;
-    reasoning.lastChild.textContent = message.reasoning;
-  }
-
-  function updateCalls() {
-    const open = finished && message.finish === "tool_calls" && results.isOpen();
-    calls.replaceChildren(...message.calls.map((call) => callBlock(call, open ? results : null)));
-  }
-
-  function add({ content = "", reasoning: thought = "", calls: called = false, masks: entries = [] }) {
-    if (content) text.appendData(content);
-    if (thought) updateReasoning();
-    if (called) updateCalls();
-    if (entries.length) {
-      masks.add(entries);
-      if (shown === "masks") masks.show();
+  function add(added) {
+    if (added.content) text.appendData(added.content);
+    if (added.reasoning) {
+      reasoning.hidden = false;
+      thought.appendData(added.reasoning);
     }
+    if (added.calls) calls.update();
+    if (added.masks.length) masks.add(added.masks);
   }
 
   function finish() {
-    finished = true;
+    isFinished = true;
     element.removeAttribute("aria-busy");
-    updateReasoning();
-    updateCalls();
+    calls.finish();
     if (shown === "json") show("json");
     const words = [finishInWords(message), message.note].filter(Boolean).join(" ");
     notes.textContent = words;
@@ -95,31 +81,7 @@ export function createAnswer(message, results) {
     copy.hidden = !message.content && !message.calls.length;
   }
 
-  notes.hidden = copy.hidden = true;
-  element.setAttribute("aria-busy", "true");
-  return { element, add, finish, updateCalls };
-}
-
-function callBlock(call, results) {
-  const block = el("details", { class: "call", open: true },
-    el("summary", {}, "Call of ", el("code", { text: call.name })),
-    el("pre", { text: indented(call.arguments) }));
-  if (!results) return block;
-  const id = uniqueId("result");
-  const field = el("textarea", { id, rows: "2", class: "code", oninput: () => results.keep(call, field.value) });
-  field.value = results.text(call);
-  const button = el("button", { type: "button", onclick: () => results.send(call, field.value) }, "Send the result");
-  block.append(el("div", { class: "field" }, el("label", { for: id, text: "Result of the tool" }), field),
-    el("div", { class: "row" }, button));
-  return block;
-}
-
-function indented(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
+  return { element, add, finish, updateFields: calls.updateFields };
 }
 
 function finishInWords(message) {
@@ -135,7 +97,9 @@ function figuresOf({ usage, seconds, first }) {
   const cached = usage.prompt_tokens_details?.cached_tokens;
   if (cached) parts[1] += ` (${cached} cached)`;
   if (first !== null) parts.push(`first after ${first.toFixed(2)} s`);
-  if (seconds > 0) parts.push(`${(tokens / seconds).toFixed(1)} tokens per second`);
+  // The time of the first token has the prompt in it.
+  const later = seconds - (first ?? 0);
+  if (later > 0 && tokens > 1) parts.push(`${((tokens - 1) / later).toFixed(1)} tokens per second after it`);
   return parts.join(" · ");
 }
 

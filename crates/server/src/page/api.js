@@ -26,11 +26,10 @@ export function onUnauthorized(action) {
 }
 
 export class ApiError extends Error {
-  constructor(message, { status = null, param = null, broken = false } = {}) {
+  constructor(message, { status = null, param = null } = {}) {
     super(message);
     this.status = status;
     this.param = param;
-    this.broken = broken; // True if an answer had begun.
   }
 }
 
@@ -77,7 +76,13 @@ async function readError(response) {
 }
 
 export async function getJson(path, options) {
-  return (await request(path, options)).json();
+  const response = await request(path, options);
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The server's answer is not JSON, or it broke off.");
+  }
 }
 
 // Yields the objects of an event stream. Throws if the stream ends before `[DONE]`.
@@ -110,7 +115,7 @@ export async function* events(response) {
 }
 
 function broken() {
-  return new ApiError("The connection broke before the answer was complete.", { broken: true });
+  return new ApiError("The connection broke before the answer was complete.");
 }
 
 function dataOf(block) {
@@ -123,11 +128,8 @@ function parseEvent(data) {
   try {
     event = JSON.parse(data);
   } catch {
-    throw new ApiError("The stream contains an event that is not JSON.", { broken: true });
+    throw new ApiError("The stream contains an event that is not JSON.");
   }
-  if (event.error) {
-    throw new ApiError(event.error.message ?? "The server reported an error.",
-      { param: event.error.param ?? null, broken: true });
-  }
+  if (event?.error) throw new ApiError(String(event.error.message ?? "The server reported an error."), { param: event.error.param });
   return event;
 }

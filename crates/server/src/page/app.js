@@ -1,38 +1,61 @@
 // Starts the page: tabs, model choice, settings and theme.
 
-import { apiKey, getJson, onUnauthorized, setApiKey } from "./api.js";
+import { apiKey, onUnauthorized, setApiKey } from "./api.js";
 import { initChat, renderMessages } from "./chat.js";
-import { check, initConstraint, showConstraint } from "./constraint.js";
-import { initDecisions } from "./decisions.js";
-import { byId, debounce, el, fieldError, showAlert, tabs } from "./dom.js";
+import { checkConstraint } from "./check.js";
+import { initConstraint, showConstraint } from "./constraint.js";
+import { initDecisions, showDecision } from "./decisions.js";
+import { byId, debounce, fieldError, showAlert, tabs } from "./dom.js";
+import { follow, initFollow } from "./follow.js";
+import { readModels, showModel } from "./models.js";
 import { showServer } from "./status.js";
-import { load, save, state } from "./store.js";
+import { load, onNotKept, onOtherTab, save, state } from "./store.js";
 
 const TEXTS = ["system", "temperature", "top_p", "seed", "max_tokens"];
+const CHECKS = ["schema_in_prompt", "masks", "decisions"];
 const saveSoon = debounce(save, 500);
+let isNotKeptSaid = false;
 
+onNotKept((what) => {
+  if (isNotKeptSaid) return;
+  isNotKeptSaid = true;
+  showAlert(`The browser cannot keep ${what} for a reload. Export the conversation to keep it.`);
+});
+onOtherTab(() => showAlert("Another tab has saved its conversation. The next change in this tab replaces it; export this conversation to keep both."));
 load();
-const selectTab = tabs(byId("main-tabs"), { onChange: (tab) => showServer(tab.id === "tab-server") });
+const selectTab = tabs(byId("main-tabs"), {
+  onChange(tab) {
+    showServer(tab.id === "tab-server");
+    if (tab.id === "tab-chat") follow();
+  },
+});
+// The person may be typing, so the focus stays where it is.
 onUnauthorized(() => {
-  showAlert("The server requires an API key. Type it into the settings.");
-  selectTab(byId("tab-chat"));
-  byId("settings-panel").open = true;
-  fieldError(byId("api-key"), apiKey() ? "The server refused this key." : "The server requires a key.");
-  byId("api-key").focus();
+  const message = apiKey() ? "The server refused this API key." : "The server requires an API key.";
+  showAlert(message, { label: "Enter the key", run: goToKey });
+  fieldError(byId("api-key"), message);
 });
 if (matchMedia("(max-width: 60rem)").matches) byId("constraint-panel").open = false;
 showSettings();
 initSettings();
 initDecisions();
 initConstraint();
+initFollow();
 initChat({
   reload() {
     showSettings();
     showConstraint();
+    showDecision();
     renderMessages();
   },
 });
 await readModels();
+
+function goToKey() {
+  selectTab(byId("tab-chat"));
+  byId("settings-panel").open = true;
+  byId("api-key").focus();
+}
 
 function initSettings() {
   for (const name of TEXTS) {
@@ -42,10 +65,13 @@ function initSettings() {
       saveSoon();
     });
   }
-  byId("schema_in_prompt").addEventListener("change", () => {
-    state.settings.schema_in_prompt = byId("schema_in_prompt").checked;
-    save();
-  });
+  for (const name of CHECKS) {
+    byId(name).addEventListener("change", () => {
+      state.settings[name] = byId(name).checked;
+      fieldError(byId(name), "");
+      save();
+    });
+  }
   byId("theme").addEventListener("change", () => {
     state.settings.theme = byId("theme").value;
     showTheme();
@@ -54,7 +80,7 @@ function initSettings() {
   byId("model").addEventListener("change", () => {
     state.settings.model = byId("model").value;
     fieldError(byId("model"), "");
-    check();
+    checkConstraint();
     save();
   });
   byId("api-key").value = apiKey();
@@ -65,7 +91,7 @@ function initSettings() {
   byId("api-key").addEventListener("change", () => {
     showAlert("");
     readModels();
-    check();
+    checkConstraint();
   });
   addEventListener("pagehide", save);
 }
@@ -73,32 +99,14 @@ function initSettings() {
 // Shows the settings of the state in their controls.
 function showSettings() {
   for (const name of TEXTS) byId(name).value = state.settings[name];
-  byId("schema_in_prompt").checked = state.settings.schema_in_prompt;
+  for (const name of CHECKS) byId(name).checked = state.settings[name];
   byId("theme").value = state.settings.theme;
   showTheme();
-  if (byId("model").options.length) showModel();
+  showModel();
 }
 
 function showTheme() {
   const { theme } = state.settings;
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
-}
-
-async function readModels() {
-  try {
-    const { data } = await getJson("v1/models");
-    byId("model").replaceChildren(...data.map((model) => el("option", { value: model.id, text: model.id })));
-    showModel();
-  } catch (error) {
-    if (error.status !== 401) showAlert(error.message);
-  }
-}
-
-// Selects the model of the settings, or the first one if it is not served.
-function showModel() {
-  const select = byId("model");
-  select.value = state.settings.model;
-  if (select.selectedIndex < 0 && select.options.length) select.selectedIndex = 0;
-  state.settings.model = select.value;
 }

@@ -1,7 +1,9 @@
 // Builds the body of a chat request from the conversation, the settings and the constraint.
 
-import { constraintFields, toolFields } from "./constraint.js";
 import { byId } from "./dom.js";
+import { placeInWords } from "./json.js";
+import { currentConstraint, fieldsOf, toolFields } from "./kinds.js";
+import { withModel } from "./models.js";
 import { state } from "./store.js";
 
 // An input that cannot be sent, found before the request.
@@ -13,30 +15,25 @@ export class InputError extends Error {
   }
 }
 
-export function chatBody() {
+export function chatBody(history) {
   const { settings } = state;
-  const body = {
-    messages: messages(),
-    stream: true,
-    stream_options: { include_usage: true },
-    mask_view: { top: 8 },
-  };
-  if (settings.model) body.model = settings.model;
+  const body = { messages: messages(history), stream: true, stream_options: { include_usage: true } };
+  if (settings.masks) body.mask_view = { top: 8 };
   if (!settings.schema_in_prompt) body.schema_in_prompt = false;
   for (const name of ["temperature", "top_p", "seed", "max_tokens"]) {
     const number = numberOf(name);
     if (number !== null) body[name] = number;
   }
-  const constraint = constraintFields();
+  const constraint = fieldsOf(currentConstraint());
   if (constraint.error) throw new InputError(byId("constraint-text"), "Constraint", located(constraint.error));
   const tools = toolFields();
   if (tools.error) throw new InputError(byId("tools"), "Tools", located(tools.error));
-  return { ...body, ...constraint.fields, ...tools.fields };
+  // Without a constraint there are no choices.
+  if (settings.decisions && Object.keys(constraint.fields).length) body.decisions = true;
+  return withModel({ ...body, ...constraint.fields, ...tools.fields });
 }
 
-function located({ message, line, column }) {
-  return line ? `line ${line}, column ${column}: ${message}` : message;
-}
+const located = (error) => `${placeInWords(error)}${error.message}`;
 
 function numberOf(name) {
   const text = state.settings[name].trim();
@@ -50,10 +47,10 @@ function numberOf(name) {
   return number;
 }
 
-function messages() {
+function messages(history) {
   const { system } = state.settings;
   const start = system.trim() ? [{ role: "system", content: system }] : [];
-  return [...start, ...state.messages.map(wireMessage)];
+  return [...start, ...history.map(wireMessage)];
 }
 
 function wireMessage(message) {

@@ -1,16 +1,18 @@
-// The conversation: sends messages, reads the streamed answer, regenerates, exports and imports.
+// The conversation: sends messages and results of tools, regenerates and edits.
 
-import { ApiError, events, request } from "./api.js";
+import { ApiError, request } from "./api.js";
 import { createAnswer } from "./answer.js";
 import { chatBody, InputError } from "./body.js";
-import { byId, count, el, fieldError, showAlert } from "./dom.js";
-import { adopt, DEFAULTS, save, state } from "./store.js";
+import { byId, count, el, fieldError, isPlain, showAlert } from "./dom.js";
+import { exportFile, importFile } from "./files.js";
+import { follow, followAgain } from "./follow.js";
+import { currentConstraint } from "./kinds.js";
+import { newAnswer, save, state } from "./store.js";
+import { readAnswer } from "./stream.js";
 
 let abort = null; // The controller of the request that runs, if one does.
-const typed = new Map(); // Typed results of tool calls, by the id of the call.
-const results = new Set(); // Ids of the calls whose results are complete.
+const sent = new Set(); // Ids of the calls whose results are complete.
 const answers = new WeakMap(); // Views of answers, by their messages.
-const isWide = matchMedia("(min-width: 60rem)");
 
 export function initChat({ reload }) {
   const prompt = byId("prompt");
@@ -20,46 +22,62 @@ export function initChat({ reload }) {
   });
   prompt.addEventListener("change", save);
   prompt.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    // The key that ends the input of a composed character sends nothing; Safari tells it by its code alone.
+    const isComposing = event.isComposing || event.keyCode === 229;
+    if (event.key !== "Enter" || event.shiftKey || isComposing || !isPlain(event)) return;
     event.preventDefault();
     send();
   });
   byId("send").addEventListener("click", send);
   byId("stop").addEventListener("click", () => abort?.abort());
   byId("regenerate").addEventListener("click", regenerate);
+  byId("cancel-edit").addEventListener("click", cancelEdit);
   byId("new").addEventListener("click", startNew);
   byId("export").addEventListener("click", exportFile);
   byId("import").addEventListener("click", () => byId("import-file").click());
-  byId("import-file").addEventListener("change", (event) => importFile(event.target, reload));
+  byId("import-file").addEventListener("change", async (event) => {
+    const isTaken = await importFile(event.target, () => abort !== null);
+    if (!isTaken) return;
+    sent.clear();
+    reload();
+    save();
+  });
   renderMessages();
 }
 
 export function renderMessages() {
   const list = byId("messages");
+  const hadFocus = list.contains(document.activeElement);
   list.replaceChildren(...state.messages.map((message) => {
     if (message.role !== "assistant") return plainMessage(message);
-    if (answers.has(message)) answers.get(message).updateCalls();
+    if (answers.has(message)) answers.get(message).updateFields();
     else answerOf(message).finish();
     return answers.get(message).element;
   }));
   if (!state.messages.length) list.append(el("p", { class: "empty hint", text: "Type a message to begin. The constraint applies to each answer." }));
   byId("prompt").value = state.draft;
   updateButtons();
-  follow(state.messages.length > 0);
+  if (hadFocus && !list.contains(document.activeElement)) byId("prompt").focus();
+  if (state.messages.length) followAgain();
 }
 
 function plainMessage(message) {
-  const name = message.role === "user" ? "You" : "Tool result";
+  const isUser = message.role === "user";
+  const name = isUser ? "You" : "Tool result";
+  const edit = isUser && el("button", {
+    type: "button", class: "quiet edit", text: "Edit", "aria-label": `Edit: ${message.content.slice(0, 60)}`,
+    onclick: () => beginEdit(message),
+  });
   return el("article", { class: `message ${message.role}`, "aria-label": name },
-    el("header", {}, el("span", { class: "role", text: name })),
-    el("div", { class: "text", text: message.content }));
+    el("header", {}, el("span", { class: "role", text: name }), edit || null),
+    el("div", { class: "text", dir: "auto", text: message.content }));
 }
 
 function answerOf(message) {
   const answer = createAnswer(message, {
     isOpen: () => state.messages.at(-1) === message,
-    text: (call) => typed.get(call.id) ?? "",
-    keep: (call, text) => typed.set(call.id, text),
+    text: (call) => state.results[call.id] ?? "",
+    keep: (call, text) => (state.results[call.id] = text),
     send: (call, text) => sendResult(message, call, text),
   });
   answers.set(message, answer);
@@ -67,132 +85,136 @@ function answerOf(message) {
 }
 
 function updateButtons() {
-  const busy = abort !== null;
-  byId("send").disabled = byId("new").disabled = byId("import").disabled = busy;
-  byId("stop").disabled = !busy;
-  byId("regenerate").disabled = busy || !state.messages.length;
+  const isBusy = abort !== null;
+  byId("send").disabled = byId("new").disabled = byId("import").disabled = isBusy;
+  byId("stop").disabled = !isBusy;
+  byId("cancel-edit").hidden = !state.edit;
+  byId("cancel-edit").disabled = isBusy;
+  byId("regenerate").disabled = isBusy || state.edit !== null || !state.messages.length;
   byId("regenerate").textContent = ["user", "tool"].includes(state.messages.at(-1)?.role) ? "Try again" : "Regenerate";
+  for (const button of document.querySelectorAll("#messages .edit")) button.disabled = isBusy || state.edit !== null;
   if (document.activeElement?.disabled) byId("prompt").focus();
 }
 
+function say(text) {
+  byId("stream-status").textContent = text;
+}
+
+// Puts a sent message into the text area. Sending it then replaces the message and all after it.
+function beginEdit(message) {
+  state.edit = { at: state.messages.indexOf(message), kept: state.draft };
+  byId("prompt").value = state.draft = message.content;
+  say("Sending replaces the message and everything after it.");
+  updateButtons();
+  byId("prompt").focus();
+  save();
+}
+
+// Cancels the edit. The text that was in the text area before returns to it.
+function cancelEdit() {
+  byId("prompt").value = state.draft = state.edit.kept;
+  state.edit = null;
+  say("");
+  updateButtons();
+  byId("prompt").focus();
+  save();
+}
+
 function send() {
-  const text = byId("prompt").value;
+  const text = state.draft;
   if (abort || !text.trim()) return;
-  const before = [...state.messages];
-  state.messages.push({ role: "user", content: text });
-  generate(before, () => {
+  const { edit } = state;
+  const history = [...state.messages.slice(0, edit?.at), { role: "user", content: text }];
+  generate(history, {
+    begin() {
+      state.draft = edit?.kept ?? "";
+      state.edit = null;
+    },
     // A message that was not answered returns to the text area, unless something else is there.
-    if (state.draft) return false;
-    state.draft = text;
-    return true;
-  }, () => (state.draft = ""));
+    undo() {
+      if (edit) state.edit = { at: edit.at, kept: state.draft };
+      else if (state.draft) return false;
+      state.draft = text;
+      return true;
+    },
+  });
 }
 
 function sendResult(message, call, text) {
   if (abort) return;
-  typed.set(call.id, text);
-  results.add(call.id);
-  const missing = message.calls.filter((one) => !results.has(one.id));
-  if (missing.length) {
-    byId("stream-status").textContent = `Result kept. Still needed: ${count(missing.length, "result")}.`;
-    return;
-  }
-  const before = [...state.messages];
-  for (const one of message.calls) state.messages.push({ role: "tool", tool_call_id: one.id, content: typed.get(one.id) });
-  generate(before, () => true);
+  state.results[call.id] = text;
+  sent.add(call.id);
+  const missing = message.calls.filter((one) => !sent.has(one.id));
+  if (missing.length) return say(`Result kept. Still needed: ${count(missing.length, "result")}.`);
+  const results = message.calls.map(({ id }) => ({ role: "tool", tool_call_id: id, content: state.results[id] }));
+  generate([...state.messages, ...results]);
 }
 
 function regenerate() {
   if (abort || !state.messages.length) return;
-  const before = [...state.messages];
-  if (state.messages.at(-1).role === "assistant") state.messages.pop();
-  generate(before, () => true);
+  generate(state.messages.at(-1).role === "assistant" ? state.messages.slice(0, -1) : state.messages);
 }
 
-// Requests the next answer. If none arrives, `undo()` decides whether the messages become `before`.
-async function generate(before, undo, begin = () => {}) {
+// Requests the answer to a history. If none arrives and `undo()` returns true, the conversation is as before.
+async function generate(history, { begin = () => {}, undo = () => true } = {}) {
   showAlert("");
   clearFieldErrors();
   let body;
   try {
-    body = chatBody();
+    body = chatBody(history);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    state.messages = before;
     showAlert(`${error.label}: ${error.message}`);
     fieldError(error.control, error.message);
     return;
   }
-  begin();
-  save();
-  const message = {
-    role: "assistant", content: "", reasoning: "", calls: [], masks: [], finish: null, closed: false,
-    note: "", usage: null, seconds: null, first: null,
-  };
-  abort = new AbortController();
-  renderMessages();
-  const answer = answerOf(message);
-  byId("messages").append(answer.element);
-  follow(true);
-  byId("stream-status").textContent = "Generating…";
-  let failure = null;
+  const before = state.messages;
+  const message = newAnswer(currentConstraint());
   const started = performance.now();
+  let failure = null;
+  let answer = null;
+  abort = new AbortController();
   try {
+    begin();
+    state.messages = history;
+    save();
+    renderMessages();
+    answer = answerOf(message);
+    byId("messages").append(answer.element);
+    followAgain();
+    say("Generating…");
     const response = await request("v1/chat/completions", { body, signal: abort.signal });
-    for await (const event of events(response)) {
-      const near = isAtEnd();
-      take(event, message, answer, (performance.now() - started) / 1000);
-      follow(near);
-    }
+    await readAnswer(response, message, started, (added) => {
+      answer.add(added);
+      follow();
+    });
   } catch (error) {
     failure = error;
+  } finally {
+    abort = null;
   }
   message.seconds = (performance.now() - started) / 1000;
-  abort = null;
-  end(message, answer, failure, before, undo);
-}
-
-function take(event, message, answer, seconds) {
-  if (event.usage) message.usage = event.usage;
-  const choice = event.choices?.[0];
-  if (!choice) return;
-  const { content, reasoning_content: reasoning, tool_calls: calls } = choice.delta ?? {};
-  const masks = Array.isArray(choice.mask_view) ? choice.mask_view : [];
-  message.content += content ?? "";
-  message.reasoning += reasoning ?? "";
-  for (const piece of calls ?? []) {
-    const call = (message.calls[piece.index] ??= { id: "", type: "function", name: "", arguments: "" });
-    if (piece.id) call.id = piece.id;
-    if (piece.type) call.type = piece.type;
-    call.name += piece.function?.name ?? piece.custom?.name ?? "";
-    call.arguments += piece.function?.arguments ?? piece.custom?.input ?? "";
-  }
-  for (const entry of masks) message.masks.push(entry);
-  if (message.first === null && (content || reasoning || calls?.length || masks.length)) message.first = seconds;
-  if (choice.finish_reason) message.finish = choice.finish_reason;
-  if (choice.closed_by_budget) message.closed = true;
-  answer.add({ content: content ?? "", reasoning: reasoning ?? "", calls: Boolean(calls?.length), masks });
-}
-
-function end(message, answer, failure, before, undo) {
-  const status = byId("stream-status");
-  const partial = message.content || message.reasoning || message.calls.length;
-  const stopped = failure?.name === "AbortError";
   message.calls = message.calls.filter(Boolean);
-  if (failure && !partial) {
-    if (undo()) state.messages = before;
+  end(message, answer, failure, () => undo() && (state.messages = before));
+}
+
+function end(message, answer, failure, undo) {
+  const isPartial = message.content || message.reasoning || message.calls.length;
+  const isStopped = failure?.name === "AbortError";
+  if (failure && !isPartial) {
+    undo();
     renderMessages();
-    status.textContent = stopped ? "Stopped before the answer began." : "The request failed.";
+    say(isStopped ? "Stopped before the answer began." : "The request failed.");
   } else {
-    if (stopped) message.note = "You stopped this answer; it is incomplete.";
+    if (isStopped) message.note = "You stopped this answer; it is incomplete.";
     else if (failure) message.note = `The answer is incomplete. ${failure.message}`;
     state.messages.push(message);
     answer.finish();
     updateButtons();
-    status.textContent = stopped ? "Stopped." : failure ? "The answer is incomplete." : "The answer is complete.";
-    follow(isAtEnd());
+    say(isStopped ? "Stopped." : failure ? "The answer is incomplete." : "The answer is complete.");
+    follow();
   }
-  if (failure && !stopped) showFailure(failure);
+  if (failure && !isStopped) showFailure(failure);
   save();
 }
 
@@ -209,69 +231,30 @@ function showFailure(error) {
 
 const CONTROLS = {
   messages: "prompt", response_format: "constraint-text", grammar: "constraint-text", structured_outputs: "constraint-text",
-  guided_regex: "constraint-text", guided_choice: "constraint-text", tools: "tools", tool_choice: "tool-choice", model: "model",
-  temperature: "temperature", top_p: "top_p", seed: "seed", max_tokens: "max_tokens", schema_in_prompt: "schema_in_prompt", "api-key": "api-key",
+  structural_tag: "constraint-text", guided_regex: "constraint-text", guided_choice: "constraint-text", tools: "tools",
+  tool_choice: "tool-choice", model: "model", temperature: "temperature", top_p: "top_p", seed: "seed", max_tokens: "max_tokens",
+  schema_in_prompt: "schema_in_prompt", mask_view: "masks", decisions: "decisions", "api-key": "api-key",
 };
 
 // Returns the control of a request field such as `tools[0].function.name`.
 function controlOf(param) {
-  const id = CONTROLS[/^[\w-]*/.exec(param ?? "")[0]];
-  return id ? byId(id) : null;
+  if (/^messages\[0\]/.test(param ?? "") && state.settings.system.trim()) return byId("system");
+  const name = /^[\w-]*/.exec(param ?? "")[0];
+  return Object.hasOwn(CONTROLS, name) ? byId(CONTROLS[name]) : null;
 }
 
 function clearFieldErrors() {
-  for (const id of new Set(Object.values(CONTROLS))) fieldError(byId(id), "");
-}
-
-function isAtEnd() {
-  const list = byId("messages");
-  if (!isWide.matches) return byId("send").getBoundingClientRect().top < innerHeight + 60;
-  return list.scrollHeight - list.scrollTop - list.clientHeight < 60;
-}
-
-function follow(wanted) {
-  if (!wanted) return;
-  if (isWide.matches) byId("messages").scrollTop = byId("messages").scrollHeight;
-  else byId("send").scrollIntoView({ block: "end" });
+  for (const id of new Set([...Object.values(CONTROLS), "system"])) fieldError(byId(id), "");
 }
 
 function startNew() {
   if (state.messages.length && !confirm("Discard this conversation? Export it first to keep it.")) return;
-  state.messages = [];
-  results.clear();
-  typed.clear();
+  if (state.edit) cancelEdit();
+  Object.assign(state, { messages: [], results: {} });
+  sent.clear();
   showAlert("");
-  byId("stream-status").textContent = "";
+  say("");
   renderMessages();
   byId("prompt").focus();
-  save();
-}
-
-function exportFile() {
-  const content = { format: "formwork-conversation", version: 1, exported: new Date().toISOString(), ...state };
-  const url = URL.createObjectURL(new Blob([JSON.stringify(content, null, 2)], { type: "application/json" }));
-  el("a", { href: url, download: `conversation-${content.exported.slice(0, 19).replaceAll(":", "")}.json` }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
-}
-
-async function importFile(input, reload) {
-  const file = input.files[0];
-  input.value = "";
-  if (!file) return;
-  let content;
-  try {
-    content = JSON.parse(await file.text());
-  } catch (error) {
-    return showAlert(`The file is not JSON: ${error.message}`);
-  }
-  if (content?.format !== "formwork-conversation" || !Array.isArray(content.messages)) {
-    return showAlert("The file is not a conversation of this page: expected `format` to be `formwork-conversation`.");
-  }
-  if (state.messages.length && !confirm("Replace this conversation by the one in the file?")) return;
-  results.clear();
-  typed.clear();
-  Object.assign(state, structuredClone(DEFAULTS));
-  adopt(content);
-  reload();
   save();
 }

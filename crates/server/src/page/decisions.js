@@ -1,31 +1,58 @@
 // The tab for decisions: asks one typed question and shows the probabilities of its answers.
 
 import { ApiError, getJson } from "./api.js";
-import { bar, byId, el, fieldError, percent, showAlert } from "./dom.js";
-import { state } from "./store.js";
+import { bar, byId, debounce, el, fieldError, percent, replaceText, showAlert } from "./dom.js";
+import { withModel } from "./models.js";
+import { save, state } from "./store.js";
 
 const EXAMPLES = {
   predicate: ["Is the customer angry?", ""],
   choice: ["Which team should answer?", "billing | Charges and refunds\ntechnical | Faults of the product\nsales"],
   score: ["How urgent is the message?", "low\nmedium\nhigh"],
 };
+const STATE = "I was charged twice for my order, and nobody answers my letters.";
+const TEXTS = ["input", "question", "options"];
+
+// The field of each part of a request.
+const FIELDS = [[/choices|levels/, "options"], [/questions/, "question"], [/input/, "input"]];
+
+const saveSoon = debounce(save, 500);
+const field = (name) => byId(`decision-${name}`);
+let isDeciding = false;
 
 export function initDecisions() {
-  const type = byId("decision-type");
-  const update = () => (byId("decision-options-field").hidden = type.value === "predicate");
-  type.addEventListener("change", update);
+  for (const name of TEXTS) {
+    field(name).addEventListener("input", () => {
+      state.decision[name] = field(name).value;
+      fieldError(field(name), "");
+      saveSoon();
+    });
+  }
+  field("type").addEventListener("change", () => {
+    state.decision.type = field("type").value;
+    showDecision();
+    save();
+  });
   byId("decide").addEventListener("click", decide);
   byId("decision-example").addEventListener("click", () => {
-    const [question, options] = EXAMPLES[type.value];
-    byId("decision-input").value ||= "I was charged twice for my order, and nobody answers my letters.";
-    byId("decision-question").value = question;
-    byId("decision-options").value = options;
+    const [question, options] = EXAMPLES[state.decision.type];
+    if (!state.decision.input) replaceText(field("input"), STATE);
+    if (options) replaceText(field("options"), options);
+    replaceText(field("question"), question);
   });
-  update();
+  showDecision();
+}
+
+// Shows the question of the state in the fields.
+export function showDecision() {
+  if (!Object.hasOwn(EXAMPLES, state.decision.type)) state.decision.type = "predicate";
+  field("type").value = state.decision.type;
+  for (const name of TEXTS) field(name).value = state.decision[name];
+  byId("decision-options-field").hidden = state.decision.type === "predicate";
 }
 
 function options() {
-  return byId("decision-options").value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+  return state.decision.options.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
     const [value, ...rest] = line.split("|");
     const description = rest.join("|").trim();
     return description ? [value.trim(), { description }] : [value.trim(), {}];
@@ -33,36 +60,36 @@ function options() {
 }
 
 function question() {
-  const type = byId("decision-type").value;
-  const asked = { type, name: "question", instructions: byId("decision-question").value };
+  const { type, question: instructions } = state.decision;
+  const asked = { type, name: "question", instructions };
   if (type === "choice") asked.choices = options().map(([value, rest]) => ({ value, ...rest }));
   if (type === "score") asked.levels = options().map(([label, rest]) => ({ label, ...rest }));
   return asked;
 }
 
 async function decide() {
-  const controls = ["decision-input", "decision-question", "decision-options"].map(byId);
-  for (const control of controls) fieldError(control, "");
+  if (isDeciding) return;
+  for (const name of TEXTS) fieldError(field(name), "");
   showAlert("");
-  const [input, asked] = controls;
-  if (!input.value.trim()) return fieldError(input, "Type the state that the question is about.");
-  if (!asked.value.trim()) return fieldError(asked, "Type a question.");
-  const body = { input: input.value, questions: [question()] };
-  if (state.settings.model) body.model = state.settings.model;
-  const button = byId("decide");
-  button.disabled = true;
-  byId("decision-result").replaceChildren(el("p", { class: "hint", text: "Deciding…" }));
+  const { input, question: asked } = state.decision;
+  if (!input.trim()) return fieldError(field("input"), "Type the state that the question is about.");
+  if (!asked.trim()) return fieldError(field("question"), "Type a question.");
+  const output = byId("decision-result");
+  isDeciding = true;
+  byId("decide").setAttribute("aria-disabled", "true");
+  output.replaceChildren(el("p", { class: "hint", text: "Deciding…" }));
   try {
-    const result = await getJson("v1/decisions", { body });
-    byId("decision-result").replaceChildren(...show(result.answers[0], result.usage));
+    const result = await getJson("v1/decisions", { body: withModel({ input, questions: [question()] }) });
+    output.replaceChildren(...show(result.answers[0], result.usage));
   } catch (error) {
-    byId("decision-result").replaceChildren();
+    output.replaceChildren();
     if (!(error instanceof ApiError)) throw error;
     if (error.status !== 401) showAlert(error.message);
-    const place = /choices|levels/.test(error.param ?? "") ? 2 : /questions/.test(error.param ?? "") ? 1 : /input/.test(error.param ?? "") ? 0 : null;
-    if (place !== null) fieldError(controls[place], error.message);
+    const name = FIELDS.find(([pattern]) => pattern.test(error.param ?? ""))?.[1];
+    if (name) fieldError(field(name), error.message);
   } finally {
-    button.disabled = false;
+    isDeciding = false;
+    byId("decide").removeAttribute("aria-disabled");
   }
 }
 

@@ -27,6 +27,9 @@ export function svg(tag, attributes, ...children) {
 let ids = 0;
 export const uniqueId = (prefix) => `${prefix}-${++ids}`;
 
+// Reports whether a key was pressed alone. With other keys it may be a command of the browser.
+export const isPlain = ({ ctrlKey, altKey, metaKey }) => !ctrlKey && !altKey && !metaKey;
+
 // Makes the buttons of a tablist switch the panels named by `aria-controls`, also with arrow keys.
 // `panels` maps these ids to elements for panels outside the document.
 export function tabs(list, { panels = {}, onChange = () => {} } = {}) {
@@ -46,21 +49,26 @@ export function tabs(list, { panels = {}, onChange = () => {} } = {}) {
   list.addEventListener("keydown", (event) => {
     const at = buttons.indexOf(event.target);
     const target = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
-    if (at < 0 || target === undefined) return;
+    if (at < 0 || target === undefined || !isPlain(event)) return;
     event.preventDefault();
     select(buttons[(target + buttons.length) % buttons.length], true);
   });
   return select;
 }
 
-// Shows a message in the alert box, or hides the box if the message is empty.
-export function showAlert(message) {
+// Shows a message in the alert box, with a button for an action if there is one. An empty message hides the box.
+export function showAlert(message, action = null) {
   const box = byId("alert");
   box.replaceChildren();
   box.hidden = !message;
   if (!message) return;
-  box.append(el("span", { text: message }),
-    el("button", { type: "button", onclick: () => showAlert("") }, "Dismiss"));
+  const dismiss = () => {
+    showAlert("");
+    byId("prompt").focus();
+  };
+  box.append(el("span", { text: message }), el("span", { class: "row" },
+    action && el("button", { type: "button", text: action.label, onclick: action.run }),
+    el("button", { type: "button", text: "Dismiss", onclick: dismiss })));
 }
 
 // Shows an error below a control, or removes it if the message is empty.
@@ -75,6 +83,16 @@ export function fieldError(control, message) {
   control.setAttribute("aria-describedby", id);
   for (let parent = control.closest("details"); parent; parent = parent.parentElement.closest("details")) {
     parent.open = true;
+  }
+}
+
+// Replaces the content of a text area so that the browser can undo it.
+export function replaceText(area, text) {
+  area.focus();
+  area.select();
+  if (!document.execCommand("insertText", false, text)) {
+    area.value = text;
+    area.dispatchEvent(new Event("input"));
   }
 }
 

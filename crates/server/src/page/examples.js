@@ -57,6 +57,22 @@ export const EXAMPLES = {
     ["Hex colour", "#[0-9a-f]{6}"],
     ["Version number", "v(0|[1-9][0-9]?)\\.(0|[1-9][0-9]?)\\.(0|[1-9][0-9]?)"],
   ],
+  tags: [
+    ["A call in free text", schema({ type: "structural_tag", format: {
+      type: "triggered_tags", triggers: ["<weather>"],
+      tags: [{ begin: "<weather>", end: "</weather>", content: { type: "json_schema", json_schema: object({ city: { type: "string", maxLength: 40 } }) } }],
+    } })],
+    ["A reason, then an answer", schema({ type: "structural_tag", format: {
+      type: "sequence", elements: [
+        { type: "tag", begin: "<reason>", end: "</reason>", content: { type: "any_text" } },
+        { type: "tag", begin: "<answer>", end: "</answer>", content: { type: "regex", pattern: "yes|no" } },
+      ],
+    } })],
+    ["An answer by grammar", schema({ type: "structural_tag", format: {
+      type: "tag", begin: "<date>", end: "</date>",
+      content: { type: "grammar", grammar: 'root ::= [0-9]{4} "-" [0-9]{2} "-" [0-9]{2}' },
+    } })],
+  ],
   choices: [
     ["Yes, no, unsure", "yes\nno\nunsure"],
     ["Sentiment", "positive\nneutral\nnegative"],

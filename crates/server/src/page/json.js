@@ -25,6 +25,9 @@ export function stringify(value) {
   return json.replace(new RegExp(`"${mark}(\\d+)"`, "g"), (_, index) => texts[index]);
 }
 
+// Describes a place in a text, as `line 1, column 2: `. Empty without a line.
+export const placeInWords = ({ line, column }) => (line ? `line ${line}, column ${column}: ` : "");
+
 export function lineAndColumn(text, offset) {
   const before = text.slice(0, offset).split("\n");
   return { line: before.length, column: [...before.at(-1)].length + 1 };
@@ -129,6 +132,24 @@ export function parseJson(text) {
   space();
   if (at < text.length) fail(`expected the end of the text, found ${found()}`);
   return root;
+}
+
+// Returns the text with each member and item in a line of its own. Text that is not JSON stays as it is.
+export function indented(text) {
+  try {
+    return layOut(parseJson(text), "");
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    return text;
+  }
+}
+
+function layOut(node, indent) {
+  const lines = node.members?.map(([name, child]) => `${JSON.stringify(name)}: ${layOut(child, `${indent}  `)}`)
+    ?? node.items?.map((child) => layOut(child, `${indent}  `));
+  if (!lines?.length) return node.text;
+  const [open, close] = node.members ? "{}" : "[]";
+  return `${open}\n${lines.map((line) => `${indent}  ${line}`).join(",\n")}\n${indent}${close}`;
 }
 
 // Returns the node at a JSON pointer, or the deepest node on the way there.

@@ -1,7 +1,8 @@
 // The Masks view of an answer: its tokens, marked by what the constraint did to them, and a panel
-// with the figures of the token under the pointer or the focus.
+// with the figures of one token.
 
-import { bar, count, el, percent } from "./dom.js";
+import { bar, count, el, isPlain, percent, uniqueId } from "./dom.js";
+import { clear, explain } from "./explain.js";
 
 const HALF = 0.5;
 const MOST = 0.9;
@@ -14,78 +15,78 @@ const ORIGINS = {
   token_limit: "sampled from the tokens that complete the output within its token limit",
 };
 
-// The element with the id `token-panel` is the panel of the view that was used last.
-let activePanel = null;
-
-// `onExplain(text)` receives the output before a token, to explain what may come next.
-export function createMasks({ onExplain }) {
-  const entries = [];
+export function createMasks(message) {
+  const entries = message.masks;
+  const counted = { tokens: 0, forced: 0, places: 0 };
   let current = -1;
+  let isPinned = false; // True if the person has chosen the current token, so pointing at others changes nothing.
+  let isShown = false;
+  const panelId = uniqueId("token-panel");
   const summary = el("p", { class: "summary" });
   const previous = el("button", { type: "button", onclick: () => jump(-1) }, "Previous place where most was removed");
   const next = el("button", { type: "button", onclick: () => jump(1) }, "Next place where most was removed");
   const position = el("span", { class: "hint", role: "status" });
   const list = el("div", { class: "tokens", role: "listbox", "aria-label": "Tokens of the answer", "aria-orientation": "horizontal" });
-  const panel = el("div", { class: "token-panel" }, el("p", { class: "hint", text: "Point at a token to see its figures." }));
+  const panel = el("div", { class: "token-panel", id: panelId });
   const element = el("div", { class: "masks" }, summary,
     el("div", { class: "row start middle" }, previous, next, position), legend(),
     el("div", { class: "masks-body" }, list, panel));
+  const spans = list.children;
+  const explained = el("div", { class: "explained", role: "status" });
 
-  const spans = () => list.children;
-  const isPlace = (entry) => entry.removed >= HALF;
-
-  function activate() {
-    if (activePanel === panel) return;
-    activePanel?.removeAttribute("id");
-    panel.id = "token-panel";
-    activePanel = panel;
-  }
-
-  function select(index, focus = false) {
+  function select(index, { focus = false, pin = false } = {}) {
     if (!entries[index]) return;
-    activate();
-    if (spans()[current]) {
-      spans()[current].tabIndex = -1;
-      spans()[current].setAttribute("aria-selected", "false");
+    isPinned ||= pin;
+    if (spans[current]) {
+      spans[current].tabIndex = -1;
+      spans[current].setAttribute("aria-selected", "false");
+      spans[current].removeAttribute("aria-describedby");
     }
+    const isOther = index !== current;
     current = index;
-    const span = spans()[index];
+    const span = spans[index];
     span.tabIndex = 0;
     span.setAttribute("aria-selected", "true");
+    span.setAttribute("aria-describedby", panelId);
     if (focus) {
       span.focus();
       span.scrollIntoView({ block: "nearest" });
     }
-    panel.replaceChildren(...figures(entries[index]), explainButton(index));
+    if (!isOther) return;
+    clear(explained);
+    panel.replaceChildren(...figures(entries[index]), explainButton(index), explained);
   }
 
   function explainButton(index) {
-    const bytes = entries.slice(0, index).filter((entry) => entry.end > entry.start).flatMap((entry) => entry.bytes);
-    const before = new TextDecoder().decode(new Uint8Array(bytes));
-    return el("button", { type: "button", onclick: () => onExplain(before) }, "Explain what may come here");
+    const button = el("button", { type: "button", text: "Explain what may come here", onclick() {
+      select(index, { pin: true });
+      const before = contentBefore(message, entries[index]);
+      if (before === null) explained.textContent = "This token is no content of the answer, or it is a part of a character.";
+      else explain(message.constraint, before, explained);
+    } });
+    return message.constraint.kind === "none" || message.constraint.kind === "" ? "" : button;
   }
 
   function jump(step) {
-    const places = entries.map((entry, index) => (isPlace(entry) ? index : -1)).filter((index) => index >= 0);
+    const places = entries.flatMap((entry, index) => (isPlace(entry) ? [index] : []));
     if (!places.length) return;
     // After the last place comes the first one.
     const target = step > 0
       ? places.find((index) => index > current) ?? places[0]
       : places.findLast((index) => index < current) ?? places.at(-1);
-    select(target);
-    spans()[target].scrollIntoView({ block: "nearest" });
-    const { token, removed } = entries[target];
-    position.textContent = `Place ${places.indexOf(target) + 1} of ${places.length}: ${JSON.stringify(token)}, ${percent(removed)} removed`;
+    select(target, { pin: true });
+    spans[target].scrollIntoView({ block: "nearest" });
+    position.textContent = `Place ${places.indexOf(target) + 1} of ${places.length}: ${spelt(entries[target])}, ${percent(entries[target].removed)} removed`;
   }
 
   // Returns the token that is nearest to the current one in the line above or below.
   function inNextLine(step) {
-    const from = spans()[current].getBoundingClientRect();
+    const from = spans[current].getBoundingClientRect();
     let best = current;
     let bestLine = null;
     let bestDistance = Infinity;
     for (let index = current + step; index >= 0 && index < entries.length; index += step) {
-      const box = spans()[index].getBoundingClientRect();
+      const box = spans[index].getBoundingClientRect();
       if (Math.abs(box.top - from.top) < 4) continue;
       bestLine ??= box.top;
       if (Math.abs(box.top - bestLine) > 4) break;
@@ -100,41 +101,78 @@ export function createMasks({ onExplain }) {
       ArrowRight: () => current + 1, ArrowLeft: () => current - 1, Home: () => 0, End: () => entries.length - 1,
       ArrowDown: () => inNextLine(1), ArrowUp: () => inNextLine(-1),
     }[event.key];
-    if (!move) return;
+    if (!move || !isPlain(event)) return;
     event.preventDefault();
-    select(Math.min(entries.length - 1, Math.max(0, move())), true);
+    select(Math.min(entries.length - 1, Math.max(0, move())), { focus: true, pin: true });
   });
   for (const kind of ["pointerover", "focusin", "click"]) {
     list.addEventListener(kind, (event) => {
       const span = event.target.closest(".token");
-      if (span) select([...spans()].indexOf(span), kind === "click");
+      if (!span || (kind === "pointerover" && isPinned)) return;
+      select([...spans].indexOf(span), { focus: kind === "click", pin: kind !== "pointerover" });
     });
   }
 
+  // Notes that `message.masks` has gained these tokens.
   function add(more) {
-    for (const entry of more) {
-      entries.push(entry);
-      list.append(tokenSpan(entry));
-    }
-    if (more.length && current < 0) spans()[0].tabIndex = 0;
-    const others = entries.filter(isForced).length;
-    const places = entries.filter(isPlace).length;
-    summary.textContent = entries.length
-      ? `${count(entries.length, "token")}, ${others} not sampled; the constraint removed at least 50% at ${count(places, "place")}`
+    counted.tokens += more.length;
+    counted.forced += more.filter(isForced).length;
+    counted.places += more.filter(isPlace).length;
+    summary.textContent = counted.tokens
+      ? `${count(counted.tokens, "token")}, ${counted.forced} not sampled; the constraint removed at least 50% at ${count(counted.places, "place")}`
       : "There is no mask view of this answer.";
-    list.hidden = panel.hidden = entries.length === 0;
-    previous.disabled = next.disabled = places === 0;
+    list.hidden = panel.hidden = counted.tokens === 0;
+    previous.disabled = next.disabled = counted.places === 0;
+    if (isShown) build();
   }
 
-  // Selects the first token, at the first place where most was removed if there is one.
-  function show() {
-    activate();
+  // Creates the elements of the tokens that have none.
+  function build() {
+    list.append(...entries.slice(spans.length).map(tokenSpan));
+    // At first, the first place where most was removed is selected.
     if (current < 0) select(Math.max(0, entries.findIndex(isPlace)));
   }
 
-  add([]);
-  return { element, entries, add, show, goTo: (path) => select(entries.findIndex((entry) => entry.path === path), true) };
+  function show() {
+    isShown = true;
+    build();
+  }
+
+  add(entries);
+  const goTo = (path) => select(entries.findIndex((entry) => entry.path === path), { focus: true, pin: true });
+  return { element, add, show, goTo };
 }
+
+// Returns the content before a token. `null` if the token is no content, or if it is a part of a character.
+function contentBefore({ masks, content }, entry) {
+  const output = Uint8Array.from(masks.filter((one) => one.end > one.start).flatMap((one) => one.bytes));
+  const text = new TextDecoder().decode(output);
+  const at = content === "" ? -1 : text.lastIndexOf(content);
+  const encoder = new TextEncoder();
+  const first = encoder.encode(text.slice(0, Math.max(0, at))).length;
+  const last = first + encoder.encode(content).length;
+  const start = entry.start - masks[0].start;
+  if (at < 0 || entry.end === entry.start || start < first || start >= last) return null;
+  return utf8(output.slice(first, start));
+}
+
+// Returns the text of bytes, or `null` if they are not UTF-8.
+function utf8(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+// Returns the text of a token in quotes, or its bytes if they are no text.
+function spelt({ token, bytes }) {
+  return isPart({ token, bytes }) ? hexadecimal(bytes) : JSON.stringify(token);
+}
+
+const isPart = ({ token, bytes }) => token.includes("\uFFFD") && utf8(Uint8Array.from(bytes)) === null;
+
+const hexadecimal = (bytes) => `<${bytes.map((byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ")}>`;
 
 function legend() {
   return el("p", { class: "legend hint" },
@@ -145,29 +183,34 @@ function legend() {
 
 function tokenSpan(entry) {
   const level = entry.removed >= MOST ? "most" : entry.removed >= HALF ? "half" : "";
-  const forced = isForced(entry) ? "forced" : "";
-  const text = entry.token === "" ? "(control)" : entry.token.replaceAll("\n", "↵\n");
+  const text = entry.token === "" ? "(control)" : isPart(entry) ? hexadecimal(entry.bytes) : entry.token.replaceAll("\n", "↵\n");
   return el("span", {
-    class: ["token", level, forced].filter(Boolean).join(" "),
+    class: ["token", level, isForced(entry) ? "forced" : ""].filter(Boolean).join(" "),
     role: "option", tabindex: "-1", "aria-selected": "false",
-    "aria-label": `${JSON.stringify(entry.token)}, ${originInWords(entry)}, ${percent(entry.removed)} removed`,
+    "aria-label": `${spelt(entry)}, ${originInWords(entry)}, ${percent(entry.removed)} removed`,
     "data-origin": entry.origin, "data-removed": entry.removed.toFixed(3), text,
   });
 }
 
+const isPlace = (entry) => entry.removed >= HALF;
+
 // As in the table of `formwork run --show-masks`, a token within the token limit counts as sampled.
 const isForced = (entry) => entry.origin !== "sampled" && entry.origin !== "token_limit";
 
-const originInWords = (entry) => ORIGINS[entry.origin] ?? entry.origin;
+const originInWords = ({ origin }) => (Object.hasOwn(ORIGINS, origin) ? ORIGINS[origin] : origin);
+
+// Returns the place in the constraint: a JSON pointer, or rules of a grammar.
+function placeOf({ path, rules }) {
+  return typeof path === "string" ? path || "(root)" : (rules ?? []).join(", ");
+}
 
 function figures(entry) {
-  const allowed = typeof entry.allowed === "number" ? count(entry.allowed, "token") : "all, there is no constraint";
-  const place = typeof entry.path === "string" ? [["Place", el("code", { text: entry.path || "(root)" })]] : [];
+  const place = placeOf(entry);
   const rows = [
-    ["Token", el("code", { text: JSON.stringify(entry.token) })],
-    ...place,
+    ["Token", el("code", { text: spelt(entry) })],
+    ...(place ? [["Place", el("code", { text: place })]] : []),
     ["Origin", originInWords(entry)],
-    ["Allowed", allowed],
+    ["Allowed", typeof entry.allowed === "number" ? count(entry.allowed, "token") : "all, there is no constraint"],
     ["Probability", percent(entry.probability)],
     ["Removed", percent(entry.removed)],
   ];
@@ -177,7 +220,7 @@ function figures(entry) {
     el("caption", { text: "Likeliest tokens before the mask" }),
     el("thead", {}, el("tr", {}, ...["Token", "Probability", "Allowed"].map((name) => el("th", { scope: "col", text: name })))),
     el("tbody", {}, ...entry.top.map((one) => el("tr", { class: one.allowed ? "" : "refused" },
-      el("td", {}, el("code", { text: JSON.stringify(one.token) }), one.id === entry.id ? " (chosen)" : null),
+      el("td", {}, el("code", { text: spelt(one) }), one.id === entry.id ? " (chosen)" : null),
       el("td", {}, bar(one.probability), el("span", { class: "figure", text: percent(one.probability) })),
       el("td", { text: one.allowed ? "yes" : "no" })))));
   return [el("dl", {}, ...terms), table];

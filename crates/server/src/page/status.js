@@ -1,7 +1,8 @@
 // The tab for the server: its models and its metrics, read every 2 seconds while the tab is visible.
 
-import { getJson, request } from "./api.js";
-import { byId, el, showAlert, svg } from "./dom.js";
+import { request } from "./api.js";
+import { byId, el, svg } from "./dom.js";
+import { byteSize, readModels } from "./models.js";
 
 const PERIOD = 2000;
 const KEPT = 60; // Points of a sparkline: 2 minutes.
@@ -12,6 +13,7 @@ const ORDER = [/completion_tokens/, /prompt_tokens/, /^formwork_requests_/, /bat
 
 const rows = new Map(); // Table rows and earlier values, by series.
 let timer = null;
+let isReading = false;
 
 // Starts or stops the reading of metrics.
 export function showServer(visible) {
@@ -25,32 +27,9 @@ export function showServer(visible) {
   }, PERIOD);
 }
 
-async function readModels() {
-  try {
-    const { data } = await getJson("v1/models");
-    fillModels(data);
-  } catch (error) {
-    if (error.status !== 401) showAlert(error.message);
-  }
-}
-
-function fillModels(models) {
-  const flat = models.map((model) => Object.fromEntries(flatten(model)));
-  const names = [...new Set(flat.flatMap((model) => Object.keys(model)))].filter((name) => name !== "object");
-  byId("models-table").replaceChildren(
-    el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { scope: "col", text: name })))),
-    el("tbody", {}, ...flat.map((model) => el("tr", {}, ...names.map((name) => el("td", { text: model[name] ?? "" }))))));
-}
-
-function flatten(object, prefix = "") {
-  return Object.entries(object).flatMap(([name, value]) => {
-    if (value !== null && typeof value === "object" && !Array.isArray(value)) return flatten(value, `${prefix}${name}.`);
-    if (name === "created") return [[prefix + name, new Date(value * 1000).toLocaleString()]];
-    return [[prefix + name, typeof value === "number" ? value.toLocaleString("en") : Array.isArray(value) ? value.join(", ") : String(value)]];
-  });
-}
-
 async function readMetrics() {
+  if (isReading) return;
+  isReading = true;
   const status = byId("metrics-status");
   try {
     const text = await (await request("metrics")).text();
@@ -59,12 +38,14 @@ async function readMetrics() {
   } catch (error) {
     status.textContent = `The metrics cannot be read. ${error.message}`;
     if (error.status === 401) showServer(false);
+  } finally {
+    isReading = false;
   }
 }
 
 // Parses Prometheus text into series: {key, name, labels, value, help, type}. A histogram becomes
 // two series, its count and its mean.
-export function parseMetrics(text) {
+function parseMetrics(text) {
   const families = new Map();
   const family = (name) => {
     if (!families.has(name)) families.set(name, { help: "", type: "untyped" });
@@ -137,8 +118,8 @@ function createRow({ name, labels, help }, withModel) {
   return { element, value, rate, line, points: [], last: null };
 }
 
-function updateRow(row, { value, type }, now) {
-  row.value.textContent = figure(value);
+function updateRow(row, { name, value, type }, now) {
+  row.value.textContent = name.endsWith("_bytes") ? byteSize(value) : figure(value);
   const counter = type === "counter";
   const speed = row.last && now > row.last.now ? Math.max(0, value - row.last.value) / (now - row.last.now) : 0;
   row.rate.textContent = counter && row.last ? figure(speed) : "";

@@ -1,47 +1,47 @@
 // The JSON view of an answer: a tree of collapsible values. Each scalar reports its tokens.
 
 import { count, el, percent } from "./dom.js";
-import { JsonError, parseJson } from "./json.js";
+import { JsonError, parseJson, placeInWords } from "./json.js";
 
-// Returns the tree of a text, or the reason why it is not JSON. `goTo(pointer)` shows a value's tokens.
-export function jsonTree(text, masks, goTo) {
+const KINDS = { value: "Options", member: "Next member", end: "Next" };
+
+// Returns the tree of an answer, or the reason why it is not JSON. `goTo(pointer)` shows a value's tokens.
+export function jsonTree({ content: text, masks, decisions }, goTo) {
   let root;
   try {
     root = parseJson(text);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    return el("p", { class: "hint", text: `The text is not JSON: line ${error.line}, column ${error.column}: ${error.message}.` });
+    const reason = `The text cannot be shown as a tree: ${placeInWords(error)}${error.message}.`;
+    return el("div", {}, el("p", { class: "hint", text: reason }), ...decisions.map((one) => el("p", { text: choice(one) })));
   }
-  const byPath = new Map();
-  for (const entry of masks) {
-    if (!byPath.has(entry.path)) byPath.set(entry.path, []);
-    byPath.get(entry.path).push(entry);
-  }
-  const note = el("p", { class: "hint tree-note", "aria-live": "polite", text: "Point at a value to see how it was chosen." });
+  const facts = { masks: Map.groupBy(masks, (entry) => entry.path), decisions: Map.groupBy(decisions, (one) => one.path) };
+  const note = el("p", { class: "hint tree-note", text: "Point at a value to see how it was chosen." });
   const report = (event) => {
-    const scalar = event.target.closest?.(".scalar");
-    if (scalar) note.textContent = scalar.dataset.note;
+    const value = event.target.closest?.("[data-note]");
+    if (value) note.textContent = value.dataset.note;
   };
-  const tree = el("div", { class: "tree", onpointerover: report, onfocusin: report }, render(root, null, byPath, goTo));
+  const tree = el("div", { class: "tree", onpointerover: report, onfocusin: report }, render(root, null, facts, goTo));
   return el("div", {}, tree, note);
 }
 
-function render(node, name, byPath, goTo) {
+function render(node, name, facts, goTo) {
   const label = name === null ? null : el("span", { class: "key", text: `${name}: ` });
   const children = node.members ?? node.items?.map((item, index) => [String(index), item]);
   if (!children) {
-    return el("div", { class: "leaf" }, label, scalar(node, byPath.get(node.pointer) ?? [], goTo));
+    return el("div", { class: "leaf" }, label, scalar(node, facts, goTo));
   }
   const size = node.members ? count(children.length, "member") : count(children.length, "item");
   const brackets = node.members ? "{ }" : "[ ]";
   return el("details", { open: true },
-    el("summary", {}, label, el("span", { class: "hint", text: `${brackets} ${size}` })),
-    el("div", { class: "branch" }, ...children.map(([key, child]) => render(child, key, byPath, goTo))));
+    el("summary", { "data-note": choices(node.pointer, facts).join(" ") || null }, label, el("span", { class: "hint", text: `${brackets} ${size}` })),
+    el("div", { class: "branch" }, ...children.map(([key, child]) => render(child, key, facts, goTo))));
 }
 
-function scalar(node, entries, goTo) {
-  const note = describe(node, entries);
-  const attributes = { class: `scalar ${node.type}`, text: node.text, "data-note": note, "data-path": node.pointer };
+function scalar(node, facts, goTo) {
+  const entries = facts.masks.get(node.pointer) ?? [];
+  const note = [describe(node, entries), ...choices(node.pointer, facts)].join(" ");
+  const attributes = { class: `scalar ${node.type}`, text: node.text, "data-note": note, "aria-description": note, "data-path": node.pointer };
   if (!entries.length) return el("span", { ...attributes, tabindex: "0" });
   return el("button", { ...attributes, type: "button", title: "Show the tokens of this value", onclick: () => goTo(node.pointer) });
 }
@@ -53,6 +53,24 @@ function describe(node, entries) {
   const most = Math.max(...entries.map((entry) => entry.removed));
   return `${place}: ${count(entries.length, "token")}, chosen from ${range(allowed)}; `
     + `the constraint removed up to ${percent(most)}.`;
+}
+
+// Describes the measured choices at a place.
+function choices(pointer, facts) {
+  return (facts.decisions.get(pointer) ?? []).map(choice);
+}
+
+function choice({ kind, probabilities }) {
+  const options = probabilities.toSorted((a, b) => b.probability - a.probability)
+    .map((one) => `${option(one, kind)} ${percent(one.probability)} (sampled with ${percent(one.sampled)})`);
+  return `${KINDS[kind] ?? "Options"}: ${options.join(", ")}.`;
+}
+
+function option({ value, type }, kind) {
+  if (type !== undefined) return `any ${type}`;
+  if (kind === "member" && value === null) return "the end";
+  if (kind === "end") return value ? "the end" : "another item";
+  return JSON.stringify(value);
 }
 
 // Describes the numbers of allowed tokens, one for each token of a value.
