@@ -44,9 +44,10 @@ def test_refuses_what_a_text_cannot_be(model: formwork.Model) -> None:
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
     with pytest.raises(formwork.FormworkError, match="calls of tools"):
         model.generate("Look!", tools=tools, tool_choice="required", max_tokens=60)
-    with pytest.raises(formwork.ApiError) as error:
+    with pytest.raises(formwork.GrammarError) as error:
         model.json("Hi", {"type": "objct"})
-    assert error.value.param == "response_format.json_schema.schema"
+    assert error.value.pointer == "/type"
+    assert error.value.__cause__.param == "response_format.json_schema.schema"
 
 
 def test_masks_of_the_tokenizer_of_a_model(model_path: str) -> None:
@@ -90,8 +91,8 @@ def test_answers_threads_together(model: formwork.Model) -> None:
 
 
 def test_errors_are_exceptions(model: formwork.Model) -> None:
-    with pytest.raises(formwork.ApiError, match="minimum") as raised:
-        model.json("x", {"type": "integer", "minimum": "x"})
+    with pytest.raises(formwork.ApiError, match="top_p") as raised:
+        model.generate("x", top_p=7)
     assert raised.value.status == 400
     with pytest.raises(formwork.ApiError):
         model.request("/v1/nothing", {})
@@ -139,3 +140,12 @@ def test_a_server_ends_with_its_program(model_path: str) -> None:
     assert ran.returncode == 0, ran.stderr
     with pytest.raises(OSError):
         urllib.request.urlopen(ran.stdout.strip().removesuffix("/v1") + "/health", timeout=5)
+
+
+def test_a_constraint_that_cannot_be_enforced_is_a_grammar_error(model: formwork.Model) -> None:
+    with pytest.raises(formwork.GrammarError, match="minLength"):
+        model.json("Hello", {"type": "string", "minLength": -1})
+    with pytest.raises(formwork.GrammarError, match="not defined"):
+        next(model.stream("Hello", gbnf="root ::= other"))
+    with pytest.raises(formwork.ApiError, match="temperature"):
+        model.chat("Hello", regex="a", temperature=-1)

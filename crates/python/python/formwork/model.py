@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formwork import _native
-from formwork._errors import ApiError, FormworkError, OptionError
+from formwork._errors import ApiError, FormworkError, GrammarError, OptionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from formwork._fields import ChatFields
 
 __all__ = ["Model"]
 
@@ -61,19 +68,29 @@ class Model:
     ) -> None:
         self.close()
 
-    def generate(self, prompt: Messages, **fields: Any) -> str:
-        """Returns the text of the answer. `fields` are those of [`chat`][formwork.Model.chat].
+    def generate(
+        self,
+        prompt: Messages,
+        *,
+        schema: Any = None,
+        regex: str | None = None,
+        gbnf: str | None = None,
+        choices: Sequence[str] | None = None,
+        **fields: Unpack[ChatFields],
+    ) -> str:
+        """Returns the text of the answer. The arguments are those of [`chat`][formwork.Model.chat].
 
         Raises `FormworkError` if the answer is calls of tools: use `chat` with tools.
         """
         if fields.get("n", 1) != 1:
             raise OptionError("`n`: a text is one answer; use `chat` for several")
-        message = self.chat(prompt, **fields)["choices"][0]["message"]
+        answer = self.chat(prompt, schema=schema, regex=regex, gbnf=gbnf, choices=choices, **fields)
+        message = answer["choices"][0]["message"]
         if message.get("tool_calls") or message.get("function_call"):
             raise FormworkError("the answer is calls of tools; use `chat`")
         return message["content"] or ""
 
-    def json(self, prompt: Messages, schema: Any, **fields: Any) -> Any:
+    def json(self, prompt: Messages, schema: Any, **fields: Unpack[ChatFields]) -> Any:
         """Returns the value of the answer, which matches `schema`.
 
         `schema` is a dict, or a Pydantic class: then the result is an instance.
@@ -83,15 +100,26 @@ class Model:
             return schema.model_validate_json(text)
         return json.loads(text)
 
-    def stream(self, prompt: Messages, **fields: Any) -> Iterator[str]:
-        """Returns an iterator over the text of the answer while it is generated.
+    def stream(
+        self,
+        prompt: Messages,
+        *,
+        schema: Any = None,
+        regex: str | None = None,
+        gbnf: str | None = None,
+        choices: Sequence[str] | None = None,
+        **fields: Unpack[ChatFields],
+    ) -> Iterator[str]:
+        """Returns an iterator over the text of the answer while it is generated. The arguments are those of
+        [`chat`][formwork.Model.chat].
 
         Errors are raised at the first step of the iterator. Raises `FormworkError` if the answer is calls of
         tools: use `chat_chunks` with tools.
         """
         if fields.get("n", 1) != 1:
             raise OptionError("`n`: a stream is one answer; use `chat_chunks` for several")
-        for chunk in self.chat_chunks(prompt, **fields):
+        chunks = self.chat_chunks(prompt, schema=schema, regex=regex, gbnf=gbnf, choices=choices, **fields)
+        for chunk in chunks:
             for choice in chunk["choices"]:
                 delta = choice["delta"]
                 if delta.get("tool_calls") or delta.get("function_call"):
@@ -107,7 +135,7 @@ class Model:
         regex: str | None = None,
         gbnf: str | None = None,
         choices: Sequence[str] | None = None,
-        **fields: Any,
+        **fields: Unpack[ChatFields],
     ) -> dict[str, Any]:
         """Sends a chat request, and returns the body of the answer.
 
@@ -115,11 +143,15 @@ class Model:
         `POST /v1/chat/completions`, such as `max_tokens`, `temperature`, `tools` and `decisions`. Without
         `max_tokens`, an answer may fill the context. The default `temperature` is 1, as with OpenAI; 0 takes the
         likeliest tokens.
+
+        Raises [`GrammarError`][formwork.GrammarError] if the constraint cannot be enforced, and
+        [`ApiError`][formwork.ApiError] for all other errors.
         """
         if fields.get("stream"):
             raise OptionError("`stream`: use the method `stream` or `chat_chunks`")
         constraint = _constraint(schema, regex, gbnf, choices)
-        return self.request("/v1/chat/completions", _chat(prompt, {**constraint, **fields}))
+        with _grammar_errors(constraint):
+            return self.request("/v1/chat/completions", _chat(prompt, {**constraint, **fields}))
 
     def chat_chunks(
         self,
@@ -129,12 +161,16 @@ class Model:
         regex: str | None = None,
         gbnf: str | None = None,
         choices: Sequence[str] | None = None,
-        **fields: Any,
+        **fields: Unpack[ChatFields],
     ) -> Iterator[dict[str, Any]]:
-        """Sends a chat request, and returns an iterator over the chunks of the streamed answer."""
+        """Sends a chat request, and returns an iterator over the chunks of the streamed answer.
+
+        Raises the errors of [`chat`][formwork.Model.chat] at the first step of the iterator.
+        """
         constraint = _constraint(schema, regex, gbnf, choices)
         body = _chat(prompt, {**constraint, **fields, "stream": True})
-        return self._chunks("/v1/chat/completions", body)
+        with _grammar_errors(constraint):
+            yield from self._chunks("/v1/chat/completions", body)
 
     def decide(self, **fields: Any) -> dict[str, Any]:
         """Answers typed questions with probabilities. `fields` are those of `POST /v1/decisions`."""
@@ -211,6 +247,19 @@ def _constraint(
     if len(fields) > 1:
         raise OptionError("an output has one constraint: one of schema, regex, gbnf and choices")
     return fields
+
+
+@contextmanager
+def _grammar_errors(constraint: Mapping[str, Any]) -> Iterator[None]:
+    """Raises errors of the request that are about its constraint as `GrammarError`."""
+    try:
+        yield
+    except ApiError as error:
+        if error.param is not None and error.param.partition(".")[0] in constraint:
+            # The server puts the place in a schema first, as in `#/properties/age: …`.
+            place = re.match(r"#(/\S*): ", str(error))
+            raise GrammarError(str(error), pointer=place and place[1]) from error
+        raise
 
 
 def _checked(status: int, received: bytes) -> Any:
