@@ -469,8 +469,8 @@ impl Grammar {
         Samples::new(self, seed)
     }
 
-    /// Returns the rules of a GBNF or Lark source, and the limits of the grammar. Returns `None` for all other
-    /// grammars.
+    /// Returns the rules of a GBNF or Lark source, and the limits of the grammar. Returns `None` for
+    /// all other grammars.
     pub(crate) fn source_rules(&self) -> Option<(&Rules, &Limits)> {
         match &self.program {
             AnyProgram::Cfg { rules, .. } => {

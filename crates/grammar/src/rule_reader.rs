@@ -33,8 +33,10 @@ pub struct RuleReader {
 }
 
 impl RuleReader {
-    /// Creates a reader of an output of `grammar`. Returns `None` if the grammar has no rules with names, or if
-    /// it exceeds a limit unless rules are copied into their callers.
+    /// Creates a reader of an output of `grammar`.
+    ///
+    /// Returns `None` if the grammar has no rules with names. Also returns `None` if it only keeps to
+    /// its limits with rules that are copied into their callers.
     pub fn new(grammar: &Grammar) -> Option<Self> {
         let (rules, limits) = grammar.source_rules()?;
         let program = Arc::new(Program::in_order(rules, limits, &Ledger::new(limits)).ok()?);
@@ -45,17 +47,19 @@ impl RuleReader {
     }
 
     /// Returns a reader of another output of the same grammar.
+    #[must_use]
     pub fn restarted(&self) -> Self {
         let mut machine = CfgMachine::new(self.machine.program());
         let config = machine.start();
         Self { machine, config, names: Arc::clone(&self.names) }
     }
 
-    /// Reads the next bytes, usually those of a token. Returns the rules that can have the first of them, in the
-    /// order of their first mention.
+    /// Reads the next bytes, usually those of a token. Returns the rules that can have the first of
+    /// them, in the order of their first mention.
     ///
-    /// The rule of a byte is the one whose own literal, class, expression or schema has it. If several rules can
-    /// have it, those count with which all of `bytes` can follow. Text that `%ignore` names belongs to `%ignore`.
+    /// A byte belongs to the rule whose own literal, class, expression or schema has it. If several
+    /// rules can have it, only those count that allow all of `bytes`. Text that `%ignore` allows
+    /// belongs to `%ignore`.
     ///
     /// Returns an empty list if `bytes` is empty, after a byte that the grammar does not allow, after a token
     /// terminal, and beyond 32 MiB of automaton.
@@ -76,8 +80,8 @@ impl RuleReader {
     }
 }
 
-/// Returns the name of each rule. A rule without a name, such as that of a schema, gets the name of the rule that
-/// mentions it.
+/// Returns the name of each rule. A rule without a name, such as that of a schema, gets the name of
+/// the rule that mentions it.
 fn names(rules: &Rules) -> Vec<String> {
     let mut names = rules.names.clone();
     // Only the rule of the `%ignore` statements has no line.

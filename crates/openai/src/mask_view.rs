@@ -50,9 +50,9 @@ pub struct TokenMask {
     /// the content, for control tokens, after the JSON value, for pointers of more than 1,024 bytes, and if the
     /// format of the content is not JSON.
     pub path: Option<String>,
-    /// Rules of the GBNF or Lark grammar that the token begins in. Several if the text after it may decide. Text of
-    /// `%ignore` belongs to `%ignore`. Empty for tokens without a `path` for the reasons above, for other formats,
-    /// and after a token that the grammar names.
+    /// Rules of the GBNF or Lark grammar that the token begins in. There are several if the text after
+    /// the token decides between them. Text that `%ignore` allows belongs to `%ignore`. Empty outside
+    /// the content, for control tokens, after a token that the grammar names, and for other formats.
     pub rules: Vec<String>,
     /// The likeliest tokens before the mask, likeliest first.
     pub top: Vec<MaskedToken>,

@@ -81,8 +81,8 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.text).into_response()
 }
 
-/// Returns the memory of the process in RAM, in bytes. Mapped files count as far as they were read. `None` where
-/// the system does not tell it as Linux does.
+/// Returns the memory of the process in RAM, in bytes. Mapped files count as far as they were read.
+/// Returns `None` on systems other than Linux.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -53,7 +53,9 @@ impl Places {
             Reader::Json(pointers) => {
                 let first = token.first().filter(|_| !pointers.is_complete());
                 let path = first.and_then(|&first| pointers.pointer(first));
-                token.iter().for_each(|&byte| pointers.push(byte));
+                for &byte in token {
+                    pointers.push(byte);
+                }
                 Place { path, rules: Vec::new() }
             }
             Reader::Rules(rules) => {
