@@ -17,10 +17,15 @@ pub fn exp(x: f32) -> f32 {
     let moved = fma(x, std::f32::consts::LOG2_E, MIDDLE);
     let n = moved - MIDDLE;
     let r = fma(n, -LN_2_LOW, fma(n, -LN_2_HIGH, x));
-    let mut series = 1.0 / 5040.0;
-    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        series = fma(series, r, coefficient);
-    }
+    // Written out, because loops around a loop vectorise only if the compiler unrolls the inner one. It does not when
+    // it optimises for size.
+    let mut series = fma(1.0 / 5040.0, r, 1.0 / 720.0);
+    series = fma(series, r, 1.0 / 120.0);
+    series = fma(series, r, 1.0 / 24.0);
+    series = fma(series, r, 1.0 / 6.0);
+    series = fma(series, r, 0.5);
+    series = fma(series, r, 1.0);
+    series = fma(series, r, 1.0);
     f32::from_bits(moved.to_bits().wrapping_add(127) << 23) * series
 }
 
